@@ -1,0 +1,235 @@
+"""The built-in operations: counts, sums, extremes, moments and lists."""
+
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from operators.aggregates.operation import Operation, UfuncOperation, prefix_difference
+from operators.columns import ColumnData
+from operators.kernel import Ints, State, combine_ranges, overlap_ranges
+from serializers.pages import fill
+
+_INT64 = np.iinfo(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class CountRows(UfuncOperation):
+    """Number of records."""
+
+    ufunc: ClassVar[np.ufunc] = np.add
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        return ("i8",)
+
+    def lift(self, rows: int, data: ColumnData) -> State:
+        return (np.ones(rows, np.int64),)
+
+    def combined(self, state: State, lo: Ints, hi: Ints) -> State:
+        return (prefix_difference(state[0], lo, hi),)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True)
+class CountValid(CountRows):
+    """Number of records whose value is not null."""
+
+    def lift(self, rows: int, data: ColumnData) -> State:
+        return (np.ones(rows, np.int64) if data.valid is None else data.valid.astype(np.int64),)
+
+
+@dataclass(frozen=True, slots=True)
+class SumInt(CountRows):
+    """Sum of whole numbers, exact; beyond 64 bits it is an error, never a wrapped number."""
+
+    def lift(self, rows: int, data: ColumnData) -> State:
+        return (data.filled(0),)
+
+    def reduce(self, state: State, starts: Ints) -> State:
+        total = np.add.reduceat(state[0], starts)
+        if not self._safe(state):
+            self._check(total, np.add.reduceat(state[0].astype(np.float64), starts))
+        return (total,)
+
+    def combined(self, state: State, lo: Ints, hi: Ints) -> State:
+        total = prefix_difference(state[0], lo, hi)  # type: ignore[arg-type]
+        if not self._safe(state):
+            floats = (state[0].astype(np.float64),)
+            self._check(total, combine_ranges(lambda a, b: (np.add(a[0], b[0]),), floats, lo, hi)[0])
+        return (total,)
+
+    @staticmethod
+    def _safe(state: State) -> bool:
+        """Whether no sum of any of these rows can leave 64 bits."""
+        return float(np.abs(state[0].astype(np.float64)).sum()) < 2.0**62
+
+    def _check(self, total: npt.NDArray[np.generic], rounded: npt.NDArray[np.generic]) -> None:
+        """A wrapped sum is off by 2**64 at least, a rounded one by far less than 2**62."""
+        if (np.abs(total.astype(np.float64) - rounded) > 2.0**62).any():
+            raise OverflowError(
+                f"the sum of whole numbers in column {self.column!r} is beyond 64 bits: "
+                "cast the column to double or decimal before apply"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class SumFloat(UfuncOperation):
+    """Sum of floating-point numbers; window sums are never differences, so they don't drift."""
+
+    ufunc: ClassVar[np.ufunc] = np.add
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        return ("f8",)
+
+    def lift(self, rows: int, data: ColumnData) -> State:
+        return (np.asarray(data.filled(0), np.float64),)
+
+
+@dataclass(frozen=True, slots=True)
+class SumDecimal(UfuncOperation):
+    """Exact sum of decimals, as Python's whole numbers of the column's smallest unit.
+
+    Attributes:
+        scale: digits after the point.
+    """
+
+    scale: int
+    ufunc: ClassVar[np.ufunc] = np.add
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        return ("object",)
+
+    def lift(self, rows: int, data: ColumnData) -> State:
+        return (fill([0 if v is None else int(v.scaleb(self.scale)) for v in data.values.tolist()]),)
+
+    def decimal(self, total: int) -> Decimal:
+        """Return a state as the decimal it stands for."""
+        return Decimal(total).scaleb(-self.scale)
+
+
+@dataclass(frozen=True, slots=True)
+class Extreme(UfuncOperation):
+    """Smallest or largest number; NaN is larger than any other, as in Spark.
+
+    Attributes:
+        code: "i8" or "f8".
+    """
+
+    code: str
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        return (self.code,)
+
+    def combined(self, state: State, lo: Ints, hi: Ints) -> State:
+        return overlap_ranges(self.combine, state, lo, hi)
+
+
+@dataclass(frozen=True, slots=True)
+class Min(Extreme):
+    """Smallest number; NaN only where there is nothing else."""
+
+    ufunc: ClassVar[np.ufunc] = np.fmin
+
+    def lift(self, rows: int, data: ColumnData) -> State:
+        return (data.filled(np.nan if self.code == "f8" else _INT64.max),)
+
+
+@dataclass(frozen=True, slots=True)
+class Max(Extreme):
+    """Largest number; NaN wherever there is one."""
+
+    ufunc: ClassVar[np.ufunc] = np.maximum
+
+    def lift(self, rows: int, data: ColumnData) -> State:
+        return (data.filled(-np.inf if self.code == "f8" else _INT64.min),)
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectExtreme(UfuncOperation):
+    """Smallest or largest of values that are Python objects, such as text; None is no value.
+
+    Attributes:
+        largest: which of the two.
+    """
+
+    largest: bool
+    ufunc: ClassVar[np.ufunc] = np.add
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        return ("object",)
+
+    def lift(self, rows: int, data: ColumnData) -> State:
+        return (data.values,)
+
+    def combine(self, left: State, right: State) -> State:
+        pick = np.frompyfunc(_larger if self.largest else _smaller, 2, 1)
+        return (pick(left[0], right[0]),)
+
+    def reduce(self, state: State, starts: Ints) -> State:
+        return Operation.reduce(self, state, starts)
+
+    def combined(self, state: State, lo: Ints, hi: Ints) -> State:
+        return overlap_ranges(self.combine, state, lo, hi)
+
+
+def _smaller(a: object, b: object) -> object:
+    return b if a is None else a if b is None else min(a, b)  # type: ignore[type-var]
+
+
+def _larger(a: object, b: object) -> object:
+    return b if a is None else a if b is None else max(a, b)  # type: ignore[type-var]
+
+
+@dataclass(frozen=True, slots=True)
+class Moments(Operation):
+    """Count, mean and sum of squared distances from the mean. (Chan, Golub, LeVeque 1979: stable pairwise update)"""
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        return ("i8", "f8", "f8")
+
+    def lift(self, rows: int, data: ColumnData) -> State:
+        count = np.ones(rows, np.int64) if data.valid is None else data.valid.astype(np.int64)
+        mean = np.asarray(data.filled(0), np.float64)
+        return count, mean, np.where(np.isfinite(mean), 0.0, np.nan)
+
+    def combine(self, left: State, right: State) -> State:
+        (n_a, mean_a, m2_a), (n_b, mean_b, m2_b) = left, right
+        count = n_a + n_b  # type: ignore[operator]
+        share = n_b / np.maximum(count, 1)  # type: ignore[operator]
+        apart = mean_b - mean_a  # type: ignore[operator]
+        # A side without records weighs nothing, whatever its mean is.
+        mean = np.where(n_a == 0, mean_b, np.where(n_b == 0, mean_a, mean_a + apart * share))
+        spread = np.where((n_a == 0) | (n_b == 0), 0.0, apart * apart * n_a * share)
+        return count, mean, m2_a + m2_b + spread  # type: ignore[operator]
+
+
+@dataclass(frozen=True, slots=True)
+class Collect(Operation):
+    """All values in order of event time; those of one event time are sorted, so that the order of arrival is of no account."""
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        return ("object",)
+
+    def lift(self, rows: int, data: ColumnData) -> State:
+        valid = [True] * rows if data.valid is None else data.valid.tolist()
+        return (fill([[v] if there else [] for v, there in zip(data.values.tolist(), valid, strict=True)]),)
+
+    def combine(self, left: State, right: State) -> State:
+        return (np.add(left[0], right[0]),)
+
+    def reduce(self, state: State, starts: Ints) -> State:
+        (lists,) = Operation.reduce(self, state, starts)
+        return (fill([sorted(values, key=_nan_last) for values in lists.tolist()]),)
+
+
+def _nan_last(value: object) -> tuple[bool, object]:
+    return (True, 0) if value != value else (False, value)
+

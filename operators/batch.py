@@ -1,0 +1,153 @@
+"""One batch of records as columns: keys numbered, times in ticks, values by column."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pat
+
+from operators.columns import ColumnData, column_data
+from operators.errors import DefinitionError
+from serializers.keys import NO_COLUMNS, encode_keys
+
+Ints = npt.NDArray[np.int64]
+FAR_PAST, FAR_FUTURE = -(2**61), 2**61
+"""Close times before every event and after every event, in ticks."""
+_MOST_TICKS = 2**60
+_UNIT_US = {"s": 1_000_000, "ms": 1_000, "us": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Records of a batch in the order of arrival.
+
+    Attributes:
+        keys: the distinct keys, encoded.
+        key: shape (n,), int64: position of each record's key in `keys`.
+        time: shape (n,), int64: event time in ticks.
+        values: input columns by name, each of length n.
+        bad: records left out because their event time is null or beyond 2**60 ticks.
+    """
+
+    keys: list[bytes]
+    key: Ints
+    time: Ints
+    values: dict[str, ColumnData]
+    bad: int
+
+    def __len__(self) -> int:
+        return len(self.key)
+
+    def take(self, rows: Ints) -> "Records":
+        """Return the records at these positions, with the keys unchanged."""
+        values = {name: data.take(rows) for name, data in self.values.items()}
+        return Records(self.keys, self.key[rows], self.time[rows], values, self.bad)
+
+
+def read_records(
+    table: pa.Table, event_time: str, group_by: Sequence[str], columns: Sequence[str], tick_us: int
+) -> Records:
+    """Return an Arrow table as records. O(rows) array work and one Python call per distinct key.
+
+    Args:
+        table: has the event time, the key columns and the value columns.
+        event_time: column of timestamps, or of int64 ticks.
+        group_by: key columns.
+        columns: value columns that aggregates read.
+        tick_us: length of a tick in microseconds.
+    """
+    time, usable = event_ticks(table.column(event_time), tick_us)
+    bad = 0
+    if usable is not None:
+        bad = len(usable) - int(usable.sum())
+        table, time = table.filter(pa.array(usable)), time[usable]
+    key, distinct = number_keys([table.column(name) for name in group_by], table.num_rows)
+    keys = encode_keys(distinct) if group_by else [NO_COLUMNS]
+    values = {name: column_data(table.column(name)) for name in columns}
+    return Records(keys, key, time, values, bad)
+
+
+def event_ticks(
+    column: pa.ChunkedArray | pa.Array, tick_us: int
+) -> tuple[Ints, npt.NDArray[np.bool_] | None]:
+    """Return event times floored to ticks, and a mask of those that can be used, or None if all can."""
+    usable = column.is_valid().to_numpy(zero_copy_only=False) if column.null_count else None
+    words = column.cast(pa.int64())
+    times = (pc.fill_null(words, 0) if usable is not None else words).to_numpy()
+    times = _to_ticks(times, column.type, tick_us)
+    if len(times) and (int(times.max()) >= _MOST_TICKS or int(times.min()) <= -_MOST_TICKS):
+        near = np.abs(times) < _MOST_TICKS
+        usable = near if usable is None else usable & near
+    return times, usable
+
+
+def _to_ticks(times: Ints, type_: pa.DataType, tick_us: int) -> Ints:
+    if pat.is_int64(type_):
+        return times
+    if type_.unit == "ns":
+        return np.floor_divide(times, 1_000 * tick_us)
+    scale = _UNIT_US[type_.unit]
+    if scale == tick_us:
+        return times
+    if scale > tick_us:
+        # Seconds that overflow as ticks are cut to the edge, where they count as absurd.
+        edge = _MOST_TICKS // (scale // tick_us) + 1
+        return np.clip(times, -edge, edge) * (scale // tick_us)
+    return np.floor_divide(times, tick_us // scale)
+
+
+def check_event_time(type_: pa.DataType, name: str) -> None:
+    """Refuse an event-time column of a type that is no time.
+
+    Raises:
+        DefinitionError: the type is neither a timestamp nor int64.
+    """
+    if not (pat.is_timestamp(type_) or pat.is_int64(type_)):
+        raise DefinitionError(
+            f"event time column {name!r} is {type_}; a timestamp is wanted: cast it, for example with to_timestamp"
+        )
+
+
+def number_keys(columns: Sequence[pa.ChunkedArray], rows: int) -> tuple[Ints, list[pa.Array]]:
+    """Return each row's key number and the distinct keys' columns, numbered in order of first appearance.
+
+    Null is a key like any other; all NaN are one, and -0.0 is 0.0. O(rows) hashing.
+    """
+    if not columns:
+        return np.zeros(rows, np.int64), []
+    coded = [_dictionary(column) for column in columns]
+    if len(coded) == 1:
+        return _codes(coded[0]), [coded[0].dictionary]
+    combined = np.zeros(rows, np.int64)
+    sizes = [len(code.dictionary) for code in coded]
+    for code, size in zip(coded, sizes, strict=True):
+        combined = _renumbered(combined * size + _codes(code), combined, size)
+    whole = pa.array(combined).dictionary_encode()
+    numbers = _codes(whole)
+    first = np.empty(len(whole.dictionary), np.int64)
+    first[numbers[::-1]] = np.arange(rows - 1, -1, -1)
+    return numbers, [column.combine_chunks().take(pa.array(first)) for column in columns]
+
+
+def _renumbered(product: Ints, before: Ints, size: int) -> Ints:
+    """The product of two numberings, made small again where it could outgrow 64 bits."""
+    largest = int(before.max()) + 1 if len(before) else 0
+    if largest * size < 2**31:
+        return product
+    return _codes(pa.array(product).dictionary_encode())
+
+
+def _dictionary(column: pa.ChunkedArray) -> pa.DictionaryArray:
+    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if pat.is_dictionary(array.type):
+        array = array.cast(array.type.value_type)
+    if pat.is_floating(array.type):
+        array = pc.add(array, pa.scalar(0, array.type))
+    return array.dictionary_encode(null_encoding="encode")
+
+
+def _codes(array: pa.DictionaryArray) -> Ints:
+    return array.indices.to_numpy(zero_copy_only=False).astype(np.int64)

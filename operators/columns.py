@@ -1,0 +1,85 @@
+"""Arrow columns as NumPy columns with a mask, and back."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pat
+
+from serializers.pages import fill
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnData:
+    """Values of one input column.
+
+    Attributes:
+        values: shape (n,): int64, float64, or objects; where not valid, the value is 0 or None.
+        valid: shape (n,), bool, or None if every value is there.
+    """
+
+    values: npt.NDArray[np.generic]
+    valid: npt.NDArray[np.bool_] | None
+
+    def take(self, rows: Ints) -> "ColumnData":
+        """Return the values at these positions."""
+        return ColumnData(self.values[rows], None if self.valid is None else self.valid[rows])
+
+    def filled(self, default: object) -> npt.NDArray[np.generic]:
+        """Return the values with `default` where there is none."""
+        if self.valid is None:
+            return self.values
+        return np.where(self.valid, self.values, np.asarray(default, self.values.dtype))
+
+
+def state_code(type_: pa.DataType) -> str:
+    """Return how values of this Arrow type are held: "i8", "f8" or "object"."""
+    if pat.is_floating(type_):
+        return "f8"
+    if pat.is_boolean(type_) or pat.is_integer(type_) or pat.is_date(type_) or pat.is_timestamp(type_):
+        return "i8"
+    return "i8" if pat.is_duration(type_) else "object"
+
+
+def column_data(array: pa.Array | pa.ChunkedArray) -> ColumnData:
+    """Return an Arrow column as NumPy values. O(n); objects cost a Python object each."""
+    array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+    valid = None if not array.null_count else array.is_valid().to_numpy(zero_copy_only=False)
+    code = state_code(array.type)
+    if code == "object":
+        return ColumnData(fill(array.to_pylist()), valid)
+    words = _as_words(array, code)
+    if valid is not None:
+        words = pc.fill_null(words, 0)
+    return ColumnData(words.to_numpy(zero_copy_only=False), valid)
+
+
+def _as_words(array: pa.Array, code: str) -> pa.Array:
+    if code == "f8":
+        return array.cast(pa.float64())
+    if pat.is_date32(array.type) or pat.is_time32(array.type):
+        array = array.cast(pa.int32())
+    return array.cast(pa.int64())
+
+
+def arrow_column(
+    values: npt.NDArray[np.generic], type_: pa.DataType, missing: npt.NDArray[np.bool_] | None = None
+) -> pa.Array:
+    """Return NumPy values as an Arrow column of the type, null where `missing`."""
+    if values.dtype == object:
+        listed = values.tolist()
+        if missing is not None:
+            listed = [None if gone else value for value, gone in zip(listed, missing.tolist(), strict=True)]
+        return pa.array(listed, type_)
+    words = pa.array(values, mask=missing)
+    if words.type == type_:
+        return words
+    if pat.is_boolean(type_):
+        return pc.not_equal(words, 0)
+    if pat.is_date32(type_):
+        words = words.cast(pa.int32())
+    return words.cast(type_)

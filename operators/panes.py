@@ -1,0 +1,134 @@
+"""Panes: the partial aggregates of records of one key and one event time, as entries of the window store.
+
+An entry's columns are the time, the tick from which on windows see it, and the states of all operations in turn. A record
+that was partly late when it came is seen only by windows that end at or after the close time of then.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from operators.aggregates.operation import Operation
+from operators.batch import Records
+from operators.kernel import Ints, State, run_starts
+from serializers.pages import PageLayout
+from state_backends import Entries
+from state_backends.ordering import append_order, row_order
+
+
+@dataclass(frozen=True)
+class PaneSchema:
+    """How panes of some operations are laid out.
+
+    Attributes:
+        operations: the distinct operations of all aggregates.
+    """
+
+    operations: tuple[Operation, ...]
+
+    @property
+    def layout(self) -> PageLayout:
+        """The layout of a page of panes."""
+        return PageLayout(("i8", "i8", *(code for op in self.operations for code in op.codes)))
+
+    def entries(self, key: Ints, time: Ints, visible: Ints, states: Sequence[State]) -> Entries:
+        """Return panes as entries."""
+        return Entries(key, (time, visible, *(column for state in states for column in state)))
+
+    def states(self, panes: Entries) -> list[State]:
+        """Return the panes' states, one per operation."""
+        states, at = [], 2
+        for operation in self.operations:
+            states.append(panes.columns[at : at + len(operation.codes)])
+            at += len(operation.codes)
+        return states
+
+    def accumulate(self, records: Records, close: int) -> Entries:
+        """Return the panes of a batch, sorted by key and time. One sort and one reduction.
+
+        Args:
+            records: what the batch brings, without late records.
+            close: the close time at which they come, in ticks.
+        """
+        order = row_order(records.key, records.time)
+        records = records if order is None else records.take(order)
+        starts = run_starts(records.key, records.time)
+        states = [op.accumulate(len(records), records.values, starts) for op in self.operations]
+        time = records.time[starts]
+        return self.entries(records.key[starts], time, np.maximum(time, close), states)
+
+    def reduce(self, panes: Entries, starts: Ints) -> Entries:
+        """Return one pane for each run of panes that begins at `starts`."""
+        if len(starts) == len(panes):
+            return panes
+        states = [
+            op.reduce(state, starts)
+            for op, state in zip(self.operations, self.states(panes), strict=True)
+        ]
+        return self.entries(panes.key[starts], panes.time[starts], visible(panes)[starts], states)
+
+    def by_time(self, panes: Entries) -> Entries:
+        """Return one pane per key and time, whatever they are visible from."""
+        return self.reduce(panes, run_starts(panes.key, panes.time))
+
+    def combined(self, panes: Entries, lo: Ints, hi: Ints) -> list[State]:
+        """Return the states of the ranges [lo, hi) of panes; none is empty."""
+        states = self.states(panes)
+        return [op.combined(state, lo, hi) for op, state in zip(self.operations, states, strict=True)]
+
+
+def visible(panes: Entries) -> Ints:
+    """Return the tick from which on windows see each pane: int64."""
+    return panes.columns[1]  # type: ignore[return-value]
+
+
+@dataclass(frozen=True, slots=True)
+class MergedPanes:
+    """Stored panes and those of a batch in one order.
+
+    Attributes:
+        panes: sorted by key, time and visibility, one entry for each.
+        fresh: shape (n,), bool: whether nothing was stored at this key, time and visibility.
+        changed: shape (n,), bool: whether the batch brought records for this entry.
+    """
+
+    panes: Entries
+    fresh: npt.NDArray[np.bool_]
+    changed: npt.NDArray[np.bool_]
+
+
+def merge_panes(schema: PaneSchema, stored: Entries, brought: Entries) -> MergedPanes:
+    """Return stored and new panes as one sorted set; panes of the same key, time and visibility are combined.
+
+    Cost: O(panes) if the batch only appends in time, else one sort.
+    """
+    if not len(stored) or not len(brought):
+        panes = brought if len(brought) else stored
+        new = np.full(len(panes), len(brought) > 0)
+        return MergedPanes(panes, new, new)
+    key = np.concatenate([stored.key, brought.key])
+    columns = tuple(map(np.concatenate, zip(stored.columns, brought.columns, strict=True)))
+    panes, new = Entries(key, columns), np.repeat([False, True], [len(stored), len(brought)])
+    order = append_order(stored.key, stored.time, brought.key, brought.time)
+    order = row_order(key, panes.time) if order is None else order
+    if order is not None:
+        panes, new = panes.take(order), new[order]
+    starts = _distinct(panes)
+    if len(starts) == len(panes):
+        return MergedPanes(panes, new, new)
+    changed = np.logical_or.reduceat(new, starts)
+    return MergedPanes(schema.reduce(panes, starts), new[starts], changed)
+
+
+def _distinct(panes: Entries) -> Ints:
+    """Where each run of equal (key, time, visible) begins."""
+    change = np.ones(len(panes), bool)
+    seen = visible(panes)
+    change[1:] = (
+        (panes.key[1:] != panes.key[:-1])
+        | (panes.time[1:] != panes.time[:-1])
+        | (seen[1:] != seen[:-1])
+    )
+    return np.flatnonzero(change)

@@ -1,0 +1,114 @@
+"""An operator bound to a frame: all that a worker needs, checked on the driver and sent there as one value."""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from operators.batch import Records, read_records
+from operators.emission import Counters, Emission, OutputSchema
+from serializers.pages import PageLayout
+from state_backends import StateError, WindowStore, WriteBatch
+
+_FEWEST_SEGMENT_US = 60_000_000
+_MOST_LIVE_SEGMENTS = 16
+
+
+class WindowOperator(Protocol):
+    """What the hosts ask of an operator over one store."""
+
+    close: int
+
+    def rebuild(self, close: int, changes: "list[WriteBatch] | tuple[WriteBatch, ...] | None" = None) -> None:
+        """Learn what the operator keeps beside the store, after the store was filled from outside."""
+
+    def step(
+        self, records: Records, close_start: int, close_end: int, counters: Counters
+    ) -> list[Emission]:
+        """Take one batch and return the windows to emit."""
+
+
+class Plan(Protocol):
+    """A window kind with its sizes in ticks and its panes."""
+
+    @property
+    def layout(self) -> PageLayout:
+        """The layout of stored entries."""
+
+    def describe(self) -> dict[str, Any]:
+        """Return what stored state depends on, as plain values to be compared."""
+
+    def operator(self, store: WindowStore) -> WindowOperator:
+        """Return the operator over a store."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """An operator bound to the columns of a frame.
+
+    Attributes:
+        plan: the windows.
+        output: the rows that come out.
+        event_time: name of the event-time column.
+        group_by: names of the key columns.
+        columns: names of the columns that aggregates read.
+        grace: in ticks.
+        tick_us: length of a tick in microseconds.
+        segment: length of a stored segment in ticks.
+    """
+
+    plan: Plan
+    output: OutputSchema
+    event_time: str
+    group_by: tuple[str, ...]
+    columns: tuple[str, ...]
+    grace: int
+    tick_us: int
+    segment: int
+
+    @property
+    def inputs(self) -> list[str]:
+        """Names of all input columns, each once."""
+        return list(dict.fromkeys([*self.group_by, self.event_time, *self.columns]))
+
+    def read(self, table: pa.Table) -> Records:
+        """Return a table's rows as records."""
+        return read_records(table, self.event_time, self.group_by, self.columns, self.tick_us)
+
+    def store(self, backend: Any) -> WindowStore:
+        """Return the window store over a backend."""
+        return WindowStore(backend, self.plan.layout, self.segment)
+
+    def identity(self) -> dict[str, Any]:
+        """Return what stored state depends on: a state written under another identity is refused."""
+        return {
+            **self.plan.describe(),
+            "grouped by": [f"{name}: {type_}" for name, type_ in self.output.keys],
+            "tick in us": self.tick_us,
+            "segment in ticks": self.segment,
+        }
+
+    def check_identity(self, stored: dict[str, Any]) -> None:
+        """Refuse state of another operator.
+
+        Raises:
+            StateError: names what differs.
+        """
+        own = self.identity()
+        different = [
+            f"{name} was {stored.get(name)!r}, is {own.get(name)!r}"
+            for name in sorted({*own, *stored})
+            if own.get(name) != stored.get(name)
+        ]
+        if different:
+            raise StateError(
+                "the checkpoint holds the state of another operator: "
+                + "; ".join(different)
+                + ". Start this one with a new checkpoint, or go back to the former definition"
+            )
+
+
+def default_segment(size: int, grace: int, tick_us: int) -> int:
+    """Return the default length of a segment in ticks: a window or more, and few segments alive at a time."""
+    fewest = -(-_FEWEST_SEGMENT_US // tick_us)
+    return max(size, fewest, (2 * size + grace) // _MOST_LIVE_SEGMENTS)

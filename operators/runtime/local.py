@@ -1,0 +1,131 @@
+"""The local runner: an operator without Spark, for tests, for operator authors, and to see what a batch does."""
+
+import shutil
+import tempfile
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+
+from operators.batch import FAR_PAST, event_ticks
+from operators.emission import Counters
+from operators.errors import DefinitionError
+from operators.program import Program
+from operators.runtime.stateful import StatefulOperator
+from state_backends import StateConfig
+from state_backends.journal import FileJournal, Journal, MemoryJournal
+
+Binder = Any
+
+
+class LocalRunner:
+    """Feeds batches to an operator and returns what it emits. Use it as a context manager.
+
+    The operator is bound to the first table's columns. With a directory, state outlives the runner: a new one on
+    the same directory goes on where the last commit was.
+    """
+
+    def __init__(self, bind: Binder, config: StateConfig, directory: str | Path | None) -> None:
+        self._bind = bind
+        self._config = config
+        self._temporary = directory is None
+        self._directory = Path(tempfile.mkdtemp(prefix="windows-") if directory is None else directory)
+        self._journal: Journal = MemoryJournal() if directory is None else FileJournal(self._directory / "journal")
+        self._program: Program | None = None
+        self._operator: StatefulOperator | None = None
+        self.counters = Counters()
+        """Rows, late and bad rows, and windows since the runner was made."""
+
+    def __enter__(self) -> "LocalRunner":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def store(self) -> Any:
+        """The window store, or None before the first batch."""
+        return self._operator.store if self._operator else None
+
+    def process(self, table: pa.Table, stream_time: int | datetime | None = None) -> pa.Table:
+        """Take one batch and return the rows that it makes the operator emit.
+
+        Args:
+            table: input rows; it may be empty. Event time is a timestamp, or int64 ticks.
+            stream_time: stream time after this batch, in ticks since the epoch or as a datetime; windows close by it, and
+                later batches are late by it. By default the highest event time seen, this batch included. It never goes back.
+
+        Raises:
+            DefinitionError: a column is missing or of a wrong type.
+        """
+        if isinstance(table, pa.RecordBatch):
+            table = pa.Table.from_batches([table])
+        if self._program is None:
+            self._program = self._bind(table.schema, self._config)
+        program = self._program
+        missing = [name for name in program.inputs if name not in table.column_names]
+        if missing:
+            raise DefinitionError(f"missing columns: {', '.join(missing)}; the table has {table.column_names}")
+        operator = self._open(program)
+        pointer = operator.open(self._journal)
+        before, highest = pointer.progress.get("stream_time"), pointer.progress.get("highest")
+        highest = _latest(highest, _highest(table, program))
+        after = _latest(before, highest if stream_time is None else _ticks(stream_time, program.tick_us))
+        closes = _close(before, program.grace), _close(after, program.grace)
+        progress = {"stream_time": after, "highest": highest}
+        rows, counters, _ = operator.run(table, closes, self._journal, pointer, progress)
+        self._count(counters)
+        return rows
+
+    def _open(self, program: Program) -> StatefulOperator:
+        if self._operator is None:
+            self._operator = StatefulOperator(program, self._config, self._directory / "state")
+        return self._operator
+
+    def _count(self, counters: Counters) -> None:
+        total = self.counters
+        self.counters = Counters(
+            total.rows + counters.rows,
+            total.late + counters.late,
+            total.bad + counters.bad,
+            total.windows + counters.windows,
+        )
+
+    def restart(self) -> None:
+        """Drop everything that is in memory; the next batch reopens state from disk and changelog."""
+        if self._operator is not None:
+            self._operator.close()
+            self._operator = None
+
+    def close(self) -> None:
+        """Release the backend, and remove the directory if the runner made it."""
+        self.restart()
+        if self._temporary:
+            shutil.rmtree(self._directory, ignore_errors=True)
+
+
+def _highest(table: pa.Table, program: Program) -> int | None:
+    ticks, usable = event_ticks(table.column(program.event_time), program.tick_us)
+    ticks = ticks if usable is None else ticks[usable]
+    return int(ticks.max()) if len(ticks) else None
+
+
+def _latest(a: int | None, b: int | None) -> int | None:
+    return b if a is None else a if b is None else max(a, b)
+
+
+def _close(stream_time: int | None, grace: int) -> int:
+    return FAR_PAST if stream_time is None else stream_time - grace
+
+
+def _ticks(moment: int | datetime, tick_us: int) -> int:
+    if isinstance(moment, datetime):
+        zone = moment.tzinfo or timezone.utc
+        since = moment.replace(tzinfo=zone) - datetime(1970, 1, 1, tzinfo=timezone.utc)
+        return (since.days * 86_400_000_000 + since.seconds * 1_000_000 + since.microseconds) // tick_us
+    return moment

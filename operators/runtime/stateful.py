@@ -1,0 +1,71 @@
+"""One operator over one durable store: what the local runner and each bucket of a streaming query run."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from operators.batch import FAR_PAST
+from operators.emission import Counters
+from operators.program import Program
+from state_backends import StateConfig
+from state_backends.durable import Pointer, align, commit, read_pointer
+from state_backends.journal import Journal
+
+
+class StatefulOperator:
+    """A program, a backend in a directory of its own, and the version of the state that the backend is at."""
+
+    def __init__(self, program: Program, config: StateConfig, directory: Path) -> None:
+        self.program = program
+        self.backend = config.open(directory)
+        self.store = program.store(self.backend)
+        self.operator = program.plan.operator(self.store)
+        self._ready = False
+
+    def open(self, journal: Journal, pointer: Pointer | None = None) -> Pointer:
+        """Bring the local copy to what the journal says counts, and return its pointer.
+
+        Raises:
+            StateError: the state is another operator's, or cannot be restored.
+        """
+        pointer = pointer or read_pointer(journal) or Pointer.fresh()
+        if pointer.progress:
+            self.program.check_identity(pointer.progress["identity"])
+        done = align(self.backend, journal, pointer)
+        if done.restored or not self._ready:
+            self.operator.rebuild(pointer.progress.get("close", FAR_PAST))
+        elif done.replayed:
+            self.operator.rebuild(pointer.progress["close"], done.replayed)
+        self._ready = True
+        return pointer
+
+    def run(
+        self,
+        table: pa.Table,
+        closes: tuple[int, int],
+        journal: Journal,
+        pointer: Pointer,
+        progress: dict[str, Any] | None = None,
+    ) -> tuple[pa.Table, Counters, Pointer]:
+        """Take one batch, commit it, and return the rows to emit, what was counted, and the new pointer.
+
+        Args:
+            table: input rows with the program's input columns.
+            closes: close times in ticks at the start and at the end of the batch.
+            journal: the journal that `open` read.
+            pointer: the pointer that `open` or the last `run` returned.
+            progress: what the host wants to find again in the pointer.
+        """
+        counters = Counters()
+        self._ready = False  # An error from here on leaves a copy that has to be aligned anew.
+        emitted = self.operator.step(self.program.read(table), *closes, counters)
+        rows = self.program.output.table(emitted)
+        noted = {"identity": self.program.identity(), "close": self.operator.close, **(progress or {})}
+        pointer = commit(self.backend, journal, pointer, self.store.take_changes(), noted)
+        self._ready = True
+        return rows, counters, pointer
+
+    def close(self) -> None:
+        """Release the backend."""
+        self.backend.close()

@@ -1,0 +1,241 @@
+"""Window definitions, and what a user builds from them: keys, aggregates, emission, and then rows."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.types as pat
+
+from operators.aggregates import Aggregate
+from operators.batch import check_event_time
+from operators.durations import Duration, ticks
+from operators.emission import OutputSchema, bind_aggregates
+from operators.errors import DefinitionError
+from operators.panes import PaneSchema
+from operators.program import Program, default_segment
+from operators.runtime.local import LocalRunner
+from operators.sliding import SlidingPlan
+from state_backends import StateConfig, resolve
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_TICKS_US = {"1 ms": 1_000, "1 us": 1}
+_POLICIES = ("on_close", "on_update")
+_LONGEST = 2**59
+
+
+@dataclass(frozen=True, slots=True)
+class SlidingWindows:
+    """Record-driven sliding windows: one window for each distinct set of records that lie within `size` of each other.
+
+    For each event time t of a key's records there is the left window [t - size, t], and the right window
+    [t + tick, t + tick + size] if it holds any record. Both ends belong to a window. (Kafka Streams, KIP-450)
+
+    Args:
+        size: length: text such as "60 minutes", a timedelta, or whole milliseconds; positive.
+        grace: how long after its end a window still takes records, likewise; 0 or more.
+        tick: resolution of time, "1 ms" or "1 us"; event times are floored to it.
+
+    Raises:
+        DefinitionError: a length that is no length, too small, or no whole number of ticks.
+    """
+
+    size: Duration
+    grace: Duration = 0
+    tick: str = "1 ms"
+    size_ticks: int = field(init=False, repr=False)
+    grace_ticks: int = field(init=False, repr=False)
+    tick_us: int = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.tick not in _TICKS_US:
+            raise DefinitionError(f"tick is {self.tick!r}; known are {', '.join(map(repr, _TICKS_US))}")
+        tick_us = _TICKS_US[self.tick]
+        size, grace = ticks(self.size, tick_us, "size", 1), ticks(self.grace, tick_us, "grace", 0)
+        if size >= _LONGEST or grace >= _LONGEST:
+            raise DefinitionError(f"size {self.size!r} with grace {self.grace!r} is longer than time can be counted")
+        object.__setattr__(self, "size_ticks", size)
+        object.__setattr__(self, "grace_ticks", grace)
+        object.__setattr__(self, "tick_us", tick_us)
+
+    def group_by(self, *columns: str) -> "WindowedAggregation":
+        """Return an operator with windows of its own for each distinct value of these columns.
+
+        Null is a value like any other; all NaN are one value. Without columns all records are one group.
+        """
+        return WindowedAggregation(self).group_by(*columns)
+
+    def aggregate(self, **aggregates: Aggregate) -> "WindowedAggregation":
+        """Return an operator over all records as one group, with these results by name."""
+        return WindowedAggregation(self).aggregate(**aggregates)
+
+    def plan(self, schema: PaneSchema, policy: str) -> SlidingPlan:
+        """Return what is computed for panes of this schema."""
+        return SlidingPlan(self.size_ticks, policy == "on_update", schema)
+
+    def segment(self) -> int:
+        """Return the default length of a stored segment in ticks."""
+        return default_segment(self.size_ticks, self.grace_ticks, self.tick_us)
+
+
+@dataclass(frozen=True, slots=True)
+class WindowedAggregation:
+    """Windows, keys, aggregates and an emission policy; each method returns a changed copy.
+
+    Attributes:
+        windows: the window definition.
+        keys: key columns.
+        aggregates: results by name.
+        policy: "on_close" or "on_update".
+    """
+
+    windows: SlidingWindows
+    keys: tuple[str, ...] = ()
+    aggregates: tuple[tuple[str, Aggregate], ...] = ()
+    policy: str = "on_close"
+
+    def group_by(self, *columns: str) -> "WindowedAggregation":
+        """Return the operator grouped by these columns, in place of earlier ones."""
+        for column in columns:
+            if not isinstance(column, str):
+                raise DefinitionError(f"group_by takes names of columns, not {column!r}")
+        _refuse_twice("key column", columns)
+        return replace(self, keys=columns)._checked()
+
+    def aggregate(self, **aggregates: Aggregate) -> "WindowedAggregation":
+        """Return the operator with these results beside earlier ones, such as `mean=agg.avg("delay")`."""
+        for name, aggregate in aggregates.items():
+            if not isinstance(aggregate, Aggregate):
+                raise DefinitionError(f"{name}={aggregate!r} is no aggregate: use one of operators.aggregates")
+        return replace(self, aggregates=(*self.aggregates, *aggregates.items()))._checked()
+
+    def emit(self, policy: str) -> "WindowedAggregation":
+        """Return the operator with an emission policy.
+
+        Args:
+            policy: "on_close": each window once, final, when no record can change it any more. "on_update": after each
+                batch, every window that it changed, with its value then.
+        """
+        if policy not in _POLICIES:
+            raise DefinitionError(f"emission policy {policy!r} is unknown; known are {', '.join(_POLICIES)}")
+        return replace(self, policy=policy)._checked()
+
+    def _checked(self) -> "WindowedAggregation":
+        names = [*self.keys, "window", *(name for name, _ in self.aggregates)]
+        _refuse_twice("output column", [*names, "change"] if self.policy == "on_update" else names)
+        return self
+
+    def apply(
+        self,
+        df: "DataFrame",
+        event_time: str,
+        *,
+        backend: str | None = None,
+        options: Mapping[str, object] | None = None,
+    ) -> "DataFrame":
+        """Return the windows of a batch or streaming DataFrame, as a DataFrame of the same kind.
+
+        Columns: the keys, `window` struct<start, end>, the aggregates by name and, on update, `change`.
+
+        Args:
+            df: the input. A streaming one gets its watermark here, from `grace`.
+            event_time: column of type timestamp or timestamp_ntz.
+            backend: "memory", "rocksdb" or another known one; else Spark's conf `spark.windows.state.backend`, else "memory".
+            options: options by name, such as {"state.buckets": 8}; they go before Spark's conf.
+
+        Raises:
+            DefinitionError: a missing column, a wrong type, or nothing to compute.
+            ValueError: an unknown backend or option.
+            SessionSetupError: a streaming frame in a session that lacks what its state needs.
+        """
+        from operators.runtime.spark import apply
+
+        return apply(self, df, event_time, backend, options)
+
+    def local_runner(
+        self,
+        event_time: str,
+        backend: str = "memory",
+        directory: str | Path | None = None,
+        options: Mapping[str, object] | None = None,
+    ) -> LocalRunner:
+        """Return a runner of this operator without Spark, to be used as a context manager.
+
+        Args:
+            event_time: column of timestamps, or of int64 ticks.
+            backend: name of the state backend.
+            directory: where state and changelog live; None for a temporary one that goes with the runner.
+            options: options by name, as for `apply`.
+        """
+
+        def bind(schema: pa.Schema, config: StateConfig) -> Program:
+            return self.program(schema, event_time, config)
+
+        return LocalRunner(bind, resolve(backend, options), directory)
+
+    def program(self, schema: pa.Schema, event_time: str, config: StateConfig) -> Program:
+        """Return the operator bound to a frame's columns.
+
+        Raises:
+            DefinitionError: a missing column, a wrong type, or nothing to compute.
+        """
+        windows = self.windows
+        types = {name: _plain(type_) for name, type_ in zip(schema.names, schema.types, strict=True)}
+        self._check_columns(types, event_time)
+        bound = bind_aggregates(dict(self.aggregates), types)
+        output = OutputSchema(
+            tuple((name, types[name]) for name in self.keys),
+            _bounds_type(types[event_time], windows.tick_us),
+            windows.tick_us,
+            bound,
+            with_change=self.policy == "on_update",
+        )
+        columns = {op.column for op in output.operations if op.column is not None}
+        segment = windows.segment()
+        if config.segment is not None:
+            segment = ticks(config.segment, windows.tick_us, "spark.windows.state.segment", 1)
+        return Program(
+            windows.plan(PaneSchema(output.operations), self.policy),
+            output,
+            event_time,
+            self.keys,
+            tuple(sorted(columns)),
+            windows.grace_ticks,
+            windows.tick_us,
+            segment,
+        )
+
+    def _check_columns(self, types: Mapping[str, pa.DataType], event_time: str) -> None:
+        if not self.aggregates:
+            raise DefinitionError("nothing to compute: add aggregates, such as .aggregate(n=agg.count())")
+        for what, name in [("event time", event_time), *(("key", key) for key in self.keys)]:
+            if name not in types:
+                raise DefinitionError(f"there is no {what} column {name!r}; the frame has {', '.join(types)}")
+        check_event_time(types[event_time], event_time)
+        for key in self.keys:
+            if pat.is_nested(types[key]):
+                raise DefinitionError(
+                    f"key column {key!r} is {types[key]}; an atomic type is wanted: group by its fields instead"
+                )
+
+
+def _plain(type_: pa.DataType) -> pa.DataType:
+    return type_.value_type if pat.is_dictionary(type_) else type_
+
+
+def _refuse_twice(what: str, names: Any) -> None:
+    for name in names:
+        if list(names).count(name) > 1:
+            raise DefinitionError(f"{what} {name!r} is there twice; give each a name of its own")
+
+
+def _bounds_type(type_: pa.DataType, tick_us: int) -> pa.DataType:
+    """A timestamp like the event time's, with a unit that can tell ticks apart."""
+    coarse = ("s", "ms") if tick_us == 1 else ("s",)
+    tick_unit = "us" if tick_us == 1 else "ms"
+    if pat.is_int64(type_):
+        return pa.timestamp(tick_unit)
+    return pa.timestamp(tick_unit if type_.unit in coarse else type_.unit, type_.tz)

@@ -1,0 +1,228 @@
+"""Pages: the stored form of one key's entries in one segment.
+
+A page is a table of 8-byte little-endian words, row by row, so that many pages joined are one table:
+
+    row 0    header: word 0 = magic, version, number of rows; word 1 = layout fingerprint and tail length;
+             word 2 = checksum
+    row 1..  one entry each: the word columns, time first
+    tail     msgpack of the object columns, only if the layout has any
+
+The checksum is a weighted sum of all words of the rows, plus the CRC-32 of the tail: it finds any change of one
+word, and it can be computed over many pages at once.
+"""
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from serializers.errors import CorruptDataError, NewerFormatError
+from serializers.values import pack_value, unpack_value
+
+PAGE_VERSION = 1
+_MAGIC = 0x5057
+_MIN_WIDTH = 3
+_MAX_ROWS = 2**32 - 1
+_DTYPES = {"i8": np.dtype("<i8"), "f8": np.dtype("<f8")}
+Column = npt.NDArray[np.int64] | npt.NDArray[np.float64] | npt.NDArray[np.object_]
+
+
+@dataclass(frozen=True, slots=True)
+class PageLayout:
+    """The columns of a page, by dtype code in order: "i8", "f8" (one word each) or "object" (msgpack).
+
+    The first column is the entries' time and must be "i8".
+    """
+
+    codes: tuple[str, ...]
+    _word_index: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    _object_index: tuple[int, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        unknown = set(self.codes) - {*_DTYPES, "object"}
+        if unknown or self.codes[:1] != ("i8",):
+            raise ValueError(f"layout {self.codes}: columns are 'i8', 'f8' or 'object', and the first is 'i8'")
+        index = [(i, code) for i, code in enumerate(self.codes)]
+        object.__setattr__(self, "_word_index", tuple(i for i, code in index if code != "object"))
+        object.__setattr__(self, "_object_index", tuple(i for i, code in index if code == "object"))
+
+    @property
+    def width(self) -> int:
+        """Words per row."""
+        return max(_MIN_WIDTH, len(self._word_index))
+
+    @property
+    def fingerprint(self) -> int:
+        """CRC-32 of the column codes: a page of another layout is refused."""
+        return zlib.crc32(",".join(self.codes).encode())
+
+    def encode(self, columns: Sequence[Column], counts: npt.NDArray[np.int64]) -> list[bytes]:
+        """Return one page per count from columns that hold the pages' rows one after another.
+
+        Args:
+            columns: one array of length `counts.sum()` per column of the layout.
+            counts: rows of each page, each at least 1.
+
+        Cost: O(rows) array work and one slice per page.
+        """
+        if len(counts) and int(counts.max()) > _MAX_ROWS:
+            raise ValueError(f"a page holds at most {_MAX_ROWS} entries; choose a shorter segment")
+        ends = np.cumsum(counts)
+        body = np.zeros((int(counts.sum()), self.width), dtype="<i8")
+        for word, index in enumerate(self._word_index):
+            body[:, word] = np.asarray(columns[index], _DTYPES[self.codes[index]]).view("<i8")
+        tails = self._encode_tails(columns, ends - counts, ends)
+        headers = self._headers(columns, counts, ends - counts, tails).tobytes()
+        row_bytes = 8 * self.width
+        data = body.tobytes()
+        edges = [0, *(ends * row_bytes).tolist()]
+        pages = [
+            headers[row_bytes * page : row_bytes * (page + 1)] + data[edges[page] : edges[page + 1]]
+            for page in range(len(counts))
+        ]
+        return [page + tail for page, tail in zip(pages, tails, strict=True)] if tails else pages
+
+    def _headers(
+        self,
+        columns: Sequence[Column],
+        counts: npt.NDArray[np.int64],
+        starts: npt.NDArray[np.int64],
+        tails: Sequence[bytes],
+    ) -> npt.NDArray[np.int64]:
+        headers = np.zeros((len(counts), self.width), dtype="<i8")
+        tail_bytes = np.array([len(tail) for tail in tails], np.int64) if tails else 0
+        headers[:, 0] = (counts << 32) | (PAGE_VERSION << 16) | _MAGIC
+        headers[:, 1] = (tail_bytes << 32) | self.fingerprint  # type: ignore[operator]
+        words = [
+            np.asarray(columns[index], _DTYPES[self.codes[index]]).view("<u8") for index in self._word_index
+        ]
+        headers[:, 2] = self._checksums(words, starts, headers, tails)
+        return headers
+
+    def _encode_tails(
+        self, columns: Sequence[Column], starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]
+    ) -> list[bytes]:
+        if not self._object_index:
+            return []
+        objects = [columns[index].tolist() for index in self._object_index]
+        return [
+            pack_value([values[a:b] for values in objects])
+            for a, b in zip(starts.tolist(), ends.tolist(), strict=True)
+        ]
+
+    def _checksums(
+        self,
+        words: Sequence[npt.NDArray[np.uint64]],
+        starts: npt.NDArray[np.int64],
+        headers: npt.NDArray[np.int64],
+        tails: Sequence[bytes],
+    ) -> npt.NDArray[np.int64]:
+        """Weighted sum of each page's words (its first two header words included), plus its tail's CRC."""
+        if not len(starts):
+            return np.zeros(0, np.int64)
+        total = words[0].copy()
+        for number, word in enumerate(words[1:], 1):
+            total += word * np.uint64(2 * number + 1)
+        sums = np.zeros(len(starts), np.uint64)
+        filled = np.diff(np.append(starts, len(total))) > 0
+        sums[filled] = np.add.reduceat(total, starts[filled]) if filled.any() else 0
+        sums += headers[:, 0].astype("<u8") + headers[:, 1].astype("<u8") * np.uint64(3)
+        if tails:
+            sums += np.array([zlib.crc32(tail) for tail in tails], np.uint64)
+        return sums.view(np.int64)
+
+    def decode(self, pages: Sequence[bytes]) -> tuple[list[Column], npt.NDArray[np.int64]]:
+        """Return the columns of all pages one after another, and the number of rows of each page.
+
+        Raises:
+            CorruptDataError: a page is truncated, altered, or of another layout.
+            NewerFormatError: a newer version wrote a page.
+
+        Cost: one join of the pages, then O(rows) array work.
+        """
+        if not pages:
+            empty = [np.empty(0, _DTYPES.get(code, np.dtype(object))) for code in self.codes]
+            return empty, np.empty(0, np.int64)
+        tails: list[bytes] = []
+        if self._object_index:
+            pages, tails = self._split_tails(pages)
+        row_bytes = 8 * self.width
+        lengths = np.fromiter(map(len, pages), np.int64, len(pages))
+        if (lengths % row_bytes).any() or (lengths < row_bytes).any():
+            raise self._unreadable(pages, int(np.argmax((lengths % row_bytes != 0) | (lengths < row_bytes))))
+        sizes = lengths // row_bytes
+        data = pages[0] if len(pages) == 1 else b"".join(pages)
+        table = np.frombuffer(data, "<i8").reshape(-1, self.width)
+        header_at = np.cumsum(sizes) - sizes
+        is_row = np.ones(len(table), bool)
+        is_row[header_at] = False
+        words = [table[:, word][is_row] for word in range(len(self._word_index))]
+        starts = header_at - np.arange(len(pages))
+        self._check_headers(pages, table[header_at], sizes, words, starts, tails)
+        columns: list[Column] = [np.empty(0)] * len(self.codes)
+        for word, index in zip(words, self._word_index, strict=True):
+            columns[index] = word.view(_DTYPES[self.codes[index]])
+        self._decode_tails(tails, columns, sizes - 1)
+        return columns, sizes - 1
+
+    def _split_tails(self, pages: Sequence[bytes]) -> tuple[list[bytes], list[bytes]]:
+        rows: list[bytes] = []
+        tails: list[bytes] = []
+        for number, page in enumerate(pages):
+            size = (int.from_bytes(page[4:8], "little") + 1) * 8 * self.width
+            tail_bytes = int.from_bytes(page[12:16], "little")
+            if len(page) < 24 or len(page) != size + tail_bytes:
+                raise self._unreadable(pages, number)
+            rows.append(page[:size])
+            tails.append(page[size:])
+        return rows, tails
+
+    def _check_headers(
+        self,
+        pages: Sequence[bytes],
+        headers: npt.NDArray[np.int64],
+        sizes: npt.NDArray[np.int64],
+        words: Sequence[npt.NDArray[np.int64]],
+        starts: npt.NDArray[np.int64],
+        tails: Sequence[bytes],
+    ) -> None:
+        wrong = headers[:, 0] != (((sizes - 1) << 32) | (PAGE_VERSION << 16) | _MAGIC)
+        wrong |= (headers[:, 1] & 0xFFFFFFFF) != self.fingerprint
+        unsigned = [word.view("<u8") for word in words]
+        wrong |= headers[:, 2] != self._checksums(unsigned, starts, headers, tails)
+        if wrong.any():
+            raise self._unreadable(pages, int(np.argmax(wrong)))
+
+    def _unreadable(self, pages: Sequence[bytes], number: int) -> Exception:
+        page = pages[number]
+        magic, version = int.from_bytes(page[:2], "little"), int.from_bytes(page[2:4], "little")
+        if magic == _MAGIC and version > PAGE_VERSION:
+            return NewerFormatError("a stored page", version, PAGE_VERSION)
+        if magic != _MAGIC:
+            return CorruptDataError(f"not a stored page: {len(page)} bytes that begin with {page[:8]!r}")
+        if int.from_bytes(page[8:12], "little") != self.fingerprint:
+            return CorruptDataError(
+                f"a stored page has another layout than {self.codes}: the aggregates of this operator were changed; "
+                "start it with a new checkpoint"
+            )
+        return CorruptDataError(f"a stored page of {len(page)} bytes is truncated or altered: restore this state")
+
+    def _decode_tails(
+        self, tails: Sequence[bytes], columns: list[Column], counts: npt.NDArray[np.int64]
+    ) -> None:
+        if not self._object_index:
+            return
+        ends = np.cumsum(counts).tolist()
+        merged = [np.empty(ends[-1] if ends else 0, object) for _ in self._object_index]
+        for tail, end, count in zip(tails, ends, counts.tolist(), strict=True):
+            for target, values in zip(merged, unpack_value(tail), strict=True):
+                target[end - count : end] = fill(values)
+        for index, values in zip(self._object_index, merged, strict=True):
+            columns[index] = values
+
+
+def fill(values: Sequence[object]) -> npt.NDArray[np.object_]:
+    """Return a one-dimensional object array of the values, lists among them left whole. O(n)."""
+    return np.fromiter(values, object, len(values))

@@ -1,0 +1,110 @@
+"""One Python value as msgpack, with extension types for what msgpack lacks.
+
+Extension codes: 1 date (days), 2 timestamp with zone (us, UTC), 3 timestamp without zone (us),
+4 decimal (text), 5 interval (us), 6 integer beyond 64 bits (two's complement, big-endian).
+"""
+
+import math
+import struct
+from collections.abc import Callable
+from datetime import date, datetime, timedelta, timezone
+from decimal import Decimal
+from typing import Any
+
+import msgpack
+
+from serializers.errors import CorruptDataError, SerializationError
+
+_DATE, _INSTANT, _LOCAL, _DECIMAL, _INTERVAL, _BIG_INT = range(1, 7)
+_MICROSECOND = timedelta(microseconds=1)
+_UTC_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_LOCAL_EPOCH = datetime(1970, 1, 1)
+_DATE_EPOCH = date(1970, 1, 1).toordinal()
+_INT64 = struct.Struct(">q")
+
+
+def _int64(code: int, number: int) -> msgpack.ExtType:
+    return msgpack.ExtType(code, _INT64.pack(number))
+
+
+def _extension(value: Any) -> msgpack.ExtType:
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
+            return _int64(_LOCAL, (value - _LOCAL_EPOCH) // _MICROSECOND)
+        return _int64(_INSTANT, (value - _UTC_EPOCH) // _MICROSECOND)
+    if isinstance(value, date):
+        return _int64(_DATE, value.toordinal() - _DATE_EPOCH)
+    if isinstance(value, Decimal):
+        return msgpack.ExtType(_DECIMAL, str(value).encode())
+    if isinstance(value, timedelta):
+        return _int64(_INTERVAL, value // _MICROSECOND)
+    if isinstance(value, int):
+        return msgpack.ExtType(_BIG_INT, value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True))
+    raise SerializationError(
+        f"a value of type {type(value).__name__} cannot be stored: use None, bool, int, float, str, bytes, "
+        "date, datetime, Decimal, timedelta, or lists, tuples and dicts of these"
+    )
+
+
+_READERS: dict[int, Callable[[bytes], Any]] = {
+    _DATE: lambda data: date.fromordinal(_INT64.unpack(data)[0] + _DATE_EPOCH),
+    _INSTANT: lambda data: _UTC_EPOCH + timedelta(microseconds=_INT64.unpack(data)[0]),
+    _LOCAL: lambda data: _LOCAL_EPOCH + timedelta(microseconds=_INT64.unpack(data)[0]),
+    _DECIMAL: lambda data: Decimal(data.decode()),
+    _INTERVAL: lambda data: timedelta(microseconds=_INT64.unpack(data)[0]),
+    _BIG_INT: lambda data: int.from_bytes(data, "big", signed=True),
+}
+
+
+def _read_extension(code: int, data: bytes) -> Any:
+    reader = _READERS.get(code)
+    if reader is None:
+        raise CorruptDataError(f"unknown msgpack extension {code}: the bytes are not of this library")
+    return reader(data)
+
+
+def _pack_big(value: Any) -> Any:
+    """The value with every integer that msgpack cannot hold made an extension."""
+    if isinstance(value, int) and not -(2**63) <= value < 2**64:
+        return _extension(value)
+    if isinstance(value, list | tuple):
+        return [_pack_big(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _pack_big(item) for key, item in value.items()}
+    return value
+
+
+_packer = msgpack.Packer(use_bin_type=True, default=_extension)
+
+
+def pack_value(value: Any) -> bytes:
+    """Return the msgpack bytes of one value, which may nest. O(size).
+
+    Raises:
+        SerializationError: the value is of a type that has no stored form.
+    """
+    try:
+        return _packer.pack(value)
+    except OverflowError:
+        return _packer.pack(_pack_big(value))
+
+
+def unpack_value(data: bytes) -> Any:
+    """Return the value that `pack_value` wrote; sequences come back as lists. O(size).
+
+    Raises:
+        CorruptDataError: the bytes are truncated or not of this library.
+    """
+    try:
+        return msgpack.unpackb(data, ext_hook=_read_extension, strict_map_key=False)
+    except (ValueError, TypeError, OverflowError, ArithmeticError, msgpack.UnpackException, struct.error) as error:
+        if isinstance(error, CorruptDataError):
+            raise
+        raise CorruptDataError(f"stored value of {len(data)} bytes cannot be read: {error}") from error
+
+
+def canonical(value: Any) -> Any:
+    """Return the one form of values that count as equal in a group: one NaN, and no minus zero."""
+    if isinstance(value, float):
+        return math.nan if value != value else value + 0.0
+    return value

@@ -1,0 +1,150 @@
+"""Which backend, with which options: read on the driver, checked there, and sent to the workers as one frozen value."""
+
+import difflib
+import os
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
+from importlib.metadata import entry_points
+from pathlib import Path
+
+from state_backends.interface import StateBackend, StateError
+
+PREFIX = "spark.windows."
+DEFAULT_BACKEND = "memory"
+ENTRY_POINTS = "stateful_windows.state_backends"
+_BUILT_IN = {
+    "memory": "state_backends.memory:MemoryBackend",
+    "rocksdb": "state_backends.rocksdb:RocksDBBackend",
+}
+_GENERAL = {
+    "state.backend": "memory (default), rocksdb, a name from the entry-point group "
+    f"{ENTRY_POINTS}, or module:attribute",
+    "state.buckets": "slices of the key space, each one task (default: spark.sql.shuffle.partitions)",
+    "state.directory": "local directory of the workers for state on disk (default: Spark's local or a temporary one)",
+    "state.segment": "length of a stored time segment, such as '10 minutes' (default: half the retention)",
+}
+
+
+@dataclass(frozen=True)
+class StateConfig:
+    """A backend by name and every option that was set, by name below `spark.windows.`, as text."""
+
+    backend: str
+    options: tuple[tuple[str, str], ...] = ()
+
+    @cached_property
+    def _options(self) -> dict[str, str]:
+        return dict(self.options)
+
+    @property
+    def backend_class(self) -> type[StateBackend]:
+        """The class that the name stands for."""
+        return load_backend(self.backend)
+
+    def open(self, directory: Path) -> StateBackend:
+        """Open the backend in a directory of its own."""
+        prefix = f"state.{option_scope(self.backend)}."
+        short = {k.removeprefix(prefix): v for k, v in self.options if k.startswith(prefix)}
+        return self.backend_class.open(directory, short)
+
+    @property
+    def buckets(self) -> int | None:
+        """Number of buckets, or None for Spark's number of shuffle partitions."""
+        text = self._options.get("state.buckets")
+        if text is None:
+            return None
+        if not text.isdecimal() or not 1 <= int(text) <= 100_000:
+            raise ValueError(f"{PREFIX}state.buckets is {text!r}; a whole number from 1 to 100000 is wanted")
+        return int(text)
+
+    @property
+    def segment(self) -> str | None:
+        """Length of a segment as text, or None for the default."""
+        return self._options.get("state.segment")
+
+    @property
+    def directory(self) -> Path:
+        """Where this machine keeps local state."""
+        chosen = self._options.get("state.directory")
+        if chosen:
+            return Path(chosen)
+        spark_local = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
+        return Path(spark_local or tempfile.gettempdir()) / "spark-stateful-windows"
+
+
+def resolve(
+    backend: str | None = None,
+    options: Mapping[str, object] | None = None,
+    conf: Mapping[str, str] | None = None,
+) -> StateConfig:
+    """Return the configuration: arguments before Spark conf before defaults.
+
+    Args:
+        backend: name given to `apply`.
+        options: options given to `apply`, by name with or without the prefix `spark.windows.`.
+        conf: all of Spark's conf; what does not begin with the prefix is passed over.
+
+    Raises:
+        ValueError: an unknown option or backend, with the known ones.
+    """
+    merged = {k.removeprefix(PREFIX): v for k, v in (conf or {}).items() if k.startswith(PREFIX)}
+    merged |= {k.removeprefix(PREFIX): str(v) for k, v in (options or {}).items()}
+    name = backend or merged.get("state.backend") or DEFAULT_BACKEND
+    known = known_options(name)
+    for key in merged:
+        if key not in known:
+            raise ValueError(_unknown(f"option {PREFIX}{key}", PREFIX + key, [PREFIX + k for k in known]))
+    merged.pop("state.backend", None)
+    config = StateConfig(name, tuple(sorted(merged.items())))
+    _ = config.buckets
+    return config
+
+
+def known_options(backend: str) -> dict[str, str]:
+    """Return every option by name below `spark.windows.`, with one line of help.
+
+    Options of the other built-in backends are known too, so that switching the backend needs no other change.
+    """
+    names = {**dict.fromkeys(_BUILT_IN), backend: None}
+    own = {
+        f"state.{option_scope(name)}.{option}": text
+        for name in names
+        for option, text in load_backend(name).known_options().items()
+    }
+    return _GENERAL | own
+
+
+def option_scope(backend: str) -> str:
+    """Return the name under which a backend's options stand: its own, or the last word of module:attribute."""
+    return backend.rpartition(":")[2].rpartition(".")[2]
+
+
+def load_backend(name: str) -> type[StateBackend]:
+    """Return the backend class of that name.
+
+    Raises:
+        ValueError: there is none, or it is no StateBackend.
+        StateError: it is there but cannot be imported.
+    """
+    registered = {point.name: point.value for point in entry_points(group=ENTRY_POINTS)}
+    target = _BUILT_IN.get(name) or registered.get(name) or (name if ":" in name else None)
+    if target is None:
+        raise ValueError(_unknown(f"state backend {name!r}", name, [*_BUILT_IN, *registered]))
+    module, _, attribute = target.partition(":")
+    try:
+        found = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise StateError(f"state backend {name!r} ({target}) cannot be imported: {error}") from error
+    if not (isinstance(found, type) and issubclass(found, StateBackend)):
+        raise ValueError(f"state backend {name!r} ({target}) is not a subclass of state_backends.StateBackend")
+    return found
+
+
+def _unknown(what: str, given: str, known: Iterable[str]) -> str:
+    known = sorted(known)
+    close = difflib.get_close_matches(given, known, n=1)
+    hint = f"; did you mean {close[0]}?" if close else ""
+    return f"unknown {what}{hint} Known: {', '.join(known)}"

@@ -1,0 +1,65 @@
+"""Where the changelog lives: named blobs that become durable together.
+
+On Spark a journal is a MapState of the bucket, committed with the micro-batch. The two here serve the local runner.
+"""
+
+import os
+import shutil
+from pathlib import Path
+from typing import Protocol
+
+
+class Journal(Protocol):
+    """Named blobs. What was put before the put of "pointer" is durable once that one is."""
+
+    def get(self, name: str) -> bytes | None:
+        """Return the blob, or None."""
+
+    def put(self, name: str, blob: bytes) -> None:
+        """Write the blob, over an earlier one of that name."""
+
+    def remove(self, name: str) -> None:
+        """Remove the blob if it is there."""
+
+
+class MemoryJournal:
+    """Blobs in a dictionary: for a runner that need not outlive its process."""
+
+    def __init__(self) -> None:
+        self._blobs: dict[str, bytes] = {}
+
+    def get(self, name: str) -> bytes | None:
+        return self._blobs.get(name)
+
+    def put(self, name: str, blob: bytes) -> None:
+        self._blobs[name] = blob
+
+    def remove(self, name: str) -> None:
+        self._blobs.pop(name, None)
+
+
+class FileJournal:
+    """One file a blob, each written aside and renamed, so that a crash leaves the old one or the new one."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        directory.mkdir(parents=True, exist_ok=True)
+
+    def get(self, name: str) -> bytes | None:
+        try:
+            return (self._directory / name).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def put(self, name: str, blob: bytes) -> None:
+        aside = self._directory / f"{name}.part"
+        aside.write_bytes(blob)
+        os.replace(aside, self._directory / name)
+
+    def remove(self, name: str) -> None:
+        (self._directory / name).unlink(missing_ok=True)
+
+    def clear(self) -> None:
+        """Remove every blob."""
+        shutil.rmtree(self._directory, ignore_errors=True)
+        self._directory.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,187 @@
+"""The backend that keeps pages in RocksDB, through rocksdict.
+
+Key layout: b"p", the segment as 8 bytes big-endian with the sign bit flipped (so that bytes sort as numbers), the key.
+Expiry is one range deletion. The write-ahead log is off: the changelog restores what a crash takes from the memtable.
+"""
+
+import shutil
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rocksdict import (
+    BlockBasedOptions,
+    Cache,
+    DBCompressionType,
+    Options,
+    Rdict,
+    WriteOptions,
+)
+from rocksdict import WriteBatch as RocksWriteBatch
+
+from state_backends.interface import StateBackend, StateError, WriteBatch
+
+FORMAT = b"1"
+_FORMAT_KEY, _VERSION_KEY = b"m:format", b"m:version"
+_PAGES, _PAGES_END = b"p", b"q"
+_SIGN = 1 << 63
+_MIB = 1 << 20
+_SEGMENT = struct.Struct(">Q")
+_OPTIONS = {
+    "writeBufferMb": "size of the memtable in MiB (default 64)",
+    "blockCacheMb": "size of the cache of uncompressed blocks in MiB (default 64)",
+    "compression": "lz4 (default), zstd, snappy or none",
+}
+_COMPRESSIONS = {
+    "lz4": DBCompressionType.lz4,
+    "zstd": DBCompressionType.zstd,
+    "snappy": DBCompressionType.snappy,
+    "none": DBCompressionType.none,
+}
+
+
+def segment_prefix(segment: int) -> bytes:
+    """Return the bytes that begin every key of the segment, in the order of the segments."""
+    return _PAGES + _SEGMENT.pack(segment + _SIGN)
+
+
+def segment_of(key: bytes) -> int:
+    """Return the segment of a stored key."""
+    return int(_SEGMENT.unpack_from(key, 1)[0]) - _SIGN
+
+
+class RocksDBBackend(StateBackend):
+    """Pages in a RocksDB database of their own. State may be larger than memory."""
+
+    def __init__(self, directory: Path, options: Mapping[str, str]) -> None:
+        self._directory = directory
+        self._options = dict(options)
+        self._write_options = WriteOptions()
+        self._write_options.disable_wal = True
+        self._open()
+
+    @classmethod
+    def open(cls, directory: Path, options: Mapping[str, str]) -> "RocksDBBackend":
+        return cls(directory, options)
+
+    @classmethod
+    def known_options(cls) -> Mapping[str, str]:
+        return _OPTIONS
+
+    def _open(self) -> None:
+        self._directory.mkdir(parents=True, exist_ok=True)
+        try:
+            self._db: Any = Rdict(str(self._directory), rocks_options(self._options))
+        except Exception as error:
+            raise StateError(
+                f"RocksDB cannot open {self._directory}: {error}. If another process holds it, stop that one; "
+                "if it is damaged, delete the directory: it is restored from the changelog"
+            ) from error
+        found = self._db.get(_FORMAT_KEY)
+        if found is None and self._db.get(_VERSION_KEY) is None:
+            self._db.put(_FORMAT_KEY, FORMAT, self._write_options)
+        elif found != FORMAT:
+            self.close()
+            raise StateError(
+                f"{self._directory} holds state of format {found!r}, this version reads {FORMAT!r}: "
+                "delete the directory, it is restored from the changelog"
+            )
+        self._version: bytes | None = self._db.get(_VERSION_KEY)
+        self._segments = self._find_segments()
+
+    def _find_segments(self) -> set[int]:
+        """Seek from each segment to the next: O(segments), whatever they hold."""
+        found: set[int] = set()
+        iterator = self._db.iter()
+        iterator.seek(_PAGES)
+        while iterator.valid() and iterator.key()[:1] == _PAGES:
+            segment = segment_of(iterator.key())
+            found.add(segment)
+            if segment == _SIGN - 1:
+                break
+            iterator.seek(segment_prefix(segment + 1))
+        return found
+
+    @property
+    def version(self) -> bytes | None:
+        return self._version
+
+    def get_many(self, segment: int, keys: Sequence[bytes]) -> list[bytes | None]:
+        if segment not in self._segments or not keys:
+            return [None] * len(keys)
+        prefix = segment_prefix(segment)
+        return self._db.get([prefix + key for key in keys])  # type: ignore[no-any-return]
+
+    def write(self, batch: WriteBatch, version: bytes) -> None:
+        changes = RocksWriteBatch(raw_mode=True)
+        segments = set(self._segments)
+        if batch.drop_before is not None:
+            changes.delete_range(_PAGES, segment_prefix(batch.drop_before))
+            segments = {number for number in segments if number >= batch.drop_before}
+        for segment, keys in batch.deletes.items():
+            prefix = segment_prefix(segment)
+            for key in keys:
+                changes.delete(prefix + key)
+        for segment, pages in batch.puts.items():
+            prefix = segment_prefix(segment)
+            for key, page in pages.items():
+                changes.put(prefix + key, page)
+            if pages:
+                segments.add(segment)
+        changes.put(_VERSION_KEY, version)
+        self._db.write(changes, self._write_options)
+        self._segments = segments - {number for number in batch.deletes if self._is_empty(number)}
+        self._version = version
+
+    def _is_empty(self, segment: int) -> bool:
+        return next(self.iterate(segment), None) is None
+
+    def iterate(self, segment: int) -> Iterator[tuple[bytes, bytes]]:
+        prefix = segment_prefix(segment)
+        for key, page in self._db.items(from_key=prefix):
+            if not key.startswith(prefix):
+                return
+            yield key[len(prefix) :], page
+
+    def segments(self) -> list[int]:
+        return sorted(self._segments)
+
+    def clear(self) -> None:
+        self.close()
+        shutil.rmtree(self._directory, ignore_errors=True)
+        self._open()
+
+    def close(self) -> None:
+        if self._db is not None:
+            self._db.close()
+            self._db = None
+
+
+def rocks_options(options: Mapping[str, str]) -> Options:
+    """Return RocksDB's options for this layout.
+
+    Raises:
+        ValueError: a value that is no positive whole number, or an unknown compression.
+    """
+    compression = options.get("compression", "lz4")
+    if compression not in _COMPRESSIONS:
+        raise ValueError(f"rocksdb.compression is {compression!r}; known are {', '.join(_COMPRESSIONS)}")
+    table = BlockBasedOptions()
+    table.set_block_cache(Cache(_mebibytes(options, "blockCacheMb")))
+    table.set_bloom_filter(10, False)
+    rocks = Options(raw_mode=True)
+    rocks.create_if_missing(True)
+    rocks.set_write_buffer_size(_mebibytes(options, "writeBufferMb"))
+    rocks.set_compression_type(_COMPRESSIONS[compression]())
+    rocks.set_block_based_table_factory(table)
+    rocks.set_keep_log_file_num(2)
+    rocks.set_max_open_files(256)
+    return rocks
+
+
+def _mebibytes(options: Mapping[str, str], name: str) -> int:
+    text = options.get(name, "64")
+    if not text.isdecimal() or int(text) < 1:
+        raise ValueError(f"rocksdb.{name} is {text!r}; a whole number of MiB from 1 is wanted")
+    return int(text) * _MIB
