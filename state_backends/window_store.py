@@ -188,8 +188,14 @@ class WindowStore:
                 del changes[segment]  # type: ignore[attr-defined]
 
     def is_empty(self) -> bool:
-        """Return whether the store holds no entry at all."""
-        return not any(self.keys(segment) for segment in self.segments())
+        """Return whether the store holds no entry at all. O(segments), unless many pages were just deleted."""
+        return not any(self._holds(segment) for segment in self.segments())
+
+    def _holds(self, segment: int) -> bool:
+        if self._staged.puts.get(segment):
+            return True
+        gone = self._staged.deletes.get(segment, set())
+        return any(key not in gone for key, _ in self.backend.iterate(segment))
 
     def take_changes(self) -> WriteBatch:
         """Return what has changed since the last call, to be written to the backend, and forget it here."""

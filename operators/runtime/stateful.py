@@ -1,5 +1,6 @@
 """One operator over one durable store: what the local runner and each bucket of a streaming query run."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,8 @@ class StatefulOperator:
         if pointer.progress:
             self.program.check_identity(pointer.progress["identity"])
         done = align(self.backend, journal, pointer)
+        if not self._ready:
+            self.store.take_changes()  # What a failed batch left half done.
         if done.restored or not self._ready:
             self.operator.rebuild(pointer.progress.get("close", FAR_PAST))
         elif done.replayed:
@@ -46,7 +49,7 @@ class StatefulOperator:
         closes: tuple[int, int],
         journal: Journal,
         pointer: Pointer,
-        progress: dict[str, Any] | None = None,
+        progress: Callable[[], dict[str, Any]] = dict,
     ) -> tuple[pa.Table, Counters, Pointer]:
         """Take one batch, commit it, and return the rows to emit, what was counted, and the new pointer.
 
@@ -55,13 +58,13 @@ class StatefulOperator:
             closes: close times in ticks at the start and at the end of the batch.
             journal: the journal that `open` read.
             pointer: the pointer that `open` or the last `run` returned.
-            progress: what the host wants to find again in the pointer.
+            progress: says, after the step, what the host wants to find again in the pointer.
         """
         counters = Counters()
         self._ready = False  # An error from here on leaves a copy that has to be aligned anew.
         emitted = self.operator.step(self.program.read(table), *closes, counters)
         rows = self.program.output.table(emitted)
-        noted = {"identity": self.program.identity(), "close": self.operator.close, **(progress or {})}
+        noted = {"identity": self.program.identity(), "close": self.operator.close, **progress()}
         pointer = commit(self.backend, journal, pointer, self.store.take_changes(), noted)
         self._ready = True
         return rows, counters, pointer

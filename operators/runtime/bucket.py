@@ -1,0 +1,241 @@
+"""The buckets that a worker process has open, and the processor that Spark calls with each bucket's rows.
+
+Spark gives a bucket to any of its workers. Each worker keeps copies of the buckets that it has seen, each in a directory of
+its own, and brings a copy up to date from the changelog in Spark's state before it uses it.
+"""
+
+import fcntl
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import pandas as pd
+import pyarrow as pa
+from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+
+from operators.batch import FAR_PAST
+from operators.emission import Counters
+from operators.program import Program
+from operators.runtime.packing import from_blobs, to_blob
+from operators.runtime.stateful import StatefulOperator
+from state_backends import StateConfig, StateError
+from state_backends.durable import Pointer, read_pointer
+
+_PART_BYTES = 4 << 20
+_ROWS_PER_BLOB = 250_000
+_IDLE_SECONDS = 600.0
+_ORPHAN_SECONDS = 86_400.0
+
+
+class SparkJournal:
+    """A journal in a MapState of the bucket; Spark commits it with the micro-batch. Blobs are cut into parts."""
+
+    def __init__(self, handle: StatefulProcessorHandle) -> None:
+        self._map = handle.getMapState("journal", "name string, part int", "parts int, blob binary")
+
+    def get(self, name: str) -> bytes | None:
+        """Return the blob, or None."""
+        first = self._map.getValue((name, 0))
+        if first is None:
+            return None
+        rest = [self._map.getValue((name, part)) for part in range(1, first[0])]
+        if None in rest:
+            raise StateError(f"the changelog entry {name!r} lacks a part: the checkpoint was altered from outside")
+        return b"".join([bytes(first[1]), *(bytes(part[1]) for part in rest if part is not None)])
+
+    def put(self, name: str, blob: bytes) -> None:
+        """Write the blob, over an earlier one of that name."""
+        pieces = [blob[at : at + _PART_BYTES] for at in range(0, len(blob), _PART_BYTES)] or [b""]
+        for part, piece in enumerate(pieces):
+            self._map.updateValue((name, part), (len(pieces), piece))
+
+    def remove(self, name: str) -> None:
+        """Remove the blob if it is there."""
+        first = self._map.getValue((name, 0))
+        for part in range(first[0] if first is not None else 0):
+            self._map.removeKey((name, part))
+
+
+@dataclass(slots=True)
+class _Copy:
+    """An open bucket, the lock on its directory, and when it was last used (monotonic seconds)."""
+
+    operator: StatefulOperator
+    lock: IO[str]
+    used: float
+
+    def close(self) -> None:
+        self.operator.close()
+        self.lock.close()
+
+
+_copies: dict[tuple[str, StateConfig], _Copy] = {}
+
+
+def open_copy(program: Program, config: StateConfig, store_id: str) -> StatefulOperator:
+    """Return this process's copy of a bucket, opened if need be; close those that were idle for long."""
+    now = time.monotonic()
+    for key in [key for key, copy in _copies.items() if now - copy.used > _IDLE_SECONDS]:
+        _copies.pop(key).close()
+    copy = _copies.get((store_id, config))
+    if copy is not None and copy.operator.program == program:
+        copy.used = now
+        return copy.operator
+    if copy is not None:
+        _copies.pop((store_id, config)).close()
+    directory, lock = _claim(config.directory, store_id, config.backend)
+    copy = _Copy(StatefulOperator(program, config, directory), lock, now)
+    _copies[store_id, config] = copy
+    return copy.operator
+
+
+def drop_copy(config: StateConfig, store_id: str) -> None:
+    """Close this process's copy of a bucket and forget it, after an error that may have left it in disorder."""
+    copy = _copies.pop((store_id, config), None)
+    if copy is not None:
+        copy.close()
+
+
+def _claim(root: Path, store_id: str, backend: str) -> tuple[Path, IO[str]]:
+    """Return a directory that no other live process uses: one that a dead process left is taken over."""
+    _sweep(root)
+    home = root / store_id
+    home.mkdir(parents=True, exist_ok=True)
+    number = 0
+    while True:
+        lock = (home / f"{number}.lock").open("w")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.close()
+            number += 1
+            continue
+        return home / f"{number}-{backend.replace(':', '.').replace('/', '.')}", lock
+
+
+def _sweep(root: Path) -> None:
+    """Remove local copies that nobody has held for a day: their queries are gone."""
+    if not root.is_dir():
+        return
+    for home in root.iterdir():
+        locks = list(home.glob("*.lock")) if home.is_dir() else []
+        fresh = any(time.time() - lock.stat().st_mtime < _ORPHAN_SECONDS for lock in locks)
+        if locks and not fresh and not any(map(_held, locks)):
+            shutil.rmtree(home, ignore_errors=True)
+
+
+def _held(lock: Path) -> bool:
+    with lock.open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        return False
+
+
+class BucketProcessor(StatefulProcessor):
+    """Runs the program over one bucket per call: one commit, and one event-time timer while state is left."""
+
+    def __init__(self, program: Program, config: StateConfig, labels: tuple[int, ...], empty: bytes) -> None:
+        self._program = program
+        self._config = config
+        self._labels = labels
+        self._empty = empty
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Keep Spark's handle and open the journal."""
+        self._handle = handle
+        self._journal = SparkJournal(handle)
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
+        """Take a bucket's packed rows."""
+        blobs = [blob for frame in rows for blob in frame["blob"] if blob is not None]
+        return self._run(key[0], blobs, timerValues.getCurrentWatermarkInMs(), fired=None)
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
+        """Close windows because the watermark moved."""
+        fired = expiredTimerInfo.getExpiryTimeInMs()
+        return self._run(key[0], [], timerValues.getCurrentWatermarkInMs(), fired)
+
+    def close(self) -> None:
+        """Keep the copies open for the next batch."""
+
+    def _run(
+        self, label: int, blobs: list[bytes], watermark: int, fired: int | None
+    ) -> Iterator[pd.DataFrame]:
+        pointer = read_pointer(self._journal) or Pointer.fresh()
+        self._check_buckets(pointer)
+        timer = pointer.progress.get("timer")
+        if not blobs and timer != fired:
+            return  # A timer that a later one has replaced.
+        operator = open_copy(self._program, self._config, pointer.store_id)
+        try:
+            pointer = operator.open(self._journal, pointer)
+            rows, counters = self._step(operator, pointer, blobs, watermark, fired)
+        except BaseException:
+            drop_copy(self._config, pointer.store_id)
+            raise
+        yield from _results(label, rows, counters)
+
+    def _step(
+        self,
+        operator: StatefulOperator,
+        pointer: Pointer,
+        blobs: list[bytes],
+        watermark: int,
+        fired: int | None,
+    ) -> tuple[pa.Table, Counters]:
+        table = from_blobs(blobs or [self._empty])
+        # Spark's watermark begins at 0, which says nothing; it stays there while all events are before 1970.
+        close = FAR_PAST if watermark <= 0 else watermark * 1_000 // self._program.tick_us
+        rows, counters, _ = operator.run(
+            table,
+            (close, close),
+            self._journal,
+            pointer,
+            lambda: {
+                "buckets": len(self._labels),
+                "timer": self._set_timer(operator, pointer.progress.get("timer"), watermark + 1, fired),
+            },
+        )
+        return rows, counters
+
+    def _set_timer(
+        self, operator: StatefulOperator, old: int | None, new: int, fired: int | None
+    ) -> int | None:
+        """Have the next move of the watermark call this bucket as long as it has state; return the timer."""
+        wanted = None if operator.store.is_empty() else new
+        if old is not None and old not in (wanted, fired):
+            self._handle.deleteTimer(old)
+        if wanted is not None and (wanted != old or fired is not None):
+            self._handle.registerTimer(wanted)
+        return wanted
+
+    def _check_buckets(self, pointer: Pointer) -> None:
+        before = pointer.progress.get("buckets", len(self._labels))
+        if before != len(self._labels):
+            raise StateError(
+                f"the checkpoint has {before} buckets, this query has {len(self._labels)}: set spark.windows.state.buckets and "
+                f"spark.sql.shuffle.partitions back to {before}, or start with a new checkpoint"
+            )
+
+
+def _results(label: int, rows: pa.Table, counters: Counters) -> Iterator[pd.DataFrame]:
+    """The result blobs; the counts stand beside the first."""
+    tables = [rows.slice(at, _ROWS_PER_BLOB) for at in range(0, rows.num_rows, _ROWS_PER_BLOB)]
+    if not tables and not (counters.rows or counters.late):
+        return
+    counts = (counters.rows, counters.late, counters.windows)
+    for table in tables or [None]:
+        values = (label, *counts, None if table is None else to_blob(table))
+        yield pd.DataFrame([values], columns=["bucket", "rows", "late", "windows", "blob"])
+        counts = (0, 0, 0)
+
+
+def local_copies() -> list[str]:
+    """Return the names of the buckets that this process has open, for tests and for the curious."""
+    return [f"{os.getpid()}:{store_id}" for store_id, _ in _copies]

@@ -1,0 +1,142 @@
+"""Spark sessions that can run stateful windows: how to make one, and what a session made otherwise lacks."""
+
+import os
+import shutil
+import sys
+import warnings
+from collections.abc import Mapping
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from operators.errors import SessionSetupError
+from operators.java import ensure_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_PROVIDER_KEY = "spark.sql.streaming.stateStore.providerClass"
+_PROVIDER = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+_CHANGELOG_KEY = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
+_PARTITIONS_KEY = "spark.sql.shuffle.partitions"
+_ARROW_ROWS_KEY = "spark.sql.execution.arrow.maxRecordsPerBatch"
+_NEEDED_MODULES = {"google.protobuf": "protobuf", "zstandard": "zstandard", "pandas": "pandas<3"}
+_MANY_PARTITIONS_PER_CORE = 8
+
+
+def session_conf(buckets: int | None = None) -> dict[str, str]:
+    """Return the Spark conf that a session for stateful windows needs, to be merged into one's own.
+
+    Args:
+        buckets: slices of the key space, each a state store of its own that commits every batch: about as many as cores. Kept
+            in a query's checkpoint from its first start on. By default the cores of this machine.
+    """
+    return {
+        _PROVIDER_KEY: _PROVIDER,
+        _CHANGELOG_KEY: "true",
+        _PARTITIONS_KEY: str(buckets or os.cpu_count() or 2),
+        _ARROW_ROWS_KEY: "100000",
+    }
+
+
+def spark_session(
+    app_name: str = "stateful-windows",
+    *,
+    master: str | None = None,
+    buckets: int | None = None,
+    conf: Mapping[str, str] | None = None,
+) -> "SparkSession":
+    """Return a Spark session set up for stateful windows.
+
+    Finds a Java, makes the workers run this interpreter, and sets what `session_conf` says.
+
+    Args:
+        app_name: the application's name.
+        master: such as "local[2]"; None for Spark's own default.
+        buckets: as in `session_conf`.
+        conf: more conf, which goes before all else.
+
+    Raises:
+        JavaNotFoundError: no Java 17 or newer is to be found.
+    """
+    ensure_java()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName(app_name)
+    if master is not None:
+        builder = builder.master(master)
+    for key, value in {**session_conf(buckets), **(conf or {})}.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def check_session(spark: "SparkSession") -> None:
+    """Refuse a session in which a streaming query with state could not run, naming all that is missing.
+
+    Raises:
+        SessionSetupError: with the lines that mend it.
+    """
+    problems = [*_missing_modules(), *_wrong_provider(spark), *_wrong_python(spark)]
+    if problems:
+        listed = "\n".join(f"  - {problem}" for problem in problems)
+        raise SessionSetupError(
+            f"this Spark session cannot run stateful windows:\n{listed}\n"
+            "operators.spark_session(...) makes a session that can; "
+            "operators.session_conf() is the conf for one of your own"
+        )
+    if spark.conf.get(_CHANGELOG_KEY, "false") != "true":
+        warnings.warn(
+            f"{_CHANGELOG_KEY} is not true: each batch's commit will be several times slower",
+            stacklevel=4,
+        )
+
+
+def check_partitions(spark: "SparkSession", buckets: int) -> None:
+    """Warn where the number of shuffle partitions is far from the number of buckets, or too large for the machine."""
+    partitions = int(spark.conf.get(_PARTITIONS_KEY) or buckets)
+    if partitions != buckets:
+        warnings.warn(
+            f"{_PARTITIONS_KEY} is {partitions}, the state has {buckets} buckets: partitions without a bucket cost time in "
+            f"every batch, and shared ones run one after another; set both to the same number",
+            stacklevel=4,
+        )
+    elif partitions > _MANY_PARTITIONS_PER_CORE * (os.cpu_count() or 1) and partitions >= 200:
+        warnings.warn(
+            f"{_PARTITIONS_KEY} is {partitions}: each is a state store that commits every batch, which costs seconds on a small "
+            "machine; set it to about the number of cores before the query first starts",
+            stacklevel=4,
+        )
+
+
+def _missing_modules() -> list[str]:
+    found = []
+    for module, package in _NEEDED_MODULES.items():
+        try:
+            there = find_spec(module) is not None
+        except ModuleNotFoundError:
+            there = False
+        if not there:
+            found.append(f"the package {package} is not installed: pip install '{package}'")
+    return found
+
+
+def _wrong_provider(spark: "SparkSession") -> list[str]:
+    provider = spark.conf.get(_PROVIDER_KEY, "")
+    if provider and provider.endswith("RocksDBStateStoreProvider"):
+        return []
+    return [f"{_PROVIDER_KEY} is {provider!r}: spark.conf.set({_PROVIDER_KEY!r}, {_PROVIDER!r})"]
+
+
+def _wrong_python(spark: "SparkSession") -> list[str]:
+    context = getattr(spark, "_sc", None)
+    if context is None or not context.master.startswith("local"):
+        return []
+    chosen = shutil.which(context.pythonExec)
+    if chosen is not None and os.path.abspath(chosen) == os.path.abspath(sys.executable):
+        return []
+    if os.environ.get("PYSPARK_PYTHON") == context.pythonExec:
+        return []
+    return [
+        f"its workers run {context.pythonExec!r}, this is {sys.executable!r}: set the environment variable PYSPARK_PYTHON to "
+        "sys.executable before the session is made"
+    ]

@@ -1,0 +1,104 @@
+"""`apply`: an operator on a Spark DataFrame, as a plan of three steps for a stream and of one pass for a bounded frame."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name that every Spark user knows
+from pyspark.sql.types import StructType
+
+from operators.errors import DefinitionError
+from operators.program import Program
+from operators.runtime.bounded import BoundedRun
+from operators.runtime.packing import PACKED_DDL, RESULT_DDL, Pack, Unpack, partition_labels, to_blob
+from operators.runtime.session import check_partitions, check_session
+from operators.runtime.types import arrow_schema, spark_schema
+from state_backends import StateConfig, resolve
+
+if TYPE_CHECKING:
+    from operators.windows import WindowedAggregation
+
+_WATERMARK_KEY = "spark.watermarkDelayMs"
+_PARTITIONS_KEY = "spark.sql.shuffle.partitions"
+_TIMES = ("timestamp", "timestamp_ntz")
+
+
+def apply(
+    operator: "WindowedAggregation",
+    df: DataFrame,
+    event_time: str,
+    backend: str | None,
+    options: Mapping[str, object] | None,
+) -> DataFrame:
+    """Return the operator's windows of a frame; see `WindowedAggregation.apply`."""
+    spark = df.sparkSession
+    config = resolve(backend, options, _windows_conf(spark))
+    _check_time(df, event_time)
+    program = operator.program(arrow_schema(df.schema), event_time, config)
+    narrow = df.select(*program.inputs)
+    out = spark_schema(program.output.arrow)
+    if not df.isStreaming:
+        return _bounded(operator, narrow, program, config, out)
+    check_session(spark)
+    return _streaming(spark, narrow, program, config, out)
+
+
+def _windows_conf(spark: SparkSession) -> dict[str, str]:
+    found = spark.conf.getAll
+    return dict(found() if callable(found) else found)
+
+
+def _check_time(df: DataFrame, event_time: str) -> None:
+    if event_time in df.columns and df.schema[event_time].dataType.simpleString() not in _TIMES:
+        raise DefinitionError(
+            f"event time column {event_time!r} is {df.schema[event_time].dataType.simpleString()}; a timestamp is wanted: "
+            "cast it, for example with to_timestamp"
+        )
+
+
+def _bounded(
+    operator: "WindowedAggregation", df: DataFrame, program: Program, config: StateConfig, out: StructType
+) -> DataFrame:
+    # After the last record both policies say the same, so windows are computed as they close.
+    plan = operator.emit("on_close").program(arrow_schema(df.schema), program.event_time, config).plan
+    run = BoundedRun(replace(program, plan=plan))
+    keys = [F.col(_quoted(name)) for name in program.group_by]
+    parts = df.repartition(*keys) if keys else df.repartition(1)
+    ordered = parts.sortWithinPartitions(*keys, _quoted(program.event_time))
+    return ordered.mapInArrow(run, out)
+
+
+def _streaming(
+    spark: SparkSession, df: DataFrame, program: Program, config: StateConfig, out: StructType
+) -> DataFrame:
+    # Imported here: the bucket's processor needs pandas, which a batch does not.
+    from operators.runtime.bucket import BucketProcessor
+
+    buckets = config.buckets or int(spark.conf.get(_PARTITIONS_KEY) or 1)
+    check_partitions(spark, buckets)
+    labels = tuple(partition_labels(buckets))
+    empty = to_blob(arrow_schema(df.schema).empty_table())
+    packed = _watermarked(df, program).mapInArrow(Pack(program, labels), PACKED_DDL)
+    packed = packed.observe("windows_in", F.sum("rows").alias("rows"), F.sum("bad").alias("bad"))
+    results = packed.groupBy("bucket").transformWithStateInPandas(
+        BucketProcessor(program, config, labels, empty), RESULT_DDL, "append", "eventtime"
+    )
+    results = results.observe("windows_out", F.sum("late").alias("late"), F.sum("windows").alias("windows"))
+    return results.mapInArrow(Unpack(program.output.arrow), out)
+
+
+def _watermarked(df: DataFrame, program: Program) -> DataFrame:
+    """The frame with the watermark that makes Spark's close time ours; Spark counts in whole milliseconds."""
+    delay = -(-program.grace * program.tick_us // 1_000)
+    given = df.schema[program.event_time].metadata.get(_WATERMARK_KEY)
+    if given is not None and given != delay:
+        raise DefinitionError(
+            f"column {program.event_time!r} has a watermark of {given} ms already, the windows' grace is {delay} ms: "
+            "leave withWatermark out, apply sets it from grace"
+        )
+    return df if given is not None else df.withWatermark(program.event_time, f"{delay} milliseconds")
+
+
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"
