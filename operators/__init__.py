@@ -5,6 +5,7 @@
 
 from operators import aggregates
 from operators.errors import DefinitionError, SessionSetupError
+from operators.runtime.session import session_conf, spark_session
 from operators.windows import SlidingWindows, WindowedAggregation
 
 __all__ = [
@@ -13,4 +14,6 @@ __all__ = [
     "SlidingWindows",
     "WindowedAggregation",
     "aggregates",
+    "session_conf",
+    "spark_session",
 ]

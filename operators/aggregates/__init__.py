@@ -34,12 +34,12 @@ def count(column: str | None = None) -> Aggregate:
 
 
 def sum(column: str) -> Aggregate:  # noqa: A001 - the field's name
-    """Sum: bigint of whole numbers (an error beyond 64 bits), double, or exact decimal. State 16 bytes."""
+    """Sum: bigint of whole numbers (an error beyond 64 bits), double, or exact decimal. State 16 or 24 bytes."""
     return Sum(column)
 
 
 def avg(column: str) -> Aggregate:
-    """Mean: double. Shares its state with `sum` of a double, and of an int of up to 32 bits. State 16 bytes."""
+    """Mean: double. Shares its state with `sum` of a double, and of an int of up to 32 bits. State 16 or 24 bytes."""
     return Avg(column)
 
 
@@ -54,12 +54,12 @@ def max(column: str) -> Aggregate:  # noqa: A001 - the field's name
 
 
 def variance(column: str) -> Aggregate:
-    """Sample variance, stable: double; null below two values, as in Spark. State 24 bytes."""
+    """Sample variance, stable: double; null below two values, as in Spark. State 40 bytes."""
     return Spread(column, freedom=1, root=False)
 
 
 def stddev(column: str) -> Aggregate:
-    """Sample standard deviation, stable: double; null below two values, as in Spark. State 24 bytes."""
+    """Sample standard deviation, stable: double; null below two values, as in Spark. State 40 bytes."""
     return Spread(column, freedom=1, root=True)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pat
 
+from operators.aggregates import exact
 from operators.aggregates.operation import Operation
 from operators.aggregates.operations import (
     Collect,
@@ -109,7 +110,7 @@ class Sum(Aggregate):
         if pat.is_integer(type_):
             return Bound((valid, SumInt(self.column)), pa.int64(), _masked(pa.int64()))
         if pat.is_floating(type_):
-            return Bound((valid, SumFloat(self.column)), pa.float64(), _masked(pa.float64()))
+            return Bound((valid, SumFloat(self.column)), pa.float64(), _rounded)
         raise self._refuse(type_, "a number")
 
     def _decimals(self, type_: pa.DataType, valid: CountValid) -> Bound:
@@ -133,13 +134,13 @@ class Avg(Aggregate):
         type_ = self._type(types)
         if not (pat.is_integer(type_) or pat.is_floating(type_)):
             raise self._refuse(type_, "an integer or floating-point number")
-        exact = pat.is_integer(type_) and type_.bit_width <= 32
-        total = SumInt(self.column) if exact else SumFloat(self.column)
+        small = pat.is_integer(type_) and type_.bit_width <= 32
+        total = SumInt(self.column) if small else SumFloat(self.column)
 
         def finish(states: Sequence[State]) -> pa.Array:
-            (count,), (sums,) = states
-            missing = count == 0
-            return pa.array(sums / np.maximum(count, 1), mask=missing)  # type: ignore[operator]
+            (count,), sums = states
+            total = sums[0] if small else exact.value(sums)  # type: ignore[arg-type]
+            return pa.array(total / np.maximum(count, 1), mask=count == 0)  # type: ignore[operator]
 
         return Bound((CountValid(self.column), total), pa.float64(), finish)
 
@@ -194,13 +195,14 @@ class Spread(Aggregate):
         if not (pat.is_integer(type_) or pat.is_floating(type_)):
             raise self._refuse(type_, "an integer or floating-point number")
 
+        operation = Moments(self.column)
+
         def finish(states: Sequence[State]) -> pa.Array:
-            count, _, squares = states[0]
-            divisor = count - self.freedom  # type: ignore[operator]
-            variance = squares / np.maximum(divisor, 1)
+            divisor = states[0][0] - self.freedom  # type: ignore[operator]
+            variance = operation.spread(states[0]) / np.maximum(divisor, 1)
             return pa.array(np.sqrt(variance) if self.root else variance, mask=divisor <= 0)
 
-        return Bound((Moments(self.column),), pa.float64(), finish)
+        return Bound((operation,), pa.float64(), finish)
 
 
 class CollectList(Aggregate):
@@ -222,6 +224,11 @@ class CollectList(Aggregate):
             return pa.ListArray.from_arrays(pa.array(offsets), values)
 
         return Bound((Collect(self.column),), pa.list_(type_), finish, nullable=False)
+
+
+def _rounded(states: Sequence[State]) -> pa.Array:
+    (count,), pair = states
+    return pa.array(exact.value(pair), mask=count == 0)  # type: ignore[arg-type]
 
 
 def _masked(type_: pa.DataType) -> Finish:

@@ -7,6 +7,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from operators.aggregates import exact
 from operators.aggregates.operation import Operation, UfuncOperation, prefix_difference
 from operators.columns import ColumnData
 from operators.kernel import Ints, State, combine_ranges, overlap_ranges
@@ -74,18 +75,32 @@ class SumInt(CountRows):
             )
 
 
-@dataclass(frozen=True, slots=True)
-class SumFloat(UfuncOperation):
-    """Sum of floating-point numbers; window sums are never differences, so they don't drift."""
+def _exact_sums(pair: State, lo: Ints, hi: Ints) -> State | None:
+    """The sums of ranges of pairs, or None if they cannot be had from prefixes."""
+    high = exact.sum_ranges(pair[0], lo, hi)  # type: ignore[arg-type]
+    if high is None or not pair[1].any():
+        return high
+    low = exact.sum_ranges(pair[1], lo, hi)  # type: ignore[arg-type]
+    return None if low is None else exact.add(high, low)
 
-    ufunc: ClassVar[np.ufunc] = np.add
+
+@dataclass(frozen=True, slots=True)
+class SumFloat(Operation):
+    """Sum of floating-point numbers in twice the precision: it does not drift, and hardly knows the order of its rows."""
 
     @property
     def codes(self) -> tuple[str, ...]:
-        return ("f8",)
+        return ("f8", "f8")
 
     def lift(self, rows: int, data: ColumnData) -> State:
-        return (np.asarray(data.filled(0), np.float64),)
+        return np.asarray(data.filled(0), np.float64), np.zeros(rows)
+
+    @np.errstate(all="ignore")
+    def combine(self, left: State, right: State) -> State:
+        return exact.add(left, right)  # type: ignore[arg-type]
+
+    def combined(self, state: State, lo: Ints, hi: Ints) -> State:
+        return _exact_sums(state, lo, hi) or Operation.combined(self, state, lo, hi)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,26 +203,38 @@ def _larger(a: object, b: object) -> object:
 
 @dataclass(frozen=True, slots=True)
 class Moments(Operation):
-    """Count, mean and sum of squared distances from the mean. (Chan, Golub, LeVeque 1979: stable pairwise update)"""
+    """Count, sum and sum of squares, both sums in twice the precision, so that their difference keeps its digits."""
 
     @property
     def codes(self) -> tuple[str, ...]:
-        return ("i8", "f8", "f8")
+        return ("i8", "f8", "f8", "f8", "f8")
 
+    @np.errstate(all="ignore")
     def lift(self, rows: int, data: ColumnData) -> State:
         count = np.ones(rows, np.int64) if data.valid is None else data.valid.astype(np.int64)
-        mean = np.asarray(data.filled(0), np.float64)
-        return count, mean, np.where(np.isfinite(mean), 0.0, np.nan)
+        values = np.asarray(data.filled(0), np.float64)
+        return count, values, np.zeros(rows), *exact.square(values)
 
+    @np.errstate(all="ignore")
     def combine(self, left: State, right: State) -> State:
-        (n_a, mean_a, m2_a), (n_b, mean_b, m2_b) = left, right
-        count = n_a + n_b  # type: ignore[operator]
-        share = n_b / np.maximum(count, 1)  # type: ignore[operator]
-        apart = mean_b - mean_a  # type: ignore[operator]
-        # A side without records weighs nothing, whatever its mean is.
-        mean = np.where(n_a == 0, mean_b, np.where(n_b == 0, mean_a, mean_a + apart * share))
-        spread = np.where((n_a == 0) | (n_b == 0), 0.0, apart * apart * n_a * share)
-        return count, mean, m2_a + m2_b + spread  # type: ignore[operator]
+        sums = exact.add(left[1:3], right[1:3])  # type: ignore[arg-type]
+        squares = exact.add(left[3:5], right[3:5])  # type: ignore[arg-type]
+        return left[0] + right[0], *sums, *squares  # type: ignore[operator]
+
+    def combined(self, state: State, lo: Ints, hi: Ints) -> State:
+        sums, squares = _exact_sums(state[1:3], lo, hi), _exact_sums(state[3:5], lo, hi)
+        if sums is None or squares is None:
+            return Operation.combined(self, state, lo, hi)
+        return prefix_difference(state[0], lo, hi), *sums, *squares  # type: ignore[arg-type]
+
+    @np.errstate(all="ignore")
+    def spread(self, state: State) -> npt.NDArray[np.float64]:
+        """Return the sum of squared distances from the mean: (n * sum(x**2) - sum(x)**2) / n."""
+        count = np.maximum(state[0], 1).astype(np.float64)
+        high, low = exact.times(state[3:5], count)  # type: ignore[arg-type]
+        minus_high, minus_low = exact.squared(state[1:3])  # type: ignore[arg-type]
+        difference = exact.value(exact.add((high, low), (-minus_high, -minus_low)))
+        return np.maximum(difference, 0.0) / count  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ def apply(
     config = resolve(backend, options, _windows_conf(spark))
     _check_time(df, event_time)
     program = operator.program(arrow_schema(df.schema), event_time, config)
-    narrow = df.select(*program.inputs)
+    narrow = df.select(*map(_quoted, program.inputs))
     out = spark_schema(program.output.arrow)
     if not df.isStreaming:
         return _bounded(operator, narrow, program, config, out)

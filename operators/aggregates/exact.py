@@ -1,0 +1,97 @@
+"""Sums as unevaluated pairs high + low: twice the precision of a double, so the order of the summands leaves no trace.
+
+(Dekker 1971; Knuth's two-sum. A pair carries some 106 bits.)
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Pair = tuple[Floats, Floats]
+_SPLIT = 134217729.0  # 2**27 + 1
+_LARGEST_SPLIT = 2.0**996
+_DOUBLE_BITS = 52
+_MOST_LIMBS = 3
+
+
+def add(a: Pair, b: Pair) -> Pair:
+    """Return the row-wise sum of pairs. Where it is infinite or NaN, only the high part has a meaning."""
+    high = a[0] + b[0]
+    part = high - a[0]
+    low = (a[0] - (high - part)) + (b[0] - part)
+    low += a[1]
+    low += b[1]
+    total = high + low
+    return total, low - (total - high)
+
+
+def square(x: Floats) -> Pair:
+    """Return x * x without rounding, but where it overflows."""
+    high = x * x
+    scaled = x * _SPLIT
+    top = scaled - (scaled - x)
+    rest = x - top
+    low = ((top * top - high) + 2 * top * rest) + rest * rest
+    return high, np.where(np.abs(x) < _LARGEST_SPLIT, low, 0.0)
+
+
+def times(a: Pair, factor: Floats) -> Pair:
+    """Return pairs times doubles, to about twice the precision of a double."""
+    high = a[0] * factor
+    top, bottom = _halves(a[0])
+    factor_top, factor_bottom = _halves(factor)
+    low = ((top * factor_top - high) + top * factor_bottom + bottom * factor_top) + bottom * factor_bottom
+    low += a[1] * factor
+    total = high + low
+    return total, low - (total - high)
+
+
+def _halves(x: Floats) -> Pair:
+    scaled = x * _SPLIT
+    top = scaled - (scaled - x)
+    return top, x - top
+
+
+def squared(a: Pair) -> Pair:
+    """Return pairs times themselves, to about twice the precision of a double."""
+    high, low = square(a[0])
+    low = low + 2 * a[0] * a[1]
+    total = high + low
+    return total, low - (total - high)
+
+
+def value(pair: Pair) -> Floats:
+    """Return pairs rounded to doubles: infinities and NaN as plain summation gives them."""
+    high, low = pair
+    return np.where(np.isfinite(high), high + low, high)
+
+
+def sum_ranges(values: Floats, lo: npt.NDArray[np.int64], hi: npt.NDArray[np.int64]) -> Pair | None:
+    """Return the exact sum of each range [lo, hi) as a pair, or None if the values do not lend themselves to it.
+
+    The values are cut into whole numbers of a few fixed scales, whose prefix sums can be subtracted without any rounding:
+    O(1) a range however long it is, and no drift. None where values are not finite, or spread over too many binary digits
+    for `_MOST_LIMBS` scales.
+    """
+    if not len(lo):
+        return np.empty(0), np.empty(0)
+    largest = float(np.abs(values).max())
+    if not np.isfinite(largest):
+        return None
+    _, exponent = np.frexp(largest)
+    bits = _DOUBLE_BITS - int((hi - lo).max()).bit_length()
+    total: Pair = np.zeros(len(lo)), np.zeros(len(lo))
+    rest, scale = values, float(np.ldexp(1.0, int(np.clip(bits - exponent, -1000, 1000))))
+    for limb in range(_MOST_LIMBS):
+        whole = np.rint(rest * scale)
+        rest = rest - whole / scale
+        prefix = np.zeros(len(values) + 1, np.int64)
+        np.cumsum(whole.astype(np.int64), out=prefix[1:])
+        part = (prefix[hi] - prefix[lo]) / scale
+        total = (part, total[1]) if limb == 0 else add(total, (part, np.zeros(1)))
+        if not rest.any():
+            return total
+        scale *= 2.0**bits
+        if not 2.0**-1000 < scale < 2.0**1000:
+            return None
+    return None

@@ -1,0 +1,31 @@
+"""One real Spark session for all tests on Spark."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from operators import spark_session
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A local session of two cores and three buckets, set up by the library's own helper."""
+    local: Path = tmp_path_factory.mktemp("spark")
+    session = spark_session(
+        "tests",
+        master="local[2]",
+        buckets=3,
+        conf={
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.local.dir": str(local / "spark"),
+            "spark.sql.warehouse.dir": str(local / "warehouse"),
+            "spark.windows.state.directory": str(local / "state"),
+            "spark.sql.session.timeZone": "UTC",
+        },
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()

@@ -1,0 +1,73 @@
+"""Input for tests on Spark: files of records out of order, and the queries that read them."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+
+from operators import SlidingWindows, WindowedAggregation
+from operators import aggregates as agg
+
+SCHEMA = "k string, at timestamp, v bigint, x double"
+BASE_US = 1_700_000_000_000_000
+
+
+def write_source(folder: Path, files: int, rows: int, seed: int, disorder_ms: int = 3_000) -> None:
+    """Write files of records, each a second's worth per file later than the one before, out of order and with ties."""
+    folder.mkdir(parents=True)
+    rng = np.random.default_rng(seed)
+    for number in range(files):
+        ms = number * 10_000 + rng.integers(0, 10_000, rows) - rng.integers(0, disorder_ms + 1, rows)
+        keys = [None if k == 7 else f"key-{k}" for k in rng.integers(0, 8, rows)]
+        table = pa.table(
+            {
+                "k": pa.array(keys, pa.string()),
+                "at": pa.array(BASE_US + ms // 5 * 5 * 1_000, pa.timestamp("us", "UTC")),
+                "v": rng.integers(-100, 100, rows),
+                "x": rng.integers(0, 1_000, rows) / 8,
+            }
+        )
+        pq.write_table(table, folder / f"part-{number:04d}.parquet")
+
+
+def operator(policy: str = "on_close") -> WindowedAggregation:
+    """Return the operator of these tests; its float sums are exact, so that results can be compared as they are."""
+    windows = SlidingWindows(size="2 seconds", grace="8 seconds")
+    results = windows.group_by("k").aggregate(
+        n=agg.count(), total=agg.sum("v"), mean=agg.avg("x"), low=agg.min("v"), high=agg.max("x"), spread=agg.variance("v")
+    )
+    return results.emit(policy)
+
+
+def stream(spark: SparkSession, folder: Path, files_per_batch: int = 1) -> DataFrame:
+    """Return the files as a stream, some files a batch, in order of their names."""
+    reader = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", files_per_batch)
+    return reader.parquet(str(folder))
+
+
+def run_query(frame: DataFrame, out: Path, checkpoint: Path) -> Any:
+    """Run a streaming frame into files until its input is used up, and return the query, stopped."""
+    writer = frame.writeStream.format("parquet").option("path", str(out))
+    query = writer.option("checkpointLocation", str(checkpoint)).start()
+    try:
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    return query
+
+
+def rows(frame: DataFrame) -> list[tuple[Any, ...]]:
+    """Return a windows frame as sorted tuples, the window's bounds as two columns in front."""
+    flat = frame.select("window.start", "window.end", *[c for c in frame.columns if c != "window"])
+    return sorted((tuple(row) for row in flat.collect()), key=repr)
+
+
+def closed_rows(spark: SparkSession, folder: Path) -> list[tuple[Any, ...]]:
+    """Return what a stream over the files has closed at its end: the bounded result up to the last close time."""
+    frame = spark.read.schema(SCHEMA).parquet(str(folder))
+    close = frame.selectExpr("max(at) - interval 8 seconds").first()[0]
+    windows = operator().apply(frame, event_time="at")
+    return rows(windows.where(windows["window"]["end"] < close))

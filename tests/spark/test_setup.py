@@ -1,0 +1,107 @@
+"""What `apply` says about sessions, frames and options before anything runs."""
+
+import warnings
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from operators import DefinitionError, SessionSetupError, SlidingWindows
+from operators import aggregates as agg
+from operators.runtime.packing import partition_labels, spark_hash
+from operators.runtime.session import check_partitions
+
+pytestmark = pytest.mark.spark
+OP = SlidingWindows(size="1 minute", grace="1 minute").group_by("k").aggregate(n=agg.count())
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+
+
+def rate(spark: SparkSession):  # type: ignore[no-untyped-def]
+    """A streaming frame with a key and a time."""
+    return spark.readStream.format("rate").load().withColumnRenamed("timestamp", "at").withColumnRenamed("value", "k")
+
+
+def test_hash_is_sparks(spark: SparkSession) -> None:
+    """Our hash of an int is Spark's, so each label lands on the shuffle partition that it was chosen for."""
+    numbers = [*range(100), 2**31 - 1]
+    frame = spark.createDataFrame([(n,) for n in numbers], "n int")
+    assert [r[0] for r in frame.select(F.hash("n")).collect()] == [spark_hash(n) for n in numbers]
+    labels = spark.createDataFrame([(n,) for n in partition_labels(7)], "n int")
+    assert list(range(7)) == [r[0] for r in labels.select(F.expr("pmod(hash(n), 7)")).collect()]
+
+
+@pytest.mark.parametrize(
+    ("event_time", "operator", "message"),
+    [
+        ("when", OP, "no event time column 'when'"),
+        ("k", OP, "'k' is bigint; a timestamp is wanted"),
+        ("at", OP.group_by("nobody"), "no key column 'nobody'"),
+        ("at", OP.aggregate(total=agg.sum("nothing")), "aggregate 'total': sum.nothing.: there is no column 'nothing'"),
+        ("at", OP.aggregate(total=agg.sum("at")), "aggregate 'total': sum.at.: column 'at' is timestamp"),
+        ("at", SlidingWindows(size=1).group_by("k"), "nothing to compute"),
+    ],
+)
+def test_wrong_frames_are_refused(spark: SparkSession, event_time: str, operator, message: str) -> None:  # type: ignore[no-untyped-def]
+    """A frame that does not fit is refused by `apply`, for streams and bounded frames alike."""
+    for frame in (rate(spark), spark.createDataFrame([], "k bigint, at timestamp")):
+        with pytest.raises(DefinitionError, match=message):
+            operator.apply(frame, event_time=event_time)
+
+
+def test_unknown_options_are_refused(spark: SparkSession) -> None:
+    """An unknown option or backend is refused with the known ones and the nearest."""
+    with pytest.raises(ValueError, match=r"did you mean spark\.windows\.state\.buckets"):
+        OP.apply(rate(spark), event_time="at", options={"state.bucket": 4})
+    with pytest.raises(ValueError, match=r"unknown state backend 'rocks'.*rocksdb"):
+        OP.apply(rate(spark), event_time="at", backend="rocks")
+    spark.conf.set("spark.windows.state.nothing", "1")
+    try:
+        with pytest.raises(ValueError, match="unknown option spark.windows.state.nothing"):
+            OP.apply(rate(spark), event_time="at")
+    finally:
+        spark.conf.unset("spark.windows.state.nothing")
+
+
+def test_session_without_the_provider_is_refused(spark: SparkSession) -> None:
+    """A session that cannot run transformWithState is refused for a stream, with the line that mends it."""
+    provider = spark.conf.get(PROVIDER)
+    spark.conf.unset(PROVIDER)
+    try:
+        with pytest.raises(SessionSetupError, match=r"spark\.conf\.set\('spark.sql.streaming.stateStore.providerClass'"):
+            OP.apply(rate(spark), event_time="at")
+    finally:
+        spark.conf.set(PROVIDER, provider)
+
+
+def test_workers_with_another_python_are_found_out(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A local session whose workers run another interpreter is refused, naming PYSPARK_PYTHON."""
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", "/usr/bin/env")
+    with pytest.raises(SessionSetupError, match="PYSPARK_PYTHON"):
+        OP.apply(rate(spark), event_time="at")
+
+
+def test_slow_commits_are_warned_of(spark: SparkSession) -> None:
+    """A session without changelog checkpointing works, with a warning."""
+    key = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
+    spark.conf.set(key, "false")
+    try:
+        with pytest.warns(UserWarning, match="changelogCheckpointing"):
+            OP.apply(rate(spark), event_time="at")
+    finally:
+        spark.conf.set(key, "true")
+
+
+def test_partitions_far_from_buckets_are_warned_of(spark: SparkSession) -> None:
+    """A number of shuffle partitions other than that of buckets is warned of, the same number is not."""
+    with pytest.warns(UserWarning, match="has 9 buckets"):
+        OP.apply(rate(spark), event_time="at", options={"state.buckets": 9})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_partitions(spark, 3)
+
+
+def test_other_watermark_is_refused(spark: SparkSession) -> None:
+    """A watermark that was declared before must be that of the grace period."""
+    with pytest.raises(DefinitionError, match="watermark of 5000 ms already, the windows' grace is 60000 ms"):
+        OP.apply(rate(spark).withWatermark("at", "5 seconds"), event_time="at")
+    assert OP.apply(rate(spark).withWatermark("at", "1 minute"), event_time="at").isStreaming
