@@ -71,6 +71,11 @@ class Program:
         """Names of all input columns, each once."""
         return list(dict.fromkeys([*self.group_by, self.event_time, *self.columns]))
 
+    @property
+    def aliases(self) -> dict[str, str]:
+        """Names that any engine takes as they are, for each input column."""
+        return {name: f"c{number}" for number, name in enumerate(self.inputs)}
+
     def read(self, table: pa.Table) -> Records:
         """Return a table's rows as records."""
         return read_records(table, self.event_time, self.group_by, self.columns, self.tick_us)

@@ -187,6 +187,19 @@ class WindowStore:
             for segment in [n for n in changes if n < edge]:
                 del changes[segment]  # type: ignore[attr-defined]
 
+    def changed_outside(self, changes: Sequence[WriteBatch] | None) -> None:
+        """Take note that the backend was written by someone else, and forget what is staged.
+
+        Args:
+            changes: what was written; None if anything may have changed.
+        """
+        self._staged = WriteBatch()
+        if changes is None:
+            self._latest.clear()
+        else:
+            for segment in {number for batch in changes for number in batch.puts}:
+                self._latest.pop(segment, None)
+
     def is_empty(self) -> bool:
         """Return whether the store holds no entry at all. O(segments), unless many pages were just deleted."""
         return not any(self._holds(segment) for segment in self.segments())

@@ -33,6 +33,7 @@ class BoundedRun:
         open_key: WindowOperator | None = None
         waiting: pa.Table | None = None
         for table in gathered(batches, _ROWS_PER_STEP):
+            table = table.rename_columns(self.program.inputs)
             table = table if waiting is None else pa.concat_tables([waiting, table])
             edge = self._last_key_start(table)
             if edge > 0:

@@ -73,7 +73,7 @@ class Pack:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield one row per bucket for every some hundred thousand rows."""
         for table in gathered(batches, _ROWS_PER_BLOB):
-            yield self._packed(table)
+            yield self._packed(table.rename_columns(self.program.inputs))
 
     def _packed(self, table: pa.Table) -> pa.RecordBatch:
         _, usable = event_ticks(table.column(self.program.event_time), self.program.tick_us)

@@ -36,10 +36,12 @@ def apply(
     config = resolve(backend, options, _windows_conf(spark))
     _check_time(df, event_time)
     program = operator.program(arrow_schema(df.schema), event_time, config)
-    narrow = df.select(*map(_quoted, program.inputs))
+    # Numbered names: Spark's own mapInArrow fails on a column name with a dot.
+    narrow = df.select(*[F.col(_quoted(name)).alias(alias) for name, alias in program.aliases.items()])
     out = spark_schema(program.output.arrow)
     if not df.isStreaming:
-        return _bounded(operator, narrow, program, config, out)
+        plan = operator.emit("on_close").program(arrow_schema(df.schema), event_time, config).plan
+        return _bounded(narrow, replace(program, plan=plan), out)
     check_session(spark)
     return _streaming(spark, narrow, program, config, out)
 
@@ -57,16 +59,12 @@ def _check_time(df: DataFrame, event_time: str) -> None:
         )
 
 
-def _bounded(
-    operator: "WindowedAggregation", df: DataFrame, program: Program, config: StateConfig, out: StructType
-) -> DataFrame:
-    # After the last record both policies say the same, so windows are computed as they close.
-    plan = operator.emit("on_close").program(arrow_schema(df.schema), program.event_time, config).plan
-    run = BoundedRun(replace(program, plan=plan))
-    keys = [F.col(_quoted(name)) for name in program.group_by]
+def _bounded(df: DataFrame, program: Program, out: StructType) -> DataFrame:
+    """The windows of a bounded frame; after the last record both policies say the same, so they are computed on close."""
+    keys = [program.aliases[name] for name in program.group_by]
     parts = df.repartition(*keys) if keys else df.repartition(1)
-    ordered = parts.sortWithinPartitions(*keys, _quoted(program.event_time))
-    return ordered.mapInArrow(run, out)
+    ordered = parts.sortWithinPartitions(*keys, program.aliases[program.event_time])
+    return ordered.mapInArrow(BoundedRun(program), out)
 
 
 def _streaming(
@@ -78,7 +76,7 @@ def _streaming(
     buckets = config.buckets or int(spark.conf.get(_PARTITIONS_KEY) or 1)
     check_partitions(spark, buckets)
     labels = tuple(partition_labels(buckets))
-    empty = to_blob(arrow_schema(df.schema).empty_table())
+    empty = to_blob(arrow_schema(df.schema).empty_table().rename_columns(program.inputs))
     packed = _watermarked(df, program).mapInArrow(Pack(program, labels), PACKED_DDL)
     packed = packed.observe("windows_in", F.sum("rows").alias("rows"), F.sum("bad").alias("bad"))
     results = packed.groupBy("bucket").transformWithStateInPandas(
@@ -91,13 +89,14 @@ def _streaming(
 def _watermarked(df: DataFrame, program: Program) -> DataFrame:
     """The frame with the watermark that makes Spark's close time ours; Spark counts in whole milliseconds."""
     delay = -(-program.grace * program.tick_us // 1_000)
-    given = df.schema[program.event_time].metadata.get(_WATERMARK_KEY)
+    time = program.aliases[program.event_time]
+    given = df.schema[time].metadata.get(_WATERMARK_KEY)
     if given is not None and given != delay:
         raise DefinitionError(
             f"column {program.event_time!r} has a watermark of {given} ms already, the windows' grace is {delay} ms: "
             "leave withWatermark out, apply sets it from grace"
         )
-    return df if given is not None else df.withWatermark(program.event_time, f"{delay} milliseconds")
+    return df if given is not None else df.withWatermark(time, f"{delay} milliseconds")
 
 
 def _quoted(name: str) -> str:

@@ -34,12 +34,13 @@ class StatefulOperator:
         if pointer.progress:
             self.program.check_identity(pointer.progress["identity"])
         done = align(self.backend, journal, pointer)
-        if not self._ready:
-            self.store.take_changes()  # What a failed batch left half done.
-        if done.restored or not self._ready:
-            self.operator.rebuild(pointer.progress.get("close", FAR_PAST))
-        elif done.replayed:
-            self.operator.rebuild(pointer.progress["close"], done.replayed)
+        close = pointer.progress.get("close", FAR_PAST)
+        # Read anew as a whole: a copy just opened, one that an error left half done, and one that is ahead of what was
+        # committed, because the batch failed elsewhere.
+        known = self._ready and not done.restored and self.operator.close <= close
+        changes = done.replayed if known else None
+        self.store.changed_outside(changes)
+        self.operator.rebuild(close, changes)
         self._ready = True
         return pointer
 

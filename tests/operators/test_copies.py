@@ -1,0 +1,69 @@
+"""Several copies of one state, as Spark's workers keep them: whoever takes the next batch ends at the same rows."""
+
+import random
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from operators import SlidingWindows
+from operators import aggregates as agg
+from operators.batch import FAR_PAST
+from operators.runtime.stateful import StatefulOperator
+from state_backends import resolve
+from state_backends import durable
+from state_backends.journal import MemoryJournal
+
+SCHEMA = pa.schema([("k", pa.int64()), ("at", pa.timestamp("ms")), ("v", pa.int64())])
+
+
+def batches(chance: random.Random, count: int) -> list[tuple[pa.Table, int]]:
+    """Return batches out of order, each with the close time of those before it, as on Spark."""
+    found, high = [], None
+    for number in range(count):
+        size = chance.choice([0, 1, 5, 40])
+        times = [number * 20 + chance.randrange(-60, 40) for _ in range(size)]
+        columns = [[chance.randrange(4) for _ in times], times, [chance.randrange(100) for _ in times]]
+        table = pa.table([pa.array(c, t) for c, t in zip(columns, SCHEMA.types, strict=True)], schema=SCHEMA)
+        found.append((table, FAR_PAST if high is None else high - 10))
+        high = max([*times, *([] if high is None else [high])], default=None)
+    return [*found, (SCHEMA.empty_table(), 10_000)]
+
+
+def run(copies: list[StatefulOperator], chance: random.Random, feed: list[tuple[pa.Table, int]]) -> list[str]:
+    """Run the batches, each on a copy picked at random, and return all rows, sorted."""
+    journal = MemoryJournal()
+    rows: list[str] = []
+    for table, close in feed:
+        copy = chance.choice(copies)
+        if chance.random() < 0.2:  # An attempt that fails before Spark commits what it wrote to the journal.
+            failed = chance.choice(copies)
+            lost = MemoryJournal()
+            lost._blobs.update(journal._blobs)
+            failed.run(table, (close, close), lost, failed.open(lost))
+        emitted, _, _ = copy.run(table, (close, close), journal, copy.open(journal))
+        rows += [repr(row) for row in emitted.to_pylist()]
+    assert all(copy.open(journal) and copy.store.is_empty() for copy in copies)
+    return sorted(rows)
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("policy", ["on_close", "on_update"])
+def test_copies_agree_whoever_takes_a_batch(
+    seed: int, policy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batches spread over copies of both backends, with failed attempts, give the rows of one undisturbed copy."""
+    monkeypatch.setattr(durable, "MIN_BASE_BYTES", 2_000)
+    op = SlidingWindows(size=15, grace=10).group_by("k").aggregate(n=agg.count(), s=agg.sum("v"), top=agg.max("v"))
+    config = resolve("memory", {"state.segment": "40 ms"})
+    program = op.emit(policy).program(SCHEMA, "at", config)
+    feed = batches(random.Random(seed), 25)
+
+    def copy(name: str, backend: str) -> StatefulOperator:
+        return StatefulOperator(program, resolve(backend, dict(config.options)), tmp_path / name)
+
+    alone = run([copy("alone", "memory")], random.Random(0), feed)
+    several = [copy("a", "memory"), copy("b", "rocksdb"), copy("c", "memory")]
+    assert alone == run(several, random.Random(seed), feed)
+    for one in several:
+        one.close()

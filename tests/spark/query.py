@@ -1,0 +1,26 @@
+"""A streaming query in a process of its own, to be killed: python -m tests.spark.query FOLDER BACKEND."""
+
+import sys
+from pathlib import Path
+
+from operators import spark_session
+from tests.spark.frames import operator, run_query, stream
+
+
+def main(folder: Path, backend: str) -> None:
+    """Run the query over folder/in into folder/out until its input is used up."""
+    conf = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.local.dir": str(folder / "spark"),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.windows.state.directory": str(folder / "state"),
+    }
+    spark = spark_session("killed", master="local[2]", buckets=3, conf=conf)
+    spark.sparkContext.setLogLevel("ERROR")
+    frame = operator().apply(stream(spark, folder / "in"), event_time="at", backend=backend)
+    run_query(frame, folder / "out", folder / "checkpoint")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2])
