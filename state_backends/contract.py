@@ -29,8 +29,8 @@ except ImportError as missing:
 Pages = dict[int, dict[bytes, bytes]]
 
 AWKWARD_KEYS = [
-    b"", b"\x00", b"\x00\x00", b"a", b"a\x00", b"a\x00\x00", b"ab", b"b", b"\x7f", b"\x80", b"\xfe\xff",
-    b"\xff", b"\xff\x00", b"\xff\xff", b"\xff" * 9, b"m:version", b"p", b"q", bytes(range(256)), b"k" * 20_000,
+    b"", b"\x00", b"\0\0", b"a", b"a\x00", b"a\x00\x00", b"ab", b"b", b"\x7f", b"\x80", b"\xfe\xff", b"\xff",
+    b"\xff\x00", b"\xff\xff", b"\xff" * 9, b"m:version", b"p", b"q", bytes(range(256)), b"k" * 20_000,
 ]  # fmt: skip
 FAR = 2**62
 AWKWARD_SEGMENTS = [-FAR, -(2**32), -256, -255, -2, -1, 0, 1, 255, 256, 2**31, 2**32, FAR - 1, FAR]

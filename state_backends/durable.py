@@ -11,8 +11,9 @@ failed, retried or speculative attempt left behind is found out and restored.
 
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from serializers import CorruptDataError, NewerFormatError, pack_value, unpack_value
@@ -22,7 +23,9 @@ from state_backends.journal import Journal
 
 POINTER_VERSION = 1
 KEPT_ENTRIES = 8
-MIN_BASE_BYTES = 4 << 20
+MIN_BASE_BYTES = 16 << 20
+LOG_TO_BASE = 4
+"""A new base is written when the log is this many times as large, so that bases add a quarter to what is written."""
 _BASE_PART_BYTES = 4 << 20
 _VERSION = struct.Struct(">Q8s")
 _NO_VERSION = _VERSION.pack(0, bytes(8))
@@ -38,9 +41,9 @@ class Pointer:
         version: that number and its token, as the backend stores it.
         base: version number of the base, 0 for none (the empty state is the base).
         base_parts: parts of the base.
-        base_bytes: size of the base in bytes.
+        base_bytes: size of the base in bytes, before compression.
         oldest: number of the oldest log entry that is kept.
-        log_bytes: bytes of log entries since the base.
+        log_bytes: bytes of log entries since the base, before compression.
         progress: the operator's own small record, such as its close time.
     """
 
@@ -186,24 +189,32 @@ def commit(
     if batch:
         number = pointer.number + 1
         version = _VERSION.pack(number, os.urandom(8))
-        blob = encode_changes(batch.puts, batch.deletes, batch.drop_before)
         backend.write(batch, version)
-        journal.put(f"log-{number}", pointer.version + version + blob)
-        pointer = replace(pointer, number=number, version=version, log_bytes=pointer.log_bytes + len(blob))
-        if pointer.log_bytes > max(MIN_BASE_BYTES, pointer.base_bytes):
+        journal.put(f"log-{number}", partial(_log_entry, pointer.version + version, batch))
+        log_bytes = pointer.log_bytes + _size(batch.puts)
+        pointer = replace(pointer, number=number, version=version, log_bytes=log_bytes)
+        if pointer.log_bytes > max(MIN_BASE_BYTES, LOG_TO_BASE * pointer.base_bytes):
             pointer = _rebase(backend, journal, pointer)
     pointer = replace(pointer, progress=progress)
     journal.put("pointer", pointer.encode())
     return pointer
 
 
+def _log_entry(versions: bytes, batch: WriteBatch) -> bytes:
+    return versions + encode_changes(batch.puts, batch.deletes, batch.drop_before)
+
+
+def _size(puts: Mapping[int, Mapping[bytes, bytes]]) -> int:
+    """Bytes of keys and pages before compression."""
+    return sum(sum(map(len, pages)) + sum(map(len, pages.values())) for pages in puts.values())
+
+
 def _rebase(backend: StateBackend, journal: Journal, pointer: Pointer) -> Pointer:
     """Write the whole state as the new base; keep the last entries for copies that are a little behind."""
     size = parts = 0
     for puts in _parts(backend):
-        blob = encode_changes(puts, {}, None)
-        journal.put(f"base-{pointer.number}-{parts}", blob)
-        size, parts = size + len(blob), parts + 1
+        journal.put(f"base-{pointer.number}-{parts}", partial(encode_changes, puts, {}, None))
+        size, parts = size + _size(puts), parts + 1
     for part in range(pointer.base_parts):
         journal.remove(f"base-{pointer.base}-{part}")
     oldest = max(pointer.oldest, pointer.number - KEPT_ENTRIES + 1)

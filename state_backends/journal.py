@@ -5,8 +5,17 @@ On Spark a journal is a MapState of the bucket, committed with the micro-batch. 
 
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
+
+Blob = bytes | Callable[[], bytes]
+"""A blob, or what makes it: a journal that only keeps it in memory need not make it before it is read."""
+
+
+def made(blob: Blob) -> bytes:
+    """Return the blob's bytes."""
+    return blob if isinstance(blob, bytes) else blob()
 
 
 class Journal(Protocol):
@@ -15,7 +24,7 @@ class Journal(Protocol):
     def get(self, name: str) -> bytes | None:
         """Return the blob, or None."""
 
-    def put(self, name: str, blob: bytes) -> None:
+    def put(self, name: str, blob: Blob) -> None:
         """Write the blob, over an earlier one of that name."""
 
     def remove(self, name: str) -> None:
@@ -26,12 +35,13 @@ class MemoryJournal:
     """Blobs in a dictionary: for a runner that need not outlive its process."""
 
     def __init__(self) -> None:
-        self._blobs: dict[str, bytes] = {}
+        self._blobs: dict[str, Blob] = {}
 
     def get(self, name: str) -> bytes | None:
-        return self._blobs.get(name)
+        blob = self._blobs.get(name)
+        return None if blob is None else made(blob)
 
-    def put(self, name: str, blob: bytes) -> None:
+    def put(self, name: str, blob: Blob) -> None:
         self._blobs[name] = blob
 
     def remove(self, name: str) -> None:
@@ -51,9 +61,9 @@ class FileJournal:
         except FileNotFoundError:
             return None
 
-    def put(self, name: str, blob: bytes) -> None:
+    def put(self, name: str, blob: Blob) -> None:
         aside = self._directory / f"{name}.part"
-        aside.write_bytes(blob)
+        aside.write_bytes(made(blob))
         os.replace(aside, self._directory / name)
 
     def remove(self, name: str) -> None:

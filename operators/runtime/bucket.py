@@ -24,6 +24,7 @@ from operators.runtime.packing import from_blobs, to_blob
 from operators.runtime.stateful import StatefulOperator
 from state_backends import StateConfig, StateError
 from state_backends.durable import Pointer, read_pointer
+from state_backends.journal import Blob, made
 
 _PART_BYTES = 4 << 20
 _ROWS_PER_BLOB = 250_000
@@ -47,9 +48,10 @@ class SparkJournal:
             raise StateError(f"the changelog entry {name!r} lacks a part: the checkpoint was altered from outside")
         return b"".join([bytes(first[1]), *(bytes(part[1]) for part in rest if part is not None)])
 
-    def put(self, name: str, blob: bytes) -> None:
+    def put(self, name: str, blob: Blob) -> None:
         """Write the blob, over an earlier one of that name."""
-        pieces = [blob[at : at + _PART_BYTES] for at in range(0, len(blob), _PART_BYTES)] or [b""]
+        data = made(blob)
+        pieces = [data[at : at + _PART_BYTES] for at in range(0, len(data), _PART_BYTES)] or [b""]
         for part, piece in enumerate(pieces):
             self._map.updateValue((name, part), (len(pieces), piece))
 
