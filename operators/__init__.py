@@ -1,6 +1,6 @@
 """Window operators for PySpark with pluggable state.
 
-    from operators import SlidingWindows, aggregates as agg
+from operators import SlidingWindows, aggregates as agg
 """
 
 from operators import aggregates

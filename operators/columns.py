@@ -1,6 +1,7 @@
 """Arrow columns as NumPy columns with a mask, and back."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,14 +23,14 @@ class ColumnData:
         valid: shape (n,), bool, or None if every value is there.
     """
 
-    values: npt.NDArray[np.generic]
+    values: npt.NDArray[Any]
     valid: npt.NDArray[np.bool_] | None
 
     def take(self, rows: Ints) -> "ColumnData":
         """Return the values at these positions."""
         return ColumnData(self.values[rows], None if self.valid is None else self.valid[rows])
 
-    def filled(self, default: object) -> npt.NDArray[np.generic]:
+    def filled(self, default: object) -> npt.NDArray[Any]:
         """Return the values with `default` where there is none."""
         if self.valid is None:
             return self.values
@@ -67,7 +68,7 @@ def _as_words(array: pa.Array, code: str) -> pa.Array:
 
 
 def arrow_column(
-    values: npt.NDArray[np.generic], type_: pa.DataType, missing: npt.NDArray[np.bool_] | None = None
+    values: npt.NDArray[Any], type_: pa.DataType, missing: npt.NDArray[np.bool_] | None = None
 ) -> pa.Array:
     """Return NumPy values as an Arrow column of the type, null where `missing`."""
     if values.dtype == object:

@@ -45,7 +45,9 @@ def _parse(text: str, name: str) -> int:
         unit = part[2].lower()
         scale = _MICROSECONDS.get(unit) or _MICROSECONDS.get(unit.removesuffix("s"))
         if scale is None:
-            raise DefinitionError(f"{name} is {text!r}: unknown unit {part[2]!r}; known: {', '.join(_MICROSECONDS)}")
+            raise DefinitionError(
+                f"{name} is {text!r}: unknown unit {part[2]!r}; known: {', '.join(_MICROSECONDS)}"
+            )
         total += int(part[1]) * scale
         position = part.end()
     if position == 0 or position != len(text):

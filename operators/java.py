@@ -56,7 +56,9 @@ def _usable_home(java: Path) -> str | None:
     """Return what this `java` says its home is, or None if it is too old or does not start."""
     command = [str(java), "-XshowSettings:properties", "-version"]
     try:
-        run = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=60, check=True)
+        run = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=60, check=True
+        )
     except (OSError, subprocess.SubprocessError):
         return None
     home, version = _HOME.search(run.stderr), _VERSION.search(run.stderr)

@@ -5,12 +5,13 @@ Panes are sorted by key number and time. A window is a range [lo, hi) of them. N
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 Ints = npt.NDArray[np.int64]
-State = tuple[npt.NDArray[np.generic], ...]
+State = tuple[npt.NDArray[Any], ...]
 Combine = Callable[[State, State], State]
 
 

@@ -64,8 +64,7 @@ class PaneSchema:
         if len(starts) == len(panes):
             return panes
         states = [
-            op.reduce(state, starts)
-            for op, state in zip(self.operations, self.states(panes), strict=True)
+            op.reduce(state, starts) for op, state in zip(self.operations, self.states(panes), strict=True)
         ]
         return self.entries(panes.key[starts], panes.time[starts], visible(panes)[starts], states)
 
@@ -81,7 +80,7 @@ class PaneSchema:
 
 def visible(panes: Entries) -> Ints:
     """Return the tick from which on windows see each pane: int64."""
-    return panes.columns[1]  # type: ignore[return-value]
+    return panes.columns[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +126,6 @@ def _distinct(panes: Entries) -> Ints:
     change = np.ones(len(panes), bool)
     seen = visible(panes)
     change[1:] = (
-        (panes.key[1:] != panes.key[:-1])
-        | (panes.time[1:] != panes.time[:-1])
-        | (seen[1:] != seen[:-1])
+        (panes.key[1:] != panes.key[:-1]) | (panes.time[1:] != panes.time[:-1]) | (seen[1:] != seen[:-1])
     )
     return np.flatnonzero(change)

@@ -22,9 +22,7 @@ class WindowOperator(Protocol):
     def rebuild(self, close: int, changes: "list[WriteBatch] | tuple[WriteBatch, ...] | None" = None) -> None:
         """Learn what the operator keeps beside the store, after the store was filled from outside."""
 
-    def step(
-        self, records: Records, close_start: int, close_end: int, counters: Counters
-    ) -> list[Emission]:
+    def step(self, records: Records, close_start: int, close_end: int, counters: Counters) -> list[Emission]:
         """Take one batch and return the windows to emit."""
 
 

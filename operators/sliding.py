@@ -123,9 +123,7 @@ class SlidingOperator:
             due = np.minimum.reduceat(self.plan.next_end(panes.time, self.close), starts)
             self._calendar.add(segment, [keys[n] for n in present.tolist()], due)
 
-    def step(
-        self, records: Records, close_start: int, close_end: int, counters: Counters
-    ) -> list[Emission]:
+    def step(self, records: Records, close_start: int, close_end: int, counters: Counters) -> list[Emission]:
         """Take one batch and return the windows to emit.
 
         Args:
@@ -171,7 +169,11 @@ class SlidingOperator:
         work.last = np.full(len(work.keys), FAR_PAST)
         starts = np.flatnonzero(np.diff(brought.key, prepend=-1))
         ends = np.append(starts[1:], len(brought)) - 1
-        touched, earliest, latest = brought.key[starts], brought.time[starts], brought.time[ends[: len(starts)]]
+        touched, earliest, latest = (
+            brought.key[starts],
+            brought.time[starts],
+            brought.time[ends[: len(starts)]],
+        )
         work.first[touched], work.last[touched] = earliest, latest
         if plan.on_update:
             work.first[touched] -= plan.size + 1
@@ -270,9 +272,7 @@ class SlidingOperator:
 
     def _emission(self, work: _Work, panes: Entries, windows: Windows) -> Emission:
         states = self.plan.schema.combined(panes, windows.lo, windows.hi)
-        return Emission(
-            work.keys, panes.key[windows.pane], windows.end - self.plan.size, windows.end, states
-        )
+        return Emission(work.keys, panes.key[windows.pane], windows.end - self.plan.size, windows.end, states)
 
     def _save(self, work: _Work, merged: MergedPanes, close: int) -> None:
         """Write the pages that the batch touched, without what is dead, and enter them and the visited ones as due."""
@@ -285,9 +285,7 @@ class SlidingOperator:
                 self._enter(work, segment, panes, new, close)
         self.store.expire(dead)
 
-    def _pages(
-        self, work: _Work, merged: MergedPanes
-    ) -> Iterator[tuple[int, Mask, Entries, Mask]]:
+    def _pages(self, work: _Work, merged: MergedPanes) -> Iterator[tuple[int, Mask, Entries, Mask]]:
         """Each segment that was touched or due, with a mask of touched keys, its panes, and which of them are new."""
         ticks, brought = self.store.segment_ticks, work.brought
         numbers = brought.time // ticks
@@ -302,7 +300,9 @@ class SlidingOperator:
         edges = np.searchsorted(place[rows], np.arange(len(segments) + 1))
         order = row_order(numbers - segments[0], np.zeros(len(numbers), np.int64))
         keys = brought.key if order is None else brought.key[order]
-        key_edges = np.searchsorted(numbers if order is None else numbers[order], [*segments, segments[-1] + 1])
+        key_edges = np.searchsorted(
+            numbers if order is None else numbers[order], [*segments, segments[-1] + 1]
+        )
         for n, segment in enumerate(segments.tolist()):
             touched = np.zeros(len(work.keys), bool)
             touched[keys[key_edges[n] : key_edges[n + 1]]] = True

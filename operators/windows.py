@@ -56,7 +56,9 @@ class SlidingWindows:
         tick_us = _TICKS_US[self.tick]
         size, grace = ticks(self.size, tick_us, "size", 1), ticks(self.grace, tick_us, "grace", 0)
         if size >= _LONGEST or grace >= _LONGEST:
-            raise DefinitionError(f"size {self.size!r} with grace {self.grace!r} is longer than time can be counted")
+            raise DefinitionError(
+                f"size {self.size!r} with grace {self.grace!r} is longer than time can be counted"
+            )
         object.__setattr__(self, "size_ticks", size)
         object.__setattr__(self, "grace_ticks", grace)
         object.__setattr__(self, "tick_us", tick_us)
@@ -103,14 +105,16 @@ class WindowedAggregation:
             if not isinstance(column, str):
                 raise DefinitionError(f"group_by takes names of columns, not {column!r}")
         _refuse_twice("key column", columns)
-        return replace(self, keys=columns)._checked()
+        return _checked(replace(self, keys=columns))
 
     def aggregate(self, **aggregates: Aggregate) -> "WindowedAggregation":
         """Return the operator with these results beside earlier ones, such as `mean=agg.avg("delay")`."""
         for name, aggregate in aggregates.items():
             if not isinstance(aggregate, Aggregate):
-                raise DefinitionError(f"{name}={aggregate!r} is no aggregate: use one of operators.aggregates")
-        return replace(self, aggregates=(*self.aggregates, *aggregates.items()))._checked()
+                raise DefinitionError(
+                    f"{name}={aggregate!r} is no aggregate: use one of operators.aggregates"
+                )
+        return _checked(replace(self, aggregates=(*self.aggregates, *aggregates.items())))
 
     def emit(self, policy: str) -> "WindowedAggregation":
         """Return the operator with an emission policy.
@@ -121,12 +125,7 @@ class WindowedAggregation:
         """
         if policy not in _POLICIES:
             raise DefinitionError(f"emission policy {policy!r} is unknown; known are {', '.join(_POLICIES)}")
-        return replace(self, policy=policy)._checked()
-
-    def _checked(self) -> "WindowedAggregation":
-        names = [*self.keys, "window", *(name for name, _ in self.aggregates)]
-        _refuse_twice("output column", [*names, "change"] if self.policy == "on_update" else names)
-        return self
+        return _checked(replace(self, policy=policy))
 
     def apply(
         self,
@@ -220,6 +219,12 @@ class WindowedAggregation:
                 raise DefinitionError(
                     f"key column {key!r} is {types[key]}; an atomic type is wanted: group by its fields instead"
                 )
+
+
+def _checked(operator: WindowedAggregation) -> WindowedAggregation:
+    names = [*operator.keys, "window", *(name for name, _ in operator.aggregates)]
+    _refuse_twice("output column", [*names, "change"] if operator.policy == "on_update" else names)
+    return operator
 
 
 def _plain(type_: pa.DataType) -> pa.DataType:

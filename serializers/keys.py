@@ -32,7 +32,7 @@ def encode_keys(columns: Sequence[pa.Array]) -> list[bytes]:
 def _python_values(column: pa.Array) -> list[Any]:
     if pat.is_floating(column.type):
         return [canonical(value) for value in column.to_pylist()]
-    return column.to_pylist()  # type: ignore[no-any-return]
+    return column.to_pylist()
 
 
 def decode_keys(keys: Sequence[bytes], types: Sequence[pa.DataType]) -> list[pa.Array]:

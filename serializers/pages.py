@@ -14,6 +14,7 @@ word, and it can be computed over many pages at once.
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +27,7 @@ _MAGIC = 0x5057
 _MIN_WIDTH = 3
 _MAX_ROWS = 2**32 - 1
 _DTYPES = {"i8": np.dtype("<i8"), "f8": np.dtype("<f8")}
-Column = npt.NDArray[np.int64] | npt.NDArray[np.float64] | npt.NDArray[np.object_]
+Column = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,9 @@ class PageLayout:
     def __post_init__(self) -> None:
         unknown = set(self.codes) - {*_DTYPES, "object"}
         if unknown or self.codes[:1] != ("i8",):
-            raise ValueError(f"layout {self.codes}: columns are 'i8', 'f8' or 'object', and the first is 'i8'")
+            raise ValueError(
+                f"layout {self.codes}: columns are 'i8', 'f8' or 'object', and the first is 'i8'"
+            )
         index = [(i, code) for i, code in enumerate(self.codes)]
         object.__setattr__(self, "_word_index", tuple(i for i, code in index if code != "object"))
         object.__setattr__(self, "_object_index", tuple(i for i, code in index if code == "object"))
@@ -94,7 +97,7 @@ class PageLayout:
         headers = np.zeros((len(counts), self.width), dtype="<i8")
         tail_bytes = np.array([len(tail) for tail in tails], np.int64) if tails else 0
         headers[:, 0] = (counts << 32) | (PAGE_VERSION << 16) | _MAGIC
-        headers[:, 1] = (tail_bytes << 32) | self.fingerprint  # type: ignore[operator]
+        headers[:, 1] = (tail_bytes << 32) | self.fingerprint
         words = [
             np.asarray(columns[index], _DTYPES[self.codes[index]]).view("<u8") for index in self._word_index
         ]
@@ -207,7 +210,9 @@ class PageLayout:
                 f"a stored page has another layout than {self.codes}: the aggregates of this operator were changed; "
                 "start it with a new checkpoint"
             )
-        return CorruptDataError(f"a stored page of {len(page)} bytes is truncated or altered: restore this state")
+        return CorruptDataError(
+            f"a stored page of {len(page)} bytes is truncated or altered: restore this state"
+        )
 
     def _decode_tails(
         self, tails: Sequence[bytes], columns: list[Column], counts: npt.NDArray[np.int64]

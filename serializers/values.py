@@ -97,7 +97,14 @@ def unpack_value(data: bytes) -> Any:
     """
     try:
         return msgpack.unpackb(data, ext_hook=_read_extension, strict_map_key=False)
-    except (ValueError, TypeError, OverflowError, ArithmeticError, msgpack.UnpackException, struct.error) as error:
+    except (
+        ValueError,
+        TypeError,
+        OverflowError,
+        ArithmeticError,
+        msgpack.UnpackException,
+        struct.error,
+    ) as error:
         if isinstance(error, CorruptDataError):
             raise
         raise CorruptDataError(f"stored value of {len(data)} bytes cannot be read: {error}") from error

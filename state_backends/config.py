@@ -126,7 +126,8 @@ def load_backend(name: str) -> type[StateBackend]:
     """Return the backend class of that name.
 
     Raises:
-        ValueError: there is none, or it is no StateBackend.
+        ValueError: there is none.
+        TypeError: it is no StateBackend.
         StateError: it is there but cannot be imported.
     """
     registered = {point.name: point.value for point in entry_points(group=ENTRY_POINTS)}
@@ -139,7 +140,9 @@ def load_backend(name: str) -> type[StateBackend]:
     except (ImportError, AttributeError) as error:
         raise StateError(f"state backend {name!r} ({target}) cannot be imported: {error}") from error
     if not (isinstance(found, type) and issubclass(found, StateBackend)):
-        raise ValueError(f"state backend {name!r} ({target}) is not a subclass of state_backends.StateBackend")
+        raise ValueError(
+            f"state backend {name!r} ({target}) is not a subclass of state_backends.StateBackend"
+        )
     return found
 
 

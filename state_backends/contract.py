@@ -219,7 +219,7 @@ class BackendContract:
 
     def test_iterate_yields_one_segment(self, backend: StateBackend) -> None:
         """Each page of the segment comes once, none of its neighbours', and none from an absent segment."""
-        pages = {n: {key: b"%d" % n for key in AWKWARD_KEYS} for n in (-1, 0, 2)}
+        pages = {n: dict.fromkeys(AWKWARD_KEYS, b"%d" % n) for n in (-1, 0, 2)}
         backend.write(WriteBatch(puts=pages), b"v")
         found = list(backend.iterate(0))
         assert len(AWKWARD_KEYS) == len(found)

@@ -3,7 +3,6 @@
 On Spark a journal is a MapState of the bucket, committed with the micro-batch. The two here serve the local runner.
 """
 
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -64,7 +63,7 @@ class FileJournal:
     def put(self, name: str, blob: Blob) -> None:
         aside = self._directory / f"{name}.part"
         aside.write_bytes(made(blob))
-        os.replace(aside, self._directory / name)
+        aside.replace(self._directory / name)
 
     def remove(self, name: str) -> None:
         (self._directory / name).unlink(missing_ok=True)

@@ -57,8 +57,7 @@ class RocksDBBackend(StateBackend):
     def __init__(self, directory: Path, options: Mapping[str, str]) -> None:
         self._directory = directory
         self._options = dict(options)
-        self._write_options = WriteOptions()
-        self._write_options.disable_wal = True
+        self._write_options = _without_log()
         self._open()
 
     @classmethod
@@ -111,7 +110,7 @@ class RocksDBBackend(StateBackend):
         if segment not in self._segments or not keys:
             return [None] * len(keys)
         prefix = segment_prefix(segment)
-        return self._db.get([prefix + key for key in keys])  # type: ignore[no-any-return]
+        return self._db.get([prefix + key for key in keys])
 
     def write(self, batch: WriteBatch, version: bytes) -> None:
         changes = RocksWriteBatch(raw_mode=True)
@@ -156,6 +155,12 @@ class RocksDBBackend(StateBackend):
         if self._db is not None:
             self._db.close()
             self._db = None
+
+
+def _without_log() -> WriteOptions:
+    options: Any = WriteOptions()
+    options.disable_wal = True
+    return options
 
 
 def rocks_options(options: Mapping[str, str]) -> Options:

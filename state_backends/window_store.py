@@ -34,7 +34,7 @@ class Entries:
     @property
     def time(self) -> Ticks:
         """Times in ticks, int64."""
-        return self.columns[0]  # type: ignore[return-value]
+        return self.columns[0]
 
     def __len__(self) -> int:
         return len(self.key)
@@ -185,7 +185,7 @@ class WindowStore:
         staged.drop_before = edge if staged.drop_before is None else max(edge, staged.drop_before)
         for changes in (staged.puts, staged.deletes, self._latest):
             for segment in [n for n in changes if n < edge]:
-                del changes[segment]  # type: ignore[attr-defined]
+                del changes[segment]
 
     def changed_outside(self, changes: Sequence[WriteBatch] | None) -> None:
         """Take note that the backend was written by someone else, and forget what is staged.

@@ -69,7 +69,7 @@ class Aggregate(ABC):
         """
 
     def _type(self, types: Types) -> pa.DataType:
-        if self.column not in types:
+        if self.column is None or self.column not in types:
             raise DefinitionError(
                 f"{self._name}: there is no column {self.column!r}; the frame has {', '.join(types)}"
             )
@@ -139,8 +139,8 @@ class Avg(Aggregate):
 
         def finish(states: Sequence[State]) -> pa.Array:
             (count,), sums = states
-            total = sums[0] if small else exact.value(sums)  # type: ignore[arg-type]
-            return pa.array(total / np.maximum(count, 1), mask=count == 0)  # type: ignore[operator]
+            total = sums[0] if small else exact.value(sums)
+            return pa.array(total / np.maximum(count, 1), mask=count == 0)
 
         return Bound((CountValid(self.column), total), pa.float64(), finish)
 
@@ -198,7 +198,7 @@ class Spread(Aggregate):
         operation = Moments(self.column)
 
         def finish(states: Sequence[State]) -> pa.Array:
-            divisor = states[0][0] - self.freedom  # type: ignore[operator]
+            divisor = states[0][0] - self.freedom
             variance = operation.spread(states[0]) / np.maximum(divisor, 1)
             return pa.array(np.sqrt(variance) if self.root else variance, mask=divisor <= 0)
 
@@ -228,7 +228,7 @@ class CollectList(Aggregate):
 
 def _rounded(states: Sequence[State]) -> pa.Array:
     (count,), pair = states
-    return pa.array(exact.value(pair), mask=count == 0)  # type: ignore[arg-type]
+    return pa.array(exact.value(pair), mask=count == 0)
 
 
 def _masked(type_: pa.DataType) -> Finish:

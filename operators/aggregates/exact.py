@@ -3,11 +3,13 @@
 (Dekker 1971; Knuth's two-sum. A pair carries some 106 bits.)
 """
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
-Pair = tuple[Floats, Floats]
+Pair = tuple[npt.NDArray[Any], ...]
 _SPLIT = 134217729.0  # 2**27 + 1
 _LARGEST_SPLIT = 2.0**996
 _DOUBLE_BITS = 52

@@ -7,6 +7,7 @@ accumulates runs of records; `combine` and, where it exists, the difference of p
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -65,7 +66,7 @@ class UfuncOperation(Operation):
     """An operation whose one state column is combined by a NumPy ufunc."""
 
     __slots__ = ()
-    ufunc: np.ufunc
+    ufunc: ClassVar[np.ufunc]
 
     def combine(self, left: State, right: State) -> State:
         return (type(self).ufunc(left[0], right[0]),)

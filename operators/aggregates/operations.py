@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +30,7 @@ class CountRows(UfuncOperation):
         return (np.ones(rows, np.int64),)
 
     def combined(self, state: State, lo: Ints, hi: Ints) -> State:
-        return (prefix_difference(state[0], lo, hi),)  # type: ignore[arg-type]
+        return (prefix_difference(state[0], lo, hi),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class SumInt(CountRows):
         return (total,)
 
     def combined(self, state: State, lo: Ints, hi: Ints) -> State:
-        total = prefix_difference(state[0], lo, hi)  # type: ignore[arg-type]
+        total = prefix_difference(state[0], lo, hi)
         if not self._safe(state):
             floats = (state[0].astype(np.float64),)
             self._check(total, combine_ranges(lambda a, b: (np.add(a[0], b[0]),), floats, lo, hi)[0])
@@ -66,7 +66,7 @@ class SumInt(CountRows):
         """Whether no sum of any of these rows can leave 64 bits."""
         return float(np.abs(state[0].astype(np.float64)).sum()) < 2.0**62
 
-    def _check(self, total: npt.NDArray[np.generic], rounded: npt.NDArray[np.generic]) -> None:
+    def _check(self, total: npt.NDArray[Any], rounded: npt.NDArray[Any]) -> None:
         """A wrapped sum is off by 2**64 at least, a rounded one by far less than 2**62."""
         if (np.abs(total.astype(np.float64) - rounded) > 2.0**62).any():
             raise OverflowError(
@@ -77,10 +77,10 @@ class SumInt(CountRows):
 
 def _exact_sums(pair: State, lo: Ints, hi: Ints) -> State | None:
     """The sums of ranges of pairs, or None if they cannot be had from prefixes."""
-    high = exact.sum_ranges(pair[0], lo, hi)  # type: ignore[arg-type]
+    high = exact.sum_ranges(pair[0], lo, hi)
     if high is None or not pair[1].any():
         return high
-    low = exact.sum_ranges(pair[1], lo, hi)  # type: ignore[arg-type]
+    low = exact.sum_ranges(pair[1], lo, hi)
     return None if low is None else exact.add(high, low)
 
 
@@ -97,7 +97,7 @@ class SumFloat(Operation):
 
     @np.errstate(all="ignore")
     def combine(self, left: State, right: State) -> State:
-        return exact.add(left, right)  # type: ignore[arg-type]
+        return exact.add(left, right)
 
     def combined(self, state: State, lo: Ints, hi: Ints) -> State:
         return _exact_sums(state, lo, hi) or Operation.combined(self, state, lo, hi)
@@ -184,7 +184,7 @@ class ObjectExtreme(UfuncOperation):
 
     def combine(self, left: State, right: State) -> State:
         pick = np.frompyfunc(_larger if self.largest else _smaller, 2, 1)
-        return (pick(left[0], right[0]),)
+        return (np.asarray(pick(left[0], right[0]), object),)
 
     def reduce(self, state: State, starts: Ints) -> State:
         return Operation.reduce(self, state, starts)
@@ -193,12 +193,12 @@ class ObjectExtreme(UfuncOperation):
         return overlap_ranges(self.combine, state, lo, hi)
 
 
-def _smaller(a: object, b: object) -> object:
-    return b if a is None else a if b is None else min(a, b)  # type: ignore[type-var]
+def _smaller(a: Any, b: Any) -> Any:
+    return b if a is None else a if b is None else min(a, b)
 
 
-def _larger(a: object, b: object) -> object:
-    return b if a is None else a if b is None else max(a, b)  # type: ignore[type-var]
+def _larger(a: Any, b: Any) -> Any:
+    return b if a is None else a if b is None else max(a, b)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,24 +217,24 @@ class Moments(Operation):
 
     @np.errstate(all="ignore")
     def combine(self, left: State, right: State) -> State:
-        sums = exact.add(left[1:3], right[1:3])  # type: ignore[arg-type]
-        squares = exact.add(left[3:5], right[3:5])  # type: ignore[arg-type]
-        return left[0] + right[0], *sums, *squares  # type: ignore[operator]
+        sums = exact.add(left[1:3], right[1:3])
+        squares = exact.add(left[3:5], right[3:5])
+        return left[0] + right[0], *sums, *squares
 
     def combined(self, state: State, lo: Ints, hi: Ints) -> State:
         sums, squares = _exact_sums(state[1:3], lo, hi), _exact_sums(state[3:5], lo, hi)
         if sums is None or squares is None:
             return Operation.combined(self, state, lo, hi)
-        return prefix_difference(state[0], lo, hi), *sums, *squares  # type: ignore[arg-type]
+        return prefix_difference(state[0], lo, hi), *sums, *squares
 
     @np.errstate(all="ignore")
     def spread(self, state: State) -> npt.NDArray[np.float64]:
         """Return the sum of squared distances from the mean: (n * sum(x**2) - sum(x)**2) / n."""
         count = np.maximum(state[0], 1).astype(np.float64)
-        high, low = exact.times(state[3:5], count)  # type: ignore[arg-type]
-        minus_high, minus_low = exact.squared(state[1:3])  # type: ignore[arg-type]
+        high, low = exact.times(state[3:5], count)
+        minus_high, minus_low = exact.squared(state[1:3])
         difference = exact.value(exact.add((high, low), (-minus_high, -minus_low)))
-        return np.maximum(difference, 0.0) / count  # type: ignore[no-any-return]
+        return np.maximum(difference, 0.0) / count
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,4 +259,3 @@ class Collect(Operation):
 
 def _nan_last(value: object) -> tuple[bool, object]:
     return (True, 0) if value != value else (False, value)
-

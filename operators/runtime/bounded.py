@@ -32,9 +32,9 @@ class BoundedRun:
         """Yield the windows of a partition that is sorted by key and event time."""
         open_key: WindowOperator | None = None
         waiting: pa.Table | None = None
-        for table in gathered(batches, _ROWS_PER_STEP):
-            table = table.rename_columns(self.program.inputs)
-            table = table if waiting is None else pa.concat_tables([waiting, table])
+        for part in gathered(batches, _ROWS_PER_STEP):
+            named = part.rename_columns(self.program.inputs)
+            table = named if waiting is None else pa.concat_tables([waiting, named])
             edge = self._last_key_start(table)
             if edge > 0:
                 yield from self._step(open_key or self._operator(), table.slice(0, edge), FAR_FUTURE)
@@ -56,9 +56,7 @@ class BoundedRun:
         others = np.flatnonzero(number != number[-1])
         return int(others[-1]) + 1 if len(others) else 0
 
-    def _step(
-        self, operator: WindowOperator, table: pa.Table, close: int | None
-    ) -> Iterator[pa.RecordBatch]:
+    def _step(self, operator: WindowOperator, table: pa.Table, close: int | None) -> Iterator[pa.RecordBatch]:
         """Take rows and close what ends before `close`, or by default before the last row."""
         records = self.program.read(table)
         if close is None:

@@ -45,7 +45,9 @@ class SparkJournal:
             return None
         rest = [self._map.getValue((name, part)) for part in range(1, first[0])]
         if None in rest:
-            raise StateError(f"the changelog entry {name!r} lacks a part: the checkpoint was altered from outside")
+            raise StateError(
+                f"the changelog entry {name!r} lacks a part: the checkpoint was altered from outside"
+            )
         return b"".join([bytes(first[1]), *(bytes(part[1]) for part in rest if part is not None)])
 
     def put(self, name: str, blob: Blob) -> None:
@@ -221,8 +223,8 @@ class BucketProcessor(StatefulProcessor):
         before = pointer.progress.get("buckets", len(self._labels))
         if before != len(self._labels):
             raise StateError(
-                f"the checkpoint has {before} buckets, this query has {len(self._labels)}: set spark.windows.state.buckets and "
-                f"spark.sql.shuffle.partitions back to {before}, or start with a new checkpoint"
+                f"the checkpoint has {before} buckets, this query has {len(self._labels)}: set "
+                f"spark.windows.state.buckets and spark.sql.shuffle.partitions back to {before}, or start with a new checkpoint"
             )
 
 

@@ -2,7 +2,7 @@
 
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
 from types import TracebackType
@@ -18,7 +18,7 @@ from operators.runtime.stateful import StatefulOperator
 from state_backends import StateConfig
 from state_backends.journal import FileJournal, Journal, MemoryJournal
 
-Binder = Any
+Binder = Callable[[pa.Schema, StateConfig], Program]
 
 
 class LocalRunner:
@@ -33,7 +33,9 @@ class LocalRunner:
         self._config = config
         self._temporary = directory is None
         self._directory = Path(tempfile.mkdtemp(prefix="windows-") if directory is None else directory)
-        self._journal: Journal = MemoryJournal() if directory is None else FileJournal(self._directory / "journal")
+        self._journal: Journal = (
+            MemoryJournal() if directory is None else FileJournal(self._directory / "journal")
+        )
         self._program: Program | None = None
         self._operator: StatefulOperator | None = None
         self.counters = Counters()
@@ -70,7 +72,9 @@ class LocalRunner:
         program = self._program
         missing = [name for name in program.inputs if name not in table.column_names]
         if missing:
-            raise DefinitionError(f"missing columns: {', '.join(missing)}; the table has {table.column_names}")
+            raise DefinitionError(
+                f"missing columns: {', '.join(missing)}; the table has {table.column_names}"
+            )
         operator = self._open(program)
         pointer = operator.open(self._journal)
         before, highest = pointer.progress.get("stream_time"), pointer.progress.get("highest")

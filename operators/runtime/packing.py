@@ -3,6 +3,7 @@
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +24,7 @@ def to_blob(table: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
-    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+    return sink.getvalue().to_pybytes()
 
 
 def from_blobs(blobs: Iterable[bytes], schema: pa.Schema | None = None) -> pa.Table:
@@ -85,25 +86,23 @@ class Pack:
         order = np.argsort(slot, kind="stable")
         edges = np.searchsorted(slot[order], np.arange(len(self.labels) + 1))
         table = table.take(pa.array(order)) if len(self.labels) > 1 else table
-        rows = [
+        rows: list[tuple[int, int, int, bytes | None]] = [
             (label, int(end - start), 0, to_blob(table.slice(start, end - start)))
             for label, start, end in zip(self.labels, edges[:-1], edges[1:], strict=True)
             if end > start
         ]
         if bad:
-            rows.append((self.labels[0], 0, bad, None))  # type: ignore[arg-type]
+            rows.append((self.labels[0], 0, bad, None))
         columns = list(zip(*rows, strict=True)) or [()] * len(PACKED)
         arrays = [pa.array(column, type_) for column, type_ in zip(columns, PACKED.types, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=PACKED)
 
-    def _slots(self, table: pa.Table) -> npt.NDArray[np.uint16] | npt.NDArray[np.uint32]:
-        number, distinct = number_keys(
-            [table.column(name) for name in self.program.group_by], table.num_rows
-        )
+    def _slots(self, table: pa.Table) -> npt.NDArray[Any]:
+        number, distinct = number_keys([table.column(name) for name in self.program.group_by], table.num_rows)
         keys = encode_keys(distinct) if distinct else [NO_COLUMNS]
-        slots = np.fromiter((zlib.crc32(key) % len(self.labels) for key in keys), np.int64, len(keys))
-        small = np.uint16 if len(self.labels) < 2**16 else np.uint32
-        return slots.astype(small)[number]
+        small = np.uint16 if len(self.labels) < 2**16 else np.uint32  # 16 bits are sorted by counting
+        slots = np.fromiter((zlib.crc32(key) % len(self.labels) for key in keys), small, len(keys))
+        return slots[number]
 
 
 def gathered(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:

@@ -6,6 +6,7 @@ import sys
 import warnings
 from collections.abc import Mapping
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from operators.errors import SessionSetupError
@@ -96,14 +97,14 @@ def check_partitions(spark: "SparkSession", buckets: int) -> None:
     partitions = int(spark.conf.get(_PARTITIONS_KEY) or buckets)
     if partitions != buckets:
         warnings.warn(
-            f"{_PARTITIONS_KEY} is {partitions}, the state has {buckets} buckets: partitions without a bucket cost time in "
-            f"every batch, and shared ones run one after another; set both to the same number",
+            f"{_PARTITIONS_KEY} is {partitions}, the state has {buckets} buckets: partitions without a bucket cost "
+            "time in every batch, and shared ones run one after another; set both to the same number",
             stacklevel=4,
         )
     elif partitions > _MANY_PARTITIONS_PER_CORE * (os.cpu_count() or 1) and partitions >= 200:
         warnings.warn(
-            f"{_PARTITIONS_KEY} is {partitions}: each is a state store that commits every batch, which costs seconds on a small "
-            "machine; set it to about the number of cores before the query first starts",
+            f"{_PARTITIONS_KEY} is {partitions}: each is a state store that commits every batch, which costs seconds "
+            "on a small machine; set it to about the number of cores before the query first starts",
             stacklevel=4,
         )
 
@@ -132,11 +133,11 @@ def _wrong_python(spark: "SparkSession") -> list[str]:
     if context is None or not context.master.startswith("local"):
         return []
     chosen = shutil.which(context.pythonExec)
-    if chosen is not None and os.path.abspath(chosen) == os.path.abspath(sys.executable):
+    same = chosen is not None and Path(chosen).absolute() == Path(sys.executable).absolute()
+    if same or os.environ.get("PYSPARK_PYTHON") == context.pythonExec:
         return []
-    if os.environ.get("PYSPARK_PYTHON") == context.pythonExec:
-        return []
-    return [
-        f"its workers run {context.pythonExec!r}, this is {sys.executable!r}: set the environment variable PYSPARK_PYTHON to "
-        "sys.executable before the session is made"
-    ]
+    problem = (
+        f"its workers run {context.pythonExec!r}, this is {sys.executable!r}: set the environment variable "
+        "PYSPARK_PYTHON to sys.executable before the session is made"
+    )
+    return [problem]

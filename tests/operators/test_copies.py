@@ -10,8 +10,7 @@ from operators import SlidingWindows
 from operators import aggregates as agg
 from operators.batch import FAR_PAST
 from operators.runtime.stateful import StatefulOperator
-from state_backends import resolve
-from state_backends import durable
+from state_backends import durable, resolve
 from state_backends.journal import MemoryJournal
 
 SCHEMA = pa.schema([("k", pa.int64()), ("at", pa.timestamp("ms")), ("v", pa.int64())])
@@ -54,7 +53,11 @@ def test_copies_agree_whoever_takes_a_batch(
 ) -> None:
     """Batches spread over copies of both backends, with failed attempts, give the rows of one undisturbed copy."""
     monkeypatch.setattr(durable, "MIN_BASE_BYTES", 2_000)
-    op = SlidingWindows(size=15, grace=10).group_by("k").aggregate(n=agg.count(), s=agg.sum("v"), top=agg.max("v"))
+    op = (
+        SlidingWindows(size=15, grace=10)
+        .group_by("k")
+        .aggregate(n=agg.count(), s=agg.sum("v"), top=agg.max("v"))
+    )
     config = resolve("memory", {"state.segment": "40 ms"})
     program = op.emit(policy).program(SCHEMA, "at", config)
     feed = batches(random.Random(seed), 25)

@@ -37,7 +37,12 @@ def operator(policy: str = "on_close") -> WindowedAggregation:
     """Return the operator of these tests; its float sums are exact, so that results can be compared as they are."""
     windows = SlidingWindows(size="2 seconds", grace="8 seconds")
     results = windows.group_by("k").aggregate(
-        n=agg.count(), total=agg.sum("v"), mean=agg.avg("x"), low=agg.min("v"), high=agg.max("x"), spread=agg.variance("v")
+        n=agg.count(),
+        total=agg.sum("v"),
+        mean=agg.avg("x"),
+        low=agg.min("v"),
+        high=agg.max("x"),
+        spread=agg.variance("v"),
     )
     return results.emit(policy)
 

@@ -68,14 +68,18 @@ def committed(folder: Path) -> int:
     return len(list((folder / "checkpoint" / "commits").glob("[0-9]*")))
 
 
-def wait_for_commits(process: "subprocess.Popen[bytes]", folder: Path, count: int, seconds: float = 120) -> bool:
+def wait_for_commits(
+    process: "subprocess.Popen[bytes]", folder: Path, count: int, seconds: float = 120
+) -> bool:
     """Wait until so many batches are committed; False if the process ended first."""
     end = time.monotonic() + seconds
     while committed(folder) < count:
         if process.poll() is not None:
             return False
         if time.monotonic() > end:
-            raise TimeoutError(f"no batch {count} after {seconds} s:\n" + (folder / "log").read_text()[-4000:])
+            raise TimeoutError(
+                f"no batch {count} after {seconds} s:\n" + (folder / "log").read_text()[-4000:]
+            )
         time.sleep(0.01)
     return True
 

@@ -21,7 +21,7 @@ def test_killed_queries_end_with_the_rows_of_an_undisturbed_one(
 ) -> None:
     """Driver and workers killed at random times, local state deleted in between: the file sink ends with exactly the rows."""
     seed = request.config.getoption("--kill-seed") or random.randrange(2**32)
-    print(f"--kill-seed {seed}")
+    print(f"--kill-seed {seed}")  # noqa: T201 - a failure must be repeatable
     chance = random.Random(seed)
     write_source(tmp_path / "in", FILES, rows=3_000, seed=5)
     kills = 0
@@ -40,7 +40,7 @@ def test_killed_queries_end_with_the_rows_of_an_undisturbed_one(
 
 
 def test_killed_workers_are_replaced(spark: SparkSession, tmp_path: Path) -> None:
-    """Python workers killed while the query runs cost no row: either Spark runs the task again or the query is started again."""
+    """Python workers killed in mid-query cost no row: Spark runs the task again, or the query is started again."""
     write_source(tmp_path / "in", FILES, rows=3_000, seed=6)
     process = start_query(tmp_path, "rocksdb")
     assert wait_for_commits(process, tmp_path, 2)

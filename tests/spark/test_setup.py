@@ -18,7 +18,12 @@ PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 
 def rate(spark: SparkSession):  # type: ignore[no-untyped-def]
     """A streaming frame with a key and a time."""
-    return spark.readStream.format("rate").load().withColumnRenamed("timestamp", "at").withColumnRenamed("value", "k")
+    return (
+        spark.readStream.format("rate")
+        .load()
+        .withColumnRenamed("timestamp", "at")
+        .withColumnRenamed("value", "k")
+    )
 
 
 def test_hash_is_sparks(spark: SparkSession) -> None:
@@ -36,7 +41,11 @@ def test_hash_is_sparks(spark: SparkSession) -> None:
         ("when", OP, "no event time column 'when'"),
         ("k", OP, "'k' is bigint; a timestamp is wanted"),
         ("at", OP.group_by("nobody"), "no key column 'nobody'"),
-        ("at", OP.aggregate(total=agg.sum("nothing")), "aggregate 'total': sum.nothing.: there is no column 'nothing'"),
+        (
+            "at",
+            OP.aggregate(total=agg.sum("nothing")),
+            "aggregate 'total': sum.nothing.: there is no column 'nothing'",
+        ),
         ("at", OP.aggregate(total=agg.sum("at")), "aggregate 'total': sum.at.: column 'at' is timestamp"),
         ("at", SlidingWindows(size=1).group_by("k"), "nothing to compute"),
     ],
@@ -56,7 +65,7 @@ def test_unknown_options_are_refused(spark: SparkSession) -> None:
         OP.apply(rate(spark), event_time="at", backend="rocks")
     spark.conf.set("spark.windows.state.nothing", "1")
     try:
-        with pytest.raises(ValueError, match="unknown option spark.windows.state.nothing"):
+        with pytest.raises(ValueError, match=r"unknown option spark\.windows\.state\.nothing"):
             OP.apply(rate(spark), event_time="at")
     finally:
         spark.conf.unset("spark.windows.state.nothing")
@@ -67,13 +76,17 @@ def test_session_without_the_provider_is_refused(spark: SparkSession) -> None:
     provider = spark.conf.get(PROVIDER)
     spark.conf.unset(PROVIDER)
     try:
-        with pytest.raises(SessionSetupError, match=r"spark\.conf\.set\('spark.sql.streaming.stateStore.providerClass'"):
+        with pytest.raises(
+            SessionSetupError, match=r"spark\.conf\.set\('spark.sql.streaming.stateStore.providerClass'"
+        ):
             OP.apply(rate(spark), event_time="at")
     finally:
         spark.conf.set(PROVIDER, provider)
 
 
-def test_workers_with_another_python_are_found_out(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_with_another_python_are_found_out(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A local session whose workers run another interpreter is refused, naming PYSPARK_PYTHON."""
     monkeypatch.setattr(spark.sparkContext, "pythonExec", "/usr/bin/env")
     with pytest.raises(SessionSetupError, match="PYSPARK_PYTHON"):

