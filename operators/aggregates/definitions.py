@@ -3,7 +3,6 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -26,11 +25,11 @@ from operators.aggregates.operations import (
 from operators.columns import arrow_column, state_code
 from operators.errors import DefinitionError
 from operators.kernel import State
-from serializers.pages import fill
 
 Types = Mapping[str, pa.DataType]
 Finish = Callable[[Sequence[State]], pa.Array]
 _MOST_DIGITS = 38
+_MOST_VALUES = 2**31
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,12 +215,18 @@ class CollectList(Aggregate):
             raise self._refuse(type_, "an atomic type")
 
         def finish(states: Sequence[State]) -> pa.Array:
-            lists = states[0][0].tolist()
-            flat = list(chain.from_iterable(lists))
+            flat, begin, end = states[0]
+            length = end - begin
+            offsets = np.concatenate([[0], np.cumsum(length)])
+            if offsets[-1] >= _MOST_VALUES:
+                raise OverflowError(
+                    f"{self._name} has {offsets[-1]} values to emit at once, {_MOST_VALUES} is the limit of a list column: "
+                    "use smaller windows or batches"
+                )
             dtype = {"i8": np.int64, "f8": np.float64}.get(state_code(type_))
-            values = arrow_column(fill(flat) if dtype is None else np.array(flat, dtype), type_)
-            offsets = np.cumsum([0, *map(len, lists)], dtype=np.int32)
-            return pa.ListArray.from_arrays(pa.array(offsets), values)
+            values = arrow_column(flat if dtype is None else flat.astype(dtype), type_)
+            rows = np.arange(offsets[-1]) + np.repeat(begin - offsets[:-1], length)
+            return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values.take(pa.array(rows)))
 
         return Bound((Collect(self.column),), pa.list_(type_), finish, nullable=False)
 

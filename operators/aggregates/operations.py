@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import chain
 from typing import Any, ClassVar
 
 import numpy as np
@@ -255,6 +256,15 @@ class Collect(Operation):
     def reduce(self, state: State, starts: Ints) -> State:
         (lists,) = Operation.reduce(self, state, starts)
         return (fill([sorted(values, key=_nan_last) for values in lists.tolist()]),)
+
+    def combined(self, state: State, lo: Ints, hi: Ints) -> State:
+        """Return all rows' values one after another, and where each range of them begins and ends.
+
+        A range of panes is a range of values: nothing is joined until the results are made.
+        """
+        lists = state[0].tolist()
+        edges = np.cumsum([0, *map(len, lists)])
+        return fill(list(chain.from_iterable(lists))), edges[lo], edges[hi]
 
 
 def _nan_last(value: object) -> tuple[bool, object]:
