@@ -43,11 +43,11 @@ $(VENV)/.installed-%: pyproject.toml | $(BIN)/python
 		$(BIN)/python -m pip install --quiet --editable '.[java]'; }
 	@touch $@
 
-# pip older than 21.3 cannot install this project editable.
+# pip older than 23.1 installs PySpark in a way that is going away.
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
 		echo '$(PYTHON) is missing or older than Python 3.10; name another: make PYTHON=/path/to/python3' >&2; exit 1; }
 	@if $(PYTHON) -c 'import ensurepip, venv' 2>/dev/null; then $(PYTHON) -m venv $(VENV); \
 	elif $(PYTHON) -c 'import virtualenv' 2>/dev/null; then $(PYTHON) -m virtualenv --quiet $(VENV); \
 	else echo '$(PYTHON) cannot make virtual environments; on Debian and Ubuntu: apt-get install python3-venv' >&2; exit 1; fi
-	@$@ -m pip install --quiet --disable-pip-version-check 'pip>=21.3'
+	@$@ -m pip install --quiet --disable-pip-version-check 'pip>=23.1'

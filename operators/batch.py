@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
-from operators.columns import ColumnData, column_data
+from operators.columns import ColumnData, canonical_floats, column_data, plain_array
 from operators.errors import DefinitionError
 from serializers.keys import NO_COLUMNS, encode_keys
 
@@ -79,7 +79,7 @@ def event_ticks(
     times = (pc.fill_null(words, 0) if usable is not None else words).to_numpy()
     times = _to_ticks(times, column.type, tick_us)
     if len(times) and (int(times.max()) >= _MOST_TICKS or int(times.min()) <= -_MOST_TICKS):
-        near = np.abs(times) < _MOST_TICKS
+        near = (times < _MOST_TICKS) & (times > -_MOST_TICKS)
         usable = near if usable is None else usable & near
     return times, usable
 
@@ -118,7 +118,8 @@ def number_keys(columns: Sequence[pa.ChunkedArray], rows: int) -> tuple[Ints, li
     """
     if not columns:
         return np.zeros(rows, np.int64), []
-    coded = [_dictionary(column) for column in columns]
+    plain = [canonical_floats(plain_array(column)) for column in columns]
+    coded = [array.dictionary_encode(null_encoding="encode") for array in plain]
     if len(coded) == 1:
         return _codes(coded[0]), [coded[0].dictionary]
     combined = np.zeros(rows, np.int64)
@@ -129,7 +130,7 @@ def number_keys(columns: Sequence[pa.ChunkedArray], rows: int) -> tuple[Ints, li
     numbers = _codes(whole)
     first = np.empty(len(whole.dictionary), np.int64)
     first[numbers[::-1]] = np.arange(rows - 1, -1, -1)
-    return numbers, [column.combine_chunks().take(pa.array(first)) for column in columns]
+    return numbers, [array.take(pa.array(first)) for array in plain]
 
 
 def _renumbered(product: Ints, before: Ints, size: int) -> Ints:
@@ -138,15 +139,6 @@ def _renumbered(product: Ints, before: Ints, size: int) -> Ints:
     if largest * size < 2**31:
         return product
     return _codes(pa.array(product).dictionary_encode())
-
-
-def _dictionary(column: pa.ChunkedArray) -> pa.DictionaryArray:
-    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    if pat.is_dictionary(array.type):
-        array = array.cast(array.type.value_type)
-    if pat.is_floating(array.type):
-        array = pc.add(array, pa.scalar(0, array.type))
-    return array.dictionary_encode(null_encoding="encode")
 
 
 def _codes(array: pa.DictionaryArray) -> Ints:

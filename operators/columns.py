@@ -46,9 +46,23 @@ def state_code(type_: pa.DataType) -> str:
     return "i8" if pat.is_duration(type_) else "object"
 
 
+def plain_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Return a column as one array of plain values."""
+    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    return array.cast(array.type.value_type) if pat.is_dictionary(array.type) else array
+
+
+def canonical_floats(array: pa.Array) -> pa.Array:
+    """Return an array in which floats that count as equal are the same bits: one NaN, and no minus zero."""
+    if not pat.is_floating(array.type):
+        return array
+    wide = pc.add(array.cast(pa.float64()), 0.0)
+    return pc.if_else(pc.is_nan(wide), float("nan"), wide).cast(array.type)
+
+
 def column_data(array: pa.Array | pa.ChunkedArray) -> ColumnData:
     """Return an Arrow column as NumPy values. O(n); objects cost a Python object each."""
-    array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+    array = plain_array(array)
     valid = None if not array.null_count else array.is_valid().to_numpy(zero_copy_only=False)
     code = state_code(array.type)
     if code == "object":

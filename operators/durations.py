@@ -15,6 +15,7 @@ _MICROSECONDS = {
     "d": 86_400_000_000, "day": 86_400_000_000,
     "week": 604_800_000_000,
 }  # fmt: skip
+_PLURALS = {f"{unit}s": scale for unit, scale in _MICROSECONDS.items() if len(unit) > 2}
 _PART = re.compile(r"\s*(-?\d+)\s*([a-zA-Z]+)\s*")
 
 
@@ -43,7 +44,7 @@ def _parse(text: str, name: str) -> int:
     total, position = 0, 0
     while part := _PART.match(text, position):
         unit = part[2].lower()
-        scale = _MICROSECONDS.get(unit) or _MICROSECONDS.get(unit.removesuffix("s"))
+        scale = _MICROSECONDS.get(unit) or _PLURALS.get(unit)
         if scale is None:
             raise DefinitionError(
                 f"{name} is {text!r}: unknown unit {part[2]!r}; known: {', '.join(_MICROSECONDS)}"

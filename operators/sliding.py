@@ -177,7 +177,7 @@ class SlidingOperator:
         work.first[touched], work.last[touched] = earliest, latest
         if plan.on_update:
             work.first[touched] -= plan.size + 1
-            work.last[touched] += plan.size
+            work.last[touched] += plan.size + 1
             return
         # A window that closes in this step began at most size + 1 before the close time of the last one; the closed left
         # window of a partly late record may have begun before that.
@@ -263,12 +263,13 @@ class SlidingOperator:
         window = np.repeat(np.arange(len(pane)), length)
         row = np.arange(len(window)) - np.repeat(np.cumsum(length) - length - lo, length)
         seen = visible(panes)[row] <= panes.time[pane][window]
-        window, row = window[seen], row[seen]
+        window, held = window[seen], panes.take(row[seen])
+        tied = run_starts(window, held.time)
+        window, held = window[tied], self.plan.schema.reduce(held, tied)
         begins = np.flatnonzero(np.diff(window, prepend=-1))
-        end = panes.time[pane[window[begins]]]
-        bounds = begins, np.append(begins[1:], len(row))[: len(begins)]
-        chosen = Windows(*bounds, begins, end, np.zeros(len(begins), bool))
-        return self._emission(work, panes.take(row), chosen)
+        ends = np.append(begins[1:], len(held))[: len(begins)]
+        chosen = Windows(begins, ends, begins, panes.time[pane[window[begins]]], np.zeros(len(begins), bool))
+        return self._emission(work, held, chosen)
 
     def _emission(self, work: _Work, panes: Entries, windows: Windows) -> Emission:
         states = self.plan.schema.combined(panes, windows.lo, windows.hi)

@@ -215,9 +215,13 @@ class WindowedAggregation:
                 raise DefinitionError(f"there is no {what} column {name!r}; the frame has {', '.join(types)}")
         check_event_time(types[event_time], event_time)
         for key in self.keys:
-            if pat.is_nested(types[key]):
+            if (
+                pat.is_nested(types[key])
+                or pat.is_time(types[key])
+                or getattr(types[key], "unit", "us") == "ns"
+            ):
                 raise DefinitionError(
-                    f"key column {key!r} is {types[key]}; an atomic type is wanted: group by its fields instead"
+                    f"key column {key!r} is {types[key]}; an atomic type of Spark is wanted: cast it, or group by its fields"
                 )
 
 

@@ -47,7 +47,11 @@ def decode_changes(
     if version > CHANGES_VERSION:
         raise NewerFormatError("a changelog entry", version, CHANGES_VERSION)
     body = blob[_HEADER:]
-    if len(blob) < _HEADER or zlib.crc32(body) != int.from_bytes(blob[_HEADER - 4 : _HEADER], "big"):
+    if (
+        len(blob) < _HEADER
+        or version != CHANGES_VERSION
+        or zlib.crc32(body) != int.from_bytes(blob[_HEADER - 4 : _HEADER], "big")
+    ):
         raise CorruptDataError(
             f"a changelog entry of {len(blob)} bytes is truncated or altered: go back to an earlier checkpoint"
         )

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as pat
 
-from serializers.errors import CorruptDataError, NewerFormatError
+from serializers.errors import CorruptDataError, NewerFormatError, SerializationError
 from serializers.values import canonical, pack_value, unpack_value
 
 KEY_VERSION = 1
@@ -24,12 +24,22 @@ def encode_keys(columns: Sequence[pa.Array]) -> list[bytes]:
 
     Args:
         columns: key columns of any atomic type, all of the same length.
+
+    Raises:
+        SerializationError: a column of nanoseconds or times of day, which Spark does not have.
     """
     lists = [_python_values(column) for column in columns]
     return [_PREFIX + pack_value(row) for row in zip(*lists, strict=True)]
 
 
 def _python_values(column: pa.Array) -> list[Any]:
+    type_ = column.type
+    if pat.is_time(type_) or (pat.is_temporal(type_) and getattr(type_, "unit", "us") == "ns"):
+        raise SerializationError(
+            f"a key column of type {type_} cannot be stored: cast it to microseconds or to text"
+        )
+    if pat.is_timestamp(type_) and type_.tz is not None:
+        column = column.cast(pa.timestamp(type_.unit, "UTC"))  # Python's dates end where a zone's may not
     if pat.is_floating(column.type):
         return [canonical(value) for value in column.to_pylist()]
     return column.to_pylist()

@@ -161,11 +161,11 @@ class PageLayout:
         header_at = np.cumsum(sizes) - sizes
         is_row = np.ones(len(table), bool)
         is_row[header_at] = False
-        words = [table[:, word][is_row] for word in range(len(self._word_index))]
+        words = [table[:, word][is_row] for word in range(self.width)]
         starts = header_at - np.arange(len(pages))
         self._check_headers(pages, table[header_at], sizes, words, starts, tails)
         columns: list[Column] = [np.empty(0)] * len(self.codes)
-        for word, index in zip(words, self._word_index, strict=True):
+        for word, index in zip(words, self._word_index, strict=False):
             columns[index] = word.view(_DTYPES[self.codes[index]])
         self._decode_tails(tails, columns, sizes - 1)
         return columns, sizes - 1
@@ -194,6 +194,7 @@ class PageLayout:
         wrong = headers[:, 0] != (((sizes - 1) << 32) | (PAGE_VERSION << 16) | _MAGIC)
         wrong |= (headers[:, 1] & 0xFFFFFFFF) != self.fingerprint
         unsigned = [word.view("<u8") for word in words]
+        wrong |= headers[:, 3:].any(axis=1)
         wrong |= headers[:, 2] != self._checksums(unsigned, starts, headers, tails)
         if wrong.any():
             raise self._unreadable(pages, int(np.argmax(wrong)))

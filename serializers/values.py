@@ -24,6 +24,8 @@ _INT64 = struct.Struct(">q")
 
 
 def _int64(code: int, number: int) -> msgpack.ExtType:
+    if not -(2**63) <= number < 2**63:
+        raise SerializationError(f"a time or interval of {number} us is beyond 64 bits and cannot be stored")
     return msgpack.ExtType(code, _INT64.pack(number))
 
 

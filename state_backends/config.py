@@ -44,11 +44,15 @@ class StateConfig:
         """The class that the name stands for."""
         return load_backend(self.backend)
 
+    @property
+    def backend_options(self) -> dict[str, str]:
+        """The backend's own options by short name."""
+        prefix = f"state.{option_scope(self.backend)}."
+        return {k.removeprefix(prefix): v for k, v in self.options if k.startswith(prefix)}
+
     def open(self, directory: Path) -> StateBackend:
         """Open the backend in a directory of its own."""
-        prefix = f"state.{option_scope(self.backend)}."
-        short = {k.removeprefix(prefix): v for k, v in self.options if k.startswith(prefix)}
-        return self.backend_class.open(directory, short)
+        return self.backend_class.open(directory, self.backend_options)
 
     @property
     def buckets(self) -> int | None:
@@ -100,6 +104,7 @@ def resolve(
     merged.pop("state.backend", None)
     config = StateConfig(name, tuple(sorted(merged.items())))
     _ = config.buckets
+    config.backend_class.check_options(config.backend_options)
     return config
 
 
@@ -126,8 +131,7 @@ def load_backend(name: str) -> type[StateBackend]:
     """Return the backend class of that name.
 
     Raises:
-        ValueError: there is none.
-        TypeError: it is no StateBackend.
+        ValueError: there is none, or it is no StateBackend.
         StateError: it is there but cannot be imported.
     """
     registered = {point.name: point.value for point in entry_points(group=ENTRY_POINTS)}
@@ -140,7 +144,7 @@ def load_backend(name: str) -> type[StateBackend]:
     except (ImportError, AttributeError) as error:
         raise StateError(f"state backend {name!r} ({target}) cannot be imported: {error}") from error
     if not (isinstance(found, type) and issubclass(found, StateBackend)):
-        raise ValueError(
+        raise ValueError(  # noqa: TRY004 - the name in the configuration is wrong
             f"state backend {name!r} ({target}) is not a subclass of state_backends.StateBackend"
         )
     return found
@@ -149,5 +153,5 @@ def load_backend(name: str) -> type[StateBackend]:
 def _unknown(what: str, given: str, known: Iterable[str]) -> str:
     known = sorted(known)
     close = difflib.get_close_matches(given, known, n=1)
-    hint = f"; did you mean {close[0]}?" if close else ""
+    hint = f"; did you mean {close[0]}?" if close else "."
     return f"unknown {what}{hint} Known: {', '.join(known)}"

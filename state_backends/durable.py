@@ -11,6 +11,7 @@ failed, retried or speculative attempt left behind is found out and restored.
 
 import os
 import struct
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -159,7 +160,11 @@ class _Entry:
 def _entry(journal: Journal, number: int) -> _Entry:
     blob = _required(journal, f"log-{number}")
     size = _VERSION.size
-    return _Entry(blob[:size], blob[size : 2 * size], blob[2 * size :])
+    if zlib.crc32(blob[: 2 * size]) != int.from_bytes(blob[2 * size : 2 * size + 4], "big"):
+        raise CorruptDataError(
+            f"changelog entry log-{number} of {len(blob)} bytes is truncated or altered: go back to an earlier checkpoint"
+        )
+    return _Entry(blob[:size], blob[size : 2 * size], blob[2 * size + 4 :])
 
 
 def _required(journal: Journal, name: str) -> bytes:
@@ -186,6 +191,7 @@ def commit(
 
     The copy must be aligned. A batch without changes costs one small blob.
     """
+    before = pointer
     if batch:
         number = pointer.number + 1
         version = _VERSION.pack(number, os.urandom(8))
@@ -197,11 +203,22 @@ def commit(
             pointer = _rebase(backend, journal, pointer)
     pointer = replace(pointer, progress=progress)
     journal.put("pointer", pointer.encode())
+    for name in _superseded(before, pointer):
+        journal.remove(name)
     return pointer
 
 
+def _superseded(before: Pointer, after: Pointer) -> list[str]:
+    """Names of what a pointer no longer needs; they may go only when the new pointer counts."""
+    if before.base == after.base:
+        return []
+    parts = [f"base-{before.base}-{part}" for part in range(before.base_parts)]
+    return parts + [f"log-{number}" for number in range(before.oldest, after.oldest)]
+
+
 def _log_entry(versions: bytes, batch: WriteBatch) -> bytes:
-    return versions + encode_changes(batch.puts, batch.deletes, batch.drop_before)
+    check = zlib.crc32(versions).to_bytes(4, "big")
+    return versions + check + encode_changes(batch.puts, batch.deletes, batch.drop_before)
 
 
 def _size(puts: Mapping[int, Mapping[bytes, bytes]]) -> int:
@@ -215,11 +232,7 @@ def _rebase(backend: StateBackend, journal: Journal, pointer: Pointer) -> Pointe
     for puts in _parts(backend):
         journal.put(f"base-{pointer.number}-{parts}", partial(encode_changes, puts, {}, None))
         size, parts = size + _size(puts), parts + 1
-    for part in range(pointer.base_parts):
-        journal.remove(f"base-{pointer.base}-{part}")
     oldest = max(pointer.oldest, pointer.number - KEPT_ENTRIES + 1)
-    for number in range(pointer.oldest, oldest):
-        journal.remove(f"log-{number}")
     return replace(
         pointer, base=pointer.number, base_parts=parts, base_bytes=size, oldest=oldest, log_bytes=0
     )

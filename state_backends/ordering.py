@@ -19,19 +19,19 @@ def row_order(key: Ints, time: Ints) -> Ints | None:
     """
     if len(key) < 2:
         return None
-    key_step, time_step = np.diff(key), np.diff(time)
-    if not ((key_step < 0) | ((key_step == 0) & (time_step < 0))).any():
+    earlier = time[1:] < time[:-1]
+    if not ((key[1:] < key[:-1]) | ((key[1:] == key[:-1]) & earlier)).any():
         return None
     low, high = int(time.min()), int(time.max())
     digits = [(key, 0, int(key.max()).bit_length())]
-    if (time_step < 0).any():
+    if earlier.any():
         digits.insert(0, (time, low, (high - low).bit_length()))
     passes = [(values, base, shift) for values, base, bits in digits for shift in range(0, bits, _DIGIT_BITS)]
     if len(passes) > _MOST_DIGITS:
         return np.lexsort((time, key))
     order: Ints | None = None
     for values, base, shift in passes:
-        digit = ((values - base) >> shift).astype(np.uint16)
+        digit = ((values - base).view(np.uint64) >> np.uint64(shift)).astype(np.uint16)
         step = np.argsort(digit if order is None else digit[order], kind="stable")
         order = step if order is None else order[step]
     return order

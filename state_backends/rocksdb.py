@@ -4,7 +4,6 @@ Key layout: b"p", the segment as 8 bytes big-endian with the sign bit flipped (s
 Expiry is one range deletion. The write-ahead log is off: the changelog restores what a crash takes from the memtable.
 """
 
-import shutil
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -68,18 +67,28 @@ class RocksDBBackend(StateBackend):
     def known_options(cls) -> Mapping[str, str]:
         return _OPTIONS
 
+    @classmethod
+    def check_options(cls, options: Mapping[str, str]) -> None:
+        rocks_options(options)
+
     def _open(self) -> None:
-        self._directory.mkdir(parents=True, exist_ok=True)
+        options = rocks_options(self._options)
         try:
-            self._db: Any = Rdict(str(self._directory), rocks_options(self._options))
+            self._directory.mkdir(parents=True, exist_ok=True)
+            self._db: Any = Rdict(str(self._directory), options)
         except Exception as error:
             raise StateError(
                 f"RocksDB cannot open {self._directory}: {error}. If another process holds it, stop that one; "
                 "if it is damaged, delete the directory: it is restored from the changelog"
             ) from error
         found = self._db.get(_FORMAT_KEY)
-        if found is None and self._db.get(_VERSION_KEY) is None:
+        if found is None and next(self._db.items(), None) is None:
             self._db.put(_FORMAT_KEY, FORMAT, self._write_options)
+        elif found is None:
+            self.close()
+            raise StateError(
+                f"{self._directory} holds a RocksDB database that is not of this library: name another directory"
+            )
         elif found != FORMAT:
             self.close()
             raise StateError(
@@ -147,9 +156,12 @@ class RocksDBBackend(StateBackend):
         return sorted(self._segments)
 
     def clear(self) -> None:
-        self.close()
-        shutil.rmtree(self._directory, ignore_errors=True)
-        self._open()
+        changes = RocksWriteBatch(raw_mode=True)
+        changes.delete_range(_PAGES, _PAGES_END)
+        changes.delete(_VERSION_KEY)
+        self._db.write(changes, self._write_options)
+        self._segments.clear()
+        self._version = None
 
     def close(self) -> None:
         if self._db is not None:

@@ -105,6 +105,7 @@ class WindowStore:
             zip([keys[n] for n in present.tolist()], self.layout.encode(entries.columns, counts), strict=True)
         )
         gone = {key for key in keys if key not in pages} if len(pages) < len(keys) else set()
+        self._note_latest(segment, entries)
         staged_puts = self._staged.puts.setdefault(segment, {})
         staged_deletes = self._staged.deletes.setdefault(segment, set())
         for key in gone:
@@ -112,9 +113,16 @@ class WindowStore:
         staged_deletes |= gone
         staged_deletes.difference_update(pages)
         staged_puts.update(pages)
-        if len(entries):
-            latest = int(entries.time.max())
-            self._latest[segment] = max(latest, self._latest.get(segment, latest))
+
+    def _note_latest(self, segment: int, entries: Entries) -> None:
+        """Keep the latest time of segments that were empty when this store first wrote to them."""
+        if not len(entries):
+            return
+        latest = int(entries.time.max())
+        if segment in self._latest:
+            self._latest[segment] = max(latest, self._latest[segment])
+        elif segment not in self.segments():
+            self._latest[segment] = latest
 
     def fetch(self, key: bytes, start: int, end: int) -> Entries:
         """Return one key's entries with start <= time <= end."""

@@ -160,7 +160,7 @@ class Extremum(Aggregate):
 
     def bind(self, types: Types) -> Bound:
         type_ = self._type(types)
-        if pat.is_nested(type_) or pat.is_null(type_):
+        if pat.is_nested(type_) or pat.is_null(type_) or pat.is_time(type_):
             raise self._refuse(type_, "a type with an order")
         code = state_code(type_)
         if code == "object":
@@ -209,9 +209,13 @@ class CollectList(Aggregate):
 
     __slots__ = ()
 
+    @property
+    def _name(self) -> str:
+        return f"collect_list({self.column})"
+
     def bind(self, types: Types) -> Bound:
         type_ = self._type(types)
-        if pat.is_nested(type_):
+        if pat.is_nested(type_) or pat.is_time(type_):
             raise self._refuse(type_, "an atomic type")
 
         def finish(states: Sequence[State]) -> pa.Array:

@@ -17,12 +17,13 @@ _MOST_LIMBS = 3
 
 
 def add(a: Pair, b: Pair) -> Pair:
-    """Return the row-wise sum of pairs. Where it is infinite or NaN, only the high part has a meaning."""
+    """Return the row-wise sum of pairs. Where it is infinite or NaN, the high part says so."""
     high = a[0] + b[0]
     part = high - a[0]
     low = (a[0] - (high - part)) + (b[0] - part)
     low += a[1]
     low += b[1]
+    low = np.where(np.isfinite(high), low, 0.0)
     total = high + low
     return total, low - (total - high)
 

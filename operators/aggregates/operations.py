@@ -1,7 +1,7 @@
 """The built-in operations: counts, sums, extremes, moments and lists."""
 
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Context, Decimal
 from itertools import chain
 from typing import Any, ClassVar
 
@@ -15,6 +15,7 @@ from operators.kernel import Ints, State, combine_ranges, overlap_ranges
 from serializers.pages import fill
 
 _INT64 = np.iinfo(np.int64)
+_WIDE = Context(prec=80)  # Python rounds to 28 digits by default, Spark has 38
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,11 @@ class SumInt(CountRows):
 
     def lift(self, rows: int, data: ColumnData) -> State:
         return (data.filled(0),)
+
+    def combine(self, left: State, right: State) -> State:
+        total = np.add(left[0], right[0])
+        self._check(total, np.add(left[0].astype(np.float64), right[0].astype(np.float64)))
+        return (total,)
 
     def reduce(self, state: State, starts: Ints) -> State:
         total = np.add.reduceat(state[0], starts)
@@ -120,11 +126,11 @@ class SumDecimal(UfuncOperation):
         return ("object",)
 
     def lift(self, rows: int, data: ColumnData) -> State:
-        return (fill([0 if v is None else int(v.scaleb(self.scale)) for v in data.values.tolist()]),)
+        return (fill([0 if v is None else int(v.scaleb(self.scale, _WIDE)) for v in data.values.tolist()]),)
 
     def decimal(self, total: int) -> Decimal:
         """Return a state as the decimal it stands for."""
-        return Decimal(total).scaleb(-self.scale)
+        return Decimal(total).scaleb(-self.scale, _WIDE)
 
 
 @dataclass(frozen=True, slots=True)
