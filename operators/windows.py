@@ -134,6 +134,7 @@ class WindowedAggregation:
         *,
         backend: str | None = None,
         options: Mapping[str, object] | None = None,
+        name: str = "windows",
     ) -> "DataFrame":
         """Return the windows of a batch or streaming DataFrame, as a DataFrame of the same kind.
 
@@ -144,6 +145,7 @@ class WindowedAggregation:
             event_time: column of type timestamp or timestamp_ntz.
             backend: "memory", "rocksdb" or another known one; else Spark's conf `spark.windows.state.backend`, else "memory".
             options: options by name, such as {"state.buckets": 8}; they go before Spark's conf.
+            name: begins the names of the metrics that a stream reports; several operators in one query need several names.
 
         Raises:
             DefinitionError: a missing column, a wrong type, or nothing to compute.
@@ -152,7 +154,7 @@ class WindowedAggregation:
         """
         from operators.runtime.spark import apply
 
-        return apply(self, df, event_time, backend, options)
+        return apply(self, df, event_time, backend, options, name)
 
     def local_runner(
         self,

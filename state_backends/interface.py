@@ -53,8 +53,8 @@ class StateBackend(ABC):
         """Return this backend's options: short name to one line of help. None by default."""
         return {}
 
-    @classmethod
-    def check_options(cls, options: Mapping[str, str]) -> None:  # noqa: B027 - checking nothing is a good default
+    @classmethod  # noqa: B027 - checking nothing is a good default
+    def check_options(cls, options: Mapping[str, str]) -> None:
         """Refuse values that `open` would refuse. Called on the driver; by default every value is good.
 
         Raises:

@@ -28,6 +28,12 @@ def add(a: Pair, b: Pair) -> Pair:
     return total, low - (total - high)
 
 
+def of_ints(values: npt.NDArray[np.int64]) -> Pair:
+    """Return whole numbers of 64 bits as pairs, without rounding."""
+    top = (values >> 32 << 32).astype(np.float64), np.zeros(len(values))
+    return add(top, ((values & 0xFFFFFFFF).astype(np.float64), np.zeros(len(values))))
+
+
 def square(x: Floats) -> Pair:
     """Return x * x without rounding, but where it overflows."""
     high = x * x

@@ -100,7 +100,10 @@ class SumFloat(Operation):
         return ("f8", "f8")
 
     def lift(self, rows: int, data: ColumnData) -> State:
-        return np.asarray(data.filled(0), np.float64), np.zeros(rows)
+        values = data.filled(0)
+        if values.dtype == np.int64:
+            return exact.of_ints(values)
+        return np.asarray(values, np.float64), np.zeros(rows)
 
     @np.errstate(all="ignore")
     def combine(self, left: State, right: State) -> State:

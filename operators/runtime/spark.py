@@ -30,6 +30,7 @@ def apply(
     event_time: str,
     backend: str | None,
     options: Mapping[str, object] | None,
+    name: str,
 ) -> DataFrame:
     """Return the operator's windows of a frame; see `WindowedAggregation.apply`."""
     spark = df.sparkSession
@@ -43,7 +44,7 @@ def apply(
         plan = operator.emit("on_close").program(arrow_schema(df.schema), event_time, config).plan
         return _bounded(narrow, replace(program, plan=plan), out)
     check_session(spark)
-    return _streaming(spark, narrow, program, config, out)
+    return _streaming(narrow, program, config, out, name)
 
 
 def _windows_conf(spark: SparkSession) -> dict[str, str]:
@@ -67,9 +68,8 @@ def _bounded(df: DataFrame, program: Program, out: StructType) -> DataFrame:
     return ordered.mapInArrow(BoundedRun(program), out)
 
 
-def _streaming(
-    spark: SparkSession, df: DataFrame, program: Program, config: StateConfig, out: StructType
-) -> DataFrame:
+def _streaming(df: DataFrame, program: Program, config: StateConfig, out: StructType, name: str) -> DataFrame:
+    spark = df.sparkSession
     # Imported here: the bucket's processor needs pandas, which a batch does not.
     from operators.runtime.bucket import BucketProcessor
 
@@ -78,11 +78,11 @@ def _streaming(
     labels = tuple(partition_labels(buckets))
     empty = to_blob(arrow_schema(df.schema).empty_table().rename_columns(program.inputs))
     packed = _watermarked(df, program).mapInArrow(Pack(program, labels), PACKED_DDL)
-    packed = packed.observe("windows_in", F.sum("rows").alias("rows"), F.sum("bad").alias("bad"))
+    packed = packed.observe(f"{name}_in", F.sum("rows").alias("rows"), F.sum("bad").alias("bad"))
     results = packed.groupBy("bucket").transformWithStateInPandas(
         BucketProcessor(program, config, labels, empty), RESULT_DDL, "append", "eventtime"
     )
-    results = results.observe("windows_out", F.sum("late").alias("late"), F.sum("windows").alias("windows"))
+    results = results.observe(f"{name}_out", F.sum("late").alias("late"), F.sum("windows").alias("windows"))
     return results.mapInArrow(Unpack(program.output.arrow), out)
 
 
