@@ -277,25 +277,25 @@ class SlidingOperator:
 
     def _save(self, work: _Work, merged: MergedPanes, close: int) -> None:
         """Write the pages that the batch touched, without what is dead, and enter them and the visited ones as due."""
-        dead = self.plan.dead_before(close)
-        for segment, touched, panes, new in self._pages(work, merged):
-            alive = touched[panes.key] & (panes.time >= dead)
+        dead, panes = self.plan.dead_before(close), merged.panes
+        for segment, touched, rows in self._pages(work, panes):
             if touched.any():
-                self._replace(work, segment, touched, panes.take(alive))
-            if not self.plan.on_update:
-                self._enter(work, segment, panes, new, close)
+                alive = touched[panes.key[rows]] & (panes.time[rows] >= dead)
+                self._replace(work, segment, touched, panes.take(rows[alive]))
+            if not self.plan.on_update and len(rows):
+                self._enter(work, segment, merged, rows, close)
         self.store.expire(dead)
 
-    def _pages(self, work: _Work, merged: MergedPanes) -> Iterator[tuple[int, Mask, Entries, Mask]]:
-        """Each segment that was touched or due, with a mask of touched keys, its panes, and which of them are new."""
+    def _pages(self, work: _Work, panes: Entries) -> Iterator[tuple[int, Mask, Ints]]:
+        """Each segment that was touched or due, with a mask of touched keys, and the rows of its panes."""
         ticks, brought = self.store.segment_ticks, work.brought
         numbers = brought.time // ticks
         segments = np.union1d(numbers, np.array(list(work.due), np.int64))
         if not len(segments):
             return
-        place = np.searchsorted(segments, merged.panes.time // ticks)
-        here = segments[np.minimum(place, len(segments) - 1)] == merged.panes.time // ticks
-        rows = np.flatnonzero(here)
+        segment_of = panes.time // ticks
+        place = np.searchsorted(segments, segment_of)
+        rows = np.flatnonzero(segments[np.minimum(place, len(segments) - 1)] == segment_of)
         order = row_order(place[rows], np.zeros(len(rows), np.int64))
         rows = rows if order is None else rows[order]
         edges = np.searchsorted(place[rows], np.arange(len(segments) + 1))
@@ -307,23 +307,21 @@ class SlidingOperator:
         for n, segment in enumerate(segments.tolist()):
             touched = np.zeros(len(work.keys), bool)
             touched[keys[key_edges[n] : key_edges[n + 1]]] = True
-            chosen = rows[edges[n] : edges[n + 1]]
-            yield segment, touched, merged.panes.take(chosen), merged.fresh[chosen]
+            yield segment, touched, rows[edges[n] : edges[n + 1]]
 
     def _replace(self, work: _Work, segment: int, touched: Mask, panes: Entries) -> None:
         names = [work.keys[n] for n in np.flatnonzero(touched).tolist()]
         local = np.cumsum(touched) - 1
         self.store.replace_segment(segment, names, Entries(local[panes.key], panes.columns))
 
-    def _enter(self, work: _Work, segment: int, panes: Entries, new: Mask, close: int) -> None:
+    def _enter(self, work: _Work, segment: int, merged: MergedPanes, rows: Ints, close: int) -> None:
         """Enter the pages that were due again, and those for which the batch brought an earlier end than they had."""
-        if not len(panes):
-            return
-        starts = np.flatnonzero(np.diff(panes.key, prepend=-1))
-        ends = self.plan.next_end(panes.time, close)
+        key = merged.panes.key[rows]
+        starts = np.flatnonzero(np.diff(key, prepend=-1))
+        ends = self.plan.next_end(merged.panes.time[rows], close)
         due = np.minimum.reduceat(ends, starts)
-        known = np.minimum.reduceat(np.where(new, NEVER, ends), starts)
-        present = panes.key[starts]
+        known = np.minimum.reduceat(np.where(merged.fresh[rows], NEVER, ends), starts)
+        present = key[starts]
         was_due = np.zeros(len(work.keys), bool)
         was_due[work.due.get(segment, np.empty(0, np.int64))] = True
         wanted = was_due[present] | (due < known)

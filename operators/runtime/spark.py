@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that every Spark user knows
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructType, TimestampNTZType
 
 from operators.errors import DefinitionError
 from operators.program import Program
@@ -38,7 +38,7 @@ def apply(
     _check_time(df, event_time)
     program = operator.program(arrow_schema(df.schema), event_time, config)
     # Numbered names: Spark's own mapInArrow fails on a column name with a dot.
-    narrow = df.select(*[F.col(_quoted(name)).alias(alias) for name, alias in program.aliases.items()])
+    narrow = df.select(*[_input(df, name).alias(alias) for name, alias in program.aliases.items()])
     out = spark_schema(program.output.arrow)
     if not df.isStreaming:
         plan = operator.emit("on_close").program(arrow_schema(df.schema), event_time, config).plan
@@ -58,6 +58,18 @@ def _check_time(df: DataFrame, event_time: str) -> None:
             f"event time column {event_time!r} is {df.schema[event_time].dataType.simpleString()}; a timestamp is wanted: "
             "cast it, for example with to_timestamp"
         )
+
+
+def _input(df: DataFrame, name: str) -> Column:
+    """A column of the frame; in a stream a timestamp without zone as one of UTC, since watermarks are only for these."""
+    column = F.col(_quoted(name))
+    if not (df.isStreaming and isinstance(df.schema[name].dataType, TimestampNTZType)):
+        return column
+    # From its fields, not by a cast: that would go through the session's zone and its changes of the clock.
+    day = F.unix_date(F.to_date(column)).cast("bigint") * 86_400
+    minutes = (F.hour(column) * 60 + F.minute(column)).cast("bigint")
+    seconds = F.expr(f"extract(SECOND FROM {_quoted(name)})")
+    return F.timestamp_micros((day + minutes * 60) * 1_000_000 + (seconds * 1_000_000).cast("bigint"))
 
 
 def _bounded(df: DataFrame, program: Program, out: StructType) -> DataFrame:

@@ -184,3 +184,26 @@ def test_bounded_frame_with_one_large_key(spark: SparkSession) -> None:
     direct = frame.alias("a").groupBy("at").count().count()
     assert direct <= got[0] <= 2 * direct
     assert 0 < left.count() <= got[0]
+
+
+def test_times_without_zone(spark: SparkSession, tmp_path: Path) -> None:
+    """A stream of timestamps without zone gives windows without zone, across a change of the session's clock."""
+    times = [
+        datetime(2024, 3, 10, 1, 30) + timedelta(minutes=30 * n, microseconds=1_500 * n) for n in range(8)
+    ]
+    folder = str(tmp_path / "in")
+    spark.createDataFrame([("a", at) for at in times], "k string, at timestamp_ntz").coalesce(
+        1
+    ).write.parquet(folder)
+    op = SlidingWindows(size="31 minutes").group_by("k").aggregate(n=agg.count(), first=agg.min("at"))
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        frame = spark.readStream.schema("k string, at timestamp_ntz").parquet(folder)
+        run_query(op.apply(frame, event_time="at"), tmp_path / "out", tmp_path / "cp")
+        got = rows(spark.read.parquet(str(tmp_path / "out")))
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+    bounded = op.apply(spark.read.parquet(folder), event_time="at")
+    expected = rows(bounded.where(bounded["window"]["end"] < times[-1].replace(microsecond=10_000)))
+    assert expected == got
+    assert 7 <= len(got)

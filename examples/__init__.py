@@ -1,0 +1,1 @@
+"""Demos of the window operators on real data."""
