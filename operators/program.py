@@ -49,7 +49,7 @@ class Program:
         output: the rows that come out.
         event_time: name of the event-time column.
         group_by: names of the key columns.
-        columns: names of the columns that aggregates read.
+        columns: names and Arrow types of the columns that aggregates read.
         grace: in ticks.
         tick_us: length of a tick in microseconds.
         segment: length of a stored segment in ticks.
@@ -59,7 +59,7 @@ class Program:
     output: OutputSchema
     event_time: str
     group_by: tuple[str, ...]
-    columns: tuple[str, ...]
+    columns: tuple[tuple[str, pa.DataType], ...]
     grace: int
     tick_us: int
     segment: int
@@ -67,7 +67,7 @@ class Program:
     @property
     def inputs(self) -> list[str]:
         """Names of all input columns, each once."""
-        return list(dict.fromkeys([*self.group_by, self.event_time, *self.columns]))
+        return list(dict.fromkeys([*self.group_by, self.event_time, *(name for name, _ in self.columns)]))
 
     @property
     def aliases(self) -> dict[str, str]:
@@ -76,7 +76,8 @@ class Program:
 
     def read(self, table: pa.Table) -> Records:
         """Return a table's rows as records."""
-        return read_records(table, self.event_time, self.group_by, self.columns, self.tick_us)
+        columns = [name for name, _ in self.columns]
+        return read_records(table, self.event_time, self.group_by, columns, self.tick_us)
 
     def store(self, backend: Any) -> WindowStore:
         """Return the window store over a backend."""
@@ -87,6 +88,7 @@ class Program:
         return {
             **self.plan.describe(),
             "grouped by": [f"{name}: {type_}" for name, type_ in self.output.keys],
+            "columns": [f"{name}: {type_}" for name, type_ in self.columns],
             "tick in us": self.tick_us,
             "segment in ticks": self.segment,
         }

@@ -49,7 +49,7 @@ class SlidingPlan:
             "windows": "sliding",
             "size in ticks": self.size,
             "emission": "on_update" if self.on_update else "on_close",
-            "state": [f"{type(op).__name__}({op.column or ''})" for op in self.schema.operations],
+            "state": [op.describe() for op in self.schema.operations],
         }
 
     def operator(self, store: WindowStore) -> "SlidingOperator":

@@ -203,7 +203,7 @@ class WindowedAggregation:
             output,
             event_time,
             self.keys,
-            tuple(sorted(columns)),
+            tuple((name, types[name]) for name in sorted(columns)),
             windows.grace_ticks,
             windows.tick_us,
             segment,

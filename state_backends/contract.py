@@ -79,10 +79,11 @@ class BackendContract:
             assert_holds(backend, {}, None)
 
     def test_known_options_are_described(self) -> None:
-        """Every known option is a name with a line of help, and the options of this run are among them."""
+        """Every known option has a line of help; the options of this run are known and their values good."""
         known = self.backend_class.known_options()
         assert all(name and text for name, text in known.items())
         assert set() == set(self.options) - set(known)
+        self.backend_class.check_options(self.options)
 
     def test_stores_are_independent(self, backend: StateBackend, tmp_path: Path) -> None:
         """A store in another directory sees nothing of this one."""
@@ -371,7 +372,7 @@ def write_forever(name: str, directory: str, options: Mapping[str, str]) -> None
     backend = load_backend(name).open(Path(directory), options)
     number = 0
     while True:
-        backend.write(_crash_batch(number), b"%d" % number)
+        backend.write(crash_batch(number), b"%d" % number)
         if number == 200:
             print("writing", flush=True)
         number += 1
@@ -381,14 +382,14 @@ def crash_state(number: int) -> Pages:
     """Return the pages after that many writes of `write_forever` and one more."""
     pages: Pages = {}
     for n in range(max(0, number - _CRASH_KEPT), number + 1):
-        pages = applied(pages, _crash_batch(n))
+        pages = applied(pages, crash_batch(n))
     return pages
 
 
 _CRASH_KEPT = 20
 
 
-def _crash_batch(number: int) -> WriteBatch:
+def crash_batch(number: int) -> WriteBatch:
     """Pages in two segments, the deletion of an older one, and the drop of what is old."""
     page = random.Random(number).randbytes(4_000)
     return WriteBatch(

@@ -118,6 +118,10 @@ class Sum(Aggregate):
 
         def finish(states: Sequence[State]) -> pa.Array:
             (count,), (total,) = states
+            if any(abs(units) >= 10**_MOST_DIGITS for units in total.tolist()):
+                raise OverflowError(
+                    f"{self._name} has more than {_MOST_DIGITS} digits: cast column {self.column!r} to double before apply"
+                )
             pairs = zip(count.tolist(), total.tolist(), strict=True)
             return pa.array([operation.decimal(units) if n else None for n, units in pairs], out)
 

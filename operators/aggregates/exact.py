@@ -75,6 +75,7 @@ def value(pair: Pair) -> Floats:
     return np.where(np.isfinite(high), high + low, high)
 
 
+@np.errstate(all="ignore")
 def sum_ranges(values: Floats, lo: npt.NDArray[np.int64], hi: npt.NDArray[np.int64]) -> Pair | None:
     """Return the exact sum of each range [lo, hi) as a pair, or None if the values do not lend themselves to it.
 

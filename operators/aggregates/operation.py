@@ -6,7 +6,7 @@ accumulates runs of records; `combine` and, where it exists, the difference of p
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import ClassVar
 
 import numpy as np
@@ -30,6 +30,11 @@ class Operation(ABC):
     @abstractmethod
     def codes(self) -> tuple[str, ...]:
         """The state's columns as page codes: "i8", "f8" or "object"."""
+
+    def describe(self) -> str:
+        """Return the operation as text; stored states of two operations agree if their texts do."""
+        given = [getattr(self, attribute.name) for attribute in fields(self)]
+        return f"{type(self).__name__}({', '.join(str(value) for value in given if value is not None)})"
 
     @abstractmethod
     def lift(self, rows: int, data: ColumnData) -> State:

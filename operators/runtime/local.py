@@ -37,6 +37,7 @@ class LocalRunner:
             MemoryJournal() if directory is None else FileJournal(self._directory / "journal")
         )
         self._program: Program | None = None
+        self._types: dict[str, pa.DataType] = {}
         self._operator: StatefulOperator | None = None
         self.counters = Counters()
         """Rows, late and bad rows, and windows since the runner was made."""
@@ -69,12 +70,9 @@ class LocalRunner:
             table = pa.Table.from_batches([table])
         if self._program is None:
             self._program = self._bind(table.schema, self._config)
+            self._types = {name: table.schema.field(name).type for name in self._program.inputs}
+        self._check_columns(table.schema)
         program = self._program
-        missing = [name for name in program.inputs if name not in table.column_names]
-        if missing:
-            raise DefinitionError(
-                f"missing columns: {', '.join(missing)}; the table has {table.column_names}"
-            )
         operator = self._open(program)
         pointer = operator.open(self._journal)
         before, highest = pointer.progress.get("stream_time"), pointer.progress.get("highest")
@@ -85,6 +83,16 @@ class LocalRunner:
         rows, counters, _ = operator.run(table, closes, self._journal, pointer, lambda: progress)
         self._count(counters)
         return rows
+
+    def _check_columns(self, schema: pa.Schema) -> None:
+        missing = [name for name in self._types if name not in schema.names]
+        if missing:
+            raise DefinitionError(f"missing columns: {', '.join(missing)}; the table has {schema.names}")
+        for name, type_ in self._types.items():
+            if schema.field(name).type != type_:
+                raise DefinitionError(
+                    f"column {name!r} is {schema.field(name).type}, it was {type_} in the first table: cast it"
+                )
 
     def _open(self, program: Program) -> StatefulOperator:
         if self._operator is None:

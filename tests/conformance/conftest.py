@@ -1,0 +1,33 @@
+"""`pytest tests/conformance --cases DIR`: which directory of case files to run."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+RECORDED = Path(__file__).parent / "cases"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--cases", type=Path, default=RECORDED, help="directory of case files")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test with the argument `case` once for each case."""
+    if "case" in metafunc.fixturenames:
+        directory = metafunc.config.getoption("cases", default=None) or RECORDED
+        cases = find_cases(directory)
+        metafunc.parametrize("case", cases.values(), ids=cases.keys())
+
+
+def find_cases(directory: Path) -> dict[str, dict[str, Any]]:
+    """Return every case below the directory by its file's path without the ending.
+
+    Raises:
+        pytest.UsageError: there is none.
+    """
+    files = sorted(directory.rglob("*.json"))
+    if not files:
+        raise pytest.UsageError(f"no conformance cases (*.json) below {directory}")
+    return {str(file.relative_to(directory).with_suffix("")): json.loads(file.read_text()) for file in files}

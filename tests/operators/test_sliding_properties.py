@@ -1,0 +1,281 @@
+"""Sliding windows over random records: against the brute-force oracle, and against themselves."""
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracle import Batch, Record, Row, SlidingOracle, StreamClock, exact_rows, in_order, rounded_rows
+
+from operators import SlidingWindows
+from operators import aggregates as agg
+from operators.batch import FAR_FUTURE
+from operators.runtime.local import LocalRunner
+from state_backends.durable import read_pointer
+from state_backends.journal import FileJournal
+
+Step = tuple[list[Record], int | None]
+"""A batch and its explicit stream time."""
+
+LONG_AGO = -(10**15)
+YEAR = 31_557_600_000
+MOST_STEPS = 12
+INT64 = pa.int64()
+EXACT = {
+    "n": agg.count(),
+    "valid": agg.count("value"),
+    "total": agg.sum("value"),
+    "low": agg.min("value"),
+    "high": agg.max("value"),
+    "mean": agg.avg("value"),
+    "listed": agg.collect_list("value"),
+}
+FLOATING = {
+    "total": agg.sum("value"),
+    "mean": agg.avg("value"),
+    "variance": agg.variance("value"),
+    "stddev": agg.stddev("value"),
+}
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """An operator, how it keeps its state, and the batches that it takes."""
+
+    size: int
+    grace: int
+    emit: str
+    backend: str
+    options: Mapping[str, str]
+    steps: Sequence[Step]
+
+    def runner(
+        self, aggregates: Mapping[str, agg.Aggregate] = EXACT, directory: Path | None = None, **changed: Any
+    ) -> LocalRunner:
+        """A new runner of the operator, with another backend or other options if given."""
+        windows = SlidingWindows(size=self.size, grace=self.grace).group_by("key")
+        state = {"backend": self.backend, "options": self.options, **changed}
+        return (
+            windows.aggregate(**aggregates).emit(self.emit).local_runner("time", directory=directory, **state)
+        )
+
+    def oracle(self) -> SlidingOracle:
+        """The judge of the operator."""
+        return SlidingOracle(self.size, self.emit)
+
+    def emitted(self, steps: Sequence[Step]) -> list[list[Row]]:
+        """What the operator emits step by step."""
+        with self.runner() as runner:
+            return [rows(runner.process(table(records), stream_time)) for records, stream_time in steps]
+
+
+@st.composite
+def scenarios(draw: Callable[..., Any], explicit: bool = False, values: Any = None) -> Scenario:
+    """Few keys, null among them; times with many ties, at the edges of windows, and now and then years apart.
+
+    Args:
+        draw: given by hypothesis.
+        explicit: whether every batch has an explicit stream time, instead of some.
+        values: of the records, whole numbers if not given.
+    """
+    size = draw(st.sampled_from([1, 2, 3, 5, 8, 200]))
+    keys = st.sampled_from(draw(st.sampled_from([("a",), ("a",), (None, "a"), (None, "", "a", "b")])))
+    eras = st.sampled_from(draw(st.sampled_from([(0,)] * 5 + [(0, 0, -3 * YEAR, YEAR, 40 * YEAR)])))
+    edges = st.builds(lambda n, off: n * (size + 1) + off, st.integers(-1, 2), st.integers(-1, 1))
+    times = st.builds(int.__add__, eras, edges | st.integers(-9, 9))
+    values = st.none() | st.integers(-9, 9) if values is None else values
+    batches = st.lists(st.tuples(keys, times, values), max_size=draw(st.sampled_from([1, 3, 9])))
+    leads = st.integers(-2 * size - 2, size + 2) | (st.nothing() if explicit else st.none())
+    highest, steps = 0, []
+    for records, lead in draw(st.lists(st.tuples(batches, leads), min_size=1, max_size=MOST_STEPS)):
+        highest = max([highest, *(time for _, time, _ in records)])
+        steps.append((records, None if lead is None else highest + lead))
+    grace = draw(st.sampled_from([0, 0, 1, size, 2 * size + 1, 60, 50 * YEAR]))
+    emit = draw(st.sampled_from(["on_close", "on_update"]))
+    backend = draw(st.sampled_from(["memory", "memory", "rocksdb"]))
+    segment = draw(st.sampled_from(["1 ms", f"{size} ms", "7 ms", "1 minute"]))
+    return Scenario(size, grace, emit, backend, {"state.segment": segment}, steps)
+
+
+def table(records: Sequence[Record], type_: pa.DataType = INT64) -> pa.Table:
+    """Records as a table."""
+    key, time, value = zip(*records, strict=True) if records else ([], [], [])
+    columns = pa.array(key, pa.string()), pa.array(time, pa.timestamp("ms")), pa.array(value, type_)
+    return pa.table(columns, ["key", "time", "value"])
+
+
+def rows(emitted: pa.Table) -> list[Row]:
+    """Emitted windows as tuples of key, bounds in ms and results, in order of key and bounds."""
+    window = emitted.column("window").combine_chunks()
+    bounds = [window.field(name).cast(pa.int64()).to_pylist() for name in ("start", "end")]
+    results = [
+        emitted.column(name).to_pylist() for name in emitted.column_names if name in {**EXACT, **FLOATING}
+    ]
+    return in_order(zip(emitted.column("key").to_pylist(), *bounds, *results, strict=True))
+
+
+def close_everything(runner: LocalRunner) -> None:
+    """Move stream time beyond every window; after that nothing is left to store."""
+    runner.process(table([]), FAR_FUTURE)
+    assert runner.store.is_empty()
+
+
+@settings(max_examples=700)
+@given(scenarios())
+def test_rows_are_those_of_the_oracle(scenario: Scenario) -> None:
+    """Every batch emits exactly the windows, with exactly the values, that follow from all raw records."""
+    clock, oracle, late = StreamClock(scenario.grace), scenario.oracle(), 0
+    with scenario.runner() as runner:
+        for records, stream_time in scenario.steps:
+            output = oracle.step(clock.batch(records, stream_time))
+            late += len(output.late)
+            assert exact_rows(output.windows) == rows(runner.process(table(records), stream_time))
+            assert late == runner.counters.late
+        close_everything(runner)
+
+
+@settings(max_examples=200)
+@given(scenarios(explicit=True))
+def test_rows_are_those_of_the_oracle_at_one_close_time_a_batch(scenario: Scenario) -> None:
+    """As on Spark, where a watermark of earlier batches is both close times: the oracle's windows."""
+    oracle, watermark = scenario.oracle(), LONG_AGO
+    with scenario.runner() as runner:
+        for records, stream_time in scenario.steps:
+            close = watermark - scenario.grace
+            output = oracle.step(Batch(records, close, close))
+            emitted = [runner.process(table([]), watermark), runner.process(table(records), watermark)]
+            assert exact_rows(output.windows) == rows(pa.concat_tables(emitted))
+            watermark = max(watermark, stream_time)
+        close_everything(runner)
+
+
+@settings(max_examples=100)
+@given(scenarios(values=st.none() | st.floats(-1e6, 1e6, width=32)))
+def test_floating_point_rows_are_those_of_the_oracle(scenario: Scenario) -> None:
+    """Sums, means, variances and deviations of fractions agree with exact arithmetic up to rounding."""
+    clock, oracle = StreamClock(scenario.grace), scenario.oracle()
+    with scenario.runner(FLOATING) as runner:
+        for records, stream_time in scenario.steps:
+            windows = oracle.step(clock.batch(records, stream_time)).windows
+            assert rounded_rows(windows) == rows(runner.process(table(records, pa.float64()), stream_time))
+
+
+@settings(max_examples=60)
+@given(scenarios(), st.randoms(use_true_random=False))
+def test_order_of_rows_within_a_batch_is_of_no_account(scenario: Scenario, random: Any) -> None:
+    """A batch's rows, shuffled, give the same windows."""
+    shuffled = [
+        (random.sample(records, len(records)), stream_time) for records, stream_time in scenario.steps
+    ]
+
+    assert scenario.emitted(scenario.steps) == scenario.emitted(shuffled)
+
+
+@settings(max_examples=80)
+@given(scenarios(explicit=True), st.integers(1, 4))
+def test_splitting_a_batch_at_equal_close_times_changes_nothing(scenario: Scenario, length: int) -> None:
+    """In parts that see the close times of the whole, the last row of each window is that of the whole."""
+    before = LONG_AGO
+    with scenario.runner() as whole, scenario.runner() as parted:
+        for records, stream_time in scenario.steps:
+            parts = [records[at : at + length] for at in range(0, len(records), length)] or [[]]
+            emitted = [row for part in parts[:-1] for row in rows(parted.process(table(part), before))]
+            before = max(before, stream_time)
+            emitted += rows(parted.process(table(parts[-1]), before))
+            last = {row[:3]: row for row in emitted}
+            assert rows(whole.process(table(records), before)) == in_order(last.values())
+            assert scenario.emit == "on_update" or len(last) == len(emitted)
+
+
+@settings(max_examples=60)
+@given(scenarios(explicit=True))
+def test_keys_can_be_dealt_out_to_separate_runners(scenario: Scenario) -> None:
+    """Runners for some of the keys each, at the same stream times, emit together what one emits for all."""
+    one, other = (
+        scenario.emitted(
+            [
+                ([r for r in records if (r[0] in (None, "a")) == chosen], now)
+                for records, now in scenario.steps
+            ]
+        )
+        for chosen in (False, True)
+    )
+
+    assert scenario.emitted(scenario.steps) == [in_order(both) for both in map(list.__add__, one, other)]
+
+
+@settings(max_examples=40)
+@given(scenarios())
+def test_backends_and_segments_change_no_row(scenario: Scenario) -> None:
+    """Tables are identical, their order of rows included, on every backend and segment length."""
+    tables = []
+    for changed in ({"backend": "memory"}, {"backend": "rocksdb"}, {"backend": "memory", "options": {}}):
+        with scenario.runner(**changed) as runner:
+            tables.append(
+                [runner.process(table(records), stream_time) for records, stream_time in scenario.steps]
+            )
+
+    assert tables[0] == tables[1]
+    assert tables[0] == tables[2]
+
+
+CRASHES = ("none", "restart", "other runner", "other backend", "changelog refused", "pointer refused")
+
+
+@settings(max_examples=60)
+@given(scenarios(), st.lists(st.booleans(), min_size=MOST_STEPS, max_size=MOST_STEPS))
+def test_restarts_change_nothing(scenario: Scenario, restarts: list[bool]) -> None:
+    """A runner without a directory that drops what is in memory between batches goes on where it was."""
+    emitted = []
+    with scenario.runner() as runner:
+        for (records, stream_time), restart in zip(scenario.steps, restarts, strict=False):
+            if restart:
+                runner.restart()
+            emitted.append(rows(runner.process(table(records), stream_time)))
+        close_everything(runner)
+
+    assert scenario.emitted(scenario.steps) == emitted
+
+
+@settings(max_examples=100)
+@given(scenarios(), st.lists(st.sampled_from(CRASHES), min_size=MOST_STEPS, max_size=MOST_STEPS))
+def test_a_directory_outlives_crashes(scenario: Scenario, crashes: list[str]) -> None:
+    """After a restart, in a new runner, on another backend, after a commit that failed: the same rows."""
+    emitted, backend = [], scenario.backend
+    with tempfile.TemporaryDirectory() as name, ExitStack() as opened:
+        directory = Path(name)
+        runner = opened.enter_context(scenario.runner(directory=directory))
+        for (records, stream_time), crash in zip(scenario.steps, crashes, strict=False):
+            if crash == "restart":
+                runner.restart()
+            if crash.startswith("other"):
+                if crash == "other backend":
+                    backend = "memory" if backend == "rocksdb" else "rocksdb"
+                opened.close()
+                runner = opened.enter_context(scenario.runner(directory=directory, backend=backend))
+            if crash.endswith("refused"):
+                with refusing(directory / "journal", crash), pytest.raises(OSError, match="directory"):
+                    runner.process(table(records), stream_time)
+            emitted.append(rows(runner.process(table(records), stream_time)))
+        close_everything(runner)
+
+    assert scenario.emitted(scenario.steps) == emitted
+
+
+@contextmanager
+def refusing(journal: Path, crash: str) -> Iterator[None]:
+    """A disk that takes no pointer, or no changelog entry either: directories are in their place."""
+    pointer = read_pointer(FileJournal(journal))
+    names = [f"log-{pointer.number + 1 if pointer else 1}", "pointer"]
+    blocked = [journal / f"{name}.part" for name in (names[1:] if crash == "pointer refused" else names)]
+    for path in blocked:
+        path.mkdir()
+    yield
+    for path in blocked:
+        path.rmdir()

@@ -1,0 +1,178 @@
+"""Record-driven sliding windows by brute force, over raw records: the judge of the operators.
+
+The rules are those of DESIGN.md, section 4. Nothing is ever pruned or reused: every batch works out every
+window of its keys from every record there was.
+"""
+
+import math
+import statistics
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+Record = tuple[Any, int, Any]
+"""Key, event time in ticks, value."""
+Row = tuple[Any, ...]
+"""Key, start and end of a window, and the aggregates of its values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Records, and the close times before and after them."""
+
+    records: Sequence[Record]
+    close_start: float
+    close_end: float
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A window with both ends inclusive; `content` holds (time, value) of its records in order of time."""
+
+    key: Any
+    start: int
+    end: int
+    content: tuple[tuple[int, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What a batch makes an operator emit, and the positions of its late records."""
+
+    windows: list[Window]
+    late: list[int]
+
+
+@dataclass(slots=True)
+class StreamClock:
+    """The rule of the local runner: stream time is given or the highest event time, and never goes back."""
+
+    grace: int
+    stream_time: float = -math.inf
+    highest: float = -math.inf
+
+    def batch(self, records: Sequence[Record], stream_time: int | None = None) -> Batch:
+        """Return the records with the close times before and after them."""
+        before = self.stream_time
+        self.highest = max([self.highest, *(time for _, time, _ in records)])
+        self.stream_time = max(before, self.highest if stream_time is None else stream_time)
+        return Batch(records, before - self.grace, self.stream_time - self.grace)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _Accepted:
+    time: int
+    number: int
+    value: Any = field(compare=False)
+    close: float = field(compare=False)
+
+
+class SlidingOracle:
+    """Takes batch after batch and says what each emits.
+
+    Args:
+        size: of a window, in ticks.
+        emit: "on_close" or "on_update".
+    """
+
+    def __init__(self, size: int, emit: str) -> None:
+        self.size = size
+        self.emit = emit
+        self._records: dict[Any, list[_Accepted]] = {}
+        self._emitted: set[tuple[Any, int]] = set()
+        self._count = 0
+
+    def step(self, batch: Batch) -> Output:
+        """Take one batch."""
+        before = list(self._closed(batch.close_start)) if self.emit == "on_close" else []
+        touched = {key for key, _, _ in batch.records}
+        existed = {(key, end) for key in touched for end in self._ends(key)}
+        first, late = self._count, []
+        for position, record in enumerate(batch.records):
+            if record[1] + self.size < batch.close_start:
+                late.append(position)
+            else:
+                self._accept(record, batch.close_start)
+        if self.emit == "on_close":
+            return Output([*before, *self._closed(batch.close_end)], late)
+        changed = [
+            self._window(key, end)
+            for key in touched
+            for end in self._ends(key)
+            if end >= batch.close_start and ((key, end) not in existed or self._has_new(key, end, first))
+        ]
+        return Output(changed, late)
+
+    def _accept(self, record: Record, close: float) -> None:
+        key, time, value = record
+        insort(self._records.setdefault(key, []), _Accepted(time, self._count, value, close))
+        self._count += 1
+
+    def _content(self, key: Any, end: int) -> list[_Accepted]:
+        """The records of the window [end - size, end], without those that came when it was closed."""
+        records = self._records[key]
+        first = bisect_left(records, end - self.size, key=lambda record: record.time)
+        last = bisect_right(records, end, key=lambda record: record.time)
+        return [record for record in records[first:last] if end >= record.close]
+
+    def _ends(self, key: Any) -> set[int]:
+        """The ends of a key's windows: left and right windows of each record, if anything is in them."""
+        times = {record.time for record in self._records.get(key, [])}
+        ends = times | {time + 1 + self.size for time in times}
+        return {end for end in ends if self._content(key, end)}
+
+    def _closed(self, close: float) -> Iterator[Window]:
+        """The windows that are closed at this close time and were not emitted before."""
+        for key in self._records:
+            for end in self._ends(key):
+                if end < close and (key, end) not in self._emitted:
+                    self._emitted.add((key, end))
+                    yield self._window(key, end)
+
+    def _has_new(self, key: Any, end: int, first: int) -> bool:
+        return any(record.number >= first for record in self._content(key, end))
+
+    def _window(self, key: Any, end: int) -> Window:
+        content = tuple((record.time, record.value) for record in self._content(key, end))
+        return Window(key, end - self.size, end, content)
+
+
+def evaluate(batches: Iterable[Batch], size: int, emit: str) -> list[Output]:
+    """Return what each batch emits."""
+    oracle = SlidingOracle(size, emit)
+    return [oracle.step(batch) for batch in batches]
+
+
+def in_order(windows: Any) -> list[Row]:
+    """Rows by key, null first, and bounds."""
+    return sorted(windows, key=lambda row: (row[0] is not None, row[0] or "", *row[1:3]))
+
+
+def exact_rows(windows: Sequence[Window]) -> list[Row]:
+    """What is to be emitted, worked out one value at a time."""
+    expected = []
+    for window in windows:
+        found = [value for _, value in sorted((t, value) for t, value in window.content if value is not None)]
+        results = (sum(found), min(found), max(found), sum(found) / len(found)) if found else (None,) * 4
+        expected.append(
+            (window.key, window.start, window.end, len(window.content), len(found), *results, found)
+        )
+    return in_order(expected)
+
+
+def rounded_rows(windows: Sequence[Window]) -> list[Row]:
+    """What is to be emitted up to rounding, worked out with fractions."""
+    expected = []
+    for window in windows:
+        found = [Fraction(value) for _, value in window.content if value is not None]
+        exact = [sum(found), statistics.mean(found)] if found else [None, None]
+        exact += [statistics.variance(found), statistics.stdev(found)] if len(found) > 1 else [None, None]
+        close = [
+            None if value is None else pytest.approx(float(value), rel=1e-9, abs=1e-6) for value in exact
+        ]
+        expected.append((window.key, window.start, window.end, *close))
+    return in_order(expected)

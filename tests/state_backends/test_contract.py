@@ -1,0 +1,27 @@
+"""The shipped contract suite on the built-in backends."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from state_backends.contract import BackendContract
+from state_backends.memory import MemoryBackend
+from state_backends.rocksdb import RocksDBBackend
+
+
+class TestMemory(BackendContract):
+    """The backend of dictionaries."""
+
+    backend_class = MemoryBackend
+
+
+class TestRocksDB(BackendContract):
+    """RocksDB with its defaults."""
+
+    backend_class = RocksDBBackend
+
+
+class TestSmallRocksDB(BackendContract):
+    """RocksDB that flushes and compacts often, with another compression."""
+
+    backend_class = RocksDBBackend
+    options: ClassVar[Mapping[str, str]] = {"writeBufferMb": "1", "blockCacheMb": "1", "compression": "zstd"}

@@ -1,0 +1,77 @@
+"""Orders of rows are the stable ones that a plain sort gives."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from state_backends.ordering import append_order, row_order
+
+Rows = list[tuple[int, int]]
+TIMES = st.one_of(
+    st.integers(-5, 5),
+    st.integers(-(2**17), 2**17),
+    st.integers(-(2**40), 2**40),
+    st.integers(-(2**60), 2**60),
+)
+KEYS = st.integers(0, 3) | st.integers(0, 2**18)
+
+
+def columns(rows: Rows) -> tuple[np.ndarray, np.ndarray]:
+    """Keys and times as arrays."""
+    return np.array([key for key, _ in rows], np.int64), np.array([time for _, time in rows], np.int64)
+
+
+def stable(rows: Rows) -> list[int]:
+    """The stable order of the rows."""
+    return sorted(range(len(rows)), key=lambda n: rows[n])
+
+
+def assert_ordered(rows: Rows) -> None:
+    """Assert that the order of the rows is the stable one."""
+    order = row_order(*columns(rows))
+    assert stable(rows) == (list(range(len(rows))) if order is None else order.tolist())
+
+
+@settings(max_examples=300)
+@given(st.lists(st.tuples(KEYS, TIMES), max_size=30))
+def test_row_order_is_the_stable_order(rows: Rows) -> None:
+    """Rows of any keys and times are put in the order of a stable sort by key, then time."""
+    assert_ordered(rows)
+
+
+@settings(max_examples=200)
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(-(2**63), 2**63 - 1)), max_size=8))
+def test_row_order_of_any_int64(rows: Rows) -> None:
+    """Times may be any 64-bit numbers."""
+    assert_ordered(rows)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 1000])
+def test_row_order_of_sorted_rows_is_none(count: int) -> None:
+    """Rows that are in order already need none."""
+    assert None is row_order(*columns([(n // 7, n % 7) for n in range(count)]))
+    assert None is row_order(*columns([(3, 5)] * count))
+
+
+@pytest.mark.parametrize("spread", [1, 1_000, 2**16, 2**20, 2**33, 2**50])
+def test_row_order_of_many_rows(spread: int) -> None:
+    """Twenty thousand rows with many ties keep their order among equals, whatever the times span."""
+    rng = np.random.default_rng(spread)
+    key, time = rng.integers(0, 300, 20_000), rng.integers(-20, 20, 20_000) * spread
+    assert np.lexsort((time, key)).tolist() == row_order(key, time).tolist()
+
+
+@settings(max_examples=300)
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(-9, 9)), max_size=12), st.data())
+def test_append_order_is_the_stable_order(first: Rows, data: st.DataObject) -> None:
+    """Two sorted sets that do not overlap are put together as a stable sort does; overlap is told by None."""
+    last = {key: max(time for k, time in first if k == key) for key, _ in first}
+    second = data.draw(st.lists(st.tuples(st.integers(0, 5), st.integers(-9, 15)), max_size=12))
+    first, second = sorted(first), sorted(second)
+    order = append_order(*columns(first), *columns(second))
+    if any(time < last.get(key, time) for key, time in second):
+        assert None is order
+    else:
+        assert order is not None
+        assert stable([*first, *second]) == order.tolist()
