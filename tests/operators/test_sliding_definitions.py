@@ -19,6 +19,7 @@ TABLE = pa.table(
         "list": [[1]],
         "struct": [{"a": 1}],
         "money": pa.array([1], pa.decimal128(10, 2)),
+        "fine": pa.array([1], pa.timestamp("ns")),
     }
 )
 
@@ -155,6 +156,10 @@ def test_change_is_an_ordinary_name_on_close() -> None:
         (
             COUNTING.group_by("list"),
             "key column 'list' is list<.*>; an atomic type .*is wanted: .*group by its fields",
+        ),
+        (
+            COUNTING.group_by("fine"),
+            r"key column 'fine' is timestamp\[ns\]; an atomic type .*is wanted: cast it",
         ),
         (COUNTING.group_by("struct"), "key column 'struct' is struct<.*>; an atomic type .*is wanted"),
         (

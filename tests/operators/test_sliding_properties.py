@@ -72,7 +72,9 @@ class Scenario:
     def emitted(self, steps: Sequence[Step]) -> list[list[Row]]:
         """What the operator emits step by step."""
         with self.runner() as runner:
-            return [rows(runner.process(table(records), stream_time)) for records, stream_time in steps]
+            emitted = [rows(runner.process(table(records), stream_time)) for records, stream_time in steps]
+            close_everything(runner)
+        return emitted
 
 
 @st.composite
@@ -120,13 +122,13 @@ def rows(emitted: pa.Table) -> list[Row]:
     return in_order(zip(emitted.column("key").to_pylist(), *bounds, *results, strict=True))
 
 
-def close_everything(runner: LocalRunner) -> None:
+def close_everything(runner: LocalRunner, type_: pa.DataType = INT64) -> None:
     """Move stream time beyond every window; after that nothing is left to store."""
-    runner.process(table([]), FAR_FUTURE)
+    runner.process(table([], type_), FAR_FUTURE)
     assert runner.store.is_empty()
 
 
-@settings(max_examples=700)
+@settings(max_examples=600)
 @given(scenarios())
 def test_rows_are_those_of_the_oracle(scenario: Scenario) -> None:
     """Every batch emits exactly the windows, with exactly the values, that follow from all raw records."""
@@ -140,7 +142,7 @@ def test_rows_are_those_of_the_oracle(scenario: Scenario) -> None:
         close_everything(runner)
 
 
-@settings(max_examples=200)
+@settings(max_examples=150)
 @given(scenarios(explicit=True))
 def test_rows_are_those_of_the_oracle_at_one_close_time_a_batch(scenario: Scenario) -> None:
     """As on Spark, where a watermark of earlier batches is both close times: the oracle's windows."""
@@ -164,6 +166,7 @@ def test_floating_point_rows_are_those_of_the_oracle(scenario: Scenario) -> None
         for records, stream_time in scenario.steps:
             windows = oracle.step(clock.batch(records, stream_time)).windows
             assert rounded_rows(windows) == rows(runner.process(table(records, pa.float64()), stream_time))
+        close_everything(runner, pa.float64())
 
 
 @settings(max_examples=60)
@@ -191,6 +194,8 @@ def test_splitting_a_batch_at_equal_close_times_changes_nothing(scenario: Scenar
             last = {row[:3]: row for row in emitted}
             assert rows(whole.process(table(records), before)) == in_order(last.values())
             assert scenario.emit == "on_update" or len(last) == len(emitted)
+        close_everything(whole)
+        close_everything(parted)
 
 
 @settings(max_examples=60)
@@ -220,6 +225,7 @@ def test_backends_and_segments_change_no_row(scenario: Scenario) -> None:
             tables.append(
                 [runner.process(table(records), stream_time) for records, stream_time in scenario.steps]
             )
+            close_everything(runner)
 
     assert tables[0] == tables[1]
     assert tables[0] == tables[2]
@@ -243,7 +249,7 @@ def test_restarts_change_nothing(scenario: Scenario, restarts: list[bool]) -> No
     assert scenario.emitted(scenario.steps) == emitted
 
 
-@settings(max_examples=100)
+@settings(max_examples=70)
 @given(scenarios(), st.lists(st.sampled_from(CRASHES), min_size=MOST_STEPS, max_size=MOST_STEPS))
 def test_a_directory_outlives_crashes(scenario: Scenario, crashes: list[str]) -> None:
     """After a restart, in a new runner, on another backend, after a commit that failed: the same rows."""
