@@ -4,14 +4,17 @@ from operators import SlidingWindows, aggregates as agg
 """
 
 from operators import aggregates
+from operators.definitions import HoppingWindows, SlidingWindows, TumblingWindows
 from operators.errors import DefinitionError, SessionSetupError
 from operators.runtime.session import session_conf, spark_session
-from operators.windows import SlidingWindows, WindowedAggregation
+from operators.windows import WindowedAggregation
 
 __all__ = [
     "DefinitionError",
+    "HoppingWindows",
     "SessionSetupError",
     "SlidingWindows",
+    "TumblingWindows",
     "WindowedAggregation",
     "aggregates",
     "session_conf",

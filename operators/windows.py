@@ -1,86 +1,45 @@
-"""Window definitions, and what a user builds from them: keys, aggregates, emission, and then rows."""
+"""What a user builds from a window definition: keys, aggregates, emission, and then rows."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 import pyarrow.types as pat
 
 from operators.aggregates import Aggregate
 from operators.batch import check_event_time
-from operators.durations import Duration, ticks
+from operators.durations import ticks
 from operators.emission import OutputSchema, bind_aggregates
 from operators.errors import DefinitionError
 from operators.panes import PaneSchema
-from operators.program import Program, default_segment
+from operators.program import Plan, Program
 from operators.runtime.local import LocalRunner
-from operators.sliding import SlidingPlan
 from state_backends import StateConfig, resolve
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_TICKS_US = {"1 ms": 1_000, "1 us": 1}
 _POLICIES = ("on_close", "on_update")
-_LONGEST = 2**59
 
 
-@dataclass(frozen=True, slots=True)
-class SlidingWindows:
-    """Record-driven sliding windows: one window for each distinct set of records that lie within `size` of each other.
+class WindowDefinition(Protocol):
+    """A window kind with its lengths, as `operators.definitions` has them."""
 
-    For each event time t of a key's records there is the left window [t - size, t], and the right window
-    [t + tick, t + tick + size] if it holds any record. Both ends belong to a window. (Kafka Streams, KIP-450)
+    @property
+    def tick_us(self) -> int:
+        """Length of a tick in microseconds."""
 
-    Args:
-        size: length: text such as "60 minutes", a timedelta, or whole milliseconds; positive.
-        grace: how long after its end a window still takes records, likewise; 0 or more.
-        tick: resolution of time, "1 ms" or "1 us"; event times are floored to it.
+    @property
+    def grace_ticks(self) -> int:
+        """Grace in ticks."""
 
-    Raises:
-        DefinitionError: a length that is no length, too small, or no whole number of ticks.
-    """
-
-    size: Duration
-    grace: Duration = 0
-    tick: str = "1 ms"
-    size_ticks: int = field(init=False, repr=False)
-    grace_ticks: int = field(init=False, repr=False)
-    tick_us: int = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        if self.tick not in _TICKS_US:
-            raise DefinitionError(f"tick is {self.tick!r}; known are {', '.join(map(repr, _TICKS_US))}")
-        tick_us = _TICKS_US[self.tick]
-        size, grace = ticks(self.size, tick_us, "size", 1), ticks(self.grace, tick_us, "grace", 0)
-        if size >= _LONGEST or grace >= _LONGEST:
-            raise DefinitionError(
-                f"size {self.size!r} with grace {self.grace!r} is longer than time can be counted"
-            )
-        object.__setattr__(self, "size_ticks", size)
-        object.__setattr__(self, "grace_ticks", grace)
-        object.__setattr__(self, "tick_us", tick_us)
-
-    def group_by(self, *columns: str) -> "WindowedAggregation":
-        """Return an operator with windows of its own for each distinct value of these columns.
-
-        Null is a value like any other; all NaN are one value. Without columns all records are one group.
-        """
-        return WindowedAggregation(self).group_by(*columns)
-
-    def aggregate(self, **aggregates: Aggregate) -> "WindowedAggregation":
-        """Return an operator over all records as one group, with these results by name."""
-        return WindowedAggregation(self).aggregate(**aggregates)
-
-    def plan(self, schema: PaneSchema, policy: str) -> SlidingPlan:
+    def plan(self, schema: PaneSchema, policy: str) -> Plan:
         """Return what is computed for panes of this schema."""
-        return SlidingPlan(self.size_ticks, policy == "on_update", schema)
 
     def segment(self) -> int:
         """Return the default length of a stored segment in ticks."""
-        return default_segment(self.size_ticks, self.grace_ticks, self.tick_us)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +53,7 @@ class WindowedAggregation:
         policy: "on_close" or "on_update".
     """
 
-    windows: SlidingWindows
+    windows: WindowDefinition
     keys: tuple[str, ...] = ()
     aggregates: tuple[tuple[str, Aggregate], ...] = ()
     policy: str = "on_close"

@@ -1,4 +1,4 @@
-"""Record-driven sliding windows by brute force, over raw records: the judge of the operators.
+"""Windows by brute force, over raw records: the judge of the operators.
 
 The rules are those of DESIGN.md, section 4. Nothing is ever pruned or reused: every batch works out every
 window of its keys from every record there was.
@@ -31,7 +31,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A window with both ends inclusive; `content` holds (time, value) of its records in order of time."""
+    """A window with its bounds as emitted; `content` holds (time, value) of its records in order of time."""
 
     key: Any
     start: int
@@ -72,7 +72,7 @@ class _Accepted:
 
 
 class SlidingOracle:
-    """Takes batch after batch and says what each emits.
+    """Takes batch after batch and says what each emits. Inside, the end of a window is its last tick.
 
     Args:
         size: of a window, in ticks.
@@ -93,7 +93,7 @@ class SlidingOracle:
         existed = {(key, end) for key in touched for end in self._ends(key)}
         first, late = self._count, []
         for position, record in enumerate(batch.records):
-            if record[1] + self.size < batch.close_start:
+            if self._last_end(record[1]) < batch.close_start:
                 late.append(position)
             else:
                 self._accept(record, batch.close_start)
@@ -112,10 +112,18 @@ class SlidingOracle:
         insort(self._records.setdefault(key, []), _Accepted(time, self._count, value, close))
         self._count += 1
 
+    def _start(self, end: int) -> int:
+        """The first tick of the window that ends then."""
+        return end - self.size
+
+    def _last_end(self, time: int) -> int:
+        """The end of the last window that can hold a record of this time."""
+        return time + self.size
+
     def _content(self, key: Any, end: int) -> list[_Accepted]:
-        """The records of the window [end - size, end], without those that came when it was closed."""
+        """The records of the window that ends then, without those that came when it was closed."""
         records = self._records[key]
-        first = bisect_left(records, end - self.size, key=lambda record: record.time)
+        first = bisect_left(records, self._start(end), key=lambda record: record.time)
         last = bisect_right(records, end, key=lambda record: record.time)
         return [record for record in records[first:last] if end >= record.close]
 
@@ -138,7 +146,35 @@ class SlidingOracle:
 
     def _window(self, key: Any, end: int) -> Window:
         content = tuple((record.time, record.value) for record in self._content(key, end))
-        return Window(key, end - self.size, end, content)
+        return Window(key, self._start(end), end, content)
+
+
+class FramedOracle(SlidingOracle):
+    """The judge of hopping and tumbling windows, [start, start + size) with starts at offset + n * step."""
+
+    def __init__(self, size: int, step: int, offset: int, emit: str) -> None:
+        super().__init__(size, emit)
+        self.step_ticks = step
+        self.offset = offset
+
+    def _start(self, end: int) -> int:
+        return end - self.size + 1
+
+    def _last_end(self, time: int) -> int:
+        return time - (time - self.offset) % self.step_ticks + self.size - 1
+
+    def _ends(self, key: Any) -> set[int]:
+        ends: set[int] = set()
+        for time in {record.time for record in self._records.get(key, [])}:
+            last = self._last_end(time)
+            ends.update(range(last, time - 1, -self.step_ticks))
+        return {end for end in ends if self._content(key, end)}
+
+    def _window(self, key: Any, end: int) -> Window:
+        # Within a frame, the greatest common divisor of size and step, times are not told apart.
+        window, frame = super()._window(key, end), math.gcd(self.size, self.step_ticks)
+        content = [(time - (time - self.offset) % frame, value) for time, value in window.content]
+        return Window(key, window.start, end + 1, tuple(content))
 
 
 def evaluate(batches: Iterable[Batch], size: int, emit: str) -> list[Output]:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from oracle import SlidingOracle, StreamClock
+from oracle import FramedOracle, SlidingOracle, StreamClock
 
-from operators import SlidingWindows, WindowedAggregation
+from operators import HoppingWindows, SlidingWindows, TumblingWindows, WindowedAggregation
 from operators import aggregates as agg
 from operators.batch import FAR_FUTURE
 from operators.emission import RETRACT
@@ -21,10 +21,12 @@ Case = dict[str, Any]
 Row = list[Any]
 EPOCH = datetime(1970, 1, 1)
 
-WINDOWS: dict[str, Callable[[dict[str, Any]], SlidingWindows]] = {
+WINDOWS: dict[str, Callable[[dict[str, Any]], SlidingWindows | HoppingWindows]] = {
     "sliding": lambda options: SlidingWindows(size=options["size"], grace=options["grace"]),
+    "hopping": lambda options: HoppingWindows(options["size"], options["advance"], options["grace"]),
+    "tumbling": lambda options: TumblingWindows(options["size"], options["grace"]),
 }
-PLANNED = ("session", "hopping", "tumbling")
+PLANNED = ("session",)
 AGGREGATES = {
     "count": agg.count(),
     "sum": agg.sum("value"),
@@ -56,9 +58,12 @@ def test_operator_emits_what_was_recorded(case: Case, backend: str) -> None:
 def test_oracle_emits_what_was_recorded(case: Case) -> None:
     """The brute-force evaluator that judges the property tests gives the recorded rows itself."""
     options = case["options"]
+    if options["window"] == "session":
+        pytest.skip("there is no oracle of session windows yet")
+    clock, oracle = StreamClock(options["grace"]), SlidingOracle(options.get("size"), options["emit"])
     if options["window"] != "sliding":
-        pytest.skip(f"there is no oracle of {options['window']} windows yet")
-    clock, oracle = StreamClock(options["grace"]), SlidingOracle(options["size"], options["emit"])
+        step = options.get("advance", options["size"])
+        oracle = FramedOracle(options["size"], step, 0, options["emit"])
     outputs = [oracle.step(clock.batch([record])) for record in case["records"]]
     finish = FINISH[options["aggregate"]]
     emitted = [

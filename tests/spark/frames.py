@@ -1,5 +1,6 @@
 """Input for tests on Spark: files of records out of order, and the queries that read them."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,9 @@ def write_source(folder: Path, files: int, rows: int, seed: int, disorder_ms: in
                 "x": rng.integers(0, 1_000, rows) / 8,
             }
         )
-        pq.write_table(table, folder / f"part-{number:04d}.parquet")
+        path = folder / f"part-{number:04d}.parquet"
+        pq.write_table(table, path)
+        os.utime(path, (BASE_US // 1_000_000 + number,) * 2)  # Spark reads files in order of their age.
 
 
 def operator(policy: str = "on_close") -> WindowedAggregation:

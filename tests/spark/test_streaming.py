@@ -1,5 +1,6 @@
 """Streaming queries on a real session, against the bounded result of the same records."""
 
+import shutil
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -66,8 +67,7 @@ def test_a_query_goes_on_with_another_backend(spark: SparkSession, source: Path,
         partial = tmp_path / "in"
         partial.mkdir(exist_ok=True)
         for path in sorted(source.glob("*.parquet"))[:files]:
-            if not (partial / path.name).exists():
-                (partial / path.name).write_bytes(path.read_bytes())
+            shutil.copy2(path, partial / path.name)
         frame = operator().apply(stream(spark, partial), event_time="at", backend=backend)
         run_query(frame, tmp_path / "out", tmp_path / "cp")
     assert closed_rows(spark, source) == rows(spark.read.parquet(str(tmp_path / "out")))

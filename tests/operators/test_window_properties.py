@@ -1,4 +1,4 @@
-"""Sliding windows over random records: against the brute-force oracle, and against themselves."""
+"""Sliding, hopping and tumbling windows over random records: against the brute-force oracle, and against themselves."""
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,9 +11,19 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracle import Batch, Record, Row, SlidingOracle, StreamClock, exact_rows, in_order, rounded_rows
+from oracle import (
+    Batch,
+    FramedOracle,
+    Record,
+    Row,
+    SlidingOracle,
+    StreamClock,
+    exact_rows,
+    in_order,
+    rounded_rows,
+)
 
-from operators import SlidingWindows
+from operators import HoppingWindows, SlidingWindows, TumblingWindows
 from operators import aggregates as agg
 from operators.batch import FAR_FUTURE
 from operators.runtime.local import LocalRunner
@@ -49,6 +59,8 @@ class Scenario:
     """An operator, how it keeps its state, and the batches that it takes."""
 
     size: int
+    advance: int | None
+    offset: int
     grace: int
     emit: str
     backend: str
@@ -59,15 +71,25 @@ class Scenario:
         self, aggregates: Mapping[str, agg.Aggregate] = EXACT, directory: Path | None = None, **changed: Any
     ) -> LocalRunner:
         """A new runner of the operator, with another backend or other options if given."""
-        windows = SlidingWindows(size=self.size, grace=self.grace).group_by("key")
+        windows = self.windows().group_by("key")
         state = {"backend": self.backend, "options": self.options, **changed}
         return (
             windows.aggregate(**aggregates).emit(self.emit).local_runner("time", directory=directory, **state)
         )
 
+    def windows(self) -> SlidingWindows | HoppingWindows:
+        """The window definition."""
+        if self.advance is None:
+            return SlidingWindows(size=self.size, grace=self.grace)
+        if self.advance == self.size:
+            return TumblingWindows(self.size, self.grace, self.offset)
+        return HoppingWindows(self.size, self.advance, self.grace, self.offset)
+
     def oracle(self) -> SlidingOracle:
         """The judge of the operator."""
-        return SlidingOracle(self.size, self.emit)
+        if self.advance is None:
+            return SlidingOracle(self.size, self.emit)
+        return FramedOracle(self.size, self.advance, self.offset, self.emit)
 
     def emitted(self, steps: Sequence[Step]) -> list[list[Row]]:
         """What the operator emits step by step."""
@@ -102,7 +124,9 @@ def scenarios(draw: Callable[..., Any], explicit: bool = False, values: Any = No
     emit = draw(st.sampled_from(["on_close", "on_update"]))
     backend = draw(st.sampled_from(["memory", "memory", "rocksdb"]))
     segment = draw(st.sampled_from(["1 ms", f"{size} ms", "7 ms", "1 minute"]))
-    return Scenario(size, grace, emit, backend, {"state.segment": segment}, steps)
+    advance = draw(st.none() | st.just(size) | st.integers(max(1, size // 20), size))
+    offset = draw(st.integers(0, 2 * size))
+    return Scenario(size, advance, offset, grace, emit, backend, {"state.segment": segment}, steps)
 
 
 def table(records: Sequence[Record], type_: pa.DataType = INT64) -> pa.Table:
