@@ -58,8 +58,8 @@ def bind(operator: WindowedAggregation, time: str = "time", table: pa.Table = TA
         ),
         ({"size": 10, "grace": "1 us"}, "grace is '1 us', which is no whole number of ticks"),
         ({"size": 10, "tick": "1 s"}, "tick is '1 s'; known are '1 ms', '1 us'"),
-        ({"size": 2**60}, f"size {2**60} with grace 0 is longer than time can be counted"),
-        ({"size": 10, "grace": 2**60}, f"size 10 with grace {2**60} is longer than time can be counted"),
+        ({"size": 2**60}, f"size {2**60} is longer than time can be counted"),
+        ({"size": 10, "grace": 2**60}, f"grace {2**60} is longer than time can be counted"),
     ],
     ids=str,
 )
