@@ -197,7 +197,8 @@ def commit(
         version = _VERSION.pack(number, os.urandom(8))
         backend.write(batch, version)
         journal.put(f"log-{number}", partial(_log_entry, pointer.version + version, batch))
-        log_bytes = pointer.log_bytes + _size(batch.puts)
+        deleted = sum(sum(map(len, keys)) for keys in batch.deletes.values())
+        log_bytes = pointer.log_bytes + _size(batch.puts) + deleted
         pointer = replace(pointer, number=number, version=version, log_bytes=log_bytes)
         if pointer.log_bytes > max(MIN_BASE_BYTES, LOG_TO_BASE * pointer.base_bytes):
             pointer = _rebase(backend, journal, pointer)

@@ -3,7 +3,6 @@
 On Spark a journal is a MapState of the bucket, committed with the micro-batch. The two here serve the local runner.
 """
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
@@ -67,8 +66,3 @@ class FileJournal:
 
     def remove(self, name: str) -> None:
         (self._directory / name).unlink(missing_ok=True)
-
-    def clear(self) -> None:
-        """Remove every blob."""
-        shutil.rmtree(self._directory, ignore_errors=True)
-        self._directory.mkdir(parents=True, exist_ok=True)

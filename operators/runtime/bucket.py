@@ -5,7 +5,6 @@ its own, and brings a copy up to date from the changelog in Spark's state before
 """
 
 import fcntl
-import os
 import shutil
 import time
 from collections.abc import Iterator
@@ -238,8 +237,3 @@ def _results(label: int, rows: pa.Table, counters: Counters) -> Iterator[pd.Data
         values = (label, *counts, None if table is None else to_blob(table))
         yield pd.DataFrame([values], columns=["bucket", "rows", "late", "windows", "blob"])
         counts = (0, 0, 0)
-
-
-def local_copies() -> list[str]:
-    """Return the names of the buckets that this process has open, for tests and for the curious."""
-    return [f"{os.getpid()}:{store_id}" for store_id, _ in _copies]
