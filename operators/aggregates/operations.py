@@ -175,7 +175,7 @@ class Max(Extreme):
 
 
 @dataclass(frozen=True, slots=True)
-class ObjectExtreme(UfuncOperation):
+class ObjectExtreme(Operation):
     """Smallest or largest of values that are Python objects, such as text; None is no value.
 
     Attributes:
@@ -183,7 +183,6 @@ class ObjectExtreme(UfuncOperation):
     """
 
     largest: bool
-    ufunc: ClassVar[np.ufunc] = np.add
 
     @property
     def codes(self) -> tuple[str, ...]:
@@ -195,9 +194,6 @@ class ObjectExtreme(UfuncOperation):
     def combine(self, left: State, right: State) -> State:
         pick = np.frompyfunc(_larger if self.largest else _smaller, 2, 1)
         return (np.asarray(pick(left[0], right[0]), object),)
-
-    def reduce(self, state: State, starts: Ints) -> State:
-        return Operation.reduce(self, state, starts)
 
     def combined(self, state: State, lo: Ints, hi: Ints) -> State:
         return overlap_ranges(self.combine, state, lo, hi)

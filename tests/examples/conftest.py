@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from examples.flights_data import load_flights
 from operators import spark_session
+from tests.spark.frames import session_conf
 
 
 @pytest.fixture(scope="session")
@@ -25,14 +26,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         yield existing
         return
     local: Path = tmp_path_factory.mktemp("spark")
-    conf = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.local.dir": str(local / "spark"),
-        "spark.sql.warehouse.dir": str(local / "warehouse"),
-        "spark.windows.state.directory": str(local / "state"),
-    }
-    session = spark_session("flights", master="local[2]", buckets=2, conf=conf)
+    session = spark_session("flights", master="local[2]", buckets=2, conf=session_conf(local))
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()

@@ -7,6 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from operators import spark_session
+from tests.spark.frames import session_conf
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -23,14 +24,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "tests",
         master="local[2]",
         buckets=3,
-        conf={
-            "spark.ui.enabled": "false",
-            "spark.ui.showConsoleProgress": "false",
-            "spark.local.dir": str(local / "spark"),
-            "spark.sql.warehouse.dir": str(local / "warehouse"),
-            "spark.windows.state.directory": str(local / "state"),
-            "spark.sql.session.timeZone": "UTC",
-        },
+        conf={**session_conf(local), "spark.sql.session.timeZone": "UTC"},
     )
     session.sparkContext.setLogLevel("ERROR")
     yield session

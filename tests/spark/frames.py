@@ -16,6 +16,17 @@ SCHEMA = "k string, at timestamp, v bigint, x double"
 BASE_US = 1_700_000_000_000_000
 
 
+def session_conf(folder: Path) -> dict[str, str]:
+    """Return the conf of a quiet session that keeps all that it writes in the folder."""
+    return {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.local.dir": str(folder / "spark"),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.windows.state.directory": str(folder / "state"),
+    }
+
+
 def write_source(folder: Path, files: int, rows: int, seed: int, disorder_ms: int = 3_000) -> None:
     """Write files of records, each a second's worth per file later than the one before, out of order and with ties."""
     folder.mkdir(parents=True)

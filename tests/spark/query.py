@@ -4,19 +4,12 @@ import sys
 from pathlib import Path
 
 from operators import spark_session
-from tests.spark.frames import operator, run_query, stream
+from tests.spark.frames import operator, run_query, session_conf, stream
 
 
 def main(folder: Path, backend: str) -> None:
     """Run the query over folder/in into folder/out until its input is used up."""
-    conf = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.local.dir": str(folder / "spark"),
-        "spark.sql.warehouse.dir": str(folder / "warehouse"),
-        "spark.windows.state.directory": str(folder / "state"),
-    }
-    spark = spark_session("killed", master="local[2]", buckets=3, conf=conf)
+    spark = spark_session("killed", master="local[2]", buckets=3, conf=session_conf(folder))
     spark.sparkContext.setLogLevel("ERROR")
     frame = operator().apply(stream(spark, folder / "in"), event_time="at", backend=backend)
     run_query(frame, folder / "out", folder / "checkpoint")

@@ -12,6 +12,9 @@ from pyspark.sql import functions as F
 from operators import SlidingWindows
 from operators import aggregates as agg
 from state_backends import StateError
+from state_backends.durable import align, read_pointer
+from state_backends.journal import MemoryJournal
+from state_backends.memory import MemoryBackend
 from tests.spark.frames import closed_rows, operator, rows, run_query, stream, write_source
 
 pytestmark = pytest.mark.spark
@@ -131,6 +134,24 @@ def test_state_is_gone_when_all_windows_have_closed(spark: SparkSession, tmp_pat
     )
     run_query(windows, tmp_path / "out", tmp_path / "cp")
     assert 50 == spark.read.parquet(str(tmp_path / "out")).count()
+    assert 1 == stored_pages(spark, tmp_path / "cp")
+
+
+def stored_pages(spark: SparkSession, checkpoint: Path) -> int:
+    """Return how many pages the state in a checkpoint has, restored from each bucket's changelog."""
+    reader = spark.read.format("statestore").option("stateVarName", "journal")
+    blobs: dict[int, dict[str, dict[int, bytes]]] = {}
+    for row in reader.load(str(checkpoint)).collect():
+        parts = blobs.setdefault(row.key.bucket, {}).setdefault(row.user_map_key.name, {})
+        parts[row.user_map_key.part] = bytes(row.user_map_value.blob)
+    pages = 0
+    for named in blobs.values():
+        journal, backend = MemoryJournal(), MemoryBackend()
+        for name, parts in named.items():
+            journal.put(name, b"".join(parts[n] for n in sorted(parts)))
+        align(backend, journal, read_pointer(journal))
+        pages += sum(len(list(backend.iterate(segment))) for segment in backend.segments())
+    return pages
 
 
 def test_other_number_of_buckets_is_refused(spark: SparkSession, source: Path, tmp_path: Path) -> None:
