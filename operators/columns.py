@@ -30,6 +30,12 @@ class ColumnData:
         """Return the values at these positions."""
         return ColumnData(self.values[rows], None if self.valid is None else self.valid[rows])
 
+    def kept(self, mask: npt.NDArray[np.bool_]) -> "ColumnData":
+        """Return the values under the mask; the others become null."""
+        valid = mask if self.valid is None else self.valid & mask
+        nothing = None if self.values.dtype == object else 0
+        return ColumnData(np.where(valid, self.values, np.asarray(nothing, self.values.dtype)), valid)
+
     def filled(self, default: object) -> npt.NDArray[Any]:
         """Return the values with `default` where there is none."""
         if self.valid is None:

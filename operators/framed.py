@@ -4,7 +4,7 @@ A frame is the greatest common divisor of the window's size and step. (Hazelcast
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import gcd
 from typing import Any
 
@@ -121,7 +121,7 @@ class FramedOperator(PaneOperator):
     def accumulate(self, records: Records, close: int) -> Entries:
         # A window that is still open sees every record that was accepted, so panes need not know when they came.
         del close
-        return self.plan.schema.accumulate(replace(records, time=self.plan.frame_of(records.time)), FAR_PAST)
+        return self.plan.schema.accumulate(records, self.plan.frame_of(records.time), FAR_PAST)
 
     def emit(
         self, work: Work, stored: Entries, merged: MergedPanes, close_start: int, close_end: int

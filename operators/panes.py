@@ -45,18 +45,20 @@ class PaneSchema:
             at += len(operation.codes)
         return states
 
-    def accumulate(self, records: Records, close: int) -> Entries:
+    def accumulate(self, records: Records, slot: Ints, close: int) -> Entries:
         """Return the panes of a batch, sorted by key and time. One sort and one reduction.
 
         Args:
             records: what the batch brings, without late records.
+            slot: shape (n,), int64: the time of each record's pane, which follows the record's own.
             close: the close time at which they come, in ticks.
         """
         order = row_order(records.key, records.time)
-        records = records if order is None else records.take(order)
-        starts = run_starts(records.key, records.time)
-        states = [op.accumulate(len(records), records.values, starts) for op in self.operations]
-        time = records.time[starts]
+        if order is not None:
+            records, slot = records.take(order), slot[order]
+        starts = run_starts(records.key, slot)
+        states = [op.accumulate(records, starts) for op in self.operations]
+        time = slot[starts]
         return self.entries(records.key[starts], time, np.maximum(time, close), states)
 
     def reduce(self, panes: Entries, starts: Ints) -> Entries:

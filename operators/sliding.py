@@ -82,7 +82,7 @@ class SlidingOperator(PaneOperator):
         self.plan: SlidingPlan = plan
 
     def accumulate(self, records: Records, close: int) -> Entries:
-        return self.plan.schema.accumulate(records, close)
+        return self.plan.schema.accumulate(records, records.time, close)
 
     def emit(
         self, work: Work, stored: Entries, merged: MergedPanes, close_start: int, close_end: int

@@ -153,7 +153,7 @@ class WindowedAggregation:
             bound,
             with_change=self.policy == "on_update",
         )
-        columns = {op.column for op in output.operations if op.column is not None}
+        columns = {name for op in output.operations for name in op.inputs}
         segment = windows.segment()
         if config.segment is not None:
             segment = ticks(config.segment, windows.tick_us, "spark.windows.state.segment", 1)

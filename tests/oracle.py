@@ -8,7 +8,7 @@ import math
 import statistics
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -171,10 +171,7 @@ class FramedOracle(SlidingOracle):
         return {end for end in ends if self._content(key, end)}
 
     def _window(self, key: Any, end: int) -> Window:
-        # Within a frame, the greatest common divisor of size and step, times are not told apart.
-        window, frame = super()._window(key, end), math.gcd(self.size, self.step_ticks)
-        content = [(time - (time - self.offset) % frame, value) for time, value in window.content]
-        return Window(key, window.start, end + 1, tuple(content))
+        return replace(super()._window(key, end), end=end + 1)
 
 
 def evaluate(batches: Iterable[Batch], size: int, emit: str) -> list[Output]:

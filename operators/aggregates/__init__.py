@@ -64,5 +64,5 @@ def stddev(column: str) -> Aggregate:
 
 
 def collect_list(column: str) -> Aggregate:
-    """All values but nulls, by event time (hopping, tumbling: by frame), then by value: array. State grows with them."""
+    """All values but nulls, by event time, then by value: array. State grows with them."""
     return CollectList(column)

@@ -5,14 +5,14 @@ accumulates runs of records; `combine` and, where it exists, the difference of p
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from operators import kernel
+from operators.batch import Records
 from operators.columns import ColumnData
 from operators.kernel import Ints, State
 
@@ -21,10 +21,23 @@ from operators.kernel import Ints, State
 class Operation(ABC):
     """One state shared by all aggregates of a window that need it. Equal operations are kept once.
 
-    Laws: `combine` is associative; `combine` and `combined` never change their arguments.
+    Laws: `combine` is associative; `combine`, `reduce`, `combined` and `add` never change their arguments.
+
+    Attributes:
+        column: the input column, or None.
+        where: a boolean column, or None: where it is not true, the input counts as null.
     """
 
     column: str | None
+    where: str | None = field(default=None, kw_only=True)
+
+    combines: ClassVar[bool] = True
+    """Whether states can be combined; if not, records are added to the state of each window one by one (a fold)."""
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The columns that are read."""
+        return tuple(name for name in (self.column, self.where) if name is not None)
 
     @property
     @abstractmethod
@@ -37,34 +50,43 @@ class Operation(ABC):
         return f"{type(self).__name__}({', '.join(str(value) for value in given if value is not None)})"
 
     @abstractmethod
-    def lift(self, rows: int, data: ColumnData) -> State:
-        """Return the state of each record by itself.
+    def lift(self, records: Records) -> State:
+        """Return the state of each record by itself."""
 
-        Args:
-            rows: number of records.
-            data: the values of `column`; of no meaning if the operation has none.
-        """
+    def read(self, records: Records, name: str | None = None) -> ColumnData:
+        """Return an input column, by default `column`, as `where` leaves it."""
+        data = records.values[name or self.column or ""]
+        if self.where is None:
+            return data
+        return data.kept(records.values[self.where].filled(0) != 0)
 
     @abstractmethod
     def combine(self, left: State, right: State) -> State:
-        """Return the row-wise combination; `left` is the earlier in event time."""
+        """Return the row-wise combination; `left` is the earlier in event time, or as early."""
+
+    def add(self, state: State, records: Records) -> State:
+        """Return each row of the state with the record of the same position added to it."""
+        return self.combine(state, self.lift(records))
 
     def reduce(self, state: State, starts: Ints) -> State:
-        """Return the combination of each run of rows that begins at `starts`; the rows of a run have one event time."""
+        """Return the combination of each run of rows that begins at `starts`: a state that can be stored.
+
+        The rows of a run are sorted by their earliest event time; they may overlap in time.
+        """
         ends = np.append(starts[1:], len(state[0]))
         return kernel.combine_ranges(self.combine, state, starts, ends)
 
     def combined(self, state: State, lo: Ints, hi: Ints) -> State:
-        """Return the combination of each range [lo, hi) of rows; none is empty."""
+        """Return the combination of each range [lo, hi) of rows, ready for `finish`.
+
+        No range is empty; rows do not overlap in time.
+        """
         return kernel.combine_ranges(self.combine, state, lo, hi)
 
-    def accumulate(self, rows: int, data: Mapping[str, ColumnData], starts: Ints) -> State:
-        """Return the state of each run of records that begins at `starts`."""
-        lifted = self.lift(rows, data[self.column] if self.column is not None else _NO_DATA)
-        return lifted if len(starts) == rows else self.reduce(lifted, starts)
-
-
-_NO_DATA = ColumnData(np.empty(0), None)
+    def accumulate(self, records: Records, starts: Ints) -> State:
+        """Return the state of each run of records that begins at `starts`; those of a run are sorted by time."""
+        lifted = self.lift(records)
+        return lifted if len(starts) == len(records) else self.reduce(lifted, starts)
 
 
 class UfuncOperation(Operation):

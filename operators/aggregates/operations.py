@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from operators.aggregates import exact
 from operators.aggregates.operation import Operation, UfuncOperation, prefix_difference
+from operators.batch import Records
 from operators.columns import ColumnData
 from operators.kernel import Ints, State, combine_ranges, overlap_ranges
 from serializers.pages import fill
@@ -28,8 +29,8 @@ class CountRows(UfuncOperation):
     def codes(self) -> tuple[str, ...]:
         return ("i8",)
 
-    def lift(self, rows: int, data: ColumnData) -> State:
-        return (np.ones(rows, np.int64),)
+    def lift(self, records: Records) -> State:
+        return (np.ones(len(records), np.int64),)
 
     def combined(self, state: State, lo: Ints, hi: Ints) -> State:
         return (prefix_difference(state[0], lo, hi),)
@@ -39,16 +40,16 @@ class CountRows(UfuncOperation):
 class CountValid(CountRows):
     """Number of records whose value is not null."""
 
-    def lift(self, rows: int, data: ColumnData) -> State:
-        return (np.ones(rows, np.int64) if data.valid is None else data.valid.astype(np.int64),)
+    def lift(self, records: Records) -> State:
+        return (_counted(self.read(records)),)
 
 
 @dataclass(frozen=True, slots=True)
 class SumInt(CountRows):
     """Sum of whole numbers, exact; beyond 64 bits it is an error, never a wrapped number."""
 
-    def lift(self, rows: int, data: ColumnData) -> State:
-        return (data.filled(0),)
+    def lift(self, records: Records) -> State:
+        return (self.read(records).filled(0),)
 
     def combine(self, left: State, right: State) -> State:
         total = np.add(left[0], right[0])
@@ -99,11 +100,11 @@ class SumFloat(Operation):
     def codes(self) -> tuple[str, ...]:
         return ("f8", "f8")
 
-    def lift(self, rows: int, data: ColumnData) -> State:
-        values = data.filled(0)
+    def lift(self, records: Records) -> State:
+        values = self.read(records).filled(0)
         if values.dtype == np.int64:
             return exact.of_ints(values)
-        return np.asarray(values, np.float64), np.zeros(rows)
+        return np.asarray(values, np.float64), np.zeros(len(values))
 
     @np.errstate(all="ignore")
     def combine(self, left: State, right: State) -> State:
@@ -128,8 +129,9 @@ class SumDecimal(UfuncOperation):
     def codes(self) -> tuple[str, ...]:
         return ("object",)
 
-    def lift(self, rows: int, data: ColumnData) -> State:
-        return (fill([0 if v is None else int(v.scaleb(self.scale, _WIDE)) for v in data.values.tolist()]),)
+    def lift(self, records: Records) -> State:
+        values = self.read(records).values.tolist()
+        return (fill([0 if v is None else int(v.scaleb(self.scale, _WIDE)) for v in values]),)
 
     def decimal(self, total: int) -> Decimal:
         """Return a state as the decimal it stands for."""
@@ -160,8 +162,8 @@ class Min(Extreme):
 
     ufunc: ClassVar[np.ufunc] = np.fmin
 
-    def lift(self, rows: int, data: ColumnData) -> State:
-        return (data.filled(np.nan if self.code == "f8" else _INT64.max),)
+    def lift(self, records: Records) -> State:
+        return (self.read(records).filled(np.nan if self.code == "f8" else _INT64.max),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,8 +172,8 @@ class Max(Extreme):
 
     ufunc: ClassVar[np.ufunc] = np.maximum
 
-    def lift(self, rows: int, data: ColumnData) -> State:
-        return (data.filled(-np.inf if self.code == "f8" else _INT64.min),)
+    def lift(self, records: Records) -> State:
+        return (self.read(records).filled(-np.inf if self.code == "f8" else _INT64.min),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,8 +190,8 @@ class ObjectExtreme(Operation):
     def codes(self) -> tuple[str, ...]:
         return ("object",)
 
-    def lift(self, rows: int, data: ColumnData) -> State:
-        return (data.values,)
+    def lift(self, records: Records) -> State:
+        return (self.read(records).values,)
 
     def combine(self, left: State, right: State) -> State:
         pick = np.frompyfunc(_larger if self.largest else _smaller, 2, 1)
@@ -216,10 +218,10 @@ class Moments(Operation):
         return ("i8", "f8", "f8", "f8", "f8")
 
     @np.errstate(all="ignore")
-    def lift(self, rows: int, data: ColumnData) -> State:
-        count = np.ones(rows, np.int64) if data.valid is None else data.valid.astype(np.int64)
+    def lift(self, records: Records) -> State:
+        data = self.read(records)
         values = np.asarray(data.filled(0), np.float64)
-        return count, values, np.zeros(rows), *exact.square(values)
+        return _counted(data), values, np.zeros(len(values)), *exact.square(values)
 
     @np.errstate(all="ignore")
     def combine(self, left: State, right: State) -> State:
@@ -245,32 +247,47 @@ class Moments(Operation):
 
 @dataclass(frozen=True, slots=True)
 class Collect(Operation):
-    """All values in order of event time; those of one event time are sorted, so that the order of arrival is of no account."""
+    """All values in order of event time; those of one event time are sorted, so that the order of arrival is of no account.
+
+    A state is a list of event times in ticks and the list of values.
+    """
 
     @property
     def codes(self) -> tuple[str, ...]:
-        return ("object",)
+        return ("object", "object")
 
-    def lift(self, rows: int, data: ColumnData) -> State:
-        valid = [True] * rows if data.valid is None else data.valid.tolist()
-        return (fill([[v] if there else [] for v, there in zip(data.values.tolist(), valid, strict=True)]),)
+    def lift(self, records: Records) -> State:
+        data = self.read(records)
+        valid = [True] * len(records) if data.valid is None else data.valid.tolist()
+        times, values = (
+            fill([[v] if there else [] for v, there in zip(column, valid, strict=True)])
+            for column in (records.time.tolist(), data.values.tolist())
+        )
+        return times, values
 
     def combine(self, left: State, right: State) -> State:
-        return (np.add(left[0], right[0]),)
+        return np.add(left[0], right[0]), np.add(left[1], right[1])
 
     def reduce(self, state: State, starts: Ints) -> State:
-        (lists,) = Operation.reduce(self, state, starts)
-        return (fill([sorted(values, key=_nan_last) for values in lists.tolist()]),)
+        joined = Operation.reduce(self, state, starts)
+        pairs = [_in_order(*both) for both in zip(joined[0].tolist(), joined[1].tolist(), strict=True)]
+        return fill([times for times, _ in pairs]), fill([values for _, values in pairs])
 
     def combined(self, state: State, lo: Ints, hi: Ints) -> State:
         """Return all rows' values one after another, and where each range of them begins and ends.
 
         A range of panes is a range of values: nothing is joined until the results are made.
         """
-        lists = state[0].tolist()
+        lists = state[1].tolist()
         edges = np.cumsum([0, *map(len, lists)])
         return fill(list(chain.from_iterable(lists))), edges[lo], edges[hi]
 
 
-def _nan_last(value: object) -> tuple[bool, object]:
-    return (True, 0) if value != value else (False, value)
+def _counted(data: ColumnData) -> npt.NDArray[np.int64]:
+    return np.ones(len(data.values), np.int64) if data.valid is None else data.valid.astype(np.int64)
+
+
+def _in_order(times: list[int], values: list[Any]) -> tuple[list[int], list[Any]]:
+    """The values of one state by event time, then by value, NaN last."""
+    order = sorted(range(len(times)), key=lambda n: (times[n], values[n] != values[n], values[n]))
+    return [times[n] for n in order], [values[n] for n in order]

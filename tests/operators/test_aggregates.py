@@ -20,6 +20,7 @@ from operators import DefinitionError
 from operators import aggregates as agg
 from operators.aggregates.definitions import Aggregate, Bound, Spread
 from operators.aggregates.operations import CountRows, CountValid, SumInt
+from operators.batch import Records
 from operators.columns import column_data
 from operators.kernel import State
 from serializers import PageLayout
@@ -140,8 +141,14 @@ def exact_decimal(values: Values, exponent: int) -> Decimal:
 
 def lifted(case: Case, values: Values) -> list[State]:
     """The state of each record by itself, one per operation."""
-    data = column_data(pa.array(values, case.type, from_pandas=False))
-    return [operation.lift(len(values), data) for operation in case.bound.operations]
+    records = records_of(pa.array(values, case.type, from_pandas=False))
+    return [operation.lift(records) for operation in case.bound.operations]
+
+
+def records_of(values: pa.Array) -> Records:
+    """Records of one key and one event time with a column "v"."""
+    zeros = np.zeros(len(values), np.int64)
+    return Records([b""], zeros, zeros, {"v": column_data(values)}, 0)
 
 
 def expected(case: Case, values: Values) -> Any:
@@ -318,9 +325,9 @@ def test_accumulate(name: str) -> None:
     """Records of a batch are accumulated by runs, and where each run is one record, each is its own."""
     case = CASES[name]
     values = [None, *example(case), None]
-    data = {"v": column_data(pa.array(values, case.type))}
+    records = records_of(pa.array(values, case.type))
     for starts in ([0], [0, 1, len(values) - 1], list(range(len(values)))):
-        states = [op.accumulate(len(values), data, np.array(starts)) for op in case.bound.operations]
+        states = [op.accumulate(records, np.array(starts)) for op in case.bound.operations]
         wanted = [
             expected(case, values[a:b]) for a, b in zip(starts, [*starts[1:], len(values)], strict=True)
         ]
@@ -443,8 +450,8 @@ class TestFloats:
         lo = np.arange(0, 199_000, 997)
         hi = lo + rng.integers(1, 1_000, len(lo))
         case_ = CASES["sum of double"]
-        data = column_data(pa.array(values))
-        states = [op.combined(op.lift(len(values), data), lo, hi) for op in case_.bound.operations]
+        records = records_of(pa.array(values))
+        states = [op.combined(op.lift(records), lo, hi) for op in case_.bound.operations]
         found = case_.bound.finish(states).to_pylist()
         for a, b, total in zip(lo.tolist(), hi.tolist(), found, strict=True):
             assert total == pytest.approx(math.fsum(values[a:b].tolist()), rel=1e-14, abs=1e-300)
@@ -510,15 +517,15 @@ class TestDecimals:
     def test_every_digit(self, precision: int, scale: int, texts: list[str], total: str) -> None:
         """No digit is rounded away."""
         bound = agg.sum("v").bind({"v": pa.decimal128(precision, scale)})
-        data = column_data(pa.array([Decimal(text) for text in texts], pa.decimal128(precision, scale)))
-        states = [op.reduce(op.lift(len(texts), data), np.array([0])) for op in bound.operations]
+        data = records_of(pa.array([Decimal(text) for text in texts], pa.decimal128(precision, scale)))
+        states = [op.reduce(op.lift(data), np.array([0])) for op in bound.operations]
         assert [Decimal(total)] == finished(bound, states).to_pylist()
 
     def test_beyond_38_digits(self) -> None:
         """A sum that does not fit into 38 digits is an error, never another number."""
         bound = agg.sum("v").bind({"v": pa.decimal128(38, 0)})
-        data = column_data(pa.array([Decimal(10**38 - 1)] * 2, pa.decimal128(38, 0)))
-        states = [op.reduce(op.lift(2, data), np.array([0])) for op in bound.operations]
+        data = records_of(pa.array([Decimal(10**38 - 1)] * 2, pa.decimal128(38, 0)))
+        states = [op.reduce(op.lift(data), np.array([0])) for op in bound.operations]
         with pytest.raises((OverflowError, pa.ArrowInvalid)):
             finished(bound, states)
 
@@ -547,7 +554,7 @@ def test_type_is_refused_or_works(name: str, type_name: str) -> None:
         bound = getattr(agg, name)("v").bind({"v": column.type})
     except DefinitionError:
         return
-    states = [op.reduce(op.lift(2, column_data(column)), np.array([0])) for op in bound.operations]
+    states = [op.reduce(op.lift(records_of(column)), np.array([0])) for op in bound.operations]
     layout = PageLayout(("i8", *(code for op in bound.operations for code in op.codes)))
     layout.decode(
         layout.encode([np.array([0]), *(column for state in states for column in state)], np.array([1]))

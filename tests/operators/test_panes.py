@@ -57,9 +57,17 @@ def states_of(values: Sequence[int | None]) -> list[object]:
     return [len(values), len(there), sum(there), max(there, default=smallest), there]
 
 
+def accumulated(records: Records, close: int) -> Entries:
+    """The panes of a batch, one for each event time."""
+    return SCHEMA.accumulate(records, records.time, close)
+
+
 def read(panes: Entries) -> list[tuple[tuple[int, int, int], list[object]]]:
     """Panes as their place and their states; lists of one pane in the order of the values."""
     columns = [column.tolist() for state in SCHEMA.states(panes) for column in state]
+    *columns, times, values = columns
+    assert [[time] * len(cell) for time, cell in zip(panes.time.tolist(), values, strict=True)] == times
+    columns.append(values)
     places = zip(panes.key.tolist(), panes.time.tolist(), visible(panes).tolist(), strict=True)
     return [
         (place, [sorted(cell) if isinstance(cell, list) else cell for cell in cells])
@@ -74,28 +82,28 @@ def wanted(panes: Listed) -> list[tuple[tuple[int, int, int], list[object]]]:
 
 def test_layout_has_time_visibility_and_states() -> None:
     """A page of panes has the time, the tick of visibility, and the columns of all states in turn."""
-    assert ("i8", "i8", "i8", "i8", "i8", "i8", "object") == SCHEMA.layout.codes
+    assert ("i8", "i8", "i8", "i8", "i8", "i8", "object", "object") == SCHEMA.layout.codes
 
 
 @given(RECORDS, st.integers(-8, 8))
 def test_accumulate(rows: list[Record], close: int) -> None:
     """A batch becomes one pane for each key and time, sorted, visible from its time or the close time on."""
-    assert wanted(listed(rows, close)) == read(SCHEMA.accumulate(records_of(rows), close))
+    assert wanted(listed(rows, close)) == read(accumulated(records_of(rows), close))
 
 
 @given(RECORDS, st.data())
 def test_accumulate_knows_no_order(rows: list[Record], data: st.DataObject) -> None:
     """The order in which a batch's records arrive is of no account."""
     shuffled = data.draw(st.permutations(rows))
-    first, second = (SCHEMA.accumulate(records_of(some), 0) for some in (rows, shuffled))
+    first, second = (accumulated(records_of(some), 0) for some in (rows, shuffled))
     assert [column.tolist() for column in first.columns] == [column.tolist() for column in second.columns]
 
 
 @given(RECORDS, RECORDS, st.integers(-8, 2), st.integers(0, 6))
 def test_merge(stored: list[Record], brought: list[Record], close: int, later: int) -> None:
     """Stored and new panes become one sorted set, those of one place combined; new ones are told."""
-    old = SCHEMA.accumulate(records_of(stored), close)
-    new = SCHEMA.accumulate(records_of(brought), close + later)
+    old = accumulated(records_of(stored), close)
+    new = accumulated(records_of(brought), close + later)
     before = [read(old), read(new)]
     merged = merge_panes(SCHEMA, old, new)
     was, came = listed(stored, close), listed(brought, close + later)
@@ -109,8 +117,8 @@ def test_merge(stored: list[Record], brought: list[Record], close: int, later: i
 @given(RECORDS, RECORDS, st.integers(-8, 2), st.integers(0, 6))
 def test_by_time(stored: list[Record], brought: list[Record], close: int, later: int) -> None:
     """Panes of one key and time become one, whatever they are visible from."""
-    old = SCHEMA.accumulate(records_of(stored), close)
-    new = SCHEMA.accumulate(records_of(brought), close + later)
+    old = accumulated(records_of(stored), close)
+    new = accumulated(records_of(brought), close + later)
     panes = SCHEMA.by_time(merge_panes(SCHEMA, old, new).panes)
     gathered: dict[tuple[int, int], list[int | None]] = {}
     for key, time, value in [*stored, *brought]:
@@ -122,7 +130,7 @@ def test_by_time(stored: list[Record], brought: list[Record], close: int, later:
 @given(RECORDS.filter(bool), st.data())
 def test_combined(rows: list[Record], data: st.DataObject) -> None:
     """The states of ranges of panes are those of all their records, lists in order of time."""
-    panes = SCHEMA.accumulate(records_of(rows), 0)
+    panes = accumulated(records_of(rows), 0)
     lo = data.draw(st.lists(st.integers(0, len(panes) - 1), max_size=5))
     hi = [data.draw(st.integers(a + 1, len(panes))) for a in lo]
     states = SCHEMA.combined(panes, np.array(lo, np.int64), np.array(hi, np.int64))
@@ -144,7 +152,7 @@ def test_combined(rows: list[Record], data: st.DataObject) -> None:
 
 def test_states_and_entries_are_inverse() -> None:
     """States put into entries come out as they were, the same columns."""
-    panes = SCHEMA.accumulate(records_of([(0, 1, 5), (1, 2, None)]), 0)
+    panes = accumulated(records_of([(0, 1, 5), (1, 2, None)]), 0)
     again = SCHEMA.entries(panes.key, panes.time, visible(panes), SCHEMA.states(panes))
     assert all(one is other for one, other in zip(panes.columns, again.columns, strict=True))
     assert [len(operation.codes) for operation in OPERATIONS] == [
