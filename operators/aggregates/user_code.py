@@ -1,0 +1,54 @@
+"""What aggregates that users write have in common: the type of their result, and how their functions are told apart."""
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
+from operators.errors import DefinitionError
+
+_TYPES = {
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+}
+
+
+def result_type(given: str | pa.DataType) -> pa.DataType:
+    """Return the Arrow type that a user means.
+
+    Args:
+        given: Spark's name of a simple type, "array<...>" of one, or an Arrow type.
+
+    Raises:
+        DefinitionError: the name is unknown; the message lists the known ones.
+    """
+    if isinstance(given, pa.DataType):
+        return given
+    name = given.strip().lower()
+    if name.startswith("array<") and name.endswith(">"):
+        return pa.list_(result_type(name[6:-1]))
+    if name not in _TYPES:
+        raise DefinitionError(
+            f"result type {given!r} is unknown; known are {', '.join(_TYPES)}, array<...> of these, and Arrow types"
+        )
+    return _TYPES[name]
+
+
+def fingerprint(*functions: Callable[..., Any] | None) -> str:
+    """Return a text that differs for functions with different code, within a session.
+
+    Functions that Spark sent to a worker twice are two objects; their fingerprint, taken where they were defined, is one.
+    """
+    from pyspark import cloudpickle
+
+    pickled: bytes = cloudpickle.dumps(functions)  # type: ignore[no-untyped-call]
+    return hashlib.sha256(pickled).hexdigest()[:16]
