@@ -4,7 +4,7 @@ from operators import SlidingWindows, aggregates as agg
 """
 
 from operators import aggregates
-from operators.definitions import HoppingWindows, SlidingWindows, TumblingWindows
+from operators.definitions import HoppingWindows, SessionWindows, SlidingWindows, TumblingWindows
 from operators.errors import DefinitionError, SessionSetupError
 from operators.runtime.session import session_conf, spark_session
 from operators.windows import WindowedAggregation
@@ -13,6 +13,7 @@ __all__ = [
     "DefinitionError",
     "HoppingWindows",
     "SessionSetupError",
+    "SessionWindows",
     "SlidingWindows",
     "TumblingWindows",
     "WindowedAggregation",

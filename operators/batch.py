@@ -17,6 +17,7 @@ Ints = npt.NDArray[np.int64]
 FAR_PAST, FAR_FUTURE = -(2**61), 2**61
 """Close times before every event and after every event, in ticks."""
 _MOST_TICKS = 2**60
+_MOST_GAP = 2**59
 _UNIT_US = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
 
@@ -29,7 +30,8 @@ class Records:
         key: shape (n,), int64: position of each record's key in `keys`.
         time: shape (n,), int64: event time in ticks.
         values: input columns by name, each of length n.
-        bad: records left out because their event time is null or beyond 2**60 ticks.
+        bad: records left out because their event time is null or beyond 2**60 ticks, or their gap is no gap.
+        gap: shape (n,), int64: ticks for which each record's session waits for the next one; None if it is the same for all.
     """
 
     keys: list[bytes]
@@ -37,6 +39,7 @@ class Records:
     time: Ints
     values: dict[str, ColumnData]
     bad: int
+    gap: Ints | None = None
 
     def __len__(self) -> int:
         return len(self.key)
@@ -44,30 +47,79 @@ class Records:
     def take(self, rows: Ints) -> "Records":
         """Return the records at these positions, with the keys unchanged."""
         values = {name: data.take(rows) for name, data in self.values.items()}
-        return Records(self.keys, self.key[rows], self.time[rows], values, self.bad)
+        gap = None if self.gap is None else self.gap[rows]
+        return Records(self.keys, self.key[rows], self.time[rows], values, self.bad, gap)
 
 
-def read_records(
-    table: pa.Table, event_time: str, group_by: Sequence[str], columns: Sequence[str], tick_us: int
-) -> Records:
-    """Return an Arrow table as records. O(rows) array work and one Python call per distinct key.
+@dataclass(frozen=True, slots=True)
+class RecordColumns:
+    """Which columns of a table make its records.
 
-    Args:
-        table: has the event time, the key columns and the value columns.
-        event_time: column of timestamps, or of int64 ticks.
-        group_by: key columns.
-        columns: value columns that aggregates read.
+    Attributes:
+        event_time: timestamps, or int64 ticks.
+        group_by: the key columns.
+        values: the columns that aggregates read.
         tick_us: length of a tick in microseconds.
+        gap: each record's session gap: durations, or whole milliseconds; None if there is none.
     """
-    time, usable = event_ticks(table.column(event_time), tick_us)
-    bad = 0
-    if usable is not None:
-        bad = len(usable) - int(usable.sum())
-        table, time = table.filter(pa.array(usable)), time[usable]
-    key, distinct = number_keys([table.column(name) for name in group_by], table.num_rows)
-    keys = encode_keys(distinct) if group_by else [NO_COLUMNS]
-    values = {name: column_data(table.column(name)) for name in columns}
-    return Records(keys, key, time, values, bad)
+
+    event_time: str
+    group_by: tuple[str, ...]
+    values: tuple[str, ...]
+    tick_us: int
+    gap: str | None = None
+
+    def read(self, table: pa.Table) -> Records:
+        """Return a table as records. O(rows) array work and one Python call per distinct key."""
+        time, gap, usable = self._times(table)
+        bad = 0
+        if usable is not None:
+            bad = len(usable) - int(usable.sum())
+            table, time = table.filter(pa.array(usable)), time[usable]
+            gap = None if gap is None else gap[usable]
+        key, distinct = number_keys([table.column(name) for name in self.group_by], table.num_rows)
+        keys = encode_keys(distinct) if self.group_by else [NO_COLUMNS]
+        values = {name: column_data(table.column(name)) for name in self.values}
+        return Records(keys, key, time, values, bad, gap)
+
+    def usable(self, table: pa.Table) -> tuple[pa.Table, int]:
+        """Return the rows that have an event time and a gap that can be used, and the number of those that have not."""
+        _, _, usable = self._times(table)
+        if usable is None:
+            return table, 0
+        return table.filter(pa.array(usable)), len(usable) - int(usable.sum())
+
+    def _times(self, table: pa.Table) -> tuple[Ints, Ints | None, npt.NDArray[np.bool_] | None]:
+        """Event times and gaps in ticks, and a mask of the rows in which both can be used, or None if all can."""
+        time, usable = event_ticks(table.column(self.event_time), self.tick_us)
+        if self.gap is None:
+            return time, None, usable
+        gap = _gap_ticks(table.column(self.gap), self.tick_us)
+        sound = (gap > 0) & (gap < _MOST_GAP)
+        if usable is not None:
+            sound &= usable
+        return time, gap, None if sound.all() else sound
+
+
+def _gap_ticks(column: pa.ChunkedArray, tick_us: int) -> Ints:
+    """Gaps floored to ticks; 0 where there is none, and the most that time can hold where it is more than that."""
+    unit_us = _UNIT_US.get(column.type.unit, 1) if pat.is_duration(column.type) else 1_000
+    if pat.is_duration(column.type) and column.type.unit == "ns":
+        column = column.cast(pa.duration("us"), safe=False)
+    words = pc.fill_null(column.cast(pa.int64()), 0).to_numpy()
+    return np.clip(words, 0, _MOST_TICKS // unit_us) * unit_us // tick_us
+
+
+def check_gap(type_: pa.DataType, name: str) -> None:
+    """Refuse a column of session gaps of a type that is no length of time.
+
+    Raises:
+        DefinitionError: the type is neither a duration nor whole numbers.
+    """
+    if not (pat.is_duration(type_) or pat.is_signed_integer(type_)):
+        raise DefinitionError(
+            f"gap column {name!r} is {type_}; a duration is wanted, or whole milliseconds: cast it before"
+        )
 
 
 def event_ticks(

@@ -1,6 +1,7 @@
-"""Window definitions: sliding, hopping and tumbling windows, checked when they are made."""
+"""Window definitions: sliding, hopping, tumbling and session windows, checked when they are made."""
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from operators.aggregates import Aggregate
 from operators.durations import Duration, ticks
@@ -8,8 +9,12 @@ from operators.errors import DefinitionError
 from operators.framed import FramedPlan
 from operators.panes import PaneSchema
 from operators.program import default_segment
+from operators.sessions import SessionPlan
 from operators.sliding import SlidingPlan
 from operators.windows import WindowedAggregation
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
 
 _TICKS_US = {"1 ms": 1_000, "1 us": 1}
 _LONGEST = 2**59
@@ -19,6 +24,16 @@ class _Grouping:
     """How a window definition becomes an operator."""
 
     __slots__ = ()
+
+    @property
+    def gap_input(self) -> str | None:
+        """The input column of session gaps, if there is one."""
+        return None
+
+    @property
+    def retracts(self) -> bool:
+        """Whether windows that were emitted on update can cease to be."""
+        return False
 
     def group_by(self, *columns: str) -> WindowedAggregation:
         """Return an operator with windows of its own for each distinct value of these columns.
@@ -154,3 +169,85 @@ class TumblingWindows(HoppingWindows):
 
     def __init__(self, size: Duration, grace: Duration = 0, offset: Duration = 0, tick: str = "1 ms") -> None:
         super().__init__(size, size, grace, offset, tick)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionWindows(_Grouping):
+    """Windows of records of a key that follow one another with no gap: [first event, last event + gap].
+
+    Two events exactly `gap` apart are one session. Where every record has a gap of its own, a session waits until the latest
+    of its records' event time + gap. A session that has closed is final. A record that comes behind the close time is taken
+    if it joins a session that is open, or that the rest of its batch makes open; else it is late.
+
+    With `max_length` the record that would make a session longer begins the next one, however close it follows; sessions
+    are then what a walk through the records in order of time would cut, in whatever order they came. The windows of two
+    sessions may then overlap by the gap, and a record is late once the session that it would make alone has closed.
+
+    Args:
+        gap: text such as "5 minutes", a timedelta, or whole milliseconds, positive; or, on Spark, a column or expression
+            with each record's gap: an interval, its text, or whole milliseconds.
+        gap_column: in place of `gap`, the name of a column with each record's gap, on Spark as well as in the local runner.
+            Records whose gap is null, zero or negative are counted as bad.
+        grace: how long after its end a session still takes records, likewise; 0 or more.
+        max_length: longest time from a session's first event to its last, likewise; 0 or more.
+        tick: resolution of time, "1 ms" or "1 us"; event times and gaps are floored to it.
+
+    Raises:
+        DefinitionError: a length that is no length, too small, or no whole number of ticks; no gap, or two.
+    """
+
+    gap: "Duration | Column | None" = None
+    gap_column: str | None = None
+    grace: Duration = 0
+    max_length: Duration | None = None
+    tick: str = "1 ms"
+    gap_ticks: int | None = field(init=False, repr=False)
+    grace_ticks: int = field(init=False, repr=False)
+    max_length_ticks: int | None = field(init=False, repr=False)
+    tick_us: int = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        tick_us = _tick_us(self.tick)
+        if (self.gap is None) == (self.gap_column is None):
+            raise DefinitionError("sessions want a gap or a gap_column, and not both")
+        gap = None if self.gap is None or self.gap_expression is not None else self.gap
+        for name, value, least in (
+            ("gap", gap, 1),
+            ("grace", self.grace, 0),
+            ("max_length", self.max_length, 0),
+        ):
+            length = None if value is None else _length(value, tick_us, name, least)  # type: ignore[arg-type]
+            object.__setattr__(self, f"{name}_ticks", length)
+        object.__setattr__(self, "tick_us", tick_us)
+
+    @property
+    def gap_expression(self) -> "Column | None":
+        """The Spark column or expression of each record's gap, if there is one."""
+        return self.gap if type(self.gap).__module__.startswith("pyspark.") else None  # type: ignore[return-value]
+
+    @property
+    def gap_input(self) -> str | None:
+        if self.gap_expression is not None:
+            raise DefinitionError("the gap is a Spark expression: without Spark, name a gap_column instead")
+        return self.gap_column
+
+    @property
+    def retracts(self) -> bool:
+        return True
+
+    def plan(self, schema: PaneSchema, policy: str) -> SessionPlan:
+        """Return what is computed for these operations.
+
+        Raises:
+            DefinitionError: an aggregate that cannot be combined, as sessions have to be.
+        """
+        for operation in schema.operations:
+            if not operation.combines:
+                raise DefinitionError(
+                    f"{operation.describe()} cannot be combined, but sessions merge: give the fold a merge"
+                )
+        return SessionPlan(self.gap_ticks, self.max_length_ticks, policy == "on_update", schema.operations)
+
+    def segment(self) -> int:
+        """Return the default length of a stored segment in ticks."""
+        return default_segment(self.gap_ticks or 1, self.grace_ticks, self.tick_us)

@@ -23,7 +23,8 @@ class Emission:
         keys: encoded keys.
         key: shape (n,), int64: position of each window's key in `keys`.
         start, end: shape (n,), int64: bounds in ticks.
-        states: one state per operation.
+        states: one state per operation; none if windows are retracted.
+        retract: whether these windows, which were emitted before, are no more.
     """
 
     keys: Sequence[bytes]
@@ -31,6 +32,7 @@ class Emission:
     start: Ints
     end: Ints
     states: Sequence[State]
+    retract: bool = False
 
 
 @dataclass(slots=True)
@@ -53,6 +55,7 @@ class OutputSchema:
         tick_us: length of a tick in microseconds.
         aggregates: result names and their bound aggregates.
         with_change: whether there is a column `change`.
+        retracts: whether windows may be retracted, by rows whose aggregates are null.
     """
 
     keys: tuple[tuple[str, pa.DataType], ...]
@@ -60,6 +63,7 @@ class OutputSchema:
     tick_us: int
     aggregates: tuple[tuple[str, Bound], ...]
     with_change: bool
+    retracts: bool = False
     operations: tuple[Operation, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -72,7 +76,10 @@ class OutputSchema:
         bounds = [pa.field("start", self.time, nullable=False), pa.field("end", self.time, nullable=False)]
         fields = [pa.field(name, type_) for name, type_ in self.keys]
         fields.append(pa.field("window", pa.struct(bounds), nullable=False))
-        fields += [pa.field(name, bound.type, nullable=bound.nullable) for name, bound in self.aggregates]
+        fields += [
+            pa.field(name, bound.type, nullable=bound.nullable or self.retracts)
+            for name, bound in self.aggregates
+        ]
         if self.with_change:
             fields.append(pa.field("change", pa.string(), nullable=False))
         return pa.schema(fields)
@@ -90,12 +97,16 @@ class OutputSchema:
         number = pa.array((np.cumsum(used) - 1)[emission.key])
         columns = [c.take(number) for c in decode_keys(names, [type_ for _, type_ in self.keys])]
         columns.append(self._windows(emission, schema.field("window").type))
-        state_of = dict(zip(self.operations, emission.states, strict=True))
-        for _, bound in self.aggregates:
-            columns.append(bound.finish([state_of[op] for op in bound.operations]))
+        columns += self._results(emission)
         if self.with_change:
-            columns.append(pa.repeat(pa.scalar(UPDATE), len(emission.key)))
+            columns.append(pa.repeat(pa.scalar(RETRACT if emission.retract else UPDATE), len(emission.key)))
         return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    def _results(self, emission: Emission) -> list[pa.Array]:
+        if emission.retract:
+            return [pa.nulls(len(emission.key), bound.type) for _, bound in self.aggregates]
+        state_of = dict(zip(self.operations, emission.states, strict=True))
+        return [bound.finish([state_of[op] for op in bound.operations]) for _, bound in self.aggregates]
 
     def _windows(self, emission: Emission, type_: pa.StructType) -> pa.StructArray:
         bounds = [pa.array(self._to_time(t)).cast(self.time) for t in (emission.start, emission.end)]

@@ -1,6 +1,6 @@
 """Windows over sorted panes, on whole columns: which panes a window covers, and their combination.
 
-Panes are sorted by key number and time. A window is a range [lo, hi) of them. Nothing here knows stores or Spark.
+Panes are sorted by key number and time. A window is a range [lo, hi) of them. Nothing here touches stores or Spark.
 """
 
 from collections.abc import Callable
@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from state_backends.ordering import row_order
 
 Ints = npt.NDArray[np.int64]
 State = tuple[npt.NDArray[Any], ...]
@@ -50,6 +52,63 @@ def run_starts(key: Ints, time: Ints) -> Ints:
     np.not_equal(key[1:], key[:-1], out=change[1:])
     change[1:] |= time[1:] != time[:-1]
     return np.flatnonzero(change)
+
+
+def running_max(group: Ints, value: Ints) -> Ints:
+    """Return the largest value so far in each group. One sort, if the values do not ascend already.
+
+    Args:
+        group: shape (n,), int64, ascending.
+        value: shape (n,), int64.
+    """
+    order = row_order(group, value)
+    if order is None:
+        return value
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))  # every rank of a group is above all those of the groups before
+    return value[order[np.maximum.accumulate(rank)]]
+
+
+def session_starts(key: Ints, start: Ints, end: Ints, longest: int | None = None) -> Ints:
+    """Return where each session begins: a row begins one if it starts after every earlier row's end.
+
+    Args:
+        key, start: shape (n,), int64: rows sorted by key and start.
+        end: shape (n,), int64: the tick up to which each row's session waits for the next one, not before its start.
+        longest: if given, a row that starts more than this many ticks after its session's first begins the next session.
+
+    Cost: O(n) array work; with `longest` one pass more for every session that follows another without a gap.
+    """
+    begins = np.ones(len(key), bool)
+    begins[1:] = (key[1:] != key[:-1]) | (start[1:] > running_max(key, end)[:-1])
+    cursor = np.flatnonzero(begins)
+    if longest is None or not len(cursor):
+        return cursor
+    place = distances(key, start, longest)
+    found, limit = [cursor], np.append(cursor[1:], len(key))
+    while len(cursor):
+        stop = np.minimum(np.searchsorted(place, place[cursor] + longest, "right"), limit)
+        stop = _first_gap(cursor, stop, start, end)
+        cut = stop < limit
+        cursor, limit = stop[cut], limit[cut]
+        found.append(cursor)
+    return np.sort(np.concatenate(found))
+
+
+def _first_gap(lo: Ints, hi: Ints, start: Ints, end: Ints) -> Ints:
+    """Where each range [lo, hi) of rows has its first row that starts after the ends of those before it; else `hi`."""
+    owner, row = spread(lo, hi)
+    gap = np.flatnonzero((owner[1:] == owner[:-1]) & (start[row[1:]] > running_max(owner, end[row])[:-1])) + 1
+    stop = hi.copy()
+    stop[owner[gap[::-1]]] = row[gap[::-1]]  # the first of a range is written last
+    return stop
+
+
+def spread(lo: Ints, hi: Ints) -> tuple[Ints, Ints]:
+    """Return every row of the ranges [lo, hi): the number of its range, and the row."""
+    length = hi - lo
+    owner = np.repeat(np.arange(len(lo)), length)
+    return owner, np.arange(len(owner)) - np.repeat(np.cumsum(length) - length - lo, length)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from operators.aggregates.operation import Operation
 from operators.batch import Records
 from operators.kernel import Ints, State, run_starts
-from serializers.pages import PageLayout
+from serializers.pages import Column, PageLayout
 from state_backends import Entries
 from state_backends.ordering import append_order, row_order
 
@@ -39,11 +39,7 @@ class PaneSchema:
 
     def states(self, panes: Entries) -> list[State]:
         """Return the panes' states, one per operation."""
-        states, at = [], 2
-        for operation in self.operations:
-            states.append(panes.columns[at : at + len(operation.codes)])
-            at += len(operation.codes)
-        return states
+        return split_states(self.operations, panes.columns[2:])
 
     def accumulate(self, records: Records, slot: Ints, close: int) -> Entries:
         """Return the panes of a batch, sorted by key and time. One sort and one reduction.
@@ -78,6 +74,15 @@ class PaneSchema:
         """Return the states of the ranges [lo, hi) of panes; none is empty."""
         states = self.states(panes)
         return [op.combined(state, lo, hi) for op, state in zip(self.operations, states, strict=True)]
+
+
+def split_states(operations: Sequence[Operation], columns: Sequence[Column]) -> list[State]:
+    """Return the columns of all states in turn as one state per operation."""
+    states, at = [], 0
+    for operation in operations:
+        states.append(tuple(columns[at : at + len(operation.codes)]))
+        at += len(operation.codes)
+    return states
 
 
 def visible(panes: Entries) -> Ints:

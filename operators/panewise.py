@@ -5,25 +5,22 @@ batch touches, and no others; lets the window kind emit; and writes back what th
 last tick, for every kind, so a window is closed when its end is before the close time.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from abc import abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from operators.batch import FAR_FUTURE, FAR_PAST, Records
-from operators.calendar import NEVER, ClosingCalendar
+from operators.calendar import NEVER
+from operators.closing import ClosingOperator, PageEnds, first_by_key, rows_by_segment
 from operators.emission import Counters, Emission
 from operators.kernel import Ints
 from operators.panes import MergedPanes, PaneSchema, merge_panes
 from serializers.pages import PageLayout
-from state_backends import Entries, WindowStore, WriteBatch
-from state_backends.ordering import row_order
+from state_backends import Entries
 from state_backends.window_store import merge_entries
-
-Mask = npt.NDArray[np.bool_]
 
 
 class PanePlan(Protocol):
@@ -76,15 +73,10 @@ class Work:
     last: Ints = field(default_factory=lambda: np.empty(0, np.int64))
 
 
-class PaneOperator(ABC):
-    """An operator over one store. `close` is the close time reached; it is kept by whoever owns the store."""
+class PaneOperator(ClosingOperator):
+    """An operator over the panes of one store."""
 
     plan: PanePlan
-
-    def __init__(self, store: WindowStore, close: int = FAR_PAST) -> None:
-        self.store = store
-        self.close = close
-        self._calendar = ClosingCalendar()
 
     @abstractmethod
     def accumulate(self, records: Records, close: int) -> Entries:
@@ -96,31 +88,12 @@ class PaneOperator(ABC):
     ) -> Iterator[Emission]:
         """Yield the windows to emit; `self.close` is the close time of the step before."""
 
-    def rebuild(self, close: int, changes: Sequence[WriteBatch] | None = None) -> None:
-        """Learn the due times of what is stored, after the store was filled from outside.
+    @property
+    def closes(self) -> bool:
+        return not self.plan.on_update
 
-        Args:
-            close: the close time that the stored state had reached.
-            changes: what was written since the calendar was last right; None reads the whole store.
-        """
-        self.close = close
-        if self.plan.on_update:
-            return
-        if changes is None:
-            self._calendar.clear()
-            for segment in self.store.segments():
-                self._enter_segment(segment, self.store.keys(segment))
-            return
-        for batch in changes:
-            for segment, pages in batch.puts.items():
-                self._enter_segment(segment, list(pages))
-
-    def _enter_segment(self, segment: int, keys: list[bytes]) -> None:
-        panes = self.store.fetch_segment(segment, keys)
-        if len(panes):
-            present, starts = np.unique(panes.key, return_index=True)
-            due = np.minimum.reduceat(self.plan.next_end(panes.time, self.close), starts)
-            self._calendar.add(segment, [keys[n] for n in present.tolist()], due)
+    def next_due(self, entries: Entries) -> Ints:
+        return self.plan.next_end(entries.time, self.close)
 
     def step(self, records: Records, close_start: int, close_end: int, counters: Counters) -> list[Emission]:
         """Take one batch and return the windows to emit.
@@ -141,7 +114,7 @@ class PaneOperator(ABC):
         accepted = records.take(np.flatnonzero(~late)) if late.any() else records
         work = Work(records.keys, self.accumulate(accepted, close_start))
         if not plan.on_update:
-            self._add_due(work, close_end)
+            work.keys, work.due = self._take_due(work.keys, close_end)
         self._choose_spans(work, close_end)
         stored = self._load(work)
         merged = merge_panes(plan.schema, stored, work.brought)
@@ -150,16 +123,6 @@ class PaneOperator(ABC):
         self.close = close_end
         counters.windows += sum(len(emission.key) for emission in windows)
         return windows
-
-    def _add_due(self, work: Work, close: int) -> None:
-        due = self._calendar.take_due(close)
-        number = {key: n for n, key in enumerate(work.keys)}
-        for segment, keys in due.items():
-            work.due[segment] = np.fromiter(
-                (number.setdefault(key, len(number)) for key in keys), np.int64, len(keys)
-            )
-        if due:
-            work.keys = list(number)
 
     def _choose_spans(self, work: Work, close: int) -> None:
         """Which times of each key the step has to see."""
@@ -202,53 +165,24 @@ class PaneOperator(ABC):
 
     def _save(self, work: Work, merged: MergedPanes, close: int) -> None:
         """Write the pages that the batch touched, without what is dead, and enter them and the visited ones as due."""
-        dead, panes = self.plan.dead_before(close), merged.panes
-        for segment, touched, rows in self._pages(work, panes):
-            if touched.any():
-                alive = touched[panes.key[rows]] & (panes.time[rows] >= dead)
-                self._replace(work, segment, touched, panes.take(rows[alive]))
-            if not self.plan.on_update and len(rows):
-                self._enter(work, segment, merged, rows, close)
-        self.store.expire(dead)
-
-    def _pages(self, work: Work, panes: Entries) -> Iterator[tuple[int, Mask, Ints]]:
-        """Each segment that was touched or due, with a mask of touched keys, and the rows of its panes."""
-        ticks, brought = self.store.segment_ticks, work.brought
+        dead, panes, brought = self.plan.dead_before(close), merged.panes, work.brought
+        ticks = self.store.segment_ticks
         numbers = brought.time // ticks
         segments = np.union1d(numbers, np.array(list(work.due), np.int64))
-        if not len(segments):
-            return
-        segment_of = panes.time // ticks
-        place = np.searchsorted(segments, segment_of)
-        rows = np.flatnonzero(segments[np.minimum(place, len(segments) - 1)] == segment_of)
-        order = row_order(place[rows], np.zeros(len(rows), np.int64))
-        rows = rows if order is None else rows[order]
-        edges = np.searchsorted(place[rows], np.arange(len(segments) + 1))
-        order = row_order(numbers - segments[0], np.zeros(len(numbers), np.int64))
-        keys = brought.key if order is None else brought.key[order]
-        key_edges = np.searchsorted(
-            numbers if order is None else numbers[order], [*segments, segments[-1] + 1]
-        )
-        for n, segment in enumerate(segments.tolist()):
-            touched = np.zeros(len(work.keys), bool)
-            touched[keys[key_edges[n] : key_edges[n + 1]]] = True
-            yield segment, touched, rows[edges[n] : edges[n + 1]]
+        visited = rows_by_segment(panes.time // ticks, segments), rows_by_segment(numbers, segments)
+        for segment, rows, new in zip(segments.tolist(), *visited, strict=True):
+            if len(new):
+                touched = np.zeros(len(work.keys), bool)
+                touched[brought.key[new]] = True
+                alive = touched[panes.key[rows]] & (panes.time[rows] >= dead)
+                self._replace(segment, work.keys, touched, panes.take(rows[alive]))
+            if self.closes and len(rows):
+                due = work.due.get(segment, np.empty(0, np.int64))
+                self._enter(segment, work.keys, due, self._page_ends(merged, rows, close))
+        self.store.expire(dead)
 
-    def _replace(self, work: Work, segment: int, touched: Mask, panes: Entries) -> None:
-        names = [work.keys[n] for n in np.flatnonzero(touched).tolist()]
-        local = np.cumsum(touched) - 1
-        self.store.replace_segment(segment, names, Entries(local[panes.key], panes.columns))
-
-    def _enter(self, work: Work, segment: int, merged: MergedPanes, rows: Ints, close: int) -> None:
-        """Enter the pages that were due again, and those for which the batch brought an earlier end than they had."""
-        key = merged.panes.key[rows]
-        starts = np.flatnonzero(np.diff(key, prepend=-1))
-        ends = self.plan.next_end(merged.panes.time[rows], close)
-        due = np.minimum.reduceat(ends, starts)
-        known = np.minimum.reduceat(np.where(merged.fresh[rows], NEVER, ends), starts)
-        present = key[starts]
-        was_due = np.zeros(len(work.keys), bool)
-        was_due[work.due.get(segment, np.empty(0, np.int64))] = True
-        wanted = was_due[present] | (due < known)
-        names = [work.keys[n] for n in present[wanted].tolist()]
-        self._calendar.add(segment, names, due[wanted])
+    def _page_ends(self, merged: MergedPanes, rows: Ints, close: int) -> PageEnds:
+        key, ends = merged.panes.key[rows], self.plan.next_end(merged.panes.time[rows], close)
+        present, now = first_by_key(key, ends)
+        _, before = first_by_key(key, np.where(merged.fresh[rows], NEVER, ends))
+        return PageEnds(present, now, before)

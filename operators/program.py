@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from operators.batch import Records, read_records
+from operators.batch import RecordColumns, Records
 from operators.emission import Counters, Emission, OutputSchema
 from serializers.pages import PageLayout
 from state_backends import StateError, WindowStore, WriteBatch
@@ -53,6 +53,7 @@ class Program:
         grace: in ticks.
         tick_us: length of a tick in microseconds.
         segment: length of a stored segment in ticks.
+        gap: name of the column of session gaps, or None.
     """
 
     plan: Plan
@@ -63,21 +64,26 @@ class Program:
     grace: int
     tick_us: int
     segment: int
+    gap: str | None = None
 
     @property
     def inputs(self) -> list[str]:
         """Names of all input columns, each once."""
-        return list(dict.fromkeys([*self.group_by, self.event_time, *(name for name, _ in self.columns)]))
+        gap = [] if self.gap is None else [self.gap]
+        return list(
+            dict.fromkeys([*self.group_by, self.event_time, *gap, *(name for name, _ in self.columns)])
+        )
+
+    @property
+    def records(self) -> RecordColumns:
+        """Which columns make the records."""
+        values = tuple(name for name, _ in self.columns)
+        return RecordColumns(self.event_time, self.group_by, values, self.tick_us, self.gap)
 
     @property
     def aliases(self) -> dict[str, str]:
         """Names that any engine takes as they are, for each input column."""
         return {name: f"c{number}" for number, name in enumerate(self.inputs)}
-
-    def read(self, table: pa.Table) -> Records:
-        """Return a table's rows as records."""
-        columns = [name for name, _ in self.columns]
-        return read_records(table, self.event_time, self.group_by, columns, self.tick_us)
 
     def store(self, backend: Any) -> WindowStore:
         """Return the window store over a backend."""

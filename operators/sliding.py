@@ -12,7 +12,7 @@ import numpy as np
 from operators.batch import FAR_PAST, Records
 from operators.calendar import NEVER
 from operators.emission import Emission
-from operators.kernel import Ints, Windows, distances, run_starts, sliding_windows
+from operators.kernel import Ints, Windows, distances, run_starts, sliding_windows, spread
 from operators.panes import MergedPanes, PaneSchema, visible
 from operators.panewise import PaneOperator, Work
 from serializers.pages import PageLayout
@@ -138,9 +138,7 @@ class SlidingOperator(PaneOperator):
         # Every pair of such a window and a pane in its span, of which it keeps those that it may see.
         known = (lo > 0) & (place[lo - 1] == place[pane] - (size + 1))
         pane, lo = pane[~known], lo[~known]
-        length = pane - lo
-        window = np.repeat(np.arange(len(pane)), length)
-        row = np.arange(len(window)) - np.repeat(np.cumsum(length) - length - lo, length)
+        window, row = spread(lo, pane)
         seen = visible(panes)[row] <= panes.time[pane][window]
         window, held = window[seen], panes.take(row[seen])
         tied = run_starts(window, held.time)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from operators.aggregates import Aggregate
-from operators.batch import check_event_time
+from operators.batch import check_event_time, check_gap
 from operators.durations import ticks
 from operators.emission import OutputSchema, bind_aggregates
 from operators.errors import DefinitionError
@@ -34,6 +34,14 @@ class WindowDefinition(Protocol):
     @property
     def grace_ticks(self) -> int:
         """Grace in ticks."""
+
+    @property
+    def gap_input(self) -> str | None:
+        """The input column of session gaps, if there is one."""
+
+    @property
+    def retracts(self) -> bool:
+        """Whether windows that were emitted on update can cease to be."""
 
     def plan(self, schema: PaneSchema, policy: str) -> Plan:
         """Return what is computed for panes of this schema."""
@@ -144,7 +152,8 @@ class WindowedAggregation:
         """
         windows = self.windows
         types = {name: _plain(type_) for name, type_ in zip(schema.names, schema.types, strict=True)}
-        self._check_columns(types, event_time)
+        gap = windows.gap_input
+        self._check_columns(types, event_time, gap)
         bound = bind_aggregates(dict(self.aggregates), types)
         output = OutputSchema(
             tuple((name, types[name]) for name in self.keys),
@@ -152,6 +161,7 @@ class WindowedAggregation:
             windows.tick_us,
             bound,
             with_change=self.policy == "on_update",
+            retracts=windows.retracts and self.policy == "on_update",
         )
         columns = {name for op in output.operations for name in op.inputs}
         segment = windows.segment()
@@ -166,15 +176,19 @@ class WindowedAggregation:
             windows.grace_ticks,
             windows.tick_us,
             segment,
+            gap,
         )
 
-    def _check_columns(self, types: Mapping[str, pa.DataType], event_time: str) -> None:
+    def _check_columns(self, types: Mapping[str, pa.DataType], event_time: str, gap: str | None) -> None:
         if not self.aggregates:
             raise DefinitionError("nothing to compute: add aggregates, such as .aggregate(n=agg.count())")
-        for what, name in [("event time", event_time), *(("key", key) for key in self.keys)]:
-            if name not in types:
+        named = [("event time", event_time), ("gap", gap), *(("key", key) for key in self.keys)]
+        for what, name in named:
+            if name is not None and name not in types:
                 raise DefinitionError(f"there is no {what} column {name!r}; the frame has {', '.join(types)}")
         check_event_time(types[event_time], event_time)
+        if gap is not None:
+            check_gap(types[gap], gap)
         for key in self.keys:
             if (
                 pat.is_nested(types[key])

@@ -7,7 +7,7 @@ window of its keys from every record there was.
 import math
 import statistics
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
@@ -41,10 +41,11 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What a batch makes an operator emit, and the positions of its late records."""
+    """What a batch makes an operator emit, the positions of its late records, and the windows that it takes back."""
 
     windows: list[Window]
     late: list[int]
+    retracted: list[Window] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -174,6 +175,96 @@ class FramedOracle(SlidingOracle):
         return replace(super()._window(key, end), end=end + 1)
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class _Event:
+    time: int
+    number: int
+    waits: int
+    value: Any = field(compare=False)
+
+
+class SessionOracle:
+    """The judge of session windows: with every batch it walks through all records that are in no final session.
+
+    Args:
+        gap: of a record, in ticks.
+        longest: from a session's first event to its last, in ticks, or None.
+        emit: "on_close" or "on_update".
+    """
+
+    def __init__(self, gap: Callable[[Record], int], longest: int | None, emit: str) -> None:
+        self.gap = gap
+        self.longest = longest
+        self.emit = emit
+        self._open: dict[Any, list[_Event]] = {}
+        self._count = 0
+
+    def step(self, batch: Batch) -> Output:
+        """Take one batch."""
+        closed = self._close(batch.close_start)
+        before = {(key, *self._bounds(session)) for key, session in self._sessions()}
+        first, late = self._count, []
+        numbers = {self._count + position: position for position in range(len(batch.records))}
+        for record in batch.records:
+            waits = record[1] + self.gap(record)
+            if self.longest is not None and waits < batch.close_start:
+                late.append(self._count)
+            else:
+                insort(self._open.setdefault(record[0], []), _Event(record[1], self._count, waits, record[2]))
+            self._count += 1
+        for key, session in list(self._sessions()):
+            if self.longest is None and self._bounds(session)[1] < batch.close_start:
+                late += [event.number for event in session]
+                self._remove(key, session)
+        late = sorted(numbers[number] for number in late)
+        if self.emit == "on_close":
+            return Output([*closed, *self._close(batch.close_end)], late)
+        after = list(self._sessions())
+        bounds = {(key, *self._bounds(session)) for key, session in after}
+        changed = [
+            self._window(key, session)
+            for key, session in after
+            if (key, *self._bounds(session)) not in before or any(e.number >= first for e in session)
+        ]
+        self._close(batch.close_end)
+        return Output(changed, late, [Window(*gone, ()) for gone in before - bounds])
+
+    def _sessions(self) -> Iterator[tuple[Any, list[_Event]]]:
+        """The sessions of all keys, record by record."""
+        for key, events in self._open.items():
+            session: list[_Event] = []
+            for event in events:
+                if session and self._ends(session, event):
+                    yield key, session
+                    session = []
+                session.append(event)
+            if session:
+                yield key, session
+
+    def _ends(self, session: Sequence[_Event], event: _Event) -> bool:
+        """Whether the event is too late for the session, or would make it too long."""
+        too_long = self.longest is not None and event.time - session[0].time > self.longest
+        return too_long or event.time > max(e.waits for e in session)
+
+    def _close(self, close: float) -> list[Window]:
+        """The sessions that end before the close time; they are final from now on."""
+        closed = [(key, session) for key, session in self._sessions() if self._bounds(session)[1] < close]
+        for key, session in closed:
+            self._remove(key, session)
+        return [self._window(key, session) for key, session in closed]
+
+    def _remove(self, key: Any, session: Sequence[_Event]) -> None:
+        gone = {event.number for event in session}
+        self._open[key] = [event for event in self._open[key] if event.number not in gone]
+
+    @staticmethod
+    def _bounds(session: Sequence[_Event]) -> tuple[int, int]:
+        return session[0].time, max(event.waits for event in session)
+
+    def _window(self, key: Any, session: Sequence[_Event]) -> Window:
+        return Window(key, *self._bounds(session), tuple((event.time, event.value) for event in session))
+
+
 def evaluate(batches: Iterable[Batch], size: int, emit: str) -> list[Output]:
     """Return what each batch emits."""
     oracle = SlidingOracle(size, emit)
@@ -185,10 +276,10 @@ def in_order(windows: Any) -> list[Row]:
     return sorted(windows, key=lambda row: (row[0] is not None, row[0] or "", *row[1:3]))
 
 
-def exact_rows(windows: Sequence[Window]) -> list[Row]:
-    """What is to be emitted, worked out one value at a time."""
-    expected = []
-    for window in windows:
+def exact_rows(output: Output) -> list[Row]:
+    """What is to be emitted, worked out one value at a time; nothing but null for windows that are taken back."""
+    expected = [(w.key, w.start, w.end, *(None,) * 7) for w in output.retracted]
+    for window in output.windows:
         found = [value for _, value in sorted((t, value) for t, value in window.content if value is not None)]
         results = (sum(found), min(found), max(found), sum(found) / len(found)) if found else (None,) * 4
         expected.append(
@@ -197,10 +288,10 @@ def exact_rows(windows: Sequence[Window]) -> list[Row]:
     return in_order(expected)
 
 
-def rounded_rows(windows: Sequence[Window]) -> list[Row]:
+def rounded_rows(output: Output) -> list[Row]:
     """What is to be emitted up to rounding, worked out with fractions."""
-    expected = []
-    for window in windows:
+    expected = [(w.key, w.start, w.end, *(None,) * 4) for w in output.retracted]
+    for window in output.windows:
         found = [Fraction(value) for _, value in window.content if value is not None]
         exact = [sum(found), statistics.mean(found)] if found else [None, None]
         exact += [statistics.variance(found), statistics.stdev(found)] if len(found) > 1 else [None, None]

@@ -58,7 +58,7 @@ class BoundedRun:
 
     def _step(self, operator: WindowOperator, table: pa.Table, close: int | None) -> Iterator[pa.RecordBatch]:
         """Take rows and close what ends before `close`, or by default before the last row."""
-        records = self.program.read(table)
+        records = self.program.records.read(table)
         if close is None:
             close = int(records.time.max()) if len(records) else FAR_PAST
         emitted: list[Emission] = operator.step(records, operator.close, close, Counters())

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from operators.batch import event_ticks, number_keys
+from operators.batch import number_keys
 from operators.program import Program
 from serializers.keys import NO_COLUMNS, encode_keys
 
@@ -77,11 +77,7 @@ class Pack:
             yield self._packed(table.rename_columns(self.program.inputs))
 
     def _packed(self, table: pa.Table) -> pa.RecordBatch:
-        _, usable = event_ticks(table.column(self.program.event_time), self.program.tick_us)
-        bad = 0
-        if usable is not None:
-            bad = len(usable) - int(usable.sum())
-            table = table.filter(pa.array(usable))
+        table, bad = self.program.records.usable(table)
         slot = self._slots(table)
         order = np.argsort(slot, kind="stable")
         edges = np.searchsorted(slot[order], np.arange(len(self.labels) + 1))

@@ -11,6 +11,7 @@ from pyspark.sql.types import StructType, TimestampNTZType
 from operators.errors import DefinitionError
 from operators.program import Program
 from operators.runtime.bounded import BoundedRun
+from operators.runtime.gaps import quoted, with_gap
 from operators.runtime.packing import PACKED_DDL, RESULT_DDL, Pack, Unpack, partition_labels, to_blob
 from operators.runtime.session import check_partitions, check_session
 from operators.runtime.types import arrow_schema, spark_schema
@@ -36,6 +37,7 @@ def apply(
     spark = df.sparkSession
     config = resolve(backend, options, _windows_conf(spark))
     _check_time(df, event_time)
+    operator, df = with_gap(operator, df, event_time)
     program = operator.program(arrow_schema(df.schema), event_time, config)
     # Numbered names: Spark's own mapInArrow fails on a column name with a dot.
     narrow = df.select(*[_input(df, name).alias(alias) for name, alias in program.aliases.items()])
@@ -62,13 +64,13 @@ def _check_time(df: DataFrame, event_time: str) -> None:
 
 def _input(df: DataFrame, name: str) -> Column:
     """A column of the frame; in a stream a timestamp without zone as one of UTC, since watermarks are only for these."""
-    column = F.col(_quoted(name))
+    column = F.col(quoted(name))
     if not (df.isStreaming and isinstance(df.schema[name].dataType, TimestampNTZType)):
         return column
     # From its fields, not by a cast: that would go through the session's zone and its changes of the clock.
     day = F.unix_date(F.to_date(column)).cast("bigint") * 86_400
     minutes = (F.hour(column) * 60 + F.minute(column)).cast("bigint")
-    seconds = F.expr(f"extract(SECOND FROM {_quoted(name)})")
+    seconds = F.expr(f"extract(SECOND FROM {quoted(name)})")
     return F.timestamp_micros((day + minutes * 60) * 1_000_000 + (seconds * 1_000_000).cast("bigint"))
 
 
@@ -109,7 +111,3 @@ def _watermarked(df: DataFrame, program: Program) -> DataFrame:
             "leave withWatermark out, apply sets it from grace"
         )
     return df if given is not None else df.withWatermark(time, f"{delay} milliseconds")
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"

@@ -63,7 +63,7 @@ class StatefulOperator:
         """
         counters = Counters()
         self._ready = False  # An error from here on leaves a copy that has to be aligned anew.
-        emitted = self.operator.step(self.program.read(table), *closes, counters)
+        emitted = self.operator.step(self.program.records.read(table), *closes, counters)
         rows = self.program.output.table(emitted)
         noted = {"identity": self.program.identity(), "close": self.operator.close, **progress()}
         pointer = commit(self.backend, journal, pointer, self.store.take_changes(), noted)

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operators import DefinitionError
-from operators.batch import check_event_time, event_ticks, number_keys, read_records
+from operators.batch import RecordColumns, check_event_time, event_ticks, number_keys
 from serializers import encode_keys
 from serializers.keys import NO_COLUMNS
 
@@ -251,7 +251,7 @@ class TestReadRecords:
                 "unused": list("xyz"),
             }
         )
-        records = read_records(table, "t", ["k"], ["v"], 1_000)
+        records = RecordColumns("t", ("k",), ("v",), 1_000).read(table)
         assert (3, 0, ["v"]) == (len(records), records.bad, list(records.values))
         assert ([0, 1, 0], [1, -1, 5]) == (records.key.tolist(), records.time.tolist())
         assert encode_keys([pa.array(["b", "a"])]) == records.keys
@@ -265,7 +265,7 @@ class TestReadRecords:
         table = pa.table(
             {"k": ["x", "a", "y", "a"], "t": pa.array([None, 5, 2**61, 6], pa.int64()), "v": [1, 2, 3, 4]}
         )
-        records = read_records(table, "t", ["k"], ["v"], 1_000)
+        records = RecordColumns("t", ("k",), ("v",), 1_000).read(table)
         assert (2, 2) == (len(records), records.bad)
         assert ([0, 0], [5, 6], [2, 4]) == (
             records.key.tolist(), records.time.tolist(), records.values["v"].values.tolist()
@@ -274,13 +274,13 @@ class TestReadRecords:
 
     def test_only_bad_rows(self) -> None:
         """A batch of bad rows only is empty, and they are counted."""
-        records = read_records(pa.table({"t": pa.array([None, None], pa.int64())}), "t", [], [], 1)
+        records = RecordColumns("t", (), (), 1).read(pa.table({"t": pa.array([None, None], pa.int64())}))
         assert (0, 2) == (len(records), records.bad)
 
     def test_without_keys(self) -> None:
         """Without key columns every record has the one key of no columns, also in an empty batch."""
         for times in ([1, 2], []):
-            records = read_records(pa.table({"t": pa.array(times, pa.int64())}), "t", [], [], 1)
+            records = RecordColumns("t", (), (), 1).read(pa.table({"t": pa.array(times, pa.int64())}))
             assert ([NO_COLUMNS], [0] * len(times)) == (records.keys, records.key.tolist())
 
     @pytest.mark.parametrize(
@@ -293,21 +293,20 @@ class TestReadRecords:
     )
     def test_keys_are_distinct(self, column: pa.Array) -> None:
         """No two keys of a batch are the same bytes, whatever the key columns' types are."""
-        keys = read_records(
-            pa.table({"k": column, "t": pa.array([1, 2], pa.int64())}), "t", ["k"], [], 1
-        ).keys
+        table = pa.table({"k": column, "t": pa.array([1, 2], pa.int64())})
+        keys = RecordColumns("t", ("k",), (), 1).read(table).keys
         assert len(set(keys)) == len(keys)
 
     def test_event_time_as_key_and_value(self) -> None:
         """The event time may be a key and a value too."""
         table = pa.table({"t": pa.array([5, 5, 7], pa.timestamp("us"))})
-        records = read_records(table, "t", ["t"], ["t"], 1)
+        records = RecordColumns("t", ("t",), ("t",), 1).read(table)
         assert ([0, 0, 1], [5, 5, 7]) == (records.key.tolist(), records.values["t"].values.tolist())
 
     def test_take(self) -> None:
         """Rows are taken with their values; the list of keys stays."""
         table = pa.table({"k": ["a", "b"], "t": pa.array([1, 2], pa.int64()), "v": [1.5, 2.5]})
-        records = read_records(table, "t", ["k"], ["v"], 1)
+        records = RecordColumns("t", ("k",), ("v",), 1).read(table)
         taken = records.take(np.array([1]))
         assert ([1], [2], [2.5]) == (
             taken.key.tolist(),

@@ -1,4 +1,4 @@
-"""Sliding, hopping and tumbling windows over random records: against the brute-force oracle, and against themselves."""
+"""Windows of all kinds over random records: against the brute-force oracle, and against themselves."""
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,6 +16,7 @@ from oracle import (
     FramedOracle,
     Record,
     Row,
+    SessionOracle,
     SlidingOracle,
     StreamClock,
     exact_rows,
@@ -23,7 +24,7 @@ from oracle import (
     rounded_rows,
 )
 
-from operators import HoppingWindows, SlidingWindows, TumblingWindows
+from operators import HoppingWindows, SessionWindows, SlidingWindows, TumblingWindows
 from operators import aggregates as agg
 from operators.batch import FAR_FUTURE
 from operators.runtime.local import LocalRunner
@@ -36,6 +37,9 @@ Step = tuple[list[Record], int | None]
 LONG_AGO = -(10**15)
 YEAR = 31_557_600_000
 MOST_STEPS = 12
+SESSIONS = ("session", "gaps")
+PANED = ("sliding", "hopping", "tumbling")
+KINDS = (*PANED, *SESSIONS)
 INT64 = pa.int64()
 EXACT = {
     "n": agg.count(),
@@ -56,11 +60,20 @@ FLOATING = {
 
 @dataclass(frozen=True)
 class Scenario:
-    """An operator, how it keeps its state, and the batches that it takes."""
+    """An operator, how it keeps its state, and the batches that it takes.
 
+    Attributes:
+        kind: of the windows; "gaps" are sessions whose records have a gap each.
+        size: of a window, or a session's gap.
+        advance, offset: of hopping and tumbling windows.
+        longest: a session's greatest length, or None.
+    """
+
+    kind: str
     size: int
-    advance: int | None
+    advance: int
     offset: int
+    longest: int | None
     grace: int
     emit: str
     backend: str
@@ -77,19 +90,27 @@ class Scenario:
             windows.aggregate(**aggregates).emit(self.emit).local_runner("time", directory=directory, **state)
         )
 
-    def windows(self) -> SlidingWindows | HoppingWindows:
+    def windows(self) -> SlidingWindows | HoppingWindows | SessionWindows:
         """The window definition."""
-        if self.advance is None:
+        if self.kind == "sliding":
             return SlidingWindows(size=self.size, grace=self.grace)
-        if self.advance == self.size:
+        if self.kind == "hopping":
+            return HoppingWindows(self.size, self.advance, self.grace, self.offset)
+        if self.kind == "tumbling":
             return TumblingWindows(self.size, self.grace, self.offset)
-        return HoppingWindows(self.size, self.advance, self.grace, self.offset)
+        if self.kind == "gaps":
+            return SessionWindows(gap_column="gap", grace=self.grace, max_length=self.longest)
+        return SessionWindows(self.size, grace=self.grace, max_length=self.longest)
 
-    def oracle(self) -> SlidingOracle:
+    def oracle(self) -> SlidingOracle | SessionOracle:
         """The judge of the operator."""
-        if self.advance is None:
+        if self.kind == "sliding":
             return SlidingOracle(self.size, self.emit)
-        return FramedOracle(self.size, self.advance, self.offset, self.emit)
+        if self.kind in ("hopping", "tumbling"):
+            step = self.advance if self.kind == "hopping" else self.size
+            return FramedOracle(self.size, step, self.offset, self.emit)
+        gap = gap_of if self.kind == "gaps" else lambda _: self.size
+        return SessionOracle(gap, self.longest, self.emit)
 
     def emitted(self, steps: Sequence[Step]) -> list[list[Row]]:
         """What the operator emits step by step."""
@@ -100,13 +121,16 @@ class Scenario:
 
 
 @st.composite
-def scenarios(draw: Callable[..., Any], explicit: bool = False, values: Any = None) -> Scenario:
+def scenarios(
+    draw: Callable[..., Any], explicit: bool = False, values: Any = None, kinds: Sequence[str] = KINDS
+) -> Scenario:
     """Few keys, null among them; times with many ties, at the edges of windows, and now and then years apart.
 
     Args:
         draw: given by hypothesis.
         explicit: whether every batch has an explicit stream time, instead of some.
         values: of the records, whole numbers if not given.
+        kinds: of windows, to pick from.
     """
     size = draw(st.sampled_from([1, 2, 3, 5, 8, 200]))
     keys = st.sampled_from(draw(st.sampled_from([("a",), ("a",), (None, "a"), (None, "", "a", "b")])))
@@ -124,16 +148,24 @@ def scenarios(draw: Callable[..., Any], explicit: bool = False, values: Any = No
     emit = draw(st.sampled_from(["on_close", "on_update"]))
     backend = draw(st.sampled_from(["memory", "memory", "rocksdb"]))
     segment = draw(st.sampled_from(["1 ms", f"{size} ms", "7 ms", "1 minute"]))
-    advance = draw(st.none() | st.just(size) | st.integers(max(1, size // 20), size))
-    offset = draw(st.integers(0, 2 * size))
-    return Scenario(size, advance, offset, grace, emit, backend, {"state.segment": segment}, steps)
+    kind = draw(st.sampled_from(kinds))
+    advance, offset = draw(st.integers(max(1, size // 20), size)), draw(st.integers(0, 2 * size))
+    longest = draw(st.none() | st.sampled_from([0, 1, size, 3 * size])) if kind in SESSIONS else None
+    options = {"state.segment": segment}
+    return Scenario(kind, size, advance, offset, longest, grace, emit, backend, options, steps)
+
+
+def gap_of(record: Record) -> int:
+    """A gap of each record's own, which follows from its value."""
+    return 1 + int(abs(record[2] or 0)) % 8 * 3
 
 
 def table(records: Sequence[Record], type_: pa.DataType = INT64) -> pa.Table:
     """Records as a table."""
     key, time, value = zip(*records, strict=True) if records else ([], [], [])
     columns = pa.array(key, pa.string()), pa.array(time, pa.timestamp("ms")), pa.array(value, type_)
-    return pa.table(columns, ["key", "time", "value"])
+    gaps = pa.array(list(map(gap_of, records)), pa.int64())
+    return pa.table([*columns, gaps], ["key", "time", "value", "gap"])
 
 
 def rows(emitted: pa.Table) -> list[Row]:
@@ -161,7 +193,7 @@ def test_rows_are_those_of_the_oracle(scenario: Scenario) -> None:
         for records, stream_time in scenario.steps:
             output = oracle.step(clock.batch(records, stream_time))
             late += len(output.late)
-            assert exact_rows(output.windows) == rows(runner.process(table(records), stream_time))
+            assert exact_rows(output) == rows(runner.process(table(records), stream_time))
             assert late == runner.counters.late
         close_everything(runner)
 
@@ -176,7 +208,7 @@ def test_rows_are_those_of_the_oracle_at_one_close_time_a_batch(scenario: Scenar
             close = watermark - scenario.grace
             output = oracle.step(Batch(records, close, close))
             emitted = [runner.process(table([]), watermark), runner.process(table(records), watermark)]
-            assert exact_rows(output.windows) == rows(pa.concat_tables(emitted))
+            assert exact_rows(output) == rows(pa.concat_tables(emitted))
             watermark = max(watermark, stream_time)
         close_everything(runner)
 
@@ -188,8 +220,8 @@ def test_floating_point_rows_are_those_of_the_oracle(scenario: Scenario) -> None
     clock, oracle = StreamClock(scenario.grace), scenario.oracle()
     with scenario.runner(FLOATING) as runner:
         for records, stream_time in scenario.steps:
-            windows = oracle.step(clock.batch(records, stream_time)).windows
-            assert rounded_rows(windows) == rows(runner.process(table(records, pa.float64()), stream_time))
+            output = oracle.step(clock.batch(records, stream_time))
+            assert rounded_rows(output) == rows(runner.process(table(records, pa.float64()), stream_time))
         close_everything(runner, pa.float64())
 
 
@@ -205,7 +237,7 @@ def test_order_of_rows_within_a_batch_is_of_no_account(scenario: Scenario, rando
 
 
 @settings(max_examples=80)
-@given(scenarios(explicit=True), st.integers(1, 4))
+@given(scenarios(explicit=True, kinds=PANED), st.integers(1, 4))
 def test_splitting_a_batch_at_equal_close_times_changes_nothing(scenario: Scenario, length: int) -> None:
     """In parts that see the close times of the whole, the last row of each window is that of the whole."""
     before = LONG_AGO
@@ -220,6 +252,37 @@ def test_splitting_a_batch_at_equal_close_times_changes_nothing(scenario: Scenar
             assert scenario.emit == "on_update" or len(last) == len(emitted)
         close_everything(whole)
         close_everything(parted)
+
+
+@settings(max_examples=120)
+@given(scenarios(explicit=True, kinds=SESSIONS), st.integers(1, 4))
+def test_splitting_a_batch_of_sessions_changes_no_table(scenario: Scenario, length: int) -> None:
+    """Updates and retractions of the parts, applied to a table, leave the table that those of the whole leave.
+
+    But for records behind the close time: whether one is late depends on what came before it, in Kafka Streams as here.
+    """
+    before, table_of = LONG_AGO, ({}, {})
+    with scenario.runner() as whole, scenario.runner() as parted:
+        for records, stream_time in scenario.steps:
+            timely = [record for record in records if record[1] >= before - scenario.grace]
+            parts = [timely[at : at + length] for at in range(0, len(timely), length)] or [[]]
+            emitted = [row for part in parts[:-1] for row in rows(parted.process(table(part), before))]
+            before = max(before, stream_time)
+            emitted += rows(parted.process(table(parts[-1]), before))
+            upsert(table_of[0], emitted)
+            upsert(table_of[1], rows(whole.process(table(timely), before)))
+            assert table_of[0] == table_of[1]
+        close_everything(whole)
+        close_everything(parted)
+
+
+def upsert(table: dict[Row, Row], emitted: Sequence[Row]) -> None:
+    """Apply updates and retractions to a table by key and bounds."""
+    for row in emitted:
+        if row[3] is None:
+            del table[row[:3]]
+        else:
+            table[row[:3]] = row
 
 
 @settings(max_examples=60)

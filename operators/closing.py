@@ -1,0 +1,124 @@
+"""What operators share that close windows by a calendar of the store's pages."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from operators.batch import FAR_PAST
+from operators.calendar import ClosingCalendar
+from operators.kernel import Ints
+from state_backends import Entries, WindowStore, WriteBatch
+from state_backends.ordering import row_order
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class PageEnds:
+    """When the pages of some keys are due.
+
+    Attributes:
+        key: shape (n,), int64: distinct key numbers.
+        now, before: shape (n,), int64: last tick of the next window to close, now and before the step, or NEVER.
+    """
+
+    key: Ints
+    now: Ints
+    before: Ints
+
+
+class ClosingOperator(ABC):
+    """An operator over one store. `close` is the close time reached; it is kept by whoever owns the store."""
+
+    def __init__(self, store: WindowStore, close: int = FAR_PAST) -> None:
+        self.store = store
+        self.close = close
+        self._calendar = ClosingCalendar()
+
+    @property
+    @abstractmethod
+    def closes(self) -> bool:
+        """Whether windows are emitted when they close, so that a calendar is needed."""
+
+    @abstractmethod
+    def next_due(self, entries: Entries) -> Ints:
+        """Return the last tick of the next window to close that each stored entry takes part in, or NEVER."""
+
+    def rebuild(self, close: int, changes: Sequence[WriteBatch] | None = None) -> None:
+        """Learn the due times of what is stored, after the store was filled from outside.
+
+        Args:
+            close: the close time that the stored state had reached.
+            changes: what was written since the calendar was last right; None reads the whole store.
+        """
+        self.close = close
+        if not self.closes:
+            return
+        if changes is None:
+            self._calendar.clear()
+            for segment in self.store.segments():
+                self._enter_segment(segment, self.store.keys(segment))
+            return
+        for batch in changes:
+            for segment, pages in batch.puts.items():
+                self._enter_segment(segment, list(pages))
+
+    def _enter_segment(self, segment: int, keys: list[bytes]) -> None:
+        entries = self.store.fetch_segment(segment, keys)
+        if len(entries):
+            present, starts = np.unique(entries.key, return_index=True)
+            due = np.minimum.reduceat(self.next_due(entries), starts)
+            self._calendar.add(segment, [keys[n] for n in present.tolist()], due)
+
+    def _take_due(self, keys: list[bytes], close: int) -> tuple[list[bytes], dict[int, Ints]]:
+        """The keys and those of the pages that are due before the close time; and these by segment, as numbers."""
+        due = self._calendar.take_due(close)
+        if not due:
+            return keys, {}
+        number = {key: n for n, key in enumerate(keys)}
+        numbered = {
+            segment: np.fromiter((number.setdefault(key, len(number)) for key in names), np.int64, len(names))
+            for segment, names in due.items()
+        }
+        return list(number), numbered
+
+    def _replace(self, segment: int, keys: list[bytes], touched: Mask, entries: Entries) -> None:
+        """Write the pages of the touched keys; the entries are all that they hold, sorted by key and time."""
+        names = [keys[n] for n in np.flatnonzero(touched).tolist()]
+        local = np.cumsum(touched) - 1
+        self.store.replace_segment(segment, names, Entries(local[entries.key], entries.columns))
+
+    def _enter(self, segment: int, keys: list[bytes], was_due: Ints, ends: PageEnds) -> None:
+        """Enter the pages that were due again, and those that now have an earlier end than they had."""
+        due = np.zeros(len(keys), bool)
+        due[was_due] = True
+        wanted = due[ends.key] | (ends.now < ends.before)
+        names = [keys[n] for n in ends.key[wanted].tolist()]
+        self._calendar.add(segment, names, ends.now[wanted])
+
+
+def first_by_key(key: Ints, value: Ints) -> tuple[Ints, Ints]:
+    """Return the distinct keys of rows that are sorted by key, and the least value of each."""
+    starts = np.flatnonzero(np.diff(key, prepend=-1))
+    return key[starts], np.minimum.reduceat(value, starts) if len(starts) else value
+
+
+def rows_by_segment(number: Ints, segments: Ints) -> list[Ints]:
+    """Return the rows of each of the segments, in their order.
+
+    Args:
+        number: shape (n,), int64: the segment of each row.
+        segments: distinct segments, ascending.
+    """
+    if not len(segments):
+        return []
+    place = np.searchsorted(segments, number)
+    rows = np.flatnonzero(segments[np.minimum(place, len(segments) - 1)] == number)
+    order = row_order(place[rows], np.zeros(len(rows), np.int64))
+    rows = rows if order is None else rows[order]
+    edges = np.searchsorted(place[rows], np.arange(len(segments) + 1))
+    return [rows[a:b] for a, b in pairwise(edges.tolist())]

@@ -1,0 +1,303 @@
+"""Session windows: records of a key that follow one another with no gap, merged on columns.
+
+A store entry is a session, under the last tick for which it waits: its first event time plus what it takes to go on.
+Where sessions have a greatest length, a late-coming record can move the cuts between them; so there an entry is one event
+time of a session, and sessions are put together anew from these. An entry's columns are the end of its session, the start
+of its session, its own event time, the tick up to which it waits itself, and the states of all operations in turn.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from operators.aggregates.operation import Operation
+from operators.batch import FAR_FUTURE, Records
+from operators.calendar import NEVER
+from operators.closing import ClosingOperator, Mask, PageEnds, first_by_key, rows_by_segment
+from operators.emission import Counters, Emission
+from operators.kernel import Ints, State, run_starts, session_starts
+from operators.panes import split_states
+from serializers.pages import PageLayout
+from state_backends import Entries, WindowStore
+from state_backends.ordering import row_order
+from state_backends.window_store import merge_entries
+
+_NONE = np.empty(0, np.int64)
+_END, _START, _AT, _WAITS, _STATES = range(5)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionPlan:
+    """What a session operator computes.
+
+    Attributes:
+        gap: ticks for which a session waits for its next record; None if each record brings its own.
+        longest: ticks from a session's first event to its last at most, or None.
+        on_update: whether changed sessions are emitted after each batch, instead of closed ones once.
+        operations: the distinct operations of all aggregates.
+    """
+
+    gap: int | None
+    longest: int | None
+    on_update: bool
+    operations: tuple[Operation, ...]
+
+    @property
+    def layout(self) -> PageLayout:
+        """The layout of stored entries."""
+        return PageLayout(("i8",) * _STATES + tuple(code for op in self.operations for code in op.codes))
+
+    def describe(self) -> dict[str, Any]:
+        """Return what stored state depends on."""
+        return {
+            "windows": "session",
+            "gap in ticks": "of each record" if self.gap is None else self.gap,
+            "max length in ticks": self.longest,
+            "emission": "on_update" if self.on_update else "on_close",
+            "state": [op.describe() for op in self.operations],
+        }
+
+    def operator(self, store: WindowStore) -> "SessionOperator":
+        """Return the operator over a store."""
+        return SessionOperator(self, store)
+
+    def waits(self, records: Records) -> Ints:
+        """Return the tick up to which each record's session waits for the next one."""
+        return records.time + (self.gap or 0 if records.gap is None else records.gap)
+
+    def accumulate(self, records: Records) -> tuple[Entries, Ints]:
+        """Return a batch's records as entries, as few as can be, with the number of records in each.
+
+        The columns for the end and the start of the session are not filled in yet.
+        """
+        order = row_order(records.key, records.time)
+        records = records if order is None else records.take(order)
+        at, waits = records.time, self.waits(records)
+        whole = self.longest is None
+        starts = session_starts(records.key, at, waits) if whole else run_starts(records.key, at)
+        states = [op.accumulate(records, starts) for op in self.operations]
+        waits = np.maximum.reduceat(waits, starts) if len(starts) else waits
+        count = np.diff(np.append(starts, len(records)))
+        return _entries(records.key[starts], (at[starts], at[starts], at[starts], waits), states), count
+
+    def merged(self, entries: Entries, starts: Ints) -> Entries:
+        """Return one entry for each run of entries that begins at `starts`."""
+        if len(starts) == len(entries):
+            return entries
+        states = [
+            op.reduce(state, starts) for op, state in zip(self.operations, self.states(entries), strict=True)
+        ]
+        first = [column[starts] for column in entries.columns[:_WAITS]]
+        waits = np.maximum.reduceat(entries.columns[_WAITS], starts)
+        return _entries(entries.key[starts], (*first, waits), states)
+
+    def states(self, entries: Entries) -> list[State]:
+        """Return the entries' states, one per operation."""
+        return split_states(self.operations, entries.columns[_STATES:])
+
+
+def _entries(key: Ints, times: tuple[Ints, ...], states: list[State]) -> Entries:
+    return Entries(key, (*times, *(column for state in states for column in state)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Sessions:
+    """Stored entries and those of a batch, sorted by key and event time and cut into sessions.
+
+    Attributes:
+        entries: with the end and start that their sessions had in the store; those of the batch have none.
+        records: shape (n,), int64: number of the batch's records in each entry; 0 if it was stored.
+        first: shape (m,), int64: where each session begins.
+        start, end: shape (m,), int64: bounds of each session.
+    """
+
+    entries: Entries
+    records: Ints
+    first: Ints
+    start: Ints
+    end: Ints
+
+    @property
+    def number(self) -> Ints:
+        """The number of each entry's session."""
+        return np.repeat(np.arange(len(self.first)), np.diff(np.append(self.first, len(self.entries))))
+
+    @property
+    def moved(self) -> Mask:
+        """Whether each entry was stored in a session of other bounds than those of the one that it is in now."""
+        number, columns = self.number, self.entries.columns
+        same = (columns[_START] == self.start[number]) & (columns[_END] == self.end[number])
+        return (self.records == 0) & ~same
+
+    @property
+    def changed(self) -> Mask:
+        """Whether each session is another than it was in the store."""
+        changed = np.zeros(len(self.first), bool)
+        changed[self.number[(self.records > 0) | self.moved]] = True
+        return changed
+
+    def take(self, wanted: Mask) -> "_Sessions":
+        """Return the sessions under the mask."""
+        if wanted.all():
+            return self
+        kept = wanted[self.number]
+        first = np.flatnonzero(np.diff(self.number[kept], prepend=-1))
+        return _Sessions(
+            self.entries.take(kept), self.records[kept], first, self.start[wanted], self.end[wanted]
+        )
+
+
+class SessionOperator(ClosingOperator):
+    """Session windows over one store."""
+
+    def __init__(self, plan: SessionPlan, store: WindowStore) -> None:
+        super().__init__(store)
+        self.plan = plan
+
+    @property
+    def closes(self) -> bool:
+        return not self.plan.on_update
+
+    def next_due(self, entries: Entries) -> Ints:
+        return entries.time
+
+    def step(self, records: Records, close_start: int, close_end: int, counters: Counters) -> list[Emission]:
+        """Take one batch and return the sessions to emit.
+
+        Args:
+            records: the batch, in any order.
+            close_start: close time in ticks that says which sessions are final; not before that of earlier steps.
+            close_end: close time in ticks after the batch, not before `close_start`.
+            counters: is added to.
+        """
+        close_start = max(close_start, self.close)
+        close_end = max(close_end, close_start)
+        counters.rows += len(records) + records.bad
+        counters.bad += records.bad
+        if self.plan.longest is not None:
+            records = self._in_time(records, close_start, counters)
+        brought, count = self.plan.accumulate(records)
+        keys, due = self._take_due(records.keys, close_end) if self.closes else (records.keys, {})
+        stored = self._load(keys, brought, due)
+        final = stored.take(stored.time < close_start)
+        sessions = self._joined(stored.take(stored.time >= close_start), brought, count)
+        if self.plan.longest is None:
+            late = sessions.end < close_start
+            counters.late += int(sessions.records[late[sessions.number]].sum())
+            sessions = sessions.take(~late)
+        if self.plan.on_update:
+            windows = [self._retracted(keys, sessions), self._emission(keys, sessions.take(sessions.changed))]
+        else:
+            closed = self._joined(final, brought.take(np.empty(0, np.int64)), count[:0])
+            windows = [
+                self._emission(keys, closed),
+                self._emission(keys, sessions.take(sessions.end < close_end)),
+            ]
+        self._save(_Visit(keys, due, stored, final), sessions, close_end)
+        self.close = close_end
+        counters.windows += sum(len(emission.key) for emission in windows if not emission.retract)
+        return windows
+
+    def _in_time(self, records: Records, close: int, counters: Counters) -> Records:
+        """The records that would make an open session by themselves: where lengths are limited, others are late."""
+        late = self.plan.waits(records) < close
+        counters.late += int(np.count_nonzero(late))
+        return records.take(np.flatnonzero(~late)) if late.any() else records
+
+    def _load(self, keys: list[bytes], brought: Entries, due: dict[int, Ints]) -> Entries:
+        """The due pages, and of the batch's keys those that can hold a session that waits for one of its records."""
+        store, parts = self.store, []
+        first = np.full(len(keys), FAR_FUTURE)
+        touched, earliest = first_by_key(brought.key, brought.columns[_AT])
+        first[touched] = earliest
+        for segment in store.segments():
+            wanted = first < (segment + 1) * store.segment_ticks
+            wanted[due.get(segment, _NONE)] = True
+            numbers = np.flatnonzero(wanted)
+            entries = store.fetch_segment(segment, [keys[n] for n in numbers.tolist()])
+            parts.append(Entries(numbers[entries.key], entries.columns))
+        return merge_entries(parts, store.layout)
+
+    def _joined(self, stored: Entries, brought: Entries, count: Ints) -> _Sessions:
+        """Put stored entries and new ones together to sessions."""
+        columns = tuple(map(np.concatenate, zip(stored.columns, brought.columns, strict=True)))
+        entries = Entries(np.concatenate([stored.key, brought.key]), columns)
+        records = np.concatenate([np.zeros(len(stored), np.int64), count])
+        order = row_order(entries.key, entries.columns[_AT])
+        if order is not None:
+            entries, records = entries.take(order), records[order]
+        at, waits = entries.columns[_AT], entries.columns[_WAITS]
+        first = session_starts(entries.key, at, waits, self.plan.longest)
+        end = np.maximum.reduceat(waits, first) if len(first) else first
+        return _Sessions(entries, records, first, at[first], end)
+
+    def _emission(self, keys: list[bytes], sessions: _Sessions) -> Emission:
+        merged = self.plan.merged(sessions.entries, sessions.first)
+        lo = np.arange(len(merged))
+        states = [
+            op.combined(state, lo, lo + 1)
+            for op, state in zip(self.plan.operations, self.plan.states(merged), strict=True)
+        ]
+        return Emission(keys, merged.key, sessions.start, sessions.end, states)
+
+    @staticmethod
+    def _retracted(keys: list[bytes], sessions: _Sessions) -> Emission:
+        """The stored sessions that are no more: the first entry of each is in a session of other bounds now."""
+        entries = sessions.entries
+        gone = entries.take(sessions.moved & (entries.columns[_AT] == entries.columns[_START]))
+        return Emission(keys, gone.key, gone.columns[_START], gone.columns[_END], (), retract=True)
+
+    def _save(self, visit: "_Visit", sessions: _Sessions, close: int) -> None:
+        """Write the pages that lost or gained an entry, and enter them and the visited ones as due."""
+        changed, closed, ticks = sessions.changed, sessions.end < close, self.store.segment_ticks
+        gone = (sessions.records == 0) & (changed | closed)[sessions.number]
+        entries, number = self._to_store(sessions.take(~closed))
+        touched = [visit.final, sessions.entries.take(gone), entries.take(changed[~closed][number])]
+        key = np.concatenate([some.key for some in touched])
+        segment_of = np.concatenate([some.time for some in touched]) // ticks
+        segments = np.union1d(segment_of, np.array(list(visit.due), np.int64))
+        rows = [
+            rows_by_segment(n, segments)
+            for n in (entries.time // ticks, visit.stored.time // ticks, segment_of)
+        ]
+        for segment, held, before, new in zip(segments.tolist(), *rows, strict=True):
+            page = entries.take(held)
+            if len(new):
+                mask = np.zeros(len(visit.keys), bool)
+                mask[key[new]] = True
+                self._replace(segment, visit.keys, mask, page.take(mask[page.key]))
+            if self.closes:
+                ends = _page_ends(page, visit.stored.take(before), len(visit.keys))
+                self._enter(segment, visit.keys, visit.due.get(segment, _NONE), ends)
+        self.store.expire(close)
+
+    def _to_store(self, sessions: _Sessions) -> tuple[Entries, Ints]:
+        """The entries to be stored for some sessions, sorted by key and end, and the number of each one's session."""
+        entries = sessions.entries
+        whole = self.plan.longest is None
+        starts = sessions.first if whole else run_starts(entries.key, entries.columns[_AT])
+        number = sessions.number[starts]
+        merged = self.plan.merged(entries, starts)
+        bounds = sessions.end[number], sessions.start[number]
+        merged = Entries(merged.key, (*bounds, *merged.columns[_AT:]))
+        order = row_order(merged.key, merged.time)
+        return (merged, number) if order is None else (merged.take(order), number[order])
+
+
+@dataclass(frozen=True, slots=True)
+class _Visit:
+    """What a step loaded: its keys, the due pages (key numbers by segment), all entries, and those of final sessions."""
+
+    keys: list[bytes]
+    due: dict[int, Ints]
+    stored: Entries
+    final: Entries
+
+
+def _page_ends(page: Entries, before: Entries, keys: int) -> PageEnds:
+    present, now = first_by_key(page.key, page.time)
+    earlier = np.full(keys, NEVER)
+    known, ends = first_by_key(before.key, before.time)
+    earlier[known] = ends
+    return PageEnds(present, now, earlier[present])
