@@ -187,7 +187,7 @@ class SessionWindows(_Grouping):
         gap: text such as "5 minutes", a timedelta, or whole milliseconds, positive; or, on Spark, a column or expression
             with each record's gap: an interval, its text, or whole milliseconds.
         gap_column: in place of `gap`, the name of a column with each record's gap, on Spark as well as in the local runner.
-            Records whose gap is null, zero or negative are counted as bad.
+            Records whose gap is null, zero or negative, or beyond 2**59 ticks, are counted as bad.
         grace: how long after its end a session still takes records, likewise; 0 or more.
         max_length: longest time from a session's first event to its last, likewise; 0 or more.
         tick: resolution of time, "1 ms" or "1 us"; event times and gaps are floored to it.
@@ -210,6 +210,10 @@ class SessionWindows(_Grouping):
         tick_us = _tick_us(self.tick)
         if (self.gap is None) == (self.gap_column is None):
             raise DefinitionError("sessions want a gap or a gap_column, and not both")
+        if not isinstance(self.gap_column, str | None):
+            raise DefinitionError(
+                f"gap_column is {self.gap_column!r}: give a column's name; a Spark expression goes into gap"
+            )
         gap = None if self.gap is None or self.gap_expression is not None else self.gap
         for name, value, least in (
             ("gap", gap, 1),
@@ -223,7 +227,9 @@ class SessionWindows(_Grouping):
     @property
     def gap_expression(self) -> "Column | None":
         """The Spark column or expression of each record's gap, if there is one."""
-        return self.gap if type(self.gap).__module__.startswith("pyspark.") else None  # type: ignore[return-value]
+        kind = type(self.gap)
+        of_spark = kind.__module__.startswith("pyspark.") and kind.__name__ == "Column"
+        return self.gap if of_spark else None  # type: ignore[return-value]
 
     @property
     def gap_input(self) -> str | None:

@@ -16,6 +16,7 @@ from operators.emission import Emission
 from operators.kernel import Ints, distances
 from operators.panes import MergedPanes, PaneSchema
 from operators.panewise import PaneOperator, Work
+from operators.partials import Partials
 from serializers.pages import PageLayout
 from state_backends import Entries, WindowStore
 
@@ -72,6 +73,14 @@ class FramedPlan:
         """Return the start of the frame that holds each time."""
         return time - (time - self.offset) % self.frame
 
+    def accumulate(self, records: Records) -> Partials:
+        """Return one pane for each key and frame of the records."""
+        return self.schema.accumulate(records, self.frame_of(records.time))
+
+    def reduce(self, partials: Partials) -> Partials:
+        """Return one pane for each key and frame of the partial ones."""
+        return self.schema.join(partials)
+
     def first_end(self, frame: Ints) -> Ints:
         """Return the last tick of the first window that holds each frame."""
         return self._aligned_up(frame + self.frame - self.size) + self.size - 1
@@ -118,10 +127,10 @@ class FramedOperator(PaneOperator):
         super().__init__(store)
         self.plan: FramedPlan = plan
 
-    def accumulate(self, records: Records, close: int) -> Entries:
+    def arrive(self, panes: Entries, close: int) -> Entries:
         # A window that is still open sees every record that was accepted, so panes need not know when they came.
         del close
-        return self.plan.schema.accumulate(records, self.plan.frame_of(records.time), FAR_PAST)
+        return panes
 
     def emit(
         self, work: Work, stored: Entries, merged: MergedPanes, close_start: int, close_end: int

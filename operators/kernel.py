@@ -3,6 +3,7 @@
 Panes are sorted by key number and time. A window is a range [lo, hi) of them. Nothing here touches stores or Spark.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -77,31 +78,34 @@ def session_starts(key: Ints, start: Ints, end: Ints, longest: int | None = None
         end: shape (n,), int64: the tick up to which each row's session waits for the next one, not before its start.
         longest: if given, a row that starts more than this many ticks after its session's first begins the next session.
 
-    Cost: O(n) array work; with `longest` one pass more for every session that follows another without a gap.
+    Cost: O(n) array work; with `longest` a step in Python for every session that had to be cut.
     """
     begins = np.ones(len(key), bool)
     begins[1:] = (key[1:] != key[:-1]) | (start[1:] > running_max(key, end)[:-1])
-    cursor = np.flatnonzero(begins)
-    if longest is None or not len(cursor):
-        return cursor
-    place = distances(key, start, longest)
-    found, limit = [cursor], np.append(cursor[1:], len(key))
-    while len(cursor):
-        stop = np.minimum(np.searchsorted(place, place[cursor] + longest, "right"), limit)
-        stop = _first_gap(cursor, stop, start, end)
-        cut = stop < limit
-        cursor, limit = stop[cut], limit[cut]
-        found.append(cursor)
-    return np.sort(np.concatenate(found))
+    first = np.flatnonzero(begins)
+    if longest is None or not len(first):
+        return first
+    limit = np.append(first[1:], len(key))
+    long = start[limit - 1] - start[first] > longest
+    if not long.any():
+        return first
+    ascending = bool((begins[1:] | (end[1:] >= end[:-1])).all())
+    cuts, starts = [], start.tolist()
+
+    def next_cut(row: int, stop: int) -> int:
+        cut = bisect_right(starts, starts[row] + longest, row, stop)
+        return cut if ascending else row + _first_gap(start[row:cut], end[row:cut])
+
+    for cut, stop in zip(first[long].tolist(), limit[long].tolist(), strict=True):
+        while (cut := next_cut(cut, stop)) < stop:
+            cuts.append(cut)
+    return np.sort(np.concatenate([first, np.array(cuts, np.int64)]))
 
 
-def _first_gap(lo: Ints, hi: Ints, start: Ints, end: Ints) -> Ints:
-    """Where each range [lo, hi) of rows has its first row that starts after the ends of those before it; else `hi`."""
-    owner, row = spread(lo, hi)
-    gap = np.flatnonzero((owner[1:] == owner[:-1]) & (start[row[1:]] > running_max(owner, end[row])[:-1])) + 1
-    stop = hi.copy()
-    stop[owner[gap[::-1]]] = row[gap[::-1]]  # the first of a range is written last
-    return stop
+def _first_gap(start: Ints, end: Ints) -> int:
+    """Where the first row is that starts after the ends of all rows before it, or the number of rows."""
+    gap = start[1:] > np.maximum.accumulate(end[:-1])
+    return int(gap.argmax()) + 1 if gap.any() else len(start)
 
 
 def spread(lo: Ints, hi: Ints) -> tuple[Ints, Ints]:

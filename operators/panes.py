@@ -13,6 +13,7 @@ import numpy.typing as npt
 from operators.aggregates.operation import Operation
 from operators.batch import Records
 from operators.kernel import Ints, State, run_starts
+from operators.partials import Partials
 from serializers.pages import Column, PageLayout
 from state_backends import Entries
 from state_backends.ordering import append_order, row_order
@@ -41,21 +42,32 @@ class PaneSchema:
         """Return the panes' states, one per operation."""
         return split_states(self.operations, panes.columns[2:])
 
-    def accumulate(self, records: Records, slot: Ints, close: int) -> Entries:
+    def accumulate(self, records: Records, slot: Ints) -> Partials:
         """Return the panes of a batch, sorted by key and time. One sort and one reduction.
 
         Args:
-            records: what the batch brings, without late records.
+            records: what the batch brings.
             slot: shape (n,), int64: the time of each record's pane, which follows the record's own.
-            close: the close time at which they come, in ticks.
         """
         order = row_order(records.key, records.time)
         if order is not None:
             records, slot = records.take(order), slot[order]
         starts = run_starts(records.key, slot)
         states = [op.accumulate(records, starts) for op in self.operations]
-        time = slot[starts]
-        return self.entries(records.key[starts], time, np.maximum(time, close), states)
+        time, count = slot[starts], np.diff(np.append(starts, len(records)))
+        panes = self.entries(records.key[starts], time, time, states)
+        return Partials(records.keys, panes, count, records.bad)
+
+    def join(self, partials: Partials) -> Partials:
+        """Return panes in any order as one pane for each key and time, sorted."""
+        panes, count = partials.entries, partials.records
+        order = row_order(panes.key, panes.time)
+        if order is not None:
+            panes, count = panes.take(order), count[order]
+        starts = run_starts(panes.key, panes.time)
+        if len(starts) < len(panes):
+            panes, count = self.reduce(panes, starts), np.add.reduceat(count, starts)
+        return Partials(partials.keys, panes, count, partials.bad)
 
     def reduce(self, panes: Entries, starts: Ints) -> Entries:
         """Return one pane for each run of panes that begins at `starts`."""
@@ -83,6 +95,12 @@ def split_states(operations: Sequence[Operation], columns: Sequence[Column]) -> 
         states.append(tuple(columns[at : at + len(operation.codes)]))
         at += len(operation.codes)
     return states
+
+
+def seen_from(panes: Entries, close: int) -> Entries:
+    """Return panes that come at this close time: only windows that end then or later see them."""
+    columns = panes.columns
+    return Entries(panes.key, (columns[0], np.maximum(columns[1], close), *columns[2:]))
 
 
 def visible(panes: Entries) -> Ints:

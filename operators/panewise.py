@@ -18,6 +18,7 @@ from operators.closing import ClosingOperator, PageEnds, first_by_key, rows_by_s
 from operators.emission import Counters, Emission
 from operators.kernel import Ints
 from operators.panes import MergedPanes, PaneSchema, merge_panes
+from operators.partials import Partials
 from serializers.pages import PageLayout
 from state_backends import Entries
 from state_backends.window_store import merge_entries
@@ -37,6 +38,12 @@ class PanePlan(Protocol):
     @property
     def layout(self) -> PageLayout:
         """The layout of stored panes."""
+
+    def accumulate(self, records: Records) -> Partials:
+        """Return the panes of records."""
+
+    def reduce(self, partials: Partials) -> Partials:
+        """Return one pane for each place of those of several tasks."""
 
     @property
     def reach(self) -> int:
@@ -79,8 +86,8 @@ class PaneOperator(ClosingOperator):
     plan: PanePlan
 
     @abstractmethod
-    def accumulate(self, records: Records, close: int) -> Entries:
-        """Return the panes of a batch's accepted records, which come at this close time."""
+    def arrive(self, panes: Entries, close: int) -> Entries:
+        """Return the panes of a batch's accepted records as they are stored when they come at this close time."""
 
     @abstractmethod
     def emit(
@@ -95,11 +102,11 @@ class PaneOperator(ClosingOperator):
     def next_due(self, entries: Entries) -> Ints:
         return self.plan.next_end(entries.time, self.close)
 
-    def step(self, records: Records, close_start: int, close_end: int, counters: Counters) -> list[Emission]:
+    def step(self, batch: Partials, close_start: int, close_end: int, counters: Counters) -> list[Emission]:
         """Take one batch and return the windows to emit.
 
         Args:
-            records: the batch, in any order.
+            batch: the batch's panes.
             close_start: close time in ticks that says which records are late; not before that of earlier steps.
             close_end: close time in ticks after the batch, not before `close_start`.
             counters: is added to.
@@ -107,12 +114,10 @@ class PaneOperator(ClosingOperator):
         plan = self.plan
         close_start = max(close_start, self.close)
         close_end = max(close_end, close_start)
-        late = records.time < plan.late_before(close_start)
-        counters.rows += len(records) + records.bad
-        counters.bad += records.bad
-        counters.late += int(np.count_nonzero(late))
-        accepted = records.take(np.flatnonzero(~late)) if late.any() else records
-        work = Work(records.keys, self.accumulate(accepted, close_start))
+        late = batch.entries.time < plan.late_before(close_start)
+        batch.count(counters, late)
+        accepted = batch.entries.take(~late) if late.any() else batch.entries
+        work = Work(batch.keys, self.arrive(accepted, close_start))
         if not plan.on_update:
             work.keys, work.due = self._take_due(work.keys, close_end)
         self._choose_spans(work, close_end)

@@ -1,5 +1,6 @@
 """An operator bound to a frame: all that a worker needs, checked on the driver and sent there as one value."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -7,6 +8,7 @@ import pyarrow as pa
 
 from operators.batch import RecordColumns, Records
 from operators.emission import Counters, Emission, OutputSchema
+from operators.partials import Partials, TwoStagePlan, from_table, is_partial, join
 from serializers.pages import PageLayout
 from state_backends import StateError, WindowStore, WriteBatch
 
@@ -15,14 +17,14 @@ _MOST_LIVE_SEGMENTS = 16
 
 
 class WindowOperator(Protocol):
-    """What the hosts ask of an operator over one store."""
+    """What the hosts ask of an operator over one store. A batch is what `Program.read` makes for its plan."""
 
     close: int
 
     def rebuild(self, close: int, changes: "list[WriteBatch] | tuple[WriteBatch, ...] | None" = None) -> None:
         """Learn what the operator keeps beside the store, after the store was filled from outside."""
 
-    def step(self, records: Records, close_start: int, close_end: int, counters: Counters) -> list[Emission]:
+    def step(self, batch: Any, close_start: int, close_end: int, counters: Counters) -> list[Emission]:
         """Take one batch and return the windows to emit."""
 
 
@@ -84,6 +86,17 @@ class Program:
     def aliases(self) -> dict[str, str]:
         """Names that any engine takes as they are, for each input column."""
         return {name: f"c{number}" for number, name in enumerate(self.inputs)}
+
+    def read(self, tables: Sequence[pa.Table]) -> Records | Partials:
+        """Return a batch for the operator's step, from tables of rows or of what a first stage made of rows."""
+        plan = self.plan
+        if not isinstance(plan, TwoStagePlan):
+            return self.records.read(pa.concat_tables(tables))
+        rows = [table for table in tables if not is_partial(table)]
+        parts = [from_table(table, plan.layout) for table in tables if is_partial(table)]
+        if rows:
+            parts.insert(0, plan.accumulate(self.records.read(pa.concat_tables(rows))))
+        return join(plan, parts)
 
     def store(self, backend: Any) -> WindowStore:
         """Return the window store over a backend."""

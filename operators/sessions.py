@@ -6,7 +6,7 @@ time of a session, and sessions are put together anew from these. An entry's col
 of its session, its own event time, the tick up to which it waits itself, and the states of all operations in turn.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from operators.closing import ClosingOperator, Mask, PageEnds, first_by_key, row
 from operators.emission import Counters, Emission
 from operators.kernel import Ints, State, run_starts, session_starts
 from operators.panes import split_states
+from operators.partials import Partials
 from serializers.pages import PageLayout
 from state_backends import Entries, WindowStore
 from state_backends.ordering import row_order
@@ -66,20 +67,41 @@ class SessionPlan:
         """Return the tick up to which each record's session waits for the next one."""
         return records.time + (self.gap or 0 if records.gap is None else records.gap)
 
-    def accumulate(self, records: Records) -> tuple[Entries, Ints]:
-        """Return a batch's records as entries, as few as can be, with the number of records in each.
-
-        The columns for the end and the start of the session are not filled in yet.
-        """
-        order = row_order(records.key, records.time)
-        records = records if order is None else records.take(order)
-        at, waits = records.time, self.waits(records)
-        whole = self.longest is None
-        starts = session_starts(records.key, at, waits) if whole else run_starts(records.key, at)
+    def accumulate(self, records: Records) -> Partials:
+        """Return a batch's records as entries, as few as can be. The bounds of their sessions are not filled in yet."""
+        waits = self.waits(records)
+        order = self._order(records.key, records.time, waits)
+        if order is not None:
+            records, waits = records.take(order), waits[order]
+        at, starts = records.time, self._starts(records.key, records.time, waits)
         states = [op.accumulate(records, starts) for op in self.operations]
         waits = np.maximum.reduceat(waits, starts) if len(starts) else waits
         count = np.diff(np.append(starts, len(records)))
-        return _entries(records.key[starts], (at[starts], at[starts], at[starts], waits), states), count
+        entries = _entries(records.key[starts], (at[starts], at[starts], at[starts], waits), states)
+        return Partials(records.keys, entries, count, records.bad)
+
+    def reduce(self, partials: Partials) -> Partials:
+        """Return the entries of several tasks as few as can be."""
+        entries, count = partials.entries, partials.records
+        order = self._order(entries.key, entries.columns[_AT], entries.columns[_WAITS])
+        if order is not None:
+            entries, count = entries.take(order), count[order]
+        starts = self._starts(entries.key, entries.columns[_AT], entries.columns[_WAITS])
+        count = np.add.reduceat(count, starts) if len(starts) else count
+        return Partials(partials.keys, self.merged(entries, starts), count, partials.bad)
+
+    def _order(self, key: Ints, at: Ints, waits: Ints) -> Ints | None:
+        if self.longest is not None and self.gap is None:
+            return np.lexsort((waits, at, key))
+        return row_order(key, at)
+
+    def _starts(self, key: Ints, at: Ints, waits: Ints) -> Ints:
+        """Where the records begin that make one entry: a session, or what cannot be told apart."""
+        if self.longest is None:
+            return session_starts(key, at, waits)
+        change = np.ones(len(key), bool)
+        change[1:] = (key[1:] != key[:-1]) | (at[1:] != at[:-1]) | (waits[1:] != waits[:-1])
+        return np.flatnonzero(change)
 
     def merged(self, entries: Entries, starts: Ints) -> Entries:
         """Return one entry for each run of entries that begins at `starts`."""
@@ -110,6 +132,7 @@ class _Sessions:
         records: shape (n,), int64: number of the batch's records in each entry; 0 if it was stored.
         first: shape (m,), int64: where each session begins.
         start, end: shape (m,), int64: bounds of each session.
+        number: shape (n,), int64: the number of each entry's session.
     """
 
     entries: Entries
@@ -117,17 +140,17 @@ class _Sessions:
     first: Ints
     start: Ints
     end: Ints
+    number: Ints = field(init=False)
 
-    @property
-    def number(self) -> Ints:
-        """The number of each entry's session."""
-        return np.repeat(np.arange(len(self.first)), np.diff(np.append(self.first, len(self.entries))))
+    def __post_init__(self) -> None:
+        length = np.diff(np.append(self.first, len(self.entries)))
+        object.__setattr__(self, "number", np.repeat(np.arange(len(self.first)), length))
 
     @property
     def moved(self) -> Mask:
         """Whether each entry was stored in a session of other bounds than those of the one that it is in now."""
-        number, columns = self.number, self.entries.columns
-        same = (columns[_START] == self.start[number]) & (columns[_END] == self.end[number])
+        columns = self.entries.columns
+        same = (columns[_START] == self.start[self.number]) & (columns[_END] == self.end[self.number])
         return (self.records == 0) & ~same
 
     @property
@@ -162,23 +185,21 @@ class SessionOperator(ClosingOperator):
     def next_due(self, entries: Entries) -> Ints:
         return entries.time
 
-    def step(self, records: Records, close_start: int, close_end: int, counters: Counters) -> list[Emission]:
+    def step(self, batch: Partials, close_start: int, close_end: int, counters: Counters) -> list[Emission]:
         """Take one batch and return the sessions to emit.
 
         Args:
-            records: the batch, in any order.
+            batch: the batch's entries.
             close_start: close time in ticks that says which sessions are final; not before that of earlier steps.
             close_end: close time in ticks after the batch, not before `close_start`.
             counters: is added to.
         """
         close_start = max(close_start, self.close)
         close_end = max(close_end, close_start)
-        counters.rows += len(records) + records.bad
-        counters.bad += records.bad
-        if self.plan.longest is not None:
-            records = self._in_time(records, close_start, counters)
-        brought, count = self.plan.accumulate(records)
-        keys, due = self._take_due(records.keys, close_end) if self.closes else (records.keys, {})
+        late = self._late(batch.entries, close_start)
+        batch.count(counters, late)
+        brought, count = batch.entries.take(~late), batch.records[~late]
+        keys, due = self._take_due(batch.keys, close_end) if self.closes else (batch.keys, {})
         stored = self._load(keys, brought, due)
         final = stored.take(stored.time < close_start)
         sessions = self._joined(stored.take(stored.time >= close_start), brought, count)
@@ -199,11 +220,11 @@ class SessionOperator(ClosingOperator):
         counters.windows += sum(len(emission.key) for emission in windows if not emission.retract)
         return windows
 
-    def _in_time(self, records: Records, close: int, counters: Counters) -> Records:
-        """The records that would make an open session by themselves: where lengths are limited, others are late."""
-        late = self.plan.waits(records) < close
-        counters.late += int(np.count_nonzero(late))
-        return records.take(np.flatnonzero(~late)) if late.any() else records
+    def _late(self, brought: Entries, close: int) -> Mask:
+        """Where lengths are limited: the entries that would make no open session by themselves."""
+        if self.plan.longest is None:
+            return np.zeros(len(brought), bool)
+        return brought.columns[_WAITS] < close
 
     def _load(self, keys: list[bytes], brought: Entries, due: dict[int, Ints]) -> Entries:
         """The due pages, and of the batch's keys those that can hold a session that waits for one of its records."""

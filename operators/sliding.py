@@ -13,8 +13,9 @@ from operators.batch import FAR_PAST, Records
 from operators.calendar import NEVER
 from operators.emission import Emission
 from operators.kernel import Ints, Windows, distances, run_starts, sliding_windows, spread
-from operators.panes import MergedPanes, PaneSchema, visible
+from operators.panes import MergedPanes, PaneSchema, seen_from, visible
 from operators.panewise import PaneOperator, Work
+from operators.partials import Partials
 from serializers.pages import PageLayout
 from state_backends import Entries, WindowStore
 
@@ -52,6 +53,14 @@ class SlidingPlan:
         """How far a pane can be from what it takes to know its windows: its right window's last tick."""
         return self.size + 1
 
+    def accumulate(self, records: Records) -> Partials:
+        """Return one pane for each key and event time of the records."""
+        return self.schema.accumulate(records, records.time)
+
+    def reduce(self, partials: Partials) -> Partials:
+        """Return one pane for each key and event time of the partial ones."""
+        return self.schema.join(partials)
+
     def late_before(self, close: int) -> int:
         """Return the time before which a record is late: no window that ends at `close` or later can hold it."""
         return close - self.size
@@ -81,8 +90,8 @@ class SlidingOperator(PaneOperator):
         super().__init__(store)
         self.plan: SlidingPlan = plan
 
-    def accumulate(self, records: Records, close: int) -> Entries:
-        return self.plan.schema.accumulate(records, records.time, close)
+    def arrive(self, panes: Entries, close: int) -> Entries:
+        return seen_from(panes, close)
 
     def emit(
         self, work: Work, stored: Entries, merged: MergedPanes, close_start: int, close_end: int

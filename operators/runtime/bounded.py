@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from operators.batch import FAR_FUTURE, FAR_PAST, number_keys
+from operators.batch import FAR_FUTURE, FAR_PAST, event_ticks, number_keys
 from operators.emission import Counters, Emission
 from operators.program import Program, WindowOperator
 from operators.runtime.packing import gathered
@@ -58,8 +58,13 @@ class BoundedRun:
 
     def _step(self, operator: WindowOperator, table: pa.Table, close: int | None) -> Iterator[pa.RecordBatch]:
         """Take rows and close what ends before `close`, or by default before the last row."""
-        records = self.program.records.read(table)
         if close is None:
-            close = int(records.time.max()) if len(records) else FAR_PAST
-        emitted: list[Emission] = operator.step(records, operator.close, close, Counters())
+            close = self._latest(table)
+        emitted: list[Emission] = operator.step(self.program.read([table]), operator.close, close, Counters())
         yield from self.program.output.table(emitted).to_batches()
+
+    def _latest(self, table: pa.Table) -> int:
+        """The latest event time in ticks, or the far past."""
+        time, usable = event_ticks(table.column(self.program.event_time), self.program.tick_us)
+        time = time if usable is None else time[usable]
+        return int(time.max()) if len(time) else FAR_PAST

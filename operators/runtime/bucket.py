@@ -192,11 +192,11 @@ class BucketProcessor(StatefulProcessor):
         watermark: int,
         fired: int | None,
     ) -> tuple[pa.Table, Counters]:
-        table = from_blobs(blobs or [self._empty])
+        tables = from_blobs(blobs or [self._empty])
         # Spark's watermark begins at 0, which says nothing; it stays there while all events are before 1970.
         close = FAR_PAST if watermark <= 0 else watermark * 1_000 // self._program.tick_us
         rows, counters, _ = operator.run(
-            table,
+            tables,
             (close, close),
             self._journal,
             pointer,

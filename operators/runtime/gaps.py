@@ -1,11 +1,19 @@
-"""Session gaps of a DataFrame's rows: whatever a user gave, as one column of intervals."""
+"""Session gaps of a DataFrame's rows: whatever a user gave, as one column of intervals or whole milliseconds."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that every Spark user knows
-from pyspark.sql.types import DataType, DayTimeIntervalType, IntegralType, StringType
+from pyspark.sql.types import (
+    CalendarIntervalType,
+    DataType,
+    DayTimeIntervalType,
+    IntegralType,
+    StringType,
+    TimestampNTZType,
+    YearMonthIntervalType,
+)
 
 from operators.definitions import SessionWindows
 from operators.errors import DefinitionError
@@ -22,35 +30,46 @@ def with_gap(
     """Return the operator and the frame with each row's gap as a column, if the windows are sessions with gaps of rows.
 
     Raises:
-        DefinitionError: there is no such column.
+        DefinitionError: there is no such column, or its type is no length of time.
     """
     windows = operator.windows
     if not isinstance(windows, SessionWindows) or windows.gap_ticks is not None:
         return operator, df
     given = windows.gap_expression
-    if given is None:
-        if windows.gap_column not in df.columns:
+    for what, name in (("event time", event_time), ("gap", windows.gap_column)):
+        if name is not None and name not in df.columns:
             raise DefinitionError(
-                f"there is no gap column {windows.gap_column!r}; the frame has {', '.join(df.columns)}"
+                f"there is no {what} column {name!r}; the frame has {', '.join(df.columns)}"
             )
-        given = F.col(quoted(windows.gap_column))
+    if given is None:
+        given = F.col(quoted(str(windows.gap_column)))
     name = _NAME
     while name in df.columns:
         name += "_"
-    interval = _interval(given, df.select(given).schema[0].dataType, F.col(quoted(event_time)))
+    length = _length(given, df.select(given).schema[0].dataType, df.schema[event_time].dataType, event_time)
     changed = replace(operator, windows=replace(windows, gap=None, gap_column=name))
-    return changed, df.withColumn(name, interval)
+    return changed, df.withColumn(name, length)
 
 
-def _interval(gap: Column, type_: DataType, time: Column) -> Column:
-    """A gap as an interval of days to seconds; what cannot be read as one becomes null."""
+def _length(gap: Column, type_: DataType, time_type: DataType, event_time: str) -> Column:
+    """A gap as an interval of days to seconds, or as whole milliseconds; what cannot be read as one becomes null."""
     if isinstance(type_, DayTimeIntervalType):
         return gap
     if isinstance(type_, IntegralType):
-        return F.timestamp_millis(gap) - F.timestamp_millis(F.lit(0))
+        return gap.cast("bigint")
     if isinstance(type_, StringType):
         gap = gap.try_cast("interval")
-    return time + gap - time  # months are as long as they are from that time on
+    elif not isinstance(type_, CalendarIntervalType | YearMonthIntervalType):
+        raise DefinitionError(
+            f"the gap is {type_.simpleString()}; an interval, its text, or whole milliseconds are wanted: cast it before"
+        )
+    # Months, and days where clocks are changed, are as long as they are from the record's time on.
+    time = F.col(quoted(event_time))
+    end = F.try_add(time, gap)
+    if isinstance(time_type, TimestampNTZType):
+        return F.try_subtract(end, time)
+    # Not end - time: between timestamps Spark counts by the clock of the session's zone.
+    return F.try_subtract(F.unix_micros(end), F.unix_micros(time)) * F.expr("interval '0.000001' second")
 
 
 def quoted(name: str) -> str:

@@ -80,7 +80,7 @@ class LocalRunner:
         after = _latest(before, highest if stream_time is None else _ticks(stream_time, program.tick_us))
         closes = _close(before, program.grace), _close(after, program.grace)
         progress = {"stream_time": after, "highest": highest}
-        rows, counters, _ = operator.run(table, closes, self._journal, pointer, lambda: progress)
+        rows, counters, _ = operator.run([table], closes, self._journal, pointer, lambda: progress)
         self._count(counters)
         return rows
 

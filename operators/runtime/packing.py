@@ -10,13 +10,27 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from operators.batch import number_keys
+from operators.partials import TwoStagePlan, to_table
 from operators.program import Program
 from serializers.keys import NO_COLUMNS, encode_keys
 
-PACKED = pa.schema([("bucket", pa.int32()), ("rows", pa.int64()), ("bad", pa.int64()), ("blob", pa.binary())])
-PACKED_DDL = "bucket int, rows bigint, bad bigint, blob binary"
+PACKED = pa.schema(
+    [
+        ("bucket", pa.int32()),
+        ("rows", pa.int64()),
+        ("bad", pa.int64()),
+        ("sent", pa.int64()),
+        ("row_bytes", pa.int64()),
+        ("blob", pa.binary()),
+    ]
+)
+PACKED_DDL = "bucket int, rows bigint, bad bigint, sent bigint, row_bytes bigint, blob binary"
 RESULT_DDL = "bucket int, rows bigint, late bigint, windows bigint, blob binary"
 _ROWS_PER_BLOB = 250_000
+_SAMPLE_ROWS = 16_384
+_LEAST_SAVING = 2
+_Part = tuple[int, int, int, int, int, bytes | None]
+"""A row of `PACKED`."""
 
 
 def to_blob(table: pa.Table) -> bytes:
@@ -27,10 +41,9 @@ def to_blob(table: pa.Table) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
-def from_blobs(blobs: Iterable[bytes], schema: pa.Schema | None = None) -> pa.Table:
-    """Return the rows of all blobs as one table; without any, an empty table of the schema."""
-    tables = [pa.ipc.open_stream(blob).read_all() for blob in blobs]
-    return pa.concat_tables(tables) if tables else (schema or pa.schema([])).empty_table()
+def from_blobs(blobs: Iterable[bytes]) -> list[pa.Table]:
+    """Return the table in each blob."""
+    return [pa.ipc.open_stream(blob).read_all() for blob in blobs]
 
 
 def partition_labels(count: int) -> list[int]:
@@ -61,7 +74,7 @@ def _rotated(word: int, bits: int) -> int:
 
 @dataclass(frozen=True)
 class Pack:
-    """Puts a task's rows into buckets by the hash of their key.
+    """Puts a task's rows into buckets by the hash of their key: accumulated, if that makes them fewer, or as they are.
 
     Attributes:
         program: names the columns.
@@ -74,31 +87,51 @@ class Pack:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield one row per bucket for every some hundred thousand rows."""
         for table in gathered(batches, _ROWS_PER_BLOB):
-            yield self._packed(table.rename_columns(self.program.inputs))
+            named, bad = self.program.records.usable(table.rename_columns(self.program.inputs))
+            plan = self._first_stage(named)
+            parts = self._rows(named) if plan is None else self._accumulated(named, plan)
+            yield _packed([*parts, (self.labels[0], 0, bad, 0, 0, None)] if bad else list(parts))
 
-    def _packed(self, table: pa.Table) -> pa.RecordBatch:
-        table, bad = self.program.records.usable(table)
-        slot = self._slots(table)
+    def _first_stage(self, table: pa.Table) -> TwoStagePlan | None:
+        """The plan, if the first rows become so much fewer by being accumulated that all should be."""
+        plan = self.program.plan
+        if not isinstance(plan, TwoStagePlan):
+            return None
+        sample = self.program.records.read(table.slice(0, _SAMPLE_ROWS))
+        return plan if len(plan.accumulate(sample)) * _LEAST_SAVING <= len(sample) else None
+
+    def _accumulated(self, table: pa.Table, plan: TwoStagePlan) -> Iterator[_Part]:
+        partials = plan.accumulate(self.program.records.read(table))
+        slot = self._slots(partials.keys)[partials.entries.key]
+        row_bytes = table.nbytes / max(table.num_rows, 1)
+        for label, rows in self._by_slot(slot):
+            count = int(partials.records[rows].sum())
+            yield label, count, 0, len(rows), int(count * row_bytes), to_blob(to_table(partials, rows))
+
+    def _rows(self, table: pa.Table) -> Iterator[_Part]:
+        number, distinct = number_keys([table.column(name) for name in self.program.group_by], table.num_rows)
+        slot = self._slots(encode_keys(distinct) if distinct else [NO_COLUMNS])[number]
+        for label, rows in self._by_slot(slot):
+            some = table.take(pa.array(rows)) if len(rows) < table.num_rows else table
+            yield label, len(rows), 0, len(rows), some.nbytes, to_blob(some)
+
+    def _slots(self, keys: list[bytes]) -> npt.NDArray[Any]:
+        small = np.uint16 if len(self.labels) < 2**16 else np.uint32  # 16 bits are sorted by counting
+        return np.fromiter((zlib.crc32(key) % len(self.labels) for key in keys), small, len(keys))
+
+    def _by_slot(self, slot: npt.NDArray[Any]) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
+        """Each bucket's label and rows, in their order, for buckets that have any."""
         order = np.argsort(slot, kind="stable")
         edges = np.searchsorted(slot[order], np.arange(len(self.labels) + 1))
-        table = table.take(pa.array(order)) if len(self.labels) > 1 else table
-        rows: list[tuple[int, int, int, bytes | None]] = [
-            (label, int(end - start), 0, to_blob(table.slice(start, end - start)))
-            for label, start, end in zip(self.labels, edges[:-1], edges[1:], strict=True)
-            if end > start
-        ]
-        if bad:
-            rows.append((self.labels[0], 0, bad, None))
-        columns = list(zip(*rows, strict=True)) or [()] * len(PACKED)
-        arrays = [pa.array(column, type_) for column, type_ in zip(columns, PACKED.types, strict=True)]
-        return pa.RecordBatch.from_arrays(arrays, schema=PACKED)
+        for label, start, end in zip(self.labels, edges[:-1], edges[1:], strict=True):
+            if end > start:
+                yield label, order[start:end]
 
-    def _slots(self, table: pa.Table) -> npt.NDArray[Any]:
-        number, distinct = number_keys([table.column(name) for name in self.program.group_by], table.num_rows)
-        keys = encode_keys(distinct) if distinct else [NO_COLUMNS]
-        small = np.uint16 if len(self.labels) < 2**16 else np.uint32  # 16 bits are sorted by counting
-        slots = np.fromiter((zlib.crc32(key) % len(self.labels) for key in keys), small, len(keys))
-        return slots[number]
+
+def _packed(parts: list[_Part]) -> pa.RecordBatch:
+    columns = list(zip(*parts, strict=True)) or [()] * len(PACKED)
+    arrays = [pa.array(column, type_) for column, type_ in zip(columns, PACKED.types, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=PACKED)
 
 
 def gathered(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:

@@ -92,7 +92,8 @@ def _streaming(df: DataFrame, program: Program, config: StateConfig, out: Struct
     labels = tuple(partition_labels(buckets))
     empty = to_blob(arrow_schema(df.schema).empty_table().rename_columns(program.inputs))
     packed = _watermarked(df, program).mapInArrow(Pack(program, labels), PACKED_DDL)
-    packed = packed.observe(f"{name}_in", F.sum("rows").alias("rows"), F.sum("bad").alias("bad"))
+    counts = [F.sum(column).alias(column) for column in ("rows", "bad", "sent", "row_bytes")]
+    packed = packed.observe(f"{name}_in", *counts, F.sum(F.length("blob")).alias("sent_bytes"))
     results = packed.groupBy("bucket").transformWithStateInPandas(
         BucketProcessor(program, config, labels, empty), RESULT_DDL, "append", "eventtime"
     )

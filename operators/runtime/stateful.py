@@ -1,6 +1,6 @@
 """One operator over one durable store: what the local runner and each bucket of a streaming query run."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,7 @@ class StatefulOperator:
 
     def run(
         self,
-        table: pa.Table,
+        tables: Sequence[pa.Table],
         closes: tuple[int, int],
         journal: Journal,
         pointer: Pointer,
@@ -55,7 +55,7 @@ class StatefulOperator:
         """Take one batch, commit it, and return the rows to emit, what was counted, and the new pointer.
 
         Args:
-            table: input rows with the program's input columns.
+            tables: input rows with the program's input columns, or what a first stage made of some.
             closes: close times in ticks at the start and at the end of the batch.
             journal: the journal that `open` read.
             pointer: the pointer that `open` or the last `run` returned.
@@ -63,7 +63,7 @@ class StatefulOperator:
         """
         counters = Counters()
         self._ready = False  # An error from here on leaves a copy that has to be aligned anew.
-        emitted = self.operator.step(self.program.records.read(table), *closes, counters)
+        emitted = self.operator.step(self.program.read(tables), *closes, counters)
         rows = self.program.output.table(emitted)
         noted = {"identity": self.program.identity(), "close": self.operator.close, **progress()}
         pointer = commit(self.backend, journal, pointer, self.store.take_changes(), noted)

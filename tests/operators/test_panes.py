@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from operators import aggregates as agg
 from operators.batch import Records
 from operators.columns import column_data
-from operators.panes import PaneSchema, merge_panes, visible
+from operators.panes import PaneSchema, merge_panes, seen_from, visible
 from state_backends import Entries
 
 Record = tuple[int, int, int | None]
@@ -59,7 +59,7 @@ def states_of(values: Sequence[int | None]) -> list[object]:
 
 def accumulated(records: Records, close: int) -> Entries:
     """The panes of a batch, one for each event time."""
-    return SCHEMA.accumulate(records, records.time, close)
+    return seen_from(SCHEMA.accumulate(records, records.time).entries, close)
 
 
 def read(panes: Entries) -> list[tuple[tuple[int, int, int], list[object]]]:

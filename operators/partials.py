@@ -1,0 +1,122 @@
+"""What a batch brings, accumulated: entries of the window store that many records were put into, wherever that was done.
+
+The first stage runs where the records are read, before Spark moves anything between its workers; what it sends is as many
+entries as there are panes, not records. The second stage joins the entries of all tasks. (Hazelcast Jet's two stages)
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from operators.batch import Records
+from operators.columns import plain_array
+from operators.emission import Counters
+from operators.kernel import Ints
+from serializers import pack_value, unpack_value
+from serializers.pages import Column, PageLayout, fill
+from state_backends import Entries
+
+Mask = npt.NDArray[np.bool_]
+_KEY, _RECORDS = "key", "records"
+_KIND = {b"stateful_windows": b"partials 1"}
+
+
+@dataclass(frozen=True, slots=True)
+class Partials:
+    """Accumulated records.
+
+    Attributes:
+        keys: the distinct keys, encoded.
+        entries: in columns of the plan's layout, sorted by key and time.
+        records: shape (n,), int64: how many records are in each entry.
+        bad: records left out, as in `Records`.
+    """
+
+    keys: list[bytes]
+    entries: Entries
+    records: Ints
+    bad: int = 0
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def count(self, counters: Counters, late: Mask) -> None:
+        """Count the records, and those of the entries that are late."""
+        counters.rows += int(self.records.sum()) + self.bad
+        counters.bad += self.bad
+        counters.late += int(self.records[late].sum())
+
+
+@runtime_checkable
+class TwoStagePlan(Protocol):
+    """A plan whose operations can all be combined."""
+
+    @property
+    def layout(self) -> PageLayout:
+        """The layout of stored entries."""
+
+    def accumulate(self, records: Records) -> Partials:
+        """Return records as entries, as few as can be."""
+
+    def reduce(self, partials: Partials) -> Partials:
+        """Return the entries sorted by key and time, those of one place combined."""
+
+
+def join(plan: TwoStagePlan, parts: Sequence[Partials]) -> Partials:
+    """Return the entries of all parts as one, keys numbered in order of first appearance."""
+    if len(parts) == 1:
+        return parts[0]
+    number: dict[bytes, int] = {}
+    keys = []
+    for part in parts:
+        local = np.fromiter(
+            (number.setdefault(key, len(number)) for key in part.keys), np.int64, len(part.keys)
+        )
+        keys.append(local[part.entries.key])
+    columns = tuple(
+        np.concatenate(column) for column in zip(*(part.entries.columns for part in parts), strict=True)
+    )
+    records = np.concatenate([part.records for part in parts])
+    bad = sum(part.bad for part in parts)
+    return plan.reduce(Partials(list(number), Entries(np.concatenate(keys), columns), records, bad))
+
+
+def to_table(partials: Partials, rows: Ints) -> pa.Table:
+    """Return some of the entries as a table that says of itself what it is."""
+    used, local = np.unique(partials.entries.key[rows], return_inverse=True)
+    keys = pa.DictionaryArray.from_arrays(
+        pa.array(local, pa.int32()), pa.array([partials.keys[n] for n in used.tolist()], pa.binary())
+    )
+    columns = [_arrow(column[rows]) for column in partials.entries.columns]
+    names = [_KEY, _RECORDS, *(f"c{n}" for n in range(len(columns)))]
+    table = pa.table([keys, pa.array(partials.records[rows]), *columns], names)
+    return table.replace_schema_metadata(_KIND)
+
+
+def is_partial(table: pa.Table) -> bool:
+    """Return whether a table was made by `to_table`."""
+    return (table.schema.metadata or {}).items() >= _KIND.items()
+
+
+def from_table(table: pa.Table, layout: PageLayout) -> Partials:
+    """Return a table's entries."""
+    keys = plain_array(table.column(_KEY)).dictionary_encode()
+    key = keys.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    columns = tuple(_column(table.column(n + 2), code) for n, code in enumerate(layout.codes))
+    return Partials(keys.dictionary.to_pylist(), Entries(key, columns), table.column(_RECORDS).to_numpy())
+
+
+def _arrow(column: Column) -> pa.Array:
+    if column.dtype == object:
+        return pa.array([pack_value(value) for value in column.tolist()], pa.binary())
+    return pa.array(column)
+
+
+def _column(column: pa.ChunkedArray, code: str) -> Column:
+    if code == "object":
+        return fill([unpack_value(value) for value in column.to_pylist()])
+    return column.to_numpy()
