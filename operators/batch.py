@@ -102,12 +102,15 @@ class RecordColumns:
 
 
 def _gap_ticks(column: pa.ChunkedArray, tick_us: int) -> Ints:
-    """Gaps floored to ticks; 0 where there is none, and the most that time can hold where it is more than that."""
+    """Gaps floored to ticks; 0 where there is none, and more than can be used where there is too much."""
     unit_us = _UNIT_US.get(column.type.unit, 1) if pat.is_duration(column.type) else 1_000
     if pat.is_duration(column.type) and column.type.unit == "ns":
         column = column.cast(pa.duration("us"), safe=False)
     words = pc.fill_null(column.cast(pa.int64()), 0).to_numpy()
-    return np.clip(words, 0, _MOST_TICKS // unit_us) * unit_us // tick_us
+    if unit_us < tick_us:
+        return np.maximum(words, 0) // (tick_us // unit_us)
+    scale = unit_us // tick_us
+    return np.clip(words, 0, _MOST_GAP // scale + 1) * scale
 
 
 def check_gap(type_: pa.DataType, name: str) -> None:

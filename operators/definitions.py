@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 from operators.aggregates import Aggregate
 from operators.durations import Duration, ticks
 from operators.errors import DefinitionError
+from operators.folded import FoldedPlan
 from operators.framed import FramedPlan
+from operators.kip450 import Kip450Plan
 from operators.panes import PaneSchema
 from operators.program import default_segment
 from operators.sessions import SessionPlan
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
 _TICKS_US = {"1 ms": 1_000, "1 us": 1}
 _LONGEST = 2**59
+_HOUR_US = 3_600_000_000
 
 
 class _Grouping:
@@ -89,8 +92,10 @@ class SlidingWindows(_Grouping):
         object.__setattr__(self, "grace_ticks", _length(self.grace, tick_us, "grace", 0))
         object.__setattr__(self, "tick_us", tick_us)
 
-    def plan(self, schema: PaneSchema, policy: str) -> SlidingPlan:
-        """Return what is computed for panes of this schema."""
+    def plan(self, schema: PaneSchema, policy: str) -> SlidingPlan | Kip450Plan:
+        """Return what is computed for these operations: over panes, or window by window where one is a fold."""
+        if not schema.combines:
+            return Kip450Plan(self.size_ticks, policy == "on_update", schema.operations)
         return SlidingPlan(self.size_ticks, policy == "on_update", schema)
 
     def segment(self) -> int:
@@ -141,11 +146,12 @@ class HoppingWindows(_Grouping):
         object.__setattr__(self, "offset_ticks", _length(self.offset, tick_us, "offset", 0) % advance)
         object.__setattr__(self, "tick_us", tick_us)
 
-    def plan(self, schema: PaneSchema, policy: str) -> FramedPlan:
-        """Return what is computed for panes of this schema."""
-        return FramedPlan(
-            self.size_ticks, self.advance_ticks, self.offset_ticks, policy == "on_update", schema
-        )
+    def plan(self, schema: PaneSchema, policy: str) -> FramedPlan | FoldedPlan:
+        """Return what is computed for these operations: over frames, or window by window where one is a fold."""
+        lengths, on_update = (self.size_ticks, self.advance_ticks, self.offset_ticks), policy == "on_update"
+        if not schema.combines:
+            return FoldedPlan(*lengths, on_update, schema.operations)
+        return FramedPlan(*lengths, on_update, schema)
 
     def segment(self) -> int:
         """Return the default length of a stored segment in ticks."""
@@ -256,4 +262,6 @@ class SessionWindows(_Grouping):
 
     def segment(self) -> int:
         """Return the default length of a stored segment in ticks."""
-        return default_segment(self.gap_ticks or 1, self.grace_ticks, self.tick_us)
+        # Where gaps are of each record, sessions can end at any time far ahead, and a batch looks into every segment.
+        gap = self.gap_ticks or _HOUR_US // self.tick_us
+        return default_segment(gap, self.grace_ticks, self.tick_us)

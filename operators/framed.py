@@ -45,6 +45,11 @@ class FramedPlan:
         return gcd(self.size, self.step)
 
     @property
+    def condenses(self) -> bool:
+        """Whether entries are few where records are many."""
+        return True
+
+    @property
     def layout(self) -> PageLayout:
         """The layout of stored panes."""
         return self.schema.layout

@@ -30,6 +30,11 @@ class PaneSchema:
     operations: tuple[Operation, ...]
 
     @property
+    def combines(self) -> bool:
+        """Whether all states can be combined, so that there can be panes at all."""
+        return all(operation.combines for operation in self.operations)
+
+    @property
     def layout(self) -> PageLayout:
         """The layout of a page of panes."""
         return PageLayout(("i8", "i8", *(code for op in self.operations for code in op.codes)))

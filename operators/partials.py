@@ -21,7 +21,8 @@ from serializers.pages import Column, PageLayout, fill
 from state_backends import Entries
 
 Mask = npt.NDArray[np.bool_]
-_KEY, _RECORDS = "key", "records"
+KEY, TIME, _RECORDS = "key", "c0", "records"
+"""Columns of entries as a table: the encoded key, and the time that sorts them."""
 _KIND = {b"stateful_windows": b"partials 1"}
 
 
@@ -56,6 +57,10 @@ class TwoStagePlan(Protocol):
     """A plan whose operations can all be combined."""
 
     @property
+    def condenses(self) -> bool:
+        """Whether entries stand for stretches of time, so that they are few where records are many."""
+
+    @property
     def layout(self) -> PageLayout:
         """The layout of stored entries."""
 
@@ -85,15 +90,24 @@ def join(plan: TwoStagePlan, parts: Sequence[Partials]) -> Partials:
     return plan.reduce(Partials(list(number), Entries(np.concatenate(keys), columns), records, bad))
 
 
-def to_table(partials: Partials, rows: Ints) -> pa.Table:
+def column_names(layout: PageLayout) -> list[str]:
+    """Return the columns of entries as a table."""
+    return [KEY, _RECORDS, *(f"c{n}" for n in range(len(layout.codes)))]
+
+
+def to_table(partials: Partials, rows: Ints | slice) -> pa.Table:
     """Return some of the entries as a table that says of itself what it is."""
     used, local = np.unique(partials.entries.key[rows], return_inverse=True)
     keys = pa.DictionaryArray.from_arrays(
         pa.array(local, pa.int32()), pa.array([partials.keys[n] for n in used.tolist()], pa.binary())
     )
     columns = [_arrow(column[rows]) for column in partials.entries.columns]
-    names = [_KEY, _RECORDS, *(f"c{n}" for n in range(len(columns)))]
-    table = pa.table([keys, pa.array(partials.records[rows]), *columns], names)
+    names = [KEY, _RECORDS, *(f"c{n}" for n in range(len(columns)))]
+    return as_partial(pa.table([keys, pa.array(partials.records[rows]), *columns], names))
+
+
+def as_partial(table: pa.Table) -> pa.Table:
+    """Return a table of entries that says of itself that it is one."""
     return table.replace_schema_metadata(_KIND)
 
 
@@ -104,7 +118,7 @@ def is_partial(table: pa.Table) -> bool:
 
 def from_table(table: pa.Table, layout: PageLayout) -> Partials:
     """Return a table's entries."""
-    keys = plain_array(table.column(_KEY)).dictionary_encode()
+    keys = plain_array(table.column(KEY)).dictionary_encode()
     key = keys.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     columns = tuple(_column(table.column(n + 2), code) for n, code in enumerate(layout.codes))
     return Partials(keys.dictionary.to_pylist(), Entries(key, columns), table.column(_RECORDS).to_numpy())

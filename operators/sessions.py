@@ -45,6 +45,11 @@ class SessionPlan:
     operations: tuple[Operation, ...]
 
     @property
+    def condenses(self) -> bool:
+        """Whether entries are few where records are many."""
+        return self.longest is None
+
+    @property
     def layout(self) -> PageLayout:
         """The layout of stored entries."""
         return PageLayout(("i8",) * _STATES + tuple(code for op in self.operations for code in op.codes))

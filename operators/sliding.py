@@ -35,6 +35,11 @@ class SlidingPlan:
     schema: PaneSchema
 
     @property
+    def condenses(self) -> bool:
+        """Whether entries are few where records are many."""
+        return False
+
+    @property
     def layout(self) -> PageLayout:
         """The layout of stored panes."""
         return self.schema.layout

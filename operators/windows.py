@@ -10,6 +10,7 @@ import pyarrow.types as pat
 
 from operators.aggregates import Aggregate
 from operators.batch import check_event_time, check_gap
+from operators.cogroup import CoGroupedAggregation, Side
 from operators.durations import ticks
 from operators.emission import OutputSchema, bind_aggregates
 from operators.errors import DefinitionError
@@ -44,7 +45,7 @@ class WindowDefinition(Protocol):
         """Whether windows that were emitted on update can cease to be."""
 
     def plan(self, schema: PaneSchema, policy: str) -> Plan:
-        """Return what is computed for panes of this schema."""
+        """Return what is computed for these operations."""
 
     def segment(self) -> int:
         """Return the default length of a stored segment in ticks."""
@@ -82,6 +83,29 @@ class WindowedAggregation:
                     f"{name}={aggregate!r} is no aggregate: use one of operators.aggregates"
                 )
         return _checked(replace(self, aggregates=(*self.aggregates, *aggregates.items())))
+
+    def cogroup(self, **frames: Mapping[str, Aggregate]) -> CoGroupedAggregation:
+        """Return an operator over several frames, with results of their own by frame and name.
+
+        Such as `.cogroup(clicks={"clicks": agg.count()}, orders={"revenue": agg.sum("amount")})`; then
+        `.apply({"clicks": clicks, "orders": orders}, event_time="at")`.
+
+        Raises:
+            DefinitionError: fewer than two frames, a frame or the operator itself with no or with earlier aggregates.
+        """
+        if self.aggregates:
+            raise DefinitionError("cogroup takes the aggregates of each frame; leave .aggregate out")
+        if len(frames) < 2 or not all(frames.values()):
+            raise DefinitionError("cogroup wants two frames or more, each with an aggregate or more")
+        for name, results in frames.items():
+            WindowedAggregation(self.windows).aggregate(**results)
+            if not name.isidentifier():
+                raise DefinitionError(f"frame name {name!r} is none: use letters, digits and underscores")
+        grouped = CoGroupedAggregation(
+            self, tuple(Side(name, tuple(f.items())) for name, f in frames.items())
+        )
+        _checked(grouped.joint)
+        return grouped
 
     def emit(self, policy: str) -> "WindowedAggregation":
         """Return the operator with an emission policy.

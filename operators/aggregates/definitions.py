@@ -2,9 +2,12 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pat
 
@@ -21,10 +24,11 @@ from operators.aggregates.operations import (
     SumDecimal,
     SumFloat,
     SumInt,
+    decimal_of,
 )
 from operators.columns import arrow_column, state_code
 from operators.errors import DefinitionError
-from operators.kernel import State
+from operators.kernel import Ints, State
 
 Types = Mapping[str, pa.DataType]
 Finish = Callable[[Sequence[State]], pa.Array]
@@ -55,9 +59,11 @@ class Aggregate(ABC):
 
     Attributes:
         column: input column, or None.
+        where: a boolean column, or None: records where it is not true do not count.
     """
 
     column: str | None
+    where: str | None = field(default=None, kw_only=True)
 
     @abstractmethod
     def bind(self, types: Types) -> Bound:
@@ -67,20 +73,29 @@ class Aggregate(ABC):
             DefinitionError: the column is missing or of a type that this aggregate does not take.
         """
 
-    def _type(self, types: Types) -> pa.DataType:
-        if self.column is None or self.column not in types:
+    def _type(self, types: Types, column: str | None = None) -> pa.DataType:
+        """The type of a column, by default `column`; `where` is checked as well."""
+        self._check_where(types)
+        return self._known(types, self.column if column is None else column)
+
+    def _check_where(self, types: Types) -> None:
+        if self.where is not None and not pat.is_boolean(type_ := self._known(types, self.where)):
+            raise self._refuse(type_, "a boolean for where", self.where)
+
+    def _known(self, types: Types, column: str | None) -> pa.DataType:
+        if column is None or column not in types:
             raise DefinitionError(
-                f"{self._name}: there is no column {self.column!r}; the frame has {', '.join(types)}"
+                f"{self._name}: there is no column {column!r}; the frame has {', '.join(types)}"
             )
-        return types[self.column]
+        return types[column]
 
     @property
     def _name(self) -> str:
         return f"{type(self).__name__.lower()}({self.column or ''})"
 
-    def _refuse(self, type_: pa.DataType, wanted: str) -> DefinitionError:
+    def _refuse(self, type_: pa.DataType, wanted: str, column: str | None = None) -> DefinitionError:
         return DefinitionError(
-            f"{self._name}: column {self.column!r} is {type_}, {wanted} is wanted; cast it before apply"
+            f"{self._name}: column {(column or self.column)!r} is {type_}, {wanted} is wanted; cast it before apply"
         )
 
 
@@ -90,9 +105,11 @@ class Count(Aggregate):
     __slots__ = ()
 
     def bind(self, types: Types) -> Bound:
+        self._check_where(types)
         if self.column is not None:
             self._type(types)
-        operation = CountRows(None) if self.column is None else CountValid(self.column)
+        kind = CountRows if self.column is None else CountValid
+        operation = kind(self.column, where=self.where)
         return Bound((operation,), pa.int64(), lambda states: pa.array(states[0][0]), nullable=False)
 
 
@@ -103,17 +120,17 @@ class Sum(Aggregate):
 
     def bind(self, types: Types) -> Bound:
         type_ = self._type(types)
-        valid = CountValid(self.column)
+        valid = CountValid(self.column, where=self.where)
         if pat.is_decimal(type_):
             return self._decimals(type_, valid)
         if pat.is_integer(type_):
-            return Bound((valid, SumInt(self.column)), pa.int64(), _masked(pa.int64()))
+            return Bound((valid, SumInt(self.column, where=self.where)), pa.int64(), _masked(pa.int64()))
         if pat.is_floating(type_):
-            return Bound((valid, SumFloat(self.column)), pa.float64(), _rounded)
+            return Bound((valid, SumFloat(self.column, where=self.where)), pa.float64(), _rounded)
         raise self._refuse(type_, "a number")
 
     def _decimals(self, type_: pa.DataType, valid: CountValid) -> Bound:
-        operation = SumDecimal(self.column, type_.scale)
+        operation = SumDecimal(self.column, type_.scale, where=self.where)
         out = pa.decimal128(min(_MOST_DIGITS, type_.precision + 10), type_.scale)
 
         def finish(states: Sequence[State]) -> pa.Array:
@@ -123,7 +140,7 @@ class Sum(Aggregate):
                     f"{self._name} has more than {_MOST_DIGITS} digits: cast column {self.column!r} to double before apply"
                 )
             pairs = zip(count.tolist(), total.tolist(), strict=True)
-            return pa.array([operation.decimal(units) if n else None for n, units in pairs], out)
+            return pa.array([decimal_of(units, type_.scale) if n else None for n, units in pairs], out)
 
         return Bound((valid, operation), out, finish)
 
@@ -135,17 +152,43 @@ class Avg(Aggregate):
 
     def bind(self, types: Types) -> Bound:
         type_ = self._type(types)
-        if not (pat.is_integer(type_) or pat.is_floating(type_)):
-            raise self._refuse(type_, "an integer or floating-point number")
+        valid = CountValid(self.column, where=self.where)
+        if pat.is_decimal(type_):
+            return self._decimals(type_, valid)
+        if not is_number(type_):
+            raise self._refuse(type_, "a number")
         small = pat.is_integer(type_) and type_.bit_width <= 32
-        total = SumInt(self.column) if small else SumFloat(self.column)
+        total = (SumInt if small else SumFloat)(self.column, where=self.where)
 
         def finish(states: Sequence[State]) -> pa.Array:
             (count,), sums = states
             total = sums[0] if small else exact.value(sums)
             return pa.array(total / np.maximum(count, 1), mask=count == 0)
 
-        return Bound((CountValid(self.column), total), pa.float64(), finish)
+        return Bound((valid, total), pa.float64(), finish)
+
+    def _decimals(self, type_: pa.DataType, valid: CountValid) -> Bound:
+        """The mean as Spark has it: four more digits, the last one rounded, halves away from zero."""
+        scale = min(_MOST_DIGITS, type_.scale + 4)
+        out = pa.decimal128(min(_MOST_DIGITS, type_.precision + 4), scale)
+        operation = SumDecimal(self.column, type_.scale, where=self.where)
+        raised = 10 ** (scale - type_.scale)
+
+        def mean(count: int, total: int) -> Decimal | None:
+            if not count:
+                return None
+            units = (2 * abs(total) * raised + count) // (2 * count)
+            if units >= 10**out.precision:
+                raise OverflowError(
+                    f"{self._name} has more digits than {out} holds: cast column {self.column!r} to double before apply"
+                )
+            return decimal_of(units if total >= 0 else -units, scale)
+
+        def finish(states: Sequence[State]) -> pa.Array:
+            (count,), (total,) = states
+            return pa.array(list(map(mean, count.tolist(), total.tolist())), out)
+
+        return Bound((valid, operation), out, finish)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,17 +207,17 @@ class Extremum(Aggregate):
 
     def bind(self, types: Types) -> Bound:
         type_ = self._type(types)
-        if pat.is_nested(type_) or pat.is_null(type_) or pat.is_time(type_):
+        if not is_atomic(type_):
             raise self._refuse(type_, "a type with an order")
         code = state_code(type_)
         if code == "object":
             return Bound(
-                (ObjectExtreme(self.column, self.largest),),
+                (ObjectExtreme(self.column, self.largest, where=self.where),),
                 type_,
                 lambda states: pa.array(states[0][0].tolist(), type_),
             )
-        operation = (Max if self.largest else Min)(self.column, code)
-        return Bound((CountValid(self.column), operation), type_, _masked(type_))
+        operation = (Max if self.largest else Min)(self.column, code, where=self.where)
+        return Bound((CountValid(self.column, where=self.where), operation), type_, _masked(type_))
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,14 +234,14 @@ class Spread(Aggregate):
 
     @property
     def _name(self) -> str:
-        return f"{'stddev' if self.root else 'variance'}({self.column})"
+        sample, population = ("stddev", "stddev_pop") if self.root else ("variance", "var_pop")
+        return f"{sample if self.freedom else population}({self.column})"
 
     def bind(self, types: Types) -> Bound:
         type_ = self._type(types)
-        if not (pat.is_integer(type_) or pat.is_floating(type_)):
+        if not is_number(type_):
             raise self._refuse(type_, "an integer or floating-point number")
-
-        operation = Moments(self.column)
+        operation = Moments(self.column, where=self.where)
 
         def finish(states: Sequence[State]) -> pa.Array:
             divisor = states[0][0] - self.freedom
@@ -219,24 +262,64 @@ class CollectList(Aggregate):
 
     def bind(self, types: Types) -> Bound:
         type_ = self._type(types)
-        if pat.is_nested(type_) or pat.is_time(type_):
+        if not (is_atomic(type_) or pat.is_null(type_)):
             raise self._refuse(type_, "an atomic type")
 
         def finish(states: Sequence[State]) -> pa.Array:
             flat, begin, end = states[0]
             length = end - begin
-            offsets = np.concatenate([[0], np.cumsum(length)])
-            if offsets[-1] >= _MOST_VALUES:
-                raise OverflowError(
-                    f"{self._name} has {offsets[-1]} values to emit at once, {_MOST_VALUES} is the limit of a list column: "
-                    "use smaller windows or batches"
-                )
-            dtype = {"i8": np.int64, "f8": np.float64}.get(state_code(type_))
-            values = arrow_column(flat if dtype is None else flat.astype(dtype), type_)
-            rows = np.arange(offsets[-1]) + np.repeat(begin - offsets[:-1], length)
-            return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values.take(pa.array(rows)))
+            first = np.cumsum(length) - length
+            rows = np.arange(int(length.sum())) + np.repeat(begin - first, length)
+            return list_array(self._name, typed_values(flat, type_), rows, length)
 
-        return Bound((Collect(self.column),), pa.list_(type_), finish, nullable=False)
+        operation = Collect(self.column, where=self.where)
+        return Bound((operation,), pa.list_(type_), finish, nullable=False)
+
+
+class Truth(Extremum):
+    """Whether a boolean column is true in all records, or in any; null where every value is null."""
+
+    __slots__ = ()
+
+    @property
+    def _name(self) -> str:
+        return f"{'bool_or' if self.largest else 'bool_and'}({self.column})"
+
+    def bind(self, types: Types) -> Bound:
+        if not pat.is_boolean(type_ := self._type(types)):
+            raise self._refuse(type_, "a boolean")
+        return Extremum.bind(self, types)
+
+
+def is_number(type_: pa.DataType) -> bool:
+    """Whether values of this type are taken as integers or doubles."""
+    return pat.is_integer(type_) or pat.is_floating(type_)
+
+
+def is_atomic(type_: pa.DataType) -> bool:
+    """Whether values of this type stand for themselves and have an order."""
+    return not (pat.is_nested(type_) or pat.is_null(type_) or pat.is_time(type_) or pat.is_interval(type_))
+
+
+def list_array(name: str, values: pa.Array, rows: Ints, length: Ints) -> pa.Array:
+    """Return lists of the values at `rows`, of these lengths one after another.
+
+    Raises:
+        OverflowError: they are more than the offsets of a list column can count; says which aggregate, and what to do.
+    """
+    if len(rows) >= _MOST_VALUES:
+        raise OverflowError(
+            f"{name} has {len(rows)} values to emit at once, {_MOST_VALUES} is the limit of a list column: "
+            "use smaller windows or batches"
+        )
+    offsets = np.concatenate([[0], np.cumsum(length)])
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values.take(pa.array(rows)))
+
+
+def typed_values(values: npt.NDArray[Any], type_: pa.DataType) -> pa.Array:
+    """Return Python values as they are held in states as an Arrow column of the type."""
+    dtype = {"i8": np.int64, "f8": np.float64}.get(state_code(type_))
+    return arrow_column(values if dtype is None else values.astype(dtype), type_)
 
 
 def _rounded(states: Sequence[State]) -> pa.Array:

@@ -44,6 +44,14 @@ def square(x: Floats) -> Pair:
     return high, np.where(np.abs(x) < _LARGEST_SPLIT, low, 0.0)
 
 
+def product(x: Floats, y: Floats) -> Pair:
+    """Return x * y without rounding, but where it overflows or a factor is beyond 2**996."""
+    high = x * y
+    (x_top, x_rest), (y_top, y_rest) = _halves(x), _halves(y)
+    low = ((x_top * y_top - high) + x_top * y_rest + x_rest * y_top) + x_rest * y_rest
+    return high, np.where(np.maximum(np.abs(x), np.abs(y)) < _LARGEST_SPLIT, low, 0.0)
+
+
 def times(a: Pair, factor: Floats) -> Pair:
     """Return pairs times doubles, to about twice the precision of a double."""
     high = a[0] * factor
@@ -63,8 +71,13 @@ def _halves(x: Floats) -> Pair:
 
 def squared(a: Pair) -> Pair:
     """Return pairs times themselves, to about twice the precision of a double."""
-    high, low = square(a[0])
-    low = low + 2 * a[0] * a[1]
+    return multiplied(a, a)
+
+
+def multiplied(a: Pair, b: Pair) -> Pair:
+    """Return pairs times pairs, to about twice the precision of a double."""
+    high, low = product(a[0], b[0])
+    low = low + a[0] * b[1] + a[1] * b[0]
     total = high + low
     return total, low - (total - high)
 

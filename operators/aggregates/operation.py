@@ -5,6 +5,7 @@ accumulates runs of records; `combine` and, where it exists, the difference of p
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from typing import ClassVar
 
@@ -46,8 +47,11 @@ class Operation(ABC):
 
     def describe(self) -> str:
         """Return the operation as text; stored states of two operations agree if their texts do."""
-        given = [getattr(self, attribute.name) for attribute in fields(self)]
-        return f"{type(self).__name__}({', '.join(str(value) for value in given if value is not None)})"
+        given = [getattr(self, attribute.name) for attribute in fields(self) if attribute.name != "where"]
+        listed = [str(value) for value in given if value is not None]
+        if self.where is not None:
+            listed.append(f"where={self.where!r}")
+        return f"{type(self).__name__}({', '.join(listed)})"
 
     @abstractmethod
     def lift(self, records: Records) -> State:
@@ -56,9 +60,13 @@ class Operation(ABC):
     def read(self, records: Records, name: str | None = None) -> ColumnData:
         """Return an input column, by default `column`, as `where` leaves it."""
         data = records.values[name or self.column or ""]
+        return data if self.where is None else data.kept(self.counted(records))
+
+    def counted(self, records: Records) -> npt.NDArray[np.bool_]:
+        """Return which records `where` lets count."""
         if self.where is None:
-            return data
-        return data.kept(records.values[self.where].filled(0) != 0)
+            return np.ones(len(records), bool)
+        return records.values[self.where].filled(0) != 0
 
     @abstractmethod
     def combine(self, left: State, right: State) -> State:
@@ -100,6 +108,11 @@ class UfuncOperation(Operation):
 
     def reduce(self, state: State, starts: Ints) -> State:
         return (type(self).ufunc.reduceat(state[0], starts),)
+
+
+def runs(starts: Ints, rows: int) -> Iterator[tuple[int, int]]:
+    """Return where each run of rows begins and ends."""
+    return zip(starts.tolist(), np.append(starts[1:], rows).tolist(), strict=False)
 
 
 def prefix_difference(column: npt.NDArray[np.int64], lo: Ints, hi: Ints) -> npt.NDArray[np.int64]:

@@ -1,5 +1,6 @@
 """The built-in operations: counts, sums, extremes, moments and lists."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from itertools import chain
@@ -30,7 +31,7 @@ class CountRows(UfuncOperation):
         return ("i8",)
 
     def lift(self, records: Records) -> State:
-        return (np.ones(len(records), np.int64),)
+        return (self.counted(records).astype(np.int64),)
 
     def combined(self, state: State, lo: Ints, hi: Ints) -> State:
         return (prefix_difference(state[0], lo, hi),)
@@ -83,8 +84,8 @@ class SumInt(CountRows):
             )
 
 
-def _exact_sums(pair: State, lo: Ints, hi: Ints) -> State | None:
-    """The sums of ranges of pairs, or None if they cannot be had from prefixes."""
+def exact_sums(pair: State, lo: Ints, hi: Ints) -> State | None:
+    """Return the sums of ranges of pairs, or None if they cannot be had from prefixes."""
     high = exact.sum_ranges(pair[0], lo, hi)
     if high is None or not pair[1].any():
         return high
@@ -111,7 +112,7 @@ class SumFloat(Operation):
         return exact.add(left, right)
 
     def combined(self, state: State, lo: Ints, hi: Ints) -> State:
-        return _exact_sums(state, lo, hi) or Operation.combined(self, state, lo, hi)
+        return exact_sums(state, lo, hi) or Operation.combined(self, state, lo, hi)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +134,10 @@ class SumDecimal(UfuncOperation):
         values = self.read(records).values.tolist()
         return (fill([0 if v is None else int(v.scaleb(self.scale, _WIDE)) for v in values]),)
 
-    def decimal(self, total: int) -> Decimal:
-        """Return a state as the decimal it stands for."""
-        return Decimal(total).scaleb(-self.scale, _WIDE)
+
+def decimal_of(units: int, scale: int) -> Decimal:
+    """Return a whole number of units of the last digit as the decimal it stands for."""
+    return Decimal(units).scaleb(-scale, _WIDE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +232,7 @@ class Moments(Operation):
         return left[0] + right[0], *sums, *squares
 
     def combined(self, state: State, lo: Ints, hi: Ints) -> State:
-        sums, squares = _exact_sums(state[1:3], lo, hi), _exact_sums(state[3:5], lo, hi)
+        sums, squares = exact_sums(state[1:3], lo, hi), exact_sums(state[3:5], lo, hi)
         if sums is None or squares is None:
             return Operation.combined(self, state, lo, hi)
         return prefix_difference(state[0], lo, hi), *sums, *squares
@@ -258,12 +260,7 @@ class Collect(Operation):
 
     def lift(self, records: Records) -> State:
         data = self.read(records)
-        valid = [True] * len(records) if data.valid is None else data.valid.tolist()
-        times, values = (
-            fill([[v] if there else [] for v, there in zip(column, valid, strict=True)])
-            for column in (records.time.tolist(), data.values.tolist())
-        )
-        return times, values
+        return as_lists(ColumnData(records.time, data.valid)), as_lists(data)
 
     def combine(self, left: State, right: State) -> State:
         return np.add(left[0], right[0]), np.add(left[1], right[1])
@@ -285,6 +282,12 @@ class Collect(Operation):
 
 def _counted(data: ColumnData) -> npt.NDArray[np.int64]:
     return np.ones(len(data.values), np.int64) if data.valid is None else data.valid.astype(np.int64)
+
+
+def as_lists(data: ColumnData, form: Callable[[Any], Any] = lambda value: value) -> npt.NDArray[np.object_]:
+    """Return each value in a list of its own, in a given form; nulls as empty lists."""
+    valid = [True] * len(data.values) if data.valid is None else data.valid.tolist()
+    return fill([[form(v)] if there else [] for v, there in zip(data.values.tolist(), valid, strict=True)])
 
 
 def _in_order(times: list[int], values: list[Any]) -> tuple[list[int], list[Any]]:

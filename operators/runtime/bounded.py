@@ -8,11 +8,41 @@ import pyarrow as pa
 
 from operators.batch import FAR_FUTURE, FAR_PAST, event_ticks, number_keys
 from operators.emission import Counters, Emission
+from operators.partials import KEY, TIME, TwoStagePlan, as_partial, column_names, to_table
 from operators.program import Program, WindowOperator
 from operators.runtime.packing import gathered
 from state_backends.memory import MemoryBackend
 
 _ROWS_PER_STEP = 250_000
+_SPARK_TYPES = {"i8": "bigint", "f8": "double", "object": "binary"}
+
+
+@dataclass(frozen=True)
+class FirstStage:
+    """Accumulates a task's rows before Spark moves them to where their key is.
+
+    Attributes:
+        program: of a plan in two stages.
+    """
+
+    program: Program
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the entries of every some hundred thousand rows."""
+        plan = self.program.plan
+        assert isinstance(plan, TwoStagePlan)  # noqa: S101 - made for no other
+        for part in gathered(batches, _ROWS_PER_STEP):
+            records = self.program.records.read(part.rename_columns(self.program.inputs))
+            table = to_table(plan.accumulate(records), slice(None))
+            plain = table.set_column(0, KEY, table.column(KEY).cast(pa.binary()))
+            yield from plain.replace_schema_metadata(None).to_batches()
+
+    @property
+    def ddl(self) -> str:
+        """The entries' columns as Spark has them."""
+        names, codes = column_names(self.program.plan.layout), ("i8", *self.program.plan.layout.codes)
+        types = ["binary", *(_SPARK_TYPES[code] for code in codes)]
+        return ", ".join(f"{name} {type_}" for name, type_ in zip(names, types, strict=True))
 
 
 @dataclass(frozen=True)
@@ -24,16 +54,18 @@ class BoundedRun:
 
     Attributes:
         program: with every row's window emitted once, whatever the policy: after the last record they agree.
+        accumulated: whether the rows are entries of a first stage.
     """
 
     program: Program
+    accumulated: bool = False
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the windows of a partition that is sorted by key and event time."""
+        """Yield the windows of a partition that is sorted by key and time."""
         open_key: WindowOperator | None = None
         waiting: pa.Table | None = None
         for part in gathered(batches, _ROWS_PER_STEP):
-            named = part.rename_columns(self.program.inputs)
+            named = as_partial(part) if self.accumulated else part.rename_columns(self.program.inputs)
             table = named if waiting is None else pa.concat_tables([waiting, named])
             edge = self._last_key_start(table)
             if edge > 0:
@@ -42,8 +74,10 @@ class BoundedRun:
             waiting = table.slice(edge)
             if waiting.num_rows > _ROWS_PER_STEP:
                 open_key = open_key or self._operator()
-                yield from self._step(open_key, waiting, None)
-                waiting = waiting.slice(waiting.num_rows - 1, 0)
+                last = waiting.num_rows - 1  # kept back: it says whether the next rows are of its key
+                taken = waiting.slice(0, last)
+                yield from self._step(open_key, taken, self._latest(taken))
+                waiting = waiting.slice(last)
         if waiting is not None:
             yield from self._step(open_key or self._operator(), waiting, FAR_FUTURE)
 
@@ -52,19 +86,19 @@ class BoundedRun:
 
     def _last_key_start(self, table: pa.Table) -> int:
         """Where the rows of the last key begin."""
-        number, _ = number_keys([table.column(name) for name in self.program.group_by], table.num_rows)
+        names = [KEY] if self.accumulated else self.program.group_by
+        number, _ = number_keys([table.column(name) for name in names], table.num_rows)
         others = np.flatnonzero(number != number[-1])
         return int(others[-1]) + 1 if len(others) else 0
 
-    def _step(self, operator: WindowOperator, table: pa.Table, close: int | None) -> Iterator[pa.RecordBatch]:
-        """Take rows and close what ends before `close`, or by default before the last row."""
-        if close is None:
-            close = self._latest(table)
-        emitted: list[Emission] = operator.step(self.program.read([table]), operator.close, close, Counters())
-        yield from self.program.output.table(emitted).to_batches()
-
     def _latest(self, table: pa.Table) -> int:
-        """The latest event time in ticks, or the far past."""
-        time, usable = event_ticks(table.column(self.program.event_time), self.program.tick_us)
+        """The latest time in ticks, or the far past."""
+        name = TIME if self.accumulated else self.program.event_time
+        time, usable = event_ticks(table.column(name), self.program.tick_us)
         time = time if usable is None else time[usable]
         return int(time.max()) if len(time) else FAR_PAST
+
+    def _step(self, operator: WindowOperator, table: pa.Table, close: int) -> Iterator[pa.RecordBatch]:
+        """Take rows and close what ends before `close`."""
+        emitted: list[Emission] = operator.step(self.program.read([table]), operator.close, close, Counters())
+        yield from self.program.output.table(emitted).to_batches()

@@ -85,7 +85,7 @@ def open_copy(program: Program, config: StateConfig, store_id: str) -> StatefulO
     for key in [key for key, copy in _copies.items() if now - copy.used > _IDLE_SECONDS]:
         _copies.pop(key).close()
     copy = _copies.get((store_id, config))
-    if copy is not None and copy.operator.program == program:
+    if copy is not None and copy.operator.takes(program):
         copy.used = now
         return copy.operator
     if copy is not None:

@@ -24,6 +24,16 @@ class StatefulOperator:
         self.operator = program.plan.operator(self.store)
         self._ready = False
 
+    def takes(self, program: Program) -> bool:
+        """Go on with this program if it works on the same state in the same way; return whether it does.
+
+        Functions that Spark sends anew with each batch are never equal, so results are always made by the program given last.
+        """
+        same = (program.plan, program.identity()) == (self.program.plan, self.program.identity())
+        if same:
+            self.program = program
+        return same
+
     def open(self, journal: Journal, pointer: Pointer | None = None) -> Pointer:
         """Bring the local copy to what the journal says counts, and return its pointer.
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from operators import SlidingWindows
+from operators import HoppingWindows, SessionWindows, SlidingWindows
 from operators import aggregates as agg
 from operators.batch import FAR_PAST
 from operators.runtime.stateful import StatefulOperator
@@ -14,6 +14,13 @@ from state_backends import durable, resolve
 from state_backends.journal import MemoryJournal
 
 SCHEMA = pa.schema([("k", pa.int64()), ("at", pa.timestamp("ms")), ("v", pa.int64())])
+KINDS = {
+    "sliding": SlidingWindows(size=15, grace=10),
+    "hopping": HoppingWindows(size=15, advance=4, grace=10),
+    "session": SessionWindows(gap=6, grace=10),
+    "session of a greatest length": SessionWindows(gap=6, grace=10, max_length=20),
+    "session with a gap per record": SessionWindows(gap_column="v", grace=10, max_length=40),
+}
 
 
 def batches(chance: random.Random, count: int) -> list[tuple[pa.Table, int]]:
@@ -46,18 +53,15 @@ def run(copies: list[StatefulOperator], chance: random.Random, feed: list[tuple[
     return sorted(rows)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("policy", ["on_close", "on_update"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_copies_agree_whoever_takes_a_batch(
-    seed: int, policy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, seed: int, policy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Batches spread over copies of both backends, with failed attempts, give the rows of one undisturbed copy."""
     monkeypatch.setattr(durable, "MIN_BASE_BYTES", 2_000)
-    op = (
-        SlidingWindows(size=15, grace=10)
-        .group_by("k")
-        .aggregate(n=agg.count(), s=agg.sum("v"), top=agg.max("v"))
-    )
+    op = KINDS[kind].group_by("k").aggregate(n=agg.count(), s=agg.sum("v"), top=agg.max("v"))
     config = resolve("memory", {"state.segment": "40 ms"})
     program = op.emit(policy).program(SCHEMA, "at", config)
     feed = batches(random.Random(seed), 25)

@@ -1,0 +1,148 @@
+"""Aggregates in plain Python: an initial state, and functions that add a record, merge two states and make the result."""
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.types as pat
+
+from operators.aggregates.definitions import Aggregate, Bound, Types
+from operators.aggregates.fold_operation import FoldOperation, Functions, MergeableFold
+from operators.aggregates.user_code import fingerprint, result_type
+from operators.aggregates.user_operation import AggregateError
+from operators.errors import DefinitionError
+from operators.kernel import State
+from serializers.errors import SerializationError
+from serializers.values import pack_value, unpack_value
+
+_UNFIT = (pa.ArrowException, TypeError, ValueError, OverflowError)
+
+
+@dataclass(frozen=True, slots=True)
+class Fold(Aggregate):
+    """An aggregate in plain Python.
+
+    Attributes:
+        columns: input columns.
+        type: Arrow type of the result.
+        name: says in errors and checkpoints which fold it is.
+        functions: the user's.
+    """
+
+    columns: tuple[str, ...]
+    type: pa.DataType
+    name: str
+    functions: Functions
+
+    @property
+    def _name(self) -> str:
+        return f"fold {self.name}"
+
+    def bind(self, types: Types) -> Bound:
+        self._check_where(types)
+        taken = tuple(self._known(types, name) for name in self.columns)
+        functions = self.functions
+        code = fingerprint(functions.init, functions.add, functions.merge, functions.finish)
+        kind = FoldOperation if functions.merge is None else MergeableFold
+        operation = kind(self.column, self.columns, taken, self.name, code, functions, where=self.where)
+        return Bound((operation,), self.type, _Results(operation, self.type))
+
+
+@dataclass(frozen=True, slots=True)
+class _Results:
+    """Makes the results of a fold; equal for equal folds, as a function would not be."""
+
+    operation: FoldOperation
+    type: pa.DataType
+
+    def __call__(self, states: Sequence[State]) -> pa.Array:
+        values = [self.operation.result(packed) for packed in states[0][0].tolist()]
+        try:
+            return _strict_array(values, self.type)
+        except _UNFIT:
+            for value in values:
+                self._check(value)
+            raise
+
+    def _check(self, value: Any) -> None:
+        try:
+            _strict_array([value], self.type)
+        except _UNFIT as error:
+            what = "the state" if self.operation.functions.finish is None else "the result of finish"
+            raise AggregateError(
+                f"{self.operation.describe()}: {what} is {value!r}, which is no {self.type}: {error}"
+            ) from error
+
+
+def fold(
+    init: Any,
+    add: Callable[..., Any],
+    *columns: str,
+    type: str | pa.DataType,  # noqa: A002 - the field's name
+    merge: Callable[[Any, Any], Any] | None = None,
+    finish: Callable[[Any], Any] | None = None,
+    name: str | None = None,
+    where: str | None = None,
+) -> Aggregate:
+    """An aggregate in plain Python, such as `agg.fold(0, lambda total, x: total + x, "x", type="bigint")`.
+
+    Each key's records of a batch are added in order of event time, those of equal times in order of their values (null
+    first, NaN last), so that the order of arrival within a batch is of no account.
+
+    With `merge`, records are added once and windows merge partial states. Without it, every record is added to every window
+    that holds it (as in Kafka Streams): the right choice only if states cannot be merged; session windows need `merge`.
+
+    Functions may change the state and the values that they are given, which are copies. A state is anything of None, bool,
+    int, float, str, bytes, date, datetime, Decimal, timedelta, and lists and dicts of these; tuples become lists.
+
+    Args:
+        init: state of a window without records; or a function that returns it, such as `list`.
+        add: called with a state and the record's values of `columns`, None for null; returns the new state.
+        columns: input columns.
+        type: of the result: Spark's name of a simple type, "array<...>" of one, or an Arrow type.
+        merge: called with two states of one window; associative. The first begins earlier in event time; if at the same time,
+            as states of two batches or two tasks may, either can be the first. In session windows they may overlap.
+        finish: called with a state; returns the result. By default it is the state.
+        name: says in errors and checkpoints which fold it is; by default the name of `add`.
+        where: boolean column; records in which it is not true are left out.
+
+    Raises:
+        DefinitionError: something that is no function, no column name or no type, or an `init` that cannot be stored.
+        AggregateError: while the operator runs: a function raised, or returned what cannot be stored or emitted.
+    """
+    roles: dict[str, Any] = {"add": add, "merge": merge, "finish": finish}
+    for role, given in roles.items():
+        if not callable(given) and (given is not None or role == "add"):
+            raise DefinitionError(f"fold: {role} is {given!r}; a function is wanted")
+    for column in columns:
+        if not isinstance(column, str):
+            raise DefinitionError(f"fold: columns are given by name, not as {column!r}")
+    name = name or getattr(add, "__name__", "function").strip("<>")
+    functions = Functions(init if callable(init) else _constant(name, init), add, merge, finish)
+    first = columns[0] if columns else None
+    return Fold(first, columns, result_type(type), name, functions, where=where)
+
+
+def _constant(name: str, value: Any) -> Callable[[], Any]:
+    """A function that returns a new copy of the value each time."""
+    try:
+        packed = pack_value(value)
+    except (SerializationError, ValueError, TypeError) as error:
+        raise DefinitionError(f"fold {name}: init cannot be stored: {error}") from error
+    return functools.partial(unpack_value, packed)
+
+
+def _strict_array(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
+    """The values as Arrow has them; what Arrow would cut off in silence is an error."""
+    if any(_has_fraction(value, type_) for value in values):
+        raise ValueError("a fraction would be cut off")
+    return pa.array(values, type_)
+
+
+def _has_fraction(value: Any, type_: pa.DataType) -> bool:
+    """Whether a whole number is wanted where the value has a fraction."""
+    if pat.is_list(type_) and isinstance(value, Sequence):
+        return any(_has_fraction(item, type_.value_type) for item in value)
+    return pat.is_integer(type_) and isinstance(value, float) and not value.is_integer()

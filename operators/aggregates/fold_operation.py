@@ -1,0 +1,250 @@
+"""The states of aggregates in plain Python: records added one by one, and states merged if there is a function for it.
+
+A state is held as its msgpack bytes, in memory as in the store: no two windows can share one, and a function that changes
+what it is given changes a copy. So functions see the same kinds of values before and after a restart.
+"""
+
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.types as pat
+
+from operators.aggregates.operation import Operation
+from operators.aggregates.user_operation import AggregateError
+from operators.batch import Records
+from operators.columns import ColumnData, arrow_column
+from operators.kernel import Ints, State, run_starts
+from serializers.errors import SerializationError
+from serializers.pages import fill
+from serializers.values import pack_value, unpack_value
+
+Row = tuple[Any, ...] | None
+"""What one record gives to `add`; None if it is left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Functions:
+    """The functions of a fold: `init()`, `add(state, *values)`, `merge(earlier, later)`, `finish(state)`."""
+
+    init: Callable[[], Any]
+    add: Callable[..., Any]
+    merge: Callable[[Any, Any], Any] | None
+    finish: Callable[[Any], Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class FoldOperation(Operation):
+    """A fold whose states cannot be merged: records are added to the state of each window one by one.
+
+    Attributes:
+        columns: what `add` gets of each record, after the state.
+        types: Arrow types of these columns.
+        name: says in errors and checkpoints which fold it is.
+        code: fingerprint of the functions; folds are equal if their texts and fingerprints are.
+        functions: the user's; they are other objects wherever the fold was sent.
+    """
+
+    combines: ClassVar[bool] = False
+
+    columns: tuple[str, ...]
+    types: tuple[pa.DataType, ...]
+    name: str
+    code: str
+    functions: Functions = field(compare=False, repr=False)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return self.columns if self.where is None else (*self.columns, self.where)
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        return ("object",)
+
+    def describe(self) -> str:
+        where = "" if self.where is None else f" where {self.where}"
+        return f"fold {self.name}({', '.join(self.columns)}){where}"
+
+    def lift(self, records: Records) -> State:
+        return (fill([self._added(None, [row]) for row in self._rows(records)]),)
+
+    def combine(self, left: State, right: State) -> State:
+        raise self._unmerged()
+
+    def add(self, state: State, records: Records) -> State:
+        rows = self._rows(records)
+        return (fill([self._added(packed, [row]) for packed, row in zip(state[0], rows, strict=True)]),)
+
+    def extend(self, states: Sequence[bytes | None], records: Records, lo: Ints, hi: Ints) -> State:
+        """Return each state with the records [lo, hi) added; None stands for the initial state.
+
+        Args:
+            states: n packed states.
+            records: sorted by key and event time; those of one key and time are added in order of their values.
+            lo, hi: shape (n,), int64; no range splits records of one key and time.
+
+        Cost: one call of `add` for each record in each range, and one unpacking and packing of each state.
+        """
+        rows = self._rows(records)
+        _sort_ties(rows, run_starts(records.key, records.time))
+        ranges = zip(states, lo.tolist(), hi.tolist(), strict=True)
+        return (fill([self._added(packed, rows[a:b]) for packed, a, b in ranges]),)
+
+    def accumulate(self, records: Records, starts: Ints) -> State:
+        return self.extend([None] * len(starts), records, starts, _ends(starts, len(records)))
+
+    def reduce(self, state: State, starts: Ints) -> State:
+        if len(starts) != len(state[0]):
+            raise self._unmerged()
+        return state
+
+    def combined(self, state: State, lo: Ints, hi: Ints) -> State:
+        if (hi - lo != 1).any():
+            raise self._unmerged()
+        return (state[0][lo],)
+
+    def result(self, packed: bytes) -> Any:
+        """Return what a state comes to."""
+        state, finish = self._unpacked(packed), self.functions.finish
+        return state if finish is None else self._call("finish", finish, state)
+
+    def _rows(self, records: Records) -> list[Row]:
+        """The values of each record as Python objects."""
+        lists = [
+            _python_values(records.values[name], type_)
+            for name, type_ in zip(self.columns, self.types, strict=True)
+        ]
+        rows: list[Row] = list(zip(*lists, strict=True)) if lists else [()] * len(records)
+        if self.where is None:
+            return rows
+        return [
+            row if there else None for row, there in zip(rows, self.counted(records).tolist(), strict=True)
+        ]
+
+    def _added(self, packed: bytes | None, rows: Sequence[Row]) -> bytes:
+        if packed is not None and not rows:
+            return packed
+        state = self._unpacked(self._initial() if packed is None else packed)
+        add, nested = self.functions.add, any(map(pat.is_nested, self.types))
+        try:
+            for row in rows:
+                if row is not None:
+                    state = add(state, *(deepcopy(row) if nested else row))
+                    if isinstance(state, tuple):
+                        state = list(state)  # as it would come back from the store
+        except Exception as error:
+            raise self._failed("add", error) from error
+        return self._packed("add", state)
+
+    def _initial(self) -> bytes:
+        return self._packed("init", self._call("init", self.functions.init))
+
+    def _call(self, role: str, function: Callable[..., Any], *args: Any) -> Any:
+        try:
+            return function(*args)
+        except Exception as error:
+            raise self._failed(role, error) from error
+
+    def _packed(self, role: str, state: Any) -> bytes:
+        try:
+            return pack_value(state)
+        except (SerializationError, ValueError, TypeError) as error:
+            raise AggregateError(
+                f"{self.describe()}: {role} returned a state that cannot be stored: {error}"
+            ) from error
+
+    def _unpacked(self, packed: bytes) -> Any:
+        try:
+            return unpack_value(packed)
+        except SerializationError as error:
+            raise AggregateError(
+                f"{self.describe()}: a state cannot be read back; the keys of its dicts must be text, bytes or numbers: {error}"
+            ) from error
+
+    def _failed(self, role: str, error: Exception) -> AggregateError:
+        return AggregateError(f"{self.describe()}: {role} raised {type(error).__name__}: {error}")
+
+    def _unmerged(self) -> AggregateError:
+        return AggregateError(f"{self.describe()} was made without merge: its states cannot be combined")
+
+
+@dataclass(frozen=True, slots=True)
+class MergeableFold(FoldOperation):
+    """A fold whose states can be merged. `merge` gets states of one window only, the earlier in event time first."""
+
+    combines: ClassVar[bool] = True
+
+    def combine(self, left: State, right: State) -> State:
+        return (fill([self._merged(a, b) for a, b in zip(left[0], right[0], strict=True)]),)
+
+    def reduce(self, state: State, starts: Ints) -> State:
+        return self.combined(state, starts, _ends(starts, len(state[0])))
+
+    def combined(self, state: State, lo: Ints, hi: Ints) -> State:
+        """Return the combination of each range. Where ends ascend with starts, some two calls of `merge` a row and range.
+
+        Each range is the rest of some rows that were merged from their last to each one before, and what was added since.
+        (Two stacks; Tangwongsan, Hirzel, Schneider 2017)
+        """
+        packed, found = state[0].tolist(), np.empty(len(lo), object)
+        rests: dict[int, bytes] = {}
+        middle, end, added = 0, 0, None
+        for n in np.lexsort((hi, lo)).tolist():
+            first, last = int(lo[n]), int(hi[n])
+            if first >= middle or last < end:
+                rests = self._rests(packed, first, last)
+                middle, end, added = last, last, None
+            for part in packed[end:last]:
+                added = part if added is None else self._merged(added, part)
+            end = last
+            found[n] = rests[first] if added is None else self._merged(rests[first], added)
+        return (found,)
+
+    def _rests(self, packed: list[bytes], first: int, last: int) -> dict[int, bytes]:
+        """The combination of the rows [n, last) for each n from `first` on."""
+        rests = {last - 1: packed[last - 1]}
+        for n in range(last - 2, first - 1, -1):
+            rests[n] = self._merged(packed[n], rests[n + 1])
+        return rests
+
+    def _merged(self, a: bytes, b: bytes) -> bytes:
+        merge = self.functions.merge
+        return self._packed("merge", self._call("merge", merge, self._unpacked(a), self._unpacked(b)))  # type: ignore[arg-type]
+
+
+def _ends(starts: Ints, rows: int) -> Ints:
+    """Where the runs end that begin at `starts`: none if there are no rows."""
+    return np.append(starts[1:], rows)[: len(starts)]
+
+
+def _python_values(data: ColumnData, type_: pa.DataType) -> list[Any]:
+    """The values of a column as Python objects, None for null."""
+    if data.values.dtype == object:
+        return data.values.tolist()
+    missing: npt.NDArray[np.bool_] | None = None if data.valid is None else ~data.valid
+    if not (pat.is_integer(type_) or pat.is_floating(type_)):
+        return arrow_column(data.values, type_, missing).to_pylist()
+    values = data.values.tolist()
+    if missing is None:
+        return values
+    return [None if gone else value for value, gone in zip(values, missing.tolist(), strict=True)]
+
+
+def _sort_ties(rows: list[Row], starts: Ints) -> None:
+    """Put the rows of each run that begins at `starts` in order of their values."""
+    ends = _ends(starts, len(rows))
+    tied = ends - starts > 1
+    for a, b in zip(starts[tied].tolist(), ends[tied].tolist(), strict=True):
+        try:
+            rows[a:b] = sorted(rows[a:b], key=_rank)
+        except TypeError:  # nested values may have no order
+            rows[a:b] = sorted(rows[a:b], key=repr)
+
+
+def _rank(row: Row) -> list[tuple[bool, bool, Any]]:
+    """What sorts rows by their values: null first, NaN last; rows that are left out may stand anywhere."""
+    return [] if row is None else [(value is not None, value != value, value) for value in row]

@@ -1,0 +1,143 @@
+"""One record's value: of the earliest or latest event time, or of the smallest or largest value of another column.
+
+Which record it is depends on the records alone, not on the order in which they came: of those with an equal `by`, the one with
+the smallest value is the first, the one with the largest is the last, and null is taken only if there is nothing else.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from operators.aggregates.definitions import Aggregate, Bound, Types, is_atomic
+from operators.aggregates.operation import Operation
+from operators.batch import Records
+from operators.columns import ColumnData, arrow_column, state_code
+from operators.kernel import Ints, State, overlap_ranges
+
+Signs = npt.NDArray[np.int8]
+_NOTHING, _NULL, _VALUE = range(3)
+
+
+@dataclass(frozen=True, slots=True)
+class Pick(Operation):
+    """The value of the first or last record in order of `by`.
+
+    A state is its `by`, what the record has (nothing: there is no record; null; a value), and the value.
+
+    Attributes:
+        by: a column whose nulls do not count, or None for the event time.
+        by_code, code: how `by` and the values are held: "i8", "f8" or "object".
+        last: whether the last record is wanted.
+        nulls: whether records whose value is null count.
+    """
+
+    by: str | None
+    by_code: str
+    code: str
+    last: bool
+    nulls: bool
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return tuple(name for name in (self.column, self.by, self.where) if name is not None)
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        return self.by_code, "i8", self.code
+
+    def lift(self, records: Records) -> State:
+        by = ColumnData(records.time, None) if self.by is None else self.read(records, self.by)
+        data = self.read(records)
+        counts = self.counted(records)
+        for wanted in (by, *([] if self.nulls else [data])):
+            counts = counts if wanted.valid is None else counts & wanted.valid
+        has = np.where(counts, _VALUE, _NOTHING)
+        if data.valid is not None:
+            has[counts & ~data.valid] = _NULL
+        return _one_zero(by.kept(counts).values), has, _one_zero(data.kept(counts).values)
+
+    def combine(self, left: State, right: State) -> State:
+        better = self._rank(left, right) > 0
+        return tuple(np.where(better, b, a) for a, b in zip(left, right, strict=True))
+
+    def combined(self, state: State, lo: Ints, hi: Ints) -> State:
+        return overlap_ranges(self.combine, state, lo, hi)
+
+    def _rank(self, left: State, right: State) -> Signs:
+        """1 where the right record is wanted more than the left one, -1 where less, 0 where they are equal."""
+        has = compared(right[1], left[1])
+        rank = has.copy()
+        both = np.flatnonzero((left[1] > _NOTHING) & (right[1] > _NOTHING))
+        rank[both] = self._wanted(left[0][both], right[0][both])
+        tied = both[rank[both] == 0]
+        rank[tied] = has[tied]
+        tied = tied[rank[tied] == 0]
+        rank[tied] = self._wanted(left[2][tied], right[2][tied])
+        return rank
+
+    def _wanted(self, left: npt.NDArray[Any], right: npt.NDArray[Any]) -> Signs:
+        return compared(right, left) if self.last else compared(left, right)
+
+
+def compared(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> Signs:
+    """Return the sign of a - b, row by row: NaN equals itself and is larger than any number, None equals all."""
+    if a.dtype == object:
+        return np.asarray(_sign(a, b), np.int8)
+    larger, smaller = a > b, a < b
+    if a.dtype == np.float64:
+        odd_a, odd_b = np.isnan(a), np.isnan(b)
+        larger, smaller = larger | (odd_a & ~odd_b), smaller | (odd_b & ~odd_a)
+    return larger.astype(np.int8) - smaller.astype(np.int8)
+
+
+_sign = np.frompyfunc(lambda a, b: 0 if a is None or b is None else (a > b) - (a < b), 2, 1)
+
+
+def _one_zero(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The values without minus zero, which would be equal to zero and yet come out as another value."""
+    return values + 0.0 if values.dtype == np.float64 else values
+
+
+@dataclass(frozen=True, slots=True)
+class Picked(Aggregate):
+    """The value of the first or last record in order of event time or of a column; null if there is none.
+
+    Attributes:
+        by: that column, or None for the event time.
+        last: which of the two.
+        nulls: whether records whose value is null count.
+    """
+
+    by: str | None = field(default=None, kw_only=True)
+    last: bool = field(kw_only=True)
+    nulls: bool = field(default=True, kw_only=True)
+
+    @property
+    def _name(self) -> str:
+        if self.by is None:
+            return f"{'last' if self.last else 'first'}({self.column})"
+        return f"{'max_by' if self.last else 'min_by'}({self.column}, {self.by})"
+
+    def bind(self, types: Types) -> Bound:
+        type_ = self._type(types)
+        if not is_atomic(type_):
+            raise self._refuse(type_, "an atomic type")
+        by_code = "i8"
+        if self.by is not None:
+            if not is_atomic(by_type := self._type(types, self.by)):
+                raise self._refuse(by_type, "a type with an order", self.by)
+            by_code = state_code(by_type)
+        operation = Pick(
+            self.column, self.by, by_code, state_code(type_), self.last, self.nulls, where=self.where
+        )
+
+        def finish(states: Sequence[State]) -> pa.Array:
+            _, has, values = states[0]
+            missing = has != _VALUE
+            return arrow_column(values, type_, missing if missing.any() else None)
+
+        return Bound((operation,), type_, finish)

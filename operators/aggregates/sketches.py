@@ -1,0 +1,250 @@
+"""Approximate answers from sketches of bounded size: how many distinct values, and quantiles.
+
+A state is the bytes of a sketch of Apache DataSketches, an optional package: spark-stateful-windows[sketches].
+"""
+
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from operators.aggregates.definitions import Aggregate, Bound, Types, is_atomic, is_number
+from operators.aggregates.operation import Operation, runs
+from operators.batch import Records
+from operators.errors import DefinitionError
+from operators.kernel import Ints, State, combine_ranges
+from serializers.pages import fill
+
+_LOG_SIZES = range(7, 22)
+_QUANTILE_SIZES = range(8, 65536)
+
+
+@dataclass(frozen=True, slots=True)
+class Sketch(Operation):
+    """Bytes of a sketch; empty where no record counts.
+
+    Attributes:
+        size: the sketch's own measure of its size.
+    """
+
+    size: int
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        return ("object",)
+
+    @abstractmethod
+    def of(self, values: npt.NDArray[Any]) -> Any:
+        """Return a sketch of the values."""
+
+    @abstractmethod
+    def opened(self, stored: bytes) -> Any:
+        """Return the sketch of these bytes."""
+
+    @abstractmethod
+    def closed(self, sketch: Any) -> bytes:
+        """Return the bytes of a sketch."""
+
+    @abstractmethod
+    def union(self, sketches: Iterable[Any]) -> Any:
+        """Return a new sketch of all that these have seen."""
+
+    def lift(self, records: Records) -> State:
+        return self.accumulate(records, np.arange(len(records)))
+
+    def accumulate(self, records: Records, starts: Ints) -> State:
+        data = self.read(records)
+        values = data.values
+        if data.valid is not None:
+            starts = np.concatenate([[0], np.cumsum(data.valid)])[starts]
+            values = values[data.valid]
+        return (fill([self._packed(values[a:b]) for a, b in runs(starts, len(values))]),)
+
+    def combine(self, left: State, right: State) -> State:
+        pairs = zip(left[0].tolist(), right[0].tolist(), strict=True)
+        return (fill([self._joined(pair) for pair in pairs]),)
+
+    def reduce(self, state: State, starts: Ints) -> State:
+        stored = state[0].tolist()
+        return (fill([self._joined(stored[a:b]) for a, b in runs(starts, len(stored))]),)
+
+    def combined(self, state: State, lo: Ints, hi: Ints) -> State:
+        """Return open sketches, None where no record counts: each row is opened once, and none is closed again."""
+        opened = fill([self.opened(stored) if stored else None for stored in state[0].tolist()])
+        return combine_ranges(self._unions, (opened,), lo, hi)
+
+    def _packed(self, values: npt.NDArray[Any]) -> bytes:
+        return self.closed(self.of(values)) if len(values) else b""
+
+    def _joined(self, stored: Sequence[bytes]) -> bytes:
+        filled = [one for one in stored if one]
+        if len(filled) < 2:
+            return filled[0] if filled else b""
+        return self.closed(self.union(map(self.opened, filled)))
+
+    def _unions(self, left: State, right: State) -> State:
+        pairs = zip(left[0].tolist(), right[0].tolist(), strict=True)
+        return (fill([b if a is None else a if b is None else self.union((a, b)) for a, b in pairs]),)
+
+
+@dataclass(frozen=True, slots=True)
+class DistinctSketch(Sketch):
+    """A HyperLogLog sketch of 2**size bytes, smaller while it has seen few values.
+
+    (Flajolet et al. 2007)
+    """
+
+    def of(self, values: npt.NDArray[Any]) -> Any:
+        sketch = _library().hll_sketch(self.size, _library().tgt_hll_type.HLL_8)
+        for value in values.tolist():
+            sketch.update(value if isinstance(value, int | float) else _text(value))
+        return sketch
+
+    def opened(self, stored: bytes) -> Any:
+        return _library().hll_sketch.deserialize(stored)
+
+    def closed(self, sketch: Any) -> bytes:
+        return sketch.serialize_compact()
+
+    def union(self, sketches: Iterable[Any]) -> Any:
+        return self._unified(sketches).get_result(_library().tgt_hll_type.HLL_8)
+
+    def estimate(self, sketch: Any) -> int:
+        """Return the number of distinct values.
+
+        A sketch that never was united estimates from the order of its values too; united with itself, it knows the set alone.
+        """
+        return round(self._unified((sketch, sketch)).get_estimate())
+
+    def _unified(self, sketches: Iterable[Any]) -> Any:
+        union = _library().hll_union(self.size)
+        for sketch in sketches:
+            union.update(sketch)
+        return union
+
+
+@dataclass(frozen=True, slots=True)
+class QuantileSketch(Sketch):
+    """A KLL sketch: all values up to `size` of them, then a random choice that stands for all.
+
+    (Karnin, Lang, Liberty 2016)
+    """
+
+    def of(self, values: npt.NDArray[Any]) -> Any:
+        sketch = _library().kll_doubles_sketch(self.size)
+        sketch.update(np.array(values, np.float64))  # a copy: it takes no array that cannot be written to
+        return sketch
+
+    def opened(self, stored: bytes) -> Any:
+        return _library().kll_doubles_sketch.deserialize(stored)
+
+    def closed(self, sketch: Any) -> bytes:
+        return sketch.serialize()
+
+    def union(self, sketches: Iterable[Any]) -> Any:
+        merged = _library().kll_doubles_sketch(self.size)
+        for sketch in sketches:
+            merged.merge(sketch)
+        return merged
+
+
+@dataclass(frozen=True, slots=True)
+class ApproxCountDistinct(Aggregate):
+    """Number of distinct values, estimated.
+
+    Attributes:
+        rsd: relative standard deviation of the estimate, at most.
+    """
+
+    rsd: float = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        _check_library(self._name)
+        if self._log_size not in _LOG_SIZES:
+            raise DefinitionError(f"{self._name}: rsd is {self.rsd!r}, from 0.00072 to 0.5 is wanted")
+
+    @property
+    def _log_size(self) -> int:
+        if not 0 < self.rsd <= 0.5:
+            return 0
+        return max(_LOG_SIZES.start, int(np.ceil(2 * np.log2(1.04 / self.rsd))))
+
+    @property
+    def _name(self) -> str:
+        return f"approx_count_distinct({self.column})"
+
+    def bind(self, types: Types) -> Bound:
+        if not is_atomic(type_ := self._type(types)):
+            raise self._refuse(type_, "an atomic type")
+        operation = DistinctSketch(self.column, self._log_size, where=self.where)
+
+        def finish(states: Sequence[State]) -> pa.Array:
+            sketches = states[0][0].tolist()
+            return pa.array([0 if one is None else operation.estimate(one) for one in sketches], pa.int64())
+
+        return Bound((operation,), pa.int64(), finish, nullable=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ApproxQuantiles(Aggregate):
+    """Values at some ranks, estimated; null where there is no value.
+
+    Attributes:
+        probabilities: the ranks, from 0 for the smallest value to 1 for the largest.
+        size: of the sketch.
+    """
+
+    probabilities: tuple[float, ...] = field(kw_only=True)
+    size: int = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        _check_library(self._name)
+        if not self.probabilities or not all(0 <= rank <= 1 for rank in self.probabilities):
+            raise DefinitionError(
+                f"{self._name}: probabilities are {self.probabilities}, numbers from 0 to 1 are wanted"
+            )
+        if self.size not in _QUANTILE_SIZES:
+            raise DefinitionError(
+                f"{self._name}: k is {self.size!r}, a whole number from 8 to 65535 is wanted"
+            )
+
+    @property
+    def _name(self) -> str:
+        return f"approx_quantiles({self.column})"
+
+    def bind(self, types: Types) -> Bound:
+        if not is_number(type_ := self._type(types)):
+            raise self._refuse(type_, "an integer or floating-point number")
+        operation, ranks = QuantileSketch(self.column, self.size, where=self.where), list(self.probabilities)
+
+        def quantiles(sketch: Any) -> list[float] | None:
+            return None if sketch is None or sketch.is_empty() else sketch.get_quantiles(ranks, True)
+
+        def finish(states: Sequence[State]) -> pa.Array:
+            return pa.array(list(map(quantiles, states[0][0].tolist())), pa.list_(pa.float64()))
+
+        return Bound((operation,), pa.list_(pa.float64()), finish)
+
+
+def _text(value: Any) -> str:
+    """A text of its own for each value of one type, never empty: sketches take no bytes and leave out empty texts."""
+    return f"={value.decode('latin-1') if isinstance(value, bytes) else value}"
+
+
+def _library() -> Any:
+    import datasketches
+
+    return datasketches
+
+
+def _check_library(name: str) -> None:
+    try:
+        _library()
+    except ImportError:
+        raise DefinitionError(
+            f"{name} needs the package datasketches: pip install spark-stateful-windows[sketches]"
+        ) from None

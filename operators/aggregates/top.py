@@ -1,0 +1,119 @@
+"""The values with the most of something, in descending order."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from operators.aggregates.definitions import Aggregate, Bound, Types, is_atomic, list_array, typed_values
+from operators.aggregates.operation import Operation, runs
+from operators.batch import Records
+from operators.errors import DefinitionError
+from operators.kernel import Ints, State, combine_ranges
+from serializers.pages import fill
+from serializers.values import canonical
+
+Item = list[Any]
+"""`by` and the value, or the value alone where that is the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Top(Operation):
+    """The items with the largest `by`, then the largest value, in descending order; records with a null in either do not count.
+
+    Attributes:
+        size: how many, at most.
+        by: the column that orders, or None for the values themselves.
+    """
+
+    size: int
+    by: str | None
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return tuple(name for name in (self.column, self.by, self.where) if name is not None)
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        return ("object",)
+
+    def lift(self, records: Records) -> State:
+        names = [name for name in (self.by, self.column) if name is not None]
+        data = [self.read(records, name) for name in names]
+        there = np.ones(len(records), bool)
+        for column in data:
+            there &= True if column.valid is None else column.valid
+        rows = zip(*(map(canonical, column.values.tolist()) for column in data), strict=True)
+        return (fill([[list(row)] if kept else [] for row, kept in zip(rows, there.tolist(), strict=True)]),)
+
+    def combine(self, left: State, right: State) -> State:
+        return (fill([self._top(a + b) for a, b in zip(left[0].tolist(), right[0].tolist(), strict=True)]),)
+
+    def reduce(self, state: State, starts: Ints) -> State:
+        lists = state[0].tolist()
+        return (fill([self._top(chain.from_iterable(lists[a:b])) for a, b in runs(starts, len(lists))]),)
+
+    def combined(self, state: State, lo: Ints, hi: Ints) -> State:
+        """Return the places of the top items of each range, and the values of all rows by place.
+
+        All items are put in order once; ranges then combine whole numbers.
+        """
+        lists = state[0].tolist()
+        flat = list(chain.from_iterable(lists))
+        order = sorted(range(len(flat)), key=lambda n: _place(flat[n]))
+        place = np.empty(len(flat), np.int64)
+        place[order] = np.arange(len(flat))
+        left = iter(place.tolist())
+        places = fill([list(islice(left, len(items))) for items in lists])
+        return *combine_ranges(self._merged, (places,), lo, hi), fill([flat[n][-1] for n in order])
+
+    def _merged(self, left: State, right: State) -> State:
+        pairs = zip(left[0].tolist(), right[0].tolist(), strict=True)
+        return (fill([sorted(a + b, reverse=True)[: self.size] for a, b in pairs]),)
+
+    def _top(self, items: Iterable[Item]) -> list[Item]:
+        return sorted(items, key=_place, reverse=True)[: self.size]
+
+
+def _place(item: Item) -> list[Any]:
+    """What orders items, NaN above all."""
+    return [(value != value, 0 if value != value else value) for value in item]
+
+
+@dataclass(frozen=True, slots=True)
+class TopN(Aggregate):
+    """The values with the largest `by`.
+
+    Attributes:
+        size: how many, at most.
+        by: the column that orders, or None for the values themselves.
+    """
+
+    size: int = field(kw_only=True)
+    by: str | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if type(self.size) is not int or self.size < 1:
+            raise DefinitionError(f"{self._name}: n is {self.size!r}, a whole number of 1 or more is wanted")
+
+    @property
+    def _name(self) -> str:
+        return f"top_n({self.column}, {self.size}{'' if self.by is None else f', by={self.by}'})"
+
+    def bind(self, types: Types) -> Bound:
+        type_ = self._type(types)
+        for column in (self.column, *([] if self.by is None else [self.by])):
+            if not is_atomic(given := self._type(types, column)):
+                raise self._refuse(given, "a type with an order", column)
+        operation = Top(self.column, self.size, self.by, where=self.where)
+
+        def finish(states: Sequence[State]) -> pa.Array:
+            places, values = states[0]
+            length = np.fromiter(map(len, places), np.int64, len(places))
+            rows = np.fromiter(chain.from_iterable(places), np.int64, int(length.sum()))
+            return list_array(self._name, typed_values(values, type_), rows, length)
+
+        return Bound((operation,), pa.list_(type_), finish, nullable=False)

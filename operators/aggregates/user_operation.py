@@ -1,0 +1,293 @@
+"""Aggregates that users write on whole columns: Hazelcast Jet's primitives create, accumulate, combine, deduct, finish."""
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.types as pat
+
+from operators.aggregates.definitions import Aggregate, Bound, Types
+from operators.aggregates.operation import Operation
+from operators.aggregates.user_code import fingerprint, result_type
+from operators.batch import Records
+from operators.columns import arrow_column
+from operators.errors import DefinitionError
+from operators.kernel import Ints, State
+from serializers.pages import fill
+
+_CODES = {int: "i8", float: "f8", object: "object", "i8": "i8", "f8": "f8", "object": "object"}
+_DTYPES = {"i8": np.dtype(np.int64), "f8": np.dtype(np.float64), "object": np.dtype(object)}
+
+
+class AggregateError(RuntimeError):
+    """A function of an `AggregateOperation` that raised, or returned no such columns as it should; names both."""
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateOperation:
+    """An aggregate of one's own, in functions on NumPy columns: called with names of columns, it is an aggregate.
+
+    A state is a tuple of columns, one row per pane or window. Values come in as int64 (whole numbers; booleans as 0 and 1,
+    dates as days, timestamps and intervals as counts of their unit), float64, or Python objects. Functions return new arrays
+    and leave those that they get alone.
+
+        geometric_mean = AggregateOperation(
+            name="geometric mean",
+            state=(int, float),
+            create=lambda: (0, 0.0),
+            accumulate=lambda state, x: (state[0] + 1, state[1] + np.log(x)),
+            combine=lambda a, b: (a[0] + b[0], a[1] + b[1]),
+            finish=lambda state: np.exp(state[1] / state[0]),
+            type="double",
+        )
+        windows.aggregate(growth=geometric_mean("factor", where="valid"))
+
+    Attributes:
+        name: part of what stored state is known by, with `version`; give a new one when the state's meaning changes.
+        state: the state's columns: int or "i8", float or "f8", object (values that msgpack can hold).
+        create: returns one empty state, as a tuple of scalars.
+        accumulate: given a state and columns of as many rows, returns the state with one record added to each row.
+        combine: returns the row-wise combination of two states; associative, and the order of its arguments is of no account.
+        finish: returns the results of a state's rows: an array, a masked array where some are null, or an Arrow array. Rows in
+            which no record counted are as `create` made them.
+        type: of the results: Spark's name, such as "double" or "array<string>", or an Arrow type.
+        deduct: returns what was combined with `b` to give `a`; give it only if that is exact, bit for bit, whatever the values.
+            Then any window costs two rows of running totals, which reach over all windows and keys. Sums of whole numbers can
+            do that; sums of floating-point numbers cannot, for a NaN or a huge number never leaves a total.
+        version: see `name`.
+
+    Raises:
+        DefinitionError: an empty name, an unknown state column, or a `create` that does not fit the state.
+    """
+
+    name: str
+    state: Sequence[Any]
+    create: Callable[[], tuple[Any, ...]] = field(compare=False)
+    accumulate: Callable[..., State] = field(compare=False)
+    combine: Callable[[State, State], State] = field(compare=False)
+    finish: Callable[[State], Any] = field(compare=False)
+    type: str | pa.DataType
+    deduct: Callable[[State, State], State] | None = field(default=None, compare=False)
+    version: int = 1
+    code: str = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise DefinitionError("an AggregateOperation needs a name: stored state is known by it")
+        unknown = [column for column in self.state if column not in _CODES]
+        if unknown or not self.state or isinstance(self.state, str):
+            raise DefinitionError(
+                f"aggregate {self.name!r}: state is {self.state!r}, a tuple of int, float and object is wanted"
+            )
+        functions = self.create, self.accumulate, self.combine, self.finish, self.deduct
+        if not all(map(callable, functions[:4])) or not (self.deduct is None or callable(self.deduct)):
+            raise DefinitionError(
+                f"aggregate {self.name!r}: create, accumulate, combine, finish and deduct are functions"
+            )
+        object.__setattr__(self, "state", tuple(_CODES[column] for column in self.state))
+        object.__setattr__(self, "type", result_type(self.type))
+        object.__setattr__(self, "code", fingerprint(*functions))
+        self._check_create()
+
+    def __call__(self, *columns: str, where: str | None = None) -> "UserAggregate":
+        """Return the aggregate of these columns, as `accumulate` takes them; records with a null in any do not count.
+
+        Args:
+            columns: names of columns of atomic types.
+            where: a boolean column: records where it is not true do not count either.
+
+        Raises:
+            DefinitionError: `accumulate` takes another number of columns.
+        """
+        return UserAggregate(columns[0] if columns else None, columns=columns, given=self, where=where)
+
+    def _check_create(self) -> None:
+        made: Any = self.create()
+        if not isinstance(made, tuple) or len(made) != len(self.state):
+            raise DefinitionError(
+                f"aggregate {self.name!r}: create returns {made!r}, a tuple of {len(self.state)} is wanted, as state has"
+            )
+        for code, value in zip(self.state, made, strict=True):
+            if code != "object" and not np.can_cast(np.asarray(value).dtype, _DTYPES[code], "same_kind"):
+                raise DefinitionError(
+                    f"aggregate {self.name!r}: create returns {value!r} for a column {code!r}"
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class UserOperation(Operation):
+    """The state of an `AggregateOperation` over some columns.
+
+    Attributes:
+        columns: what `accumulate` gets.
+        given: the user's functions.
+    """
+
+    columns: tuple[str, ...]
+    given: AggregateOperation
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return self.columns if self.where is None else (*self.columns, self.where)
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        return tuple(self.given.state)
+
+    def describe(self) -> str:
+        where = "" if self.where is None else f", where={self.where!r}"
+        return f"{self.given.name} {self.given.version}({', '.join(self.columns)}{where}; {', '.join(self.codes)})"
+
+    def created(self, rows: int) -> State:
+        """Return empty states."""
+        made = self.given.create()
+        return tuple(_repeated(value, rows, code) for value, code in zip(made, self.codes, strict=True))
+
+    def lift(self, records: Records) -> State:
+        return self.add(self.created(len(records)), records)
+
+    def add(self, state: State, records: Records) -> State:
+        data = [self.read(records, name) for name in self.columns]
+        counts = self.counted(records)
+        for column in data:
+            counts = counts if column.valid is None else counts & column.valid
+        if counts.all():
+            return self._called("accumulate", state, *(column.values for column in data))
+        rows = np.flatnonzero(counts)
+        columns = (column.values[rows] for column in data)
+        added = self._called("accumulate", tuple(column[rows] for column in state), *columns)
+        whole = tuple(column.copy() for column in state)
+        for target, values in zip(whole, added, strict=True):
+            target[rows] = values
+        return whole
+
+    def combine(self, left: State, right: State) -> State:
+        return self._called("combine", left, right)
+
+    def combined(self, state: State, lo: Ints, hi: Ints) -> State:
+        if self.given.deduct is None or not len(lo):
+            return Operation.combined(self, state, lo, hi)
+        totals = self._totals(state)
+        totals = tuple(np.concatenate(column) for column in zip(self.created(1), totals, strict=True))
+        return self._called("deduct", *(tuple(column[edge] for column in totals) for edge in (hi, lo)))
+
+    def _totals(self, state: State) -> State:
+        """The combination of each row with all before it: O(n) rows in O(log n) calls of `combine`.
+
+        (Parallel prefix; Ladner and Fischer 1980)
+        """
+        rows = len(state[0])
+        if rows < 2:
+            return state
+        even, odd = tuple(c[: rows // 2 * 2 : 2] for c in state), tuple(c[1::2] for c in state)
+        inner = self._totals(self.combine(even, odd))
+        before = tuple(column[: (rows - 1) // 2] for column in inner)
+        later = self.combine(before, tuple(column[2::2] for column in state))
+        totals = tuple(column.copy() for column in state)
+        for total, ends, rest in zip(totals, inner, later, strict=True):
+            total[1::2], total[2::2] = ends, rest
+        return totals
+
+    def finished(self, state: State) -> pa.Array:
+        """Return the results of a state's rows, of the promised type."""
+        name, type_ = self.given.name, self.given.type
+        if not len(state[0]):
+            return pa.array([], type_)
+        result = self._run("finish", state)
+        if not isinstance(result, pa.Array | pa.ChunkedArray | np.ndarray) or len(result) != len(state[0]):
+            raise AggregateError(
+                f"aggregate {name!r}: finish returns {_shape(result)}, an array of {len(state[0])} rows is wanted"
+            )
+        try:
+            if isinstance(result, pa.ChunkedArray):
+                return result.combine_chunks().cast(type_)
+            if isinstance(result, pa.Array):
+                return result.cast(type_)
+            missing = np.ma.getmaskarray(result) if isinstance(result, np.ma.MaskedArray) else None
+            return arrow_column(np.ma.getdata(result), type_, missing)
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            raise AggregateError(
+                f"aggregate {name!r}: finish returns {_shape(result)}, which is no {type_}: {error}"
+            ) from error
+
+    def _called(self, primitive: str, *arguments: Any) -> State:
+        """What a primitive returns, checked to be a state of as many rows as it got."""
+        rows = len(arguments[0][0])
+        if not rows:
+            return self.created(0)
+        result = self._run(primitive, *arguments)
+        if not isinstance(result, tuple) or len(result) != len(self.codes):
+            raise self._unfit(primitive, result, rows)
+        return tuple(self._column(primitive, *pair, rows) for pair in zip(result, self.codes, strict=True))
+
+    def _column(self, primitive: str, column: Any, code: str, rows: int) -> npt.NDArray[Any]:
+        dtype = _DTYPES[code]
+        if not isinstance(column, np.ndarray) or column.shape != (rows,):
+            raise self._unfit(primitive, column, rows)
+        if not np.can_cast(column.dtype, dtype, "same_kind"):
+            raise self._unfit(primitive, column, rows)
+        return column.astype(dtype, copy=False)
+
+    def _unfit(self, primitive: str, result: Any, rows: int) -> AggregateError:
+        return AggregateError(
+            f"aggregate {self.given.name!r}: {primitive} returns {_shape(result)}, "
+            f"a tuple of columns ({', '.join(self.codes)}) of {rows} rows each is wanted"
+        )
+
+    def _run(self, primitive: str, *arguments: Any) -> Any:
+        try:
+            return getattr(self.given, primitive)(*arguments)
+        except Exception as error:
+            raise AggregateError(f"aggregate {self.given.name!r}: {primitive} raised {error!r}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class UserAggregate(Aggregate):
+    """An `AggregateOperation` of some columns.
+
+    Attributes:
+        columns: what `accumulate` gets.
+        given: the user's functions.
+    """
+
+    columns: tuple[str, ...] = field(kw_only=True)
+    given: AggregateOperation = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        try:
+            inspect.signature(self.given.accumulate).bind(None, *self.columns)
+        except TypeError as error:
+            raise DefinitionError(
+                f"{self._name}: accumulate takes a state and other columns: {error}"
+            ) from None
+        except ValueError:  # A function that does not tell what it takes.
+            return
+
+    @property
+    def _name(self) -> str:
+        return f"{self.given.name}({', '.join(self.columns)})"
+
+    def bind(self, types: Types) -> Bound:
+        self._check_where(types)
+        for column in self.columns:
+            if pat.is_nested(type_ := self._type(types, column)):
+                raise self._refuse(type_, "an atomic type", column)
+        operation = UserOperation(self.column, self.columns, self.given, where=self.where)
+        return Bound((operation,), self.given.type, lambda states: operation.finished(states[0]))
+
+
+def _repeated(value: Any, rows: int, code: str) -> npt.NDArray[Any]:
+    return fill([value] * rows) if code == "object" else np.full(rows, value, _DTYPES[code])
+
+
+def _shape(result: Any) -> str:
+    """What a function returned, short enough for a message."""
+    if isinstance(result, np.ndarray):
+        return f"an array of {result.dtype} and shape {result.shape}"
+    if isinstance(result, tuple):
+        return f"({', '.join(map(_shape, result))})"
+    return f"a {type(result).__name__}"

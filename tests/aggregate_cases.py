@@ -1,0 +1,472 @@
+"""Every aggregate over some types, and what it is in plain Python; helpers that make records, states and results of rows."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta, timezone
+from decimal import ROUND_HALF_UP, Context, Decimal
+from fractions import Fraction
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import strategies as st
+
+from operators import AggregateOperation
+from operators import aggregates as agg
+from operators.aggregates.definitions import Aggregate, Bound
+from operators.aggregates.operation import Operation
+from operators.batch import Records
+from operators.columns import column_data
+from operators.kernel import State
+from serializers import PageLayout
+
+Values = list[Any]
+WIDE = Context(prec=90, rounding=ROUND_HALF_UP)
+
+
+class Row(NamedTuple):
+    """A record: its event time, two values, and whether it counts where aggregates have `where="ok"`."""
+
+    time: int
+    v: Any
+    w: Any = None
+    ok: bool | None = True
+
+
+@dataclass(frozen=True)
+class Case:
+    """An aggregate over columns "v" and "w".
+
+    Attributes:
+        type: of the column "v".
+        values: makes values of that type, without None.
+        reference: the result for rows that count.
+        aggregate: of these columns.
+        other: type and values of the column "w".
+        close: whether results are compared within a relative 1e-9.
+    """
+
+    aggregate: Aggregate
+    type: pa.DataType
+    values: st.SearchStrategy[Any]
+    reference: Callable[[list[Row]], Any]
+    close: bool = False
+    other: tuple[pa.DataType, st.SearchStrategy[Any]] = field(default=(pa.float64(), st.none()))
+
+    @property
+    def types(self) -> dict[str, pa.DataType]:
+        """The columns."""
+        return {"v": self.type, "w": self.other[0], "ok": pa.bool_()}
+
+    @property
+    def bound(self) -> Bound:
+        """The aggregate bound to the types."""
+        return self.aggregate.bind(self.types)
+
+    @property
+    def filtered(self) -> "Case":
+        """The case with `where`."""
+        return replace(self, aggregate=replace(self.aggregate, where="ok"))
+
+    def rows(
+        self, times: st.SearchStrategy[int], least: int = 0, most: int = 10
+    ) -> st.SearchStrategy[list[Row]]:
+        """Rows with many nulls, ties and equal values."""
+        row = st.builds(
+            Row,
+            times,
+            st.none() | self.values,
+            st.none() | self.other[1],
+            st.sampled_from([True, True, False, None]),
+        )
+        return st.lists(row, min_size=least, max_size=most)
+
+    def records(self, rows: Sequence[Row]) -> Records:
+        """Rows as records of one key."""
+        columns = {name: [getattr(row, name) for row in rows] for name in self.types}
+        values = {
+            name: column_data(pa.array(columns[name], type_, from_pandas=False))
+            for name, type_ in self.types.items()
+        }
+        time = np.array([row.time for row in rows], np.int64)
+        return Records([b""], np.zeros(len(rows), np.int64), time, values, 0)
+
+    def expected(self, rows: Sequence[Row]) -> Any:
+        """What plain Python makes of the rows."""
+        return self.reference([row for row in rows if self.aggregate.where is None or row.ok])
+
+    def states(self, runs: Sequence[Sequence[Row]]) -> list[State]:
+        """The state of each run of rows, one per operation; runs are not empty, and each is sorted by time."""
+        records = self.records([row for run in runs for row in run])
+        starts = np.cumsum([0, *map(len, runs)])[:-1]
+        return [operation.accumulate(records, starts) for operation in self.bound.operations]
+
+    def check(self, rows: Sequence[Sequence[Row]], array: pa.Array) -> None:
+        """Assert that results are what plain Python makes of the rows of each, in the type that was promised."""
+        assert self.bound.type == array.type
+        assert self.bound.nullable or not array.null_count
+        array.validate(full=True)
+        wanted, found = [self.expected(each) for each in rows], array.to_pylist()
+        if self.close:
+            assert found == [near(value) for value in wanted]
+        else:
+            assert plain(wanted) == plain(found)
+
+
+def near(value: Any) -> Any:
+    """A value as pytest compares it up to rounding."""
+    if isinstance(value, dict):
+        return {key: near(item) for key, item in value.items()}
+    return None if value is None else pytest.approx(value, rel=1e-9, abs=1e-6, nan_ok=True)
+
+
+def plain(value: Any) -> Any:
+    """A value with NaN made comparable."""
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    return "NaN" if isinstance(value, float) and math.isnan(value) else value
+
+
+def finished(bound: Bound, states: Sequence[State]) -> pa.Array:
+    """The result of each row of states, as a window that covers that one pane."""
+    lo = np.arange(len(states[0][0]))
+    return bound.finish(
+        [op.combined(state, lo, lo + 1) for op, state in zip(bound.operations, states, strict=True)]
+    )
+
+
+def bits(states: Sequence[State]) -> list[Any]:
+    """States as values that tell every bit apart."""
+    return [
+        [
+            column.view(np.int64).tolist() if column.dtype == np.float64 else plain(column.tolist())
+            for column in state
+        ]
+        for state in states
+    ]
+
+
+def stored(operations: Sequence[Operation], states: Sequence[State]) -> list[State]:
+    """States as they come back from a page."""
+    layout = PageLayout(("i8", *(code for operation in operations for code in operation.codes)))
+    rows = len(states[0][0])
+    columns = [np.arange(rows), *(column for state in states for column in state)]
+    back, _ = layout.decode(layout.encode(columns, np.ones(rows, np.int64)))
+    result, at = [], 1
+    for operation in operations:
+        result.append(tuple(back[at : at + len(operation.codes)]))
+        at += len(operation.codes)
+    return result
+
+
+def place(value: Any) -> tuple[bool, Any]:
+    """What orders values, NaN above all."""
+    return (value != value, 0 if value != value else value)
+
+
+def valid(rows: Sequence[Row]) -> Values:
+    """The values of "v" that there are."""
+    return [row.v for row in rows if row.v is not None]
+
+
+def of_values(reference: Callable[[Values], Any], empty: Any = None) -> Callable[[list[Row]], Any]:
+    """A reference from one for values that are not null, at least one."""
+    return lambda rows: reference(valid(rows)) if valid(rows) else empty
+
+
+def mean(values: Values) -> float:
+    """The mean, as exact as a double can be."""
+    return float(sum(map(Fraction, values)) / len(values))
+
+
+def spread(freedom: int, root: bool, values: Values) -> float | None:
+    """Variance or standard deviation of exact fractions."""
+    if len(values) <= freedom:
+        return None
+    exact = list(map(Fraction, values))
+    middle = sum(exact) / len(exact)
+    variance = float(sum((value - middle) ** 2 for value in exact) / (len(exact) - freedom))
+    return math.sqrt(variance) if root else variance
+
+
+def exact_decimal(exponent: int, values: Values) -> Decimal:
+    """The sum of decimals without a context's rounding."""
+    units = sum(int(Fraction(value) / Fraction(10) ** exponent) for value in values)
+    return Decimal((units < 0, tuple(map(int, str(abs(units)))), exponent))
+
+
+def mean_decimal(places: int, values: Values) -> Decimal:
+    """The mean of decimals, rounded once, half up."""
+    total = Fraction(0)
+    for value in values:
+        total += Fraction(value)
+    units = abs(total / len(values)) * 10**places
+    rounded = math.floor(units + Fraction(1, 2))
+    return Decimal(rounded if total >= 0 else -rounded).scaleb(-places, WIDE)
+
+
+def extreme(pick: Callable[..., Any], values: Values) -> Any:
+    """The smallest or largest, NaN above all."""
+    return pick(values, key=place)
+
+
+def together(kind: str, rows: list[Row]) -> Any:
+    """Covariance and the like of exact fractions of v (y) and w (x)."""
+    pairs = [(Fraction(row.v), Fraction(row.w)) for row in rows if row.v is not None and row.w is not None]
+    n = len(pairs)
+    if not n:
+        return None
+    y, x = (sum(column) / n for column in zip(*pairs, strict=True))
+    xy, xx, yy = (sum((a - y) ** i * (b - x) ** j for a, b in pairs) for i, j in ((1, 1), (0, 2), (2, 0)))
+    if kind == "covar_pop":
+        return float(xy / n)
+    if kind == "covar_samp":
+        return float(xy / (n - 1)) if n > 1 else None
+    if kind == "corr":
+        return float(xy) / math.sqrt(xx * yy) if xx and yy else None
+    if not xx:
+        return None
+    line = {"slope": float(xy / xx), "intercept": float(y - xy / xx * x)}
+    return line.get(kind.removeprefix("regr_"), line)
+
+
+def picked(by: Callable[[Row], Any], last: bool, nulls: bool, rows: list[Row]) -> Any:
+    """The value of the first or last row by something; ties as documented."""
+    pick = max if last else min
+    rows = [row for row in rows if by(row) is not None and (nulls or row.v is not None)]
+    if not rows:
+        return None
+    best = pick(place(by(row)) for row in rows)
+    values = [row.v for row in rows if place(by(row)) == best and row.v is not None]
+    return pick(values, key=place) if values else None
+
+
+def by_w(row: Row) -> Any:
+    """A row's w."""
+    return row.w
+
+
+def by_time(row: Row) -> Any:
+    """A row's event time."""
+    return row.time
+
+
+def listed(rows: list[Row]) -> Values:
+    """All values by event time, then by value."""
+    rows = [row for row in rows if row.v is not None]
+    return [row.v for row in sorted(rows, key=lambda row: (row.time, place(row.v)))]
+
+
+def in_set(rows: list[Row]) -> Values:
+    """The distinct values in order."""
+    return list({plain(value): value for value in sorted(valid(rows), key=place, reverse=True)}.values())[
+        ::-1
+    ]
+
+
+def topmost(size: int, by: Callable[[Row], Any], rows: list[Row]) -> Values:
+    """The values with the largest `by`, then the largest."""
+    rows = [row for row in rows if row.v is not None and by(row) is not None]
+    return [row.v for row in sorted(rows, key=lambda row: (place(by(row)), place(row.v)), reverse=True)][
+        :size
+    ]
+
+
+def quantiles(ranks: Sequence[float], values: Values) -> Values | None:
+    """The smallest value of whose rank each is not more."""
+    ordered = sorted(value for value in values if value == value)
+    if not ordered:
+        return None
+    return [float(ordered[max(math.ceil(Fraction(rank) * len(ordered)), 1) - 1]) for rank in ranks]
+
+
+SMALL = st.integers(-(2**31), 2**31 - 1)
+LONG = st.integers(-(2**52), 2**52)
+FLOATS = st.floats(-1e9, 1e9).map(lambda value: round(value, 3))
+QUARTERS = st.integers(-4_000, 4_000).map(lambda units: units / 4)
+DECIMALS = st.integers(-(10**10) + 1, 10**10 - 1).map(lambda units: Decimal(units).scaleb(-2))
+LONG_DECIMALS = st.integers(1 - 10**36, 10**36 - 1).map(lambda units: Decimal(f"{units}E-10"))
+TEXT = st.text(max_size=4)
+ORDERED: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
+    "long": (pa.int64(), st.integers(-(2**63), 2**63 - 1) | st.integers(-2, 2)),
+    "byte": (pa.int8(), st.integers(-128, 127)),
+    "bool": (pa.bool_(), st.booleans()),
+    "float": (pa.float32(), st.floats(width=32)),
+    "double": (pa.float64(), st.floats() | st.sampled_from([0.0, -0.0, math.nan, math.inf, 1.5])),
+    "date": (pa.date32(), st.dates()),
+    "timestamp": (pa.timestamp("us", "UTC"), st.datetimes(timezones=st.just(timezone.utc))),
+    "timestamp_ntz": (pa.timestamp("us"), st.datetimes()),
+    "interval": (pa.duration("us"), st.timedeltas(timedelta(days=-(10**8)), timedelta(days=10**8))),
+    "decimal": (pa.decimal128(12, 2), DECIMALS),
+    "string": (pa.string(), TEXT),
+    "binary": (pa.binary(), st.binary(max_size=4)),
+}
+RANKS = (0.0, 0.25, 0.5, 0.9, 1.0)
+
+SQUARES = AggregateOperation(
+    name="sum of squares",
+    state=(int, "i8"),
+    create=lambda: (0, 0),
+    accumulate=lambda state, x: (state[0] + 1, state[1] + x * x),
+    combine=lambda a, b: (a[0] + b[0], a[1] + b[1]),
+    deduct=lambda a, b: (a[0] - b[0], a[1] - b[1]),
+    finish=lambda state: np.ma.array(state[1], mask=state[0] == 0),
+    type="bigint",
+)
+"""An aggregate of a user that can deduct."""
+WEIGHTED = AggregateOperation(
+    name="weighted mean",
+    state=(float, float),
+    create=lambda: (0.0, 0.0),
+    accumulate=lambda state, x, weight: (state[0] + x * weight, state[1] + weight),
+    combine=lambda a, b: (a[0] + b[0], a[1] + b[1]),
+    finish=lambda state: pa.array(state[0] / np.where(state[1] > 0, state[1], 1), mask=state[1] == 0),
+    type="double",
+)
+"""One of two columns that cannot."""
+LONGEST = AggregateOperation(
+    name="longest text",
+    state=(object,),
+    create=lambda: ("",),
+    accumulate=lambda state, text: (np.where(_longer(text, state[0]), text, state[0]),),
+    combine=lambda a, b: (np.where(_longer(b[0], a[0]), b[0], a[0]),),
+    finish=lambda state: state[0],
+    type="string",
+)
+"""One of Python objects."""
+
+
+def _longer(a: Any, b: Any) -> Any:
+    return np.frompyfunc(lambda x, y: (len(x), x) > (len(y), y), 2, 1)(a, b).astype(bool)
+
+
+def weighted(rows: list[Row]) -> float | None:
+    """The weighted mean of v with weights w."""
+    pairs = [(row.v, row.w) for row in rows if row.v is not None and row.w is not None]
+    total = sum(weight for _, weight in pairs)
+    return sum(value * weight for value, weight in pairs) / total if total else None
+
+
+def _typed(
+    name: str, make: Callable[[], Aggregate], reference: Any, types: Iterable[str] = ORDERED, **options: Any
+) -> dict[str, Case]:
+    """A case of each of these types."""
+    return {f"{name} of {n}": Case(make(), *ORDERED[n], reference, **options) for n in types}
+
+
+_SOME = ("long", "double", "string", "binary", "decimal")
+_DOUBLES: Mapping[str, Any] = {"other": (pa.float64(), QUARTERS | st.just(math.nan))}
+CASES: dict[str, Case] = {
+    "count(*)": Case(agg.count(), pa.int64(), LONG, len),
+    "count": Case(agg.count("v"), pa.string(), TEXT, of_values(len, 0)),
+    "sum of int": Case(agg.sum("v"), pa.int32(), SMALL, of_values(sum)),
+    "sum of long": Case(agg.sum("v"), pa.int64(), LONG, of_values(sum)),
+    "sum of float": Case(
+        agg.sum("v"), pa.float32(), st.floats(-1e6, 1e6, width=32), of_values(math.fsum), close=True
+    ),
+    "sum of double": Case(agg.sum("v"), pa.float64(), FLOATS, of_values(math.fsum), close=True),
+    "sum of decimal": Case(
+        agg.sum("v"), pa.decimal128(12, 2), DECIMALS, of_values(partial(exact_decimal, -2))
+    ),
+    "sum of long decimal": Case(
+        agg.sum("v"), pa.decimal128(38, 10), LONG_DECIMALS, of_values(partial(exact_decimal, -10))
+    ),
+    "avg of int": Case(agg.avg("v"), pa.int32(), SMALL, of_values(mean), close=True),
+    "avg of long": Case(
+        agg.avg("v"), pa.int64(), st.integers(-(2**63), 2**63 - 1), of_values(mean), close=True
+    ),
+    "avg of double": Case(agg.avg("v"), pa.float64(), FLOATS, of_values(mean), close=True),
+    "avg of decimal": Case(agg.avg("v"), pa.decimal128(12, 2), DECIMALS, of_values(partial(mean_decimal, 6))),
+    "avg of fractions": Case(
+        agg.avg("v"),
+        pa.decimal128(38, 36),
+        st.integers(1 - 10**36, 10**36 - 1).map(lambda units: Decimal(f"{units}E-36")),
+        of_values(partial(mean_decimal, 38)),
+    ),
+    "variance of int": Case(
+        agg.variance("v"), pa.int32(), SMALL, of_values(partial(spread, 1, False)), close=True
+    ),
+    "variance of double": Case(
+        agg.variance("v"), pa.float64(), FLOATS, of_values(partial(spread, 1, False)), close=True
+    ),
+    "stddev of double": Case(
+        agg.stddev("v"), pa.float64(), FLOATS, of_values(partial(spread, 1, True)), close=True
+    ),
+    "var_pop of double": Case(
+        agg.var_pop("v"), pa.float64(), FLOATS, of_values(partial(spread, 0, False)), close=True
+    ),
+    "stddev_pop of int": Case(
+        agg.stddev_pop("v"), pa.int16(), st.integers(-9, 9), of_values(partial(spread, 0, True)), close=True
+    ),
+    **{
+        kind: Case(
+            getattr(agg, kind)("v", "w"),
+            pa.float64(),
+            QUARTERS,
+            partial(together, kind),
+            close=True,
+            other=(pa.int32(), st.integers(-1_000, 1_000)),
+        )
+        for kind in ("covar_samp", "covar_pop", "corr", "regr_slope", "regr_intercept", "linear_trend")
+    },
+    "bool_and": Case(agg.bool_and("v"), pa.bool_(), st.booleans(), of_values(all)),
+    "bool_or": Case(agg.bool_or("v"), pa.bool_(), st.booleans(), of_values(any)),
+    **_typed("min", lambda: agg.min("v"), of_values(partial(extreme, min))),
+    **_typed("max", lambda: agg.max("v"), of_values(partial(extreme, max))),
+    **_typed("first", lambda: agg.first("v"), partial(picked, by_time, False, True)),
+    **_typed("last", lambda: agg.last("v"), partial(picked, by_time, True, True), _SOME),
+    "first valid": Case(
+        agg.first("v", ignore_nulls=True), pa.string(), TEXT, partial(picked, by_time, False, False)
+    ),
+    "last valid": Case(
+        agg.last("v", ignore_nulls=True), pa.float64(), st.floats(), partial(picked, by_time, True, False)
+    ),
+    **_typed("min_by", lambda: agg.min_by("v", "w"), partial(picked, by_w, False, True), **_DOUBLES),
+    **{
+        f"max_by {n}": Case(
+            agg.max_by("v", "w"), pa.string(), TEXT, partial(picked, by_w, True, True), other=ORDERED[n]
+        )
+        for n in ORDERED
+    },
+    **_typed("collect_list", lambda: agg.collect_list("v"), listed),
+    **_typed("collect_set", lambda: agg.collect_set("v"), in_set),
+    **_typed("count_distinct", lambda: agg.count_distinct("v"), lambda rows: len(in_set(rows)), _SOME),
+    **_typed("top_n", lambda: agg.top_n("v", 3), lambda rows: topmost(3, lambda row: row.v, rows), _SOME),
+    **{
+        f"top_n by {n}": Case(
+            agg.top_n("v", 2, by="w"), pa.string(), TEXT, partial(topmost, 2, by_w), other=ORDERED[n]
+        )
+        for n in _SOME
+    },
+    **_typed(
+        "approx_count_distinct", lambda: agg.approx_count_distinct("v"), lambda rows: len(in_set(rows)), _SOME
+    ),
+    "approx_quantiles of double": Case(
+        agg.approx_quantiles("v", RANKS), pa.float64(), st.floats(), of_values(partial(quantiles, RANKS))
+    ),
+    "approx_quantiles of int": Case(
+        agg.approx_quantiles("v", [0.5]), pa.int32(), SMALL, of_values(partial(quantiles, [0.5]))
+    ),
+    "user's squares": Case(
+        SQUARES("v"),
+        pa.int32(),
+        st.integers(-(2**28), 2**28),
+        of_values(lambda values: sum(value * value for value in values)),
+    ),
+    "user's weighted mean": Case(
+        WEIGHTED("v", "w"),
+        pa.float64(),
+        QUARTERS,
+        weighted,
+        close=True,
+        other=(pa.float64(), QUARTERS.map(abs)),
+    ),
+    "user's longest text": Case(
+        LONGEST("v"), pa.string(), TEXT, of_values(lambda values: max(values, key=lambda v: (len(v), v)), "")
+    ),
+}

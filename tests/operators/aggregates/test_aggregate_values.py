@@ -1,0 +1,385 @@
+"""Aggregates beyond the ordinary: extremes, infinities, NaN, every digit of a decimal, and values far from zero."""
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from aggregate_cases import FLOATS, LONG, Values, finished, plain
+from hypothesis import given
+from hypothesis import strategies as st
+
+from operators import aggregates as agg
+from operators.aggregates import Aggregate, exact
+from operators.aggregates.operations import SumInt
+from operators.batch import Records
+from operators.columns import column_data
+from operators.kernel import State
+
+INT64 = 2**63 - 1
+
+
+def records_of(**columns: pa.Array) -> Records:
+    """Records of one key and one event time."""
+    zeros = np.zeros(len(next(iter(columns.values()))), np.int64)
+    return Records([b""], zeros, zeros, {name: column_data(array) for name, array in columns.items()}, 0)
+
+
+def result(aggregate: Aggregate, v: Any, w: Any = None) -> Any:
+    """The result of all values of one column, or of two."""
+    columns = {"v": v if isinstance(v, pa.Array) else pa.array(v, from_pandas=False)}
+    if w is not None:
+        columns["w"] = w if isinstance(w, pa.Array) else pa.array(w, from_pandas=False)
+    bound = aggregate.bind({name: array.type for name, array in columns.items()})
+    states = [op.accumulate(records_of(**columns), np.array([0])) for op in bound.operations]
+    (found,) = finished(bound, states).to_pylist()
+    return plain(found)
+
+
+class TestWholeSums:
+    """Sums of whole numbers are exact or an error."""
+
+    EXTREMES = st.sampled_from([INT64, -INT64 - 1, INT64 - 1, 2**62, -(2**62), 2**62 - 1, 1, -1, 0]) | LONG
+
+    @given(st.lists(EXTREMES, min_size=1, max_size=12), st.data())
+    def test_never_wrapped(self, values: Values, data: st.DataObject) -> None:
+        """Sums of ranges and runs are the true ones if all fit into 64 bits, and an error if any does not."""
+        lo = data.draw(st.lists(st.integers(0, len(values) - 1), min_size=1, max_size=5))
+        hi = [data.draw(st.integers(a + 1, len(values))) for a in lo]
+        starts = sorted({0, *data.draw(st.sets(st.integers(0, len(values) - 1)))})
+        operation, state = SumInt("v"), (np.array(values, np.int64),)
+        ranges = list(zip(lo, hi, strict=True))
+        check_sums(
+            [sum(values[a:b]) for a, b in ranges],
+            lambda: operation.combined(state, np.array(lo), np.array(hi)),
+        )
+        runs = zip(starts, [*starts[1:], len(values)], strict=True)
+        check_sums([sum(values[a:b]) for a, b in runs], lambda: operation.reduce(state, np.array(starts)))
+
+    @given(EXTREMES, EXTREMES)
+    def test_combine_is_never_wrapped(self, left: int, right: int) -> None:
+        """The combination of two sums is the true one if it fits into 64 bits, and an error if not."""
+        check_sums([left + right], lambda: SumInt("v").combine((np.array([left]),), (np.array([right]),)))
+
+    def test_prefixes_may_wrap(self) -> None:
+        """A range's sum is right though the sum of all that comes before it is beyond 64 bits."""
+        values = [INT64] * 100 + [-7, 5] + [-INT64] * 99
+        operation, state = SumInt("v"), (np.array(values),)
+        (found,) = operation.combined(state, np.array([100, 0, 99, 0]), np.array([102, 1, 103, 201]))
+        assert [-2, INT64, -2, INT64 - 2] == found.tolist()
+        (reduced,) = operation.reduce(state, np.array([0]))
+        assert [INT64 - 2] == reduced.tolist()
+
+    def test_many_large_numbers(self) -> None:
+        """A hundred thousand numbers of full size that cancel out are summed exactly."""
+        rng = np.random.default_rng(1)
+        values = rng.integers(-INT64, INT64, 100_000)
+        values[1::2] = -values[::2]
+        lo, hi = np.array([0, 0, 50_000]), np.array([100_000, 99_999, 50_003])
+        expected_ = [sum(values[a:b].tolist()) for a, b in zip(lo.tolist(), hi.tolist(), strict=True)]
+        assert expected_ == SumInt("v").combined((values,), lo, hi)[0].tolist()
+
+    def test_error_names_the_column(self) -> None:
+        """The error names the column and the way out."""
+        with pytest.raises(
+            OverflowError, match="column 'v' is beyond 64 bits: cast the column to double or decimal"
+        ):
+            SumInt("v").reduce((np.array([INT64, 1]),), np.array([0]))
+
+
+def check_sums(true: Sequence[int], compute: Callable[[], State]) -> None:
+    """Assert that the sums are the true ones, or an error where one does not fit."""
+    if all(-INT64 - 1 <= value <= INT64 for value in true):
+        assert list(true) == compute()[0].tolist()
+    else:
+        with pytest.raises(OverflowError, match="beyond 64 bits"):
+            compute()
+
+
+class TestFloats:
+    """Sums and spreads of floating-point numbers beyond the ordinary."""
+
+    @pytest.mark.parametrize(
+        ("values", "total"),
+        [
+            ([math.inf, 1.0], math.inf),
+            ([1.0, math.inf, 2.0], math.inf),
+            ([-math.inf, 5.0], -math.inf),
+            ([math.inf, math.inf], math.inf),
+            ([math.inf, -math.inf], math.nan),
+            ([math.nan, 1.0], math.nan),
+            ([1e308, 1e308], math.inf),
+            ([-1e308, -1e308, 5.0], -math.inf),
+            ([1e308, 5.0], 1e308),
+            ([5e-324, 5e-324], 1e-323),
+            ([1e300, 1.0, -1e300], 1.0),
+            ([0.1] * 10, 1.0),
+        ],
+        ids=str,
+    )
+    def test_sum(self, values: Values, total: float) -> None:
+        """Infinities, NaN, overflow, cancellation and the smallest numbers give the right sum, every way."""
+        bound, rows = agg.sum("v").bind({"v": pa.float64()}), len(values)
+        pairs = [(op, op.lift(records_of(v=pa.array(values)))) for op in bound.operations]
+        ways = {
+            "combine": [folded(op.combine, state) for op, state in pairs],
+            "reduce": [op.reduce(state, np.array([0])) for op, state in pairs],
+            "combined": [op.combined(state, np.array([0]), np.array([rows])) for op, state in pairs],
+        }
+        found = {way: finished(bound, states).to_pylist() for way, states in ways.items()}
+        assert plain({way: [total] for way in ways}) == plain(found)
+
+    def test_long_windows_do_not_drift(self) -> None:
+        """Sums of windows that slide over many numbers of very different size are those of their own rows."""
+        rng = np.random.default_rng(2)
+        values = rng.normal(size=200_000) * 10.0 ** rng.integers(-8, 12, 200_000)
+        lo = np.arange(0, 199_000, 997)
+        hi = lo + rng.integers(1, 1_000, len(lo))
+        bound = agg.sum("v").bind({"v": pa.float64()})
+        records = records_of(v=pa.array(values))
+        states = [op.combined(op.lift(records), lo, hi) for op in bound.operations]
+        found = bound.finish(states).to_pylist()
+        for a, b, total in zip(lo.tolist(), hi.tolist(), found, strict=True):
+            assert total == pytest.approx(math.fsum(values[a:b].tolist()), rel=1e-14, abs=1e-300)
+
+    @pytest.mark.parametrize("offset", [0.0, 1e6, 1e9, -1e12])
+    def test_spread_far_from_zero(self, offset: float) -> None:
+        """The variance of numbers that are close together far from zero keeps its digits."""
+        values = [offset + step for step in (0.0, 1.0, 2.0, 3.0, 4.0)]
+        assert 2.5 == statistics.variance(values) == result(agg.variance("v"), values)
+        assert 2.0 == result(agg.var_pop("v"), values)
+
+    @pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf], ids=str)
+    def test_spread_of_what_has_none(self, odd: float) -> None:
+        """The variance of values with NaN or infinity among them is NaN."""
+        for name in ("variance", "stddev", "var_pop", "stddev_pop"):
+            assert "NaN" == result(getattr(agg, name)("v"), [1.0, odd, 2.0])
+
+    @pytest.mark.parametrize("value", [0.1, 1 / 3, 1e9 + 0.1, 1e-200, 12345.678])
+    def test_spread_of_equal_values(self, value: float) -> None:
+        """Equal values have no variance but what rounding in twice the precision leaves; none is negative."""
+        assert 0.0 <= result(agg.variance("v"), [value] * 7) <= 1e-30 * value**2
+
+    def test_average_of_nothing_but_nan(self) -> None:
+        """The mean and the extremes of NaN are NaN, not null."""
+        for name in ("avg", "min", "max", "sum", "first", "last"):
+            assert "NaN" == result(getattr(agg, name)("v"), [math.nan, math.nan])
+
+    def test_nan_is_the_largest(self) -> None:
+        """NaN is larger than infinity: it is the maximum wherever it is, and the minimum only of itself."""
+        values = [1.0, math.nan, math.inf, None]
+        assert "NaN" == result(agg.max("v"), values) == result(agg.last("v"), values)
+        assert 1.0 == result(agg.min("v"), values) == result(agg.first("v"), values)
+        assert ["NaN", math.inf] == result(agg.top_n("v", 2), values)
+        assert [1.0, math.inf, "NaN"] == result(agg.collect_set("v"), values)
+        assert ["b", "a"] == [
+            result(getattr(agg, f"{name}_by")("v", "w"), ["a", "b", "c"], [1.0, math.nan, None])
+            for name in ("max", "min")
+        ]
+
+
+def folded(combine: Callable[[State, State], State], state: State) -> State:
+    """All rows of a state, combined from left to right."""
+    total = tuple(column[:1] for column in state)
+    for row in range(1, len(state[0])):
+        total = combine(total, tuple(column[row : row + 1] for column in state))
+    return total
+
+
+class TestDecimals:
+    """Sums of decimals are exact to the last of 38 digits."""
+
+    @pytest.mark.parametrize(
+        ("precision", "scale", "texts", "total"),
+        [
+            (38, 0, ["12345678901234567890123456789012345678"], "12345678901234567890123456789012345678"),
+            (38, 0, ["10000000000000000000000000000", "1"], "10000000000000000000000000001"),
+            (38, 38, ["0.00000000000000000000000000000000000001"] * 3, "3E-38"),
+            (36, 18, ["123456789012345.123456789012345678", "-1E-18"], "123456789012345.123456789012345677"),
+            (28, 2, ["99999999999999999999999999.99", "0.01"], "100000000000000000000000000.00"),
+            (5, 2, ["999.99"] * 1000, "999990.00"),
+        ],
+    )  # fmt: skip
+    def test_every_digit(self, precision: int, scale: int, texts: list[str], total: str) -> None:
+        """No digit is rounded away."""
+        data = pa.array([Decimal(text) for text in texts], pa.decimal128(precision, scale))
+        assert Decimal(total) == result(agg.sum("v"), data)
+
+    def test_beyond_38_digits(self) -> None:
+        """A sum that does not fit into 38 digits is an error, never another number."""
+        data = pa.array([Decimal(10**38 - 1)] * 2, pa.decimal128(38, 0))
+        with pytest.raises(
+            OverflowError, match=r"sum\(v\) has more than 38 digits: cast column 'v' to double"
+        ):
+            result(agg.sum("v"), data)
+        with pytest.raises(OverflowError, match=r"avg\(v\) has more digits than decimal128\(38, 4\) holds"):
+            result(agg.avg("v"), data)
+
+    @pytest.mark.parametrize(
+        ("precision", "scale", "texts", "mean"),
+        [
+            (10, 0, ["1", "1", "0"], "0.6667"),
+            (10, 0, ["-1", "-1", "0"], "-0.6667"),
+            (38, 37, ["1", "0", "0"], "0." + "3" * 38),
+            (38, 37, ["-0.1", "0", "0", "0", "0", "0"], "-0.01" + "6" * 35 + "7"),
+            (38, 38, ["1E-38", "0"], "1E-38"),
+            (38, 38, ["-1E-38", "0"], "-1E-38"),
+            (38, 38, ["1E-38", "0", "0"], "0E-38"),
+            (12, 2, ["0.05", "0.00"], "0.025000"),
+            (34, 4, ["0.0001", "0"], "0.00005000"),
+        ],
+    )  # fmt: skip
+    def test_mean(self, precision: int, scale: int, texts: list[str], mean: str) -> None:
+        """Means have four more digits, as far as there are, and are rounded once, halves away from zero."""
+        data = pa.array([Decimal(text) for text in texts], pa.decimal128(precision, scale))
+        assert Decimal(mean) == result(agg.avg("v"), data)
+
+    def test_mean_of_what_has_no_sum(self) -> None:
+        """A mean that fits is right though the sum has more than 38 digits."""
+        data = pa.array([Decimal("9" * 34)] * 10**5, pa.decimal128(38, 0))
+        assert Decimal("9" * 34) == result(agg.avg("v"), data)
+
+
+PAIRS = ("covar_samp", "covar_pop", "corr", "regr_slope", "regr_intercept", "linear_trend")
+
+
+def pair_results(y: Any, x: Any) -> list[Any]:
+    """The results of all aggregates of two columns."""
+    return [result(getattr(agg, name)("v", "w"), y, x) for name in PAIRS]
+
+
+class TestPairs:
+    """Aggregates of two columns beyond the ordinary; where not said otherwise, the results are Spark's."""
+
+    NONE = (None,) * 4
+    NANS = ("NaN", "NaN", {"slope": "NaN", "intercept": "NaN"})
+
+    @pytest.mark.parametrize(
+        ("y", "x", "wanted"),
+        [
+            ([1.0], [2.0], [None, 0.0, *NONE]),
+            ([1.0, 3.0], [2.0, 2.0], [0.0, 0.0, *NONE]),
+            ([0.1, 0.1, 0.1, 0.2], [0.1] * 4, [0.0, 0.0, *NONE]),
+            ([1.0, 1.0], [2.0, 3.0], [0.0, 0.0, None, 0.0, 1.0, {"slope": 0.0, "intercept": 1.0}]),
+            ([1.0, math.nan], [2.0, 3.0], ["NaN", "NaN", "NaN", *NANS]),
+            ([1.0, 2.0], [2.0, math.inf], ["NaN", "NaN", "NaN", *NANS]),
+            ([math.nan], [2.0], [None, "NaN", *NONE]),
+            ([1.0], [math.nan], [None, "NaN", None, *NANS]),
+            ([None, 1.0], [1.0, None], [None, None, *NONE]),
+            ([None, 1.0, 3.0], [7.0, 1.0, 2.0], [1.0, 0.5, 1.0, 2.0, -1.0, {"slope": 2.0, "intercept": -1.0}]),
+        ],
+        ids=str,
+    )  # fmt: skip
+    def test_edges(self, y: Values, x: Values, wanted: Values) -> None:
+        """One record, constant columns, NaN, infinity and nulls."""
+        y_array, x_array = pa.array(y, pa.float64()), pa.array(x, pa.float64())
+        assert wanted == pair_results(y_array, x_array)
+
+    @pytest.mark.parametrize("offset", [1e6, 1e9, -1e12])
+    def test_far_from_zero(self, offset: float) -> None:
+        """Small steps far from zero keep their digits: the line is the line."""
+        y, x = [offset + step for step in (0.0, 2.0, 4.0, 6.0)], [-offset + step for step in range(4)]
+        covar_samp, covar_pop, corr, slope, intercept, line = pair_results(y, x)
+        assert [10 / 3, 2.5, 1.0, 2.0] == pytest.approx([covar_samp, covar_pop, corr, slope], rel=1e-9)
+        assert intercept == pytest.approx(3 * offset, rel=1e-9)
+        assert line == {"slope": slope, "intercept": intercept}
+
+    @pytest.mark.parametrize("value", [0.1, 1 / 3, 1e9 + 0.1, 1e-200, 12345.678, 1.1e140])
+    @pytest.mark.parametrize("rows", [2, 7, 1_000])
+    def test_constant_columns(self, value: float, rows: int) -> None:
+        """A column of equal values is constant, whatever its rounding: no correlation, no line."""
+        rising = [float(n) for n in range(rows)]
+        assert self.NONE == tuple(pair_results(rising, [value] * rows)[2:])
+        assert 0.0 == pair_results([value] * rows, rising)[3]
+
+    def test_whole_numbers_of_full_size(self) -> None:
+        """Integers of 64 bits are taken as doubles, and correlate with themselves."""
+        values = [INT64, -INT64, 5]
+        assert 1.0 == result(agg.corr("v", "w"), values, values)
+
+
+@given(st.lists(st.tuples(FLOATS, FLOATS), min_size=1))
+def test_products_are_exact(factors: list[tuple[float, float]]) -> None:
+    """The pair of a product is the product of the fractions that the factors are."""
+    x, y = (np.array(column) for column in zip(*factors, strict=True))
+    for a, b, high, low in zip(
+        x.tolist(), y.tolist(), *(part.tolist() for part in exact.product(x, y)), strict=True
+    ):
+        assert Fraction(a) * Fraction(b) == Fraction(high) + Fraction(low)
+
+
+class TestOrder:
+    """Which of several values is taken."""
+
+    def test_ties(self) -> None:
+        """Of one event time, or of an equal `by`, the smallest is first, the largest last, and null neither."""
+        values = pa.array(["b", None, "a", "c"])
+        assert ["a", "c"] == [result(agg.first("v"), values), result(agg.last("v"), values)]
+        same = [1, 1, 1, 1]
+        assert ["a", "c"] == [
+            result(agg.min_by("v", "w"), values, same),
+            result(agg.max_by("v", "w"), values, same),
+        ]
+
+    def test_null_is_a_value_unless_ignored(self) -> None:
+        """The earliest and latest records may be null; with ignore_nulls they do not count."""
+        data = records_of(v=pa.array([None, 1, 2, None]))
+        data = Records(data.keys, data.key, np.array([0, 1, 2, 3]), data.values, 0)
+        found = []
+        for aggregate in (
+            agg.first("v"),
+            agg.last("v"),
+            agg.first("v", True),
+            agg.last("v", ignore_nulls=True),
+        ):
+            bound = aggregate.bind({"v": pa.int64()})
+            found += finished(
+                bound, [op.accumulate(data, np.array([0])) for op in bound.operations]
+            ).to_pylist()
+        assert [None, None, 1, 2] == found
+
+    def test_empty_is_not_null(self) -> None:
+        """Empty texts and bytes are values like any other."""
+        for values in (["", "a"], [b"", b"a"]):
+            assert values[0] == result(agg.min("v"), values) == result(agg.first("v"), values)
+            assert values == result(agg.collect_set("v"), values)
+            assert (
+                2 == result(agg.count_distinct("v"), values) == result(agg.approx_count_distinct("v"), values)
+            )
+            assert values[0] == result(agg.max_by("v", "w"), values, [2, 1])
+            assert values[::-1] == result(agg.top_n("v", 2), values)
+
+    def test_one_zero_and_one_nan(self) -> None:
+        """Minus zero is zero, and all NaN are one, as in Spark."""
+        values = [0.0, -0.0, math.nan, -math.nan, math.inf - math.inf]
+        assert [0.0, "NaN"] == result(agg.collect_set("v"), values)
+        assert 2 == result(agg.count_distinct("v"), values) == result(agg.approx_count_distinct("v"), values)
+        for aggregate in (agg.first("v"), agg.last("v")):
+            assert math.copysign(1, result(aggregate, [-0.0])) == 1.0
+
+    def test_extreme_integers(self) -> None:
+        """The smallest and the largest integer are values like any other."""
+        values = [-INT64 - 1, INT64, None]
+        assert [INT64, -INT64 - 1] == result(agg.top_n("v", 5), values)
+        assert [-INT64 - 1, INT64] == [result(agg.first("v"), values), result(agg.last("v"), values)]
+        by = pa.array(values[:2], pa.int64())
+        assert ["a", "b"] == [result(a, ["a", "b"], by) for a in (agg.min_by("v", "w"), agg.max_by("v", "w"))]
+
+
+def test_distinct_values_of_many_long_windows() -> None:
+    """Thousands of windows over thousands of values hold the distinct values that sets hold."""
+    rng = np.random.default_rng(4)
+    values = rng.integers(0, 300, 5_000)
+    lo = np.sort(rng.integers(0, 4_900, 3_000))
+    hi = lo + rng.integers(1, 3_000, 3_000).clip(max=5_000 - lo)
+    wanted = [sorted(set(values[a:b].tolist())) for a, b in zip(lo.tolist(), hi.tolist(), strict=True)]
+    for aggregate, form in ((agg.collect_set("v"), list), (agg.count_distinct("v"), len)):
+        bound = aggregate.bind({"v": pa.int64()})
+        (operation,) = bound.operations
+        state = operation.combined(operation.lift(records_of(v=pa.array(values))), lo, hi)
+        assert list(map(form, wanted)) == bound.finish([state]).to_pylist()

@@ -1,0 +1,138 @@
+"""Approximate aggregates: how far off they are, what they cost to store, and what is said without the package."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from aggregate_cases import finished
+
+from operators import aggregates as agg
+from operators.aggregates import Aggregate
+from operators.aggregates.operation import Operation
+from operators.aggregates.sketches import QuantileSketch
+from operators.batch import Records
+from operators.columns import column_data
+from operators.kernel import State
+
+ROOT = Path(__file__).parents[3]
+
+
+def lifted(aggregate: Aggregate, values: Any, per_pane: int) -> tuple[Operation, State]:
+    """The states of panes of some records each."""
+    array = pa.array(values)
+    zeros = np.zeros(len(array), np.int64)
+    (operation,) = aggregate.bind({"v": array.type}).operations
+    records = Records([b""], zeros, np.arange(len(array)), {"v": column_data(array)}, 0)
+    return operation, operation.accumulate(records, np.arange(0, len(array), per_pane))
+
+
+@pytest.mark.parametrize("rsd", [0.02, 0.05])
+@pytest.mark.parametrize("count", [10, 1_000, 50_000])
+def test_distinct_estimates_know_the_set_alone(rsd: float, count: int) -> None:
+    """However values are ordered, repeated, cut and combined, the estimate is one, and within five deviations."""
+    rng = np.random.default_rng(6)
+    values = np.concatenate([np.arange(count), rng.integers(0, count, count // 2)])
+    found = set()
+    for per_pane in (7, 1_000, len(values)):
+        rng.shuffle(values)
+        aggregate = agg.approx_count_distinct("v", rsd)
+        operation, state = lifted(aggregate, values, per_pane)
+        rows = len(state[0])
+        bound = aggregate.bind({"v": pa.int64()})
+        found |= set(bound.finish([operation.combined(state, np.array([0]), np.array([rows]))]).to_pylist())
+        found |= set(finished(bound, [operation.reduce(state, np.array([0]))]).to_pylist())
+    (estimate,) = found
+    assert abs(estimate - count) <= 5 * rsd * count
+
+
+def test_distinct_sketches_are_as_large_as_said() -> None:
+    """A state is some bytes a value, up to (1.04 / rsd)**2 rounded up to a power of two."""
+    _, small = lifted(agg.approx_count_distinct("v", 0.02), np.arange(10), 10)
+    _, large = lifted(agg.approx_count_distinct("v", 0.02), np.arange(100_000), 100_000)
+    assert len(small[0][0]) <= 80
+    assert 4_096 <= len(large[0][0]) <= 4_096 + 64
+
+
+@pytest.mark.parametrize(("k", "error"), [(50, 0.055), (200, 0.0133), (1_000, 0.0028)])
+def test_quantiles_are_as_close_as_said(k: int, error: float) -> None:
+    """Ranks of quantiles of thousands of panes are within three times the bound of 99 in 100 cases."""
+    rng = np.random.default_rng(7)
+    values, ranks = rng.permutation(100_000).astype(float), [0.01, 0.1, 0.5, 0.9, 0.99]
+    aggregate = agg.approx_quantiles("v", ranks, k=k)
+    operation, state = lifted(aggregate, values, 25)
+    bound = aggregate.bind({"v": pa.float64()})
+    combined = operation.combined(state, np.array([0]), np.array([len(state[0])]))
+    for found in (
+        *bound.finish([combined]).to_pylist(),
+        *finished(bound, [operation.reduce(state, np.array([0]))]).to_pylist(),
+    ):
+        assert [rank * 100_000 for rank in ranks] == pytest.approx(found, rel=0, abs=3 * error * 100_000)
+
+
+def test_quantiles_are_exact_up_to_k_values() -> None:
+    """As many values as k, in however many panes, are all there; states are as large as said."""
+    rng = np.random.default_rng(8)
+    values = rng.permutation(200).astype(float)
+    aggregate = agg.approx_quantiles("v", (np.arange(200) + 0.5) / 200)
+    bound = aggregate.bind({"v": pa.float64()})
+    for per_pane in (1, 9, 200):
+        operation, state = lifted(aggregate, values, per_pane)
+        reduced = operation.reduce(state, np.array([0]))
+        combined = operation.combined(state, np.array([0]), np.array([len(state[0])]))
+        assert [[float(n) for n in range(200)]] == finished(bound, [reduced]).to_pylist()
+        assert [[float(n) for n in range(200)]] == bound.finish([combined]).to_pylist()
+        assert len(reduced[0][0]) < 25 * 200
+
+
+def test_quantiles_of_nan_and_infinity() -> None:
+    """NaN does not count, infinity does."""
+    aggregate = agg.approx_quantiles("v", [0.0, 1.0])
+    bound = aggregate.bind({"v": pa.float64()})
+    for values, wanted in (
+        ([float("nan"), 1.0], [1.0, 1.0]),
+        ([float("-inf"), 1.0, float("inf")], [float("-inf"), float("inf")]),
+        ([float("nan")], None),
+    ):
+        _, state = lifted(aggregate, pa.array(values, from_pandas=False), len(values))
+        assert [wanted] == finished(bound, [state]).to_pylist()
+
+
+def test_panes_are_opened_once() -> None:
+    """A thousand windows over a thousand panes open each pane's sketch once, and close none."""
+    opened: list[bytes] = []
+
+    class Counting(QuantileSketch):
+        __slots__ = ()
+
+        def opened(self, stored: bytes) -> Any:
+            opened.append(stored)
+            return QuantileSketch.opened(self, stored)
+
+        def closed(self, sketch: Any) -> bytes:
+            raise AssertionError(sketch)
+
+    _, state = lifted(agg.approx_quantiles("v", [0.5]), np.arange(1_000.0), 1)
+    lo = np.arange(900)
+    Counting("v", 200).combined(state, lo, lo + 100)
+    assert state[0].tolist() == opened
+
+
+@pytest.mark.parametrize("call", ['approx_count_distinct("v")', 'approx_quantiles("v", [0.5])'])
+def test_without_the_package(call: str) -> None:
+    """Where datasketches is not installed, all else works, and asking for a sketch says what to install."""
+    code = f"""
+import sys
+sys.modules["datasketches"] = None
+from operators import DefinitionError, aggregates as agg
+agg.count_distinct("v")
+try:
+    agg.{call}
+except DefinitionError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "needs the package datasketches: pip install spark-stateful-windows[sketches]" in done.stdout
