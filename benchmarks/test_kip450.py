@@ -14,7 +14,7 @@ import pytest
 from benchmarks.data import GAP_MS, records
 from operators import SlidingWindows
 from operators import aggregates as agg
-from operators.kip450 import Kip450Plan
+from operators.kinds.kip450 import Kip450Plan
 from operators.program import Program
 from operators.runtime.local import LocalRunner
 from state_backends import StateConfig, resolve

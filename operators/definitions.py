@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 from operators.aggregates import Aggregate
 from operators.durations import Duration, ticks
 from operators.errors import DefinitionError
-from operators.folded import FoldedPlan
-from operators.framed import FramedPlan
-from operators.kip450 import Kip450Plan
-from operators.panes import PaneSchema
+from operators.kinds.folded import FoldedPlan
+from operators.kinds.framed import FramedPlan
+from operators.kinds.kip450 import Kip450Plan
+from operators.kinds.panes import PaneSchema
+from operators.kinds.sessions import SessionPlan
+from operators.kinds.sliding import SlidingPlan
 from operators.program import default_segment
-from operators.sessions import SessionPlan
-from operators.sliding import SlidingPlan
 from operators.windows import WindowedAggregation
 
 if TYPE_CHECKING:

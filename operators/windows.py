@@ -14,7 +14,7 @@ from operators.cogroup import CoGroupedAggregation, Side
 from operators.durations import ticks
 from operators.emission import OutputSchema, bind_aggregates
 from operators.errors import DefinitionError
-from operators.panes import PaneSchema
+from operators.kinds.panes import PaneSchema
 from operators.program import Plan, Program
 from operators.runtime.local import LocalRunner
 from state_backends import StateConfig, resolve

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.calendar import NEVER, ClosingCalendar
+from operators.kinds.calendar import NEVER, ClosingCalendar
 
 Entry = tuple[int, bytes, int]
 """Segment, key and due time."""

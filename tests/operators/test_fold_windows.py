@@ -17,8 +17,8 @@ from oracle import Batch, FramedOracle, Record, Row, SlidingOracle, StreamClock,
 from operators import HoppingWindows, SlidingWindows, WindowedAggregation
 from operators import aggregates as agg
 from operators.batch import FAR_FUTURE
-from operators.folded import FoldedPlan
-from operators.kip450 import Kip450Plan
+from operators.kinds.folded import FoldedPlan
+from operators.kinds.kip450 import Kip450Plan
 from operators.program import Program
 from operators.runtime.local import LocalRunner
 from state_backends import StateConfig, resolve

@@ -17,8 +17,8 @@ from oracle import SlidingOracle, StreamClock
 
 from operators import SlidingWindows
 from operators import aggregates as agg
-from operators.folding import positions
-from operators.kip450 import Kip450Plan
+from operators.kinds.folding import positions
+from operators.kinds.kip450 import Kip450Plan
 from operators.program import Program
 from operators.runtime.local import LocalRunner
 from state_backends import StateConfig, resolve

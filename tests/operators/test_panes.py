@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from operators import aggregates as agg
 from operators.batch import Records
 from operators.columns import column_data
-from operators.panes import PaneSchema, merge_panes, seen_from, visible
+from operators.kinds.panes import PaneSchema, merge_panes, seen_from, visible
 from state_backends import Entries
 
 Record = tuple[int, int, int | None]

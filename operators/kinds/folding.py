@@ -14,7 +14,7 @@ from operators.aggregates.fold_operation import FoldOperation
 from operators.aggregates.operation import Operation
 from operators.batch import Records
 from operators.kernel import Ints, State
-from operators.panes import split_states
+from operators.kinds.panes import split_states
 from serializers.pages import PageLayout
 from state_backends import Entries
 from state_backends.ordering import row_order

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from operators.batch import FAR_PAST, Records
-from operators.calendar import NEVER
 from operators.emission import Emission
 from operators.kernel import Ints, distances
-from operators.panes import MergedPanes, PaneSchema
-from operators.panewise import PaneOperator, Work
+from operators.kinds.calendar import NEVER
+from operators.kinds.panes import MergedPanes, PaneSchema
+from operators.kinds.panewise import PaneOperator, Work
 from operators.partials import Partials
 from serializers.pages import PageLayout
 from state_backends import Entries, WindowStore

@@ -12,11 +12,11 @@ from typing import Protocol
 import numpy as np
 
 from operators.batch import FAR_FUTURE, FAR_PAST, Records
-from operators.calendar import NEVER
-from operators.closing import ClosingOperator, PageEnds, first_by_key, rows_by_segment
 from operators.emission import Counters, Emission
-from operators.folding import FoldedWindows, FoldSchema, Mask
 from operators.kernel import Ints
+from operators.kinds.calendar import NEVER
+from operators.kinds.closing import ClosingOperator, PageEnds, first_by_key, rows_by_segment
+from operators.kinds.folding import FoldedWindows, FoldSchema, Mask
 from state_backends import Entries, WindowStore
 from state_backends.ordering import row_order
 from state_backends.window_store import merge_entries

@@ -13,11 +13,11 @@ import numpy as np
 
 from operators.aggregates.operation import Operation
 from operators.batch import FAR_FUTURE, Records
-from operators.calendar import NEVER
-from operators.closing import ClosingOperator, Mask, PageEnds, first_by_key, rows_by_segment
 from operators.emission import Counters, Emission
 from operators.kernel import Ints, State, run_starts, session_starts
-from operators.panes import split_states
+from operators.kinds.calendar import NEVER
+from operators.kinds.closing import ClosingOperator, Mask, PageEnds, first_by_key, rows_by_segment
+from operators.kinds.panes import split_states
 from operators.partials import Partials
 from serializers.pages import PageLayout
 from state_backends import Entries, WindowStore

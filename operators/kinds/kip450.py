@@ -19,9 +19,9 @@ import numpy as np
 
 from operators.aggregates.operation import Operation
 from operators.batch import FAR_PAST, Records
-from operators.folding import FoldedWindows, FoldSchema, Mask, positions
-from operators.foldwise import FoldOperator
 from operators.kernel import Ints, run_starts
+from operators.kinds.folding import FoldedWindows, FoldSchema, Mask, positions
+from operators.kinds.foldwise import FoldOperator
 from serializers.pages import PageLayout
 from state_backends import Entries, WindowStore
 from state_backends.ordering import row_order

@@ -13,11 +13,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from operators.batch import FAR_FUTURE, FAR_PAST, Records
-from operators.calendar import NEVER
-from operators.closing import ClosingOperator, PageEnds, first_by_key, rows_by_segment
 from operators.emission import Counters, Emission
 from operators.kernel import Ints
-from operators.panes import MergedPanes, PaneSchema, merge_panes
+from operators.kinds.calendar import NEVER
+from operators.kinds.closing import ClosingOperator, PageEnds, first_by_key, rows_by_segment
+from operators.kinds.panes import MergedPanes, PaneSchema, merge_panes
 from operators.partials import Partials
 from serializers.pages import PageLayout
 from state_backends import Entries

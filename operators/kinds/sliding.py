@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from operators.batch import FAR_PAST, Records
-from operators.calendar import NEVER
 from operators.emission import Emission
 from operators.kernel import Ints, Windows, distances, run_starts, sliding_windows, spread
-from operators.panes import MergedPanes, PaneSchema, seen_from, visible
-from operators.panewise import PaneOperator, Work
+from operators.kinds.calendar import NEVER
+from operators.kinds.panes import MergedPanes, PaneSchema, seen_from, visible
+from operators.kinds.panewise import PaneOperator, Work
 from operators.partials import Partials
 from serializers.pages import PageLayout
 from state_backends import Entries, WindowStore

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from operators.batch import FAR_PAST
-from operators.calendar import ClosingCalendar
 from operators.kernel import Ints
+from operators.kinds.calendar import ClosingCalendar
 from state_backends import Entries, WindowStore, WriteBatch
 from state_backends.ordering import row_order
 
