@@ -32,17 +32,18 @@ class PageEnds:
 
 
 class ClosingOperator(ABC):
-    """An operator over one store. `close` is the close time reached; it is kept by whoever owns the store."""
+    """An operator over one store. `close` is the close time reached; it is kept by whoever owns the store.
 
-    def __init__(self, store: WindowStore, close: int = FAR_PAST) -> None:
+    Args:
+        store: where its entries live.
+        closes: whether windows are emitted when they close, so that a calendar is needed.
+    """
+
+    def __init__(self, store: WindowStore, closes: bool) -> None:
         self.store = store
-        self.close = close
+        self.closes = closes
+        self.close = FAR_PAST
         self._calendar = ClosingCalendar()
-
-    @property
-    @abstractmethod
-    def closes(self) -> bool:
-        """Whether windows are emitted when they close, so that a calendar is needed."""
 
     @abstractmethod
     def next_due(self, entries: Entries) -> Ints:

@@ -65,12 +65,8 @@ class FoldOperator(ClosingOperator):
     """An operator over the windows of one store."""
 
     def __init__(self, plan: FoldPlan, store: WindowStore) -> None:
-        super().__init__(store)
+        super().__init__(store, closes=not plan.on_update)
         self.plan = plan
-
-    @property
-    def closes(self) -> bool:
-        return not self.plan.on_update
 
     def next_due(self, entries: Entries) -> Ints:
         return self._next_end(entries, self.plan.is_window(entries), self.close)

@@ -129,7 +129,7 @@ class FramedOperator(PaneOperator):
     """Hopping or tumbling windows over one store."""
 
     def __init__(self, plan: FramedPlan, store: WindowStore) -> None:
-        super().__init__(store)
+        super().__init__(store, closes=not plan.on_update)
         self.plan: FramedPlan = plan
 
     def arrive(self, panes: Entries, close: int) -> Entries:

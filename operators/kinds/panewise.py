@@ -95,10 +95,6 @@ class PaneOperator(ClosingOperator):
     ) -> Iterator[Emission]:
         """Yield the windows to emit; `self.close` is the close time of the step before."""
 
-    @property
-    def closes(self) -> bool:
-        return not self.plan.on_update
-
     def next_due(self, entries: Entries) -> Ints:
         return self.plan.next_end(entries.time, self.close)
 

@@ -180,12 +180,8 @@ class SessionOperator(ClosingOperator):
     """Session windows over one store."""
 
     def __init__(self, plan: SessionPlan, store: WindowStore) -> None:
-        super().__init__(store)
+        super().__init__(store, closes=not plan.on_update)
         self.plan = plan
-
-    @property
-    def closes(self) -> bool:
-        return not self.plan.on_update
 
     def next_due(self, entries: Entries) -> Ints:
         return entries.time

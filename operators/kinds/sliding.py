@@ -92,7 +92,7 @@ class SlidingOperator(PaneOperator):
     """Sliding windows over one store."""
 
     def __init__(self, plan: SlidingPlan, store: WindowStore) -> None:
-        super().__init__(store)
+        super().__init__(store, closes=not plan.on_update)
         self.plan: SlidingPlan = plan
 
     def arrive(self, panes: Entries, close: int) -> Entries:
