@@ -9,10 +9,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from operators import SlidingWindows, WindowedAggregation
+from operators import SessionWindows, SlidingWindows, WindowedAggregation
 from operators import aggregates as agg
 
 SCHEMA = "k string, at timestamp, v bigint, x double"
+KINDS = {
+    "sliding": SlidingWindows(size="2 seconds", grace="8 seconds"),
+    "session": SessionWindows("40 ms", grace="8 seconds"),
+}
 BASE_US = 1_700_000_000_000_000
 
 
@@ -47,16 +51,19 @@ def write_source(folder: Path, files: int, rows: int, seed: int, disorder_ms: in
         os.utime(path, (BASE_US // 1_000_000 + number,) * 2)  # Spark reads files in order of their age.
 
 
-def operator(policy: str = "on_close") -> WindowedAggregation:
+def operator(policy: str = "on_close", kind: str = "sliding") -> WindowedAggregation:
     """Return the operator of these tests; its float sums are exact, so that results can be compared as they are."""
-    windows = SlidingWindows(size="2 seconds", grace="8 seconds")
-    results = windows.group_by("k").aggregate(
-        n=agg.count(),
-        total=agg.sum("v"),
-        mean=agg.avg("x"),
-        low=agg.min("v"),
-        high=agg.max("x"),
-        spread=agg.variance("v"),
+    results = (
+        KINDS[kind]
+        .group_by("k")
+        .aggregate(
+            n=agg.count(),
+            total=agg.sum("v"),
+            mean=agg.avg("x"),
+            low=agg.min("v"),
+            high=agg.max("x"),
+            spread=agg.variance("v"),
+        )
     )
     return results.emit(policy)
 
@@ -84,9 +91,9 @@ def rows(frame: DataFrame) -> list[tuple[Any, ...]]:
     return sorted((tuple(row) for row in flat.collect()), key=repr)
 
 
-def closed_rows(spark: SparkSession, folder: Path) -> list[tuple[Any, ...]]:
+def closed_rows(spark: SparkSession, folder: Path, kind: str = "sliding") -> list[tuple[Any, ...]]:
     """Return what a stream over the files has closed at its end: the bounded result up to the last close time."""
     frame = spark.read.schema(SCHEMA).parquet(str(folder))
     close = frame.selectExpr("max(at) - interval 8 seconds").first()[0]
-    windows = operator().apply(frame, event_time="at")
+    windows = operator(kind=kind).apply(frame, event_time="at")
     return rows(windows.where(windows["window"]["end"] < close))

@@ -10,11 +10,11 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 
-def start_query(folder: Path, backend: str) -> "subprocess.Popen[bytes]":
+def start_query(folder: Path, backend: str, kind: str = "sliding") -> "subprocess.Popen[bytes]":
     """Start the query of `tests.spark.query` as a process; its output goes to a file in the folder."""
     with (folder / "log").open("ab") as log:
         return subprocess.Popen(
-            [sys.executable, "-m", "tests.spark.query", str(folder), backend],
+            [sys.executable, "-m", "tests.spark.query", str(folder), backend, kind],
             cwd=ROOT,
             stdout=log,
             stderr=log,

@@ -15,9 +15,11 @@ pytestmark = [pytest.mark.spark, pytest.mark.kill]
 FILES = 10
 
 
-@pytest.mark.parametrize("backend", ["memory", "rocksdb"])
+@pytest.mark.parametrize(
+    ("backend", "kind"), [("memory", "sliding"), ("rocksdb", "sliding"), ("rocksdb", "session")]
+)
 def test_killed_queries_end_with_the_rows_of_an_undisturbed_one(
-    spark: SparkSession, tmp_path: Path, backend: str, request: pytest.FixtureRequest
+    spark: SparkSession, tmp_path: Path, backend: str, kind: str, request: pytest.FixtureRequest
 ) -> None:
     """Driver and workers killed at random times, local state deleted in between: the file sink ends with exactly the rows."""
     seed = request.config.getoption("--kill-seed") or random.randrange(2**32)
@@ -26,7 +28,7 @@ def test_killed_queries_end_with_the_rows_of_an_undisturbed_one(
     write_source(tmp_path / "in", FILES, rows=3_000, seed=5)
     kills = 0
     for round_ in range(request.config.getoption("--kills")):
-        process = start_query(tmp_path, backend)
+        process = start_query(tmp_path, backend, kind)
         if not wait_for_commits(process, tmp_path, committed(tmp_path) + 1):
             break
         time.sleep(chance.uniform(0, 1.0))
@@ -34,9 +36,9 @@ def test_killed_queries_end_with_the_rows_of_an_undisturbed_one(
         process.wait()
         if round_ % 2:
             shutil.rmtree(tmp_path / "state", ignore_errors=True)
-    finish(start_query(tmp_path, backend), tmp_path)
+    finish(start_query(tmp_path, backend, kind), tmp_path)
     assert kills > 0
-    assert closed_rows(spark, tmp_path / "in") == rows(spark.read.parquet(str(tmp_path / "out")))
+    assert closed_rows(spark, tmp_path / "in", kind) == rows(spark.read.parquet(str(tmp_path / "out")))
 
 
 def test_killed_workers_are_replaced(spark: SparkSession, tmp_path: Path) -> None:
