@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators import DefinitionError, HoppingWindows, SessionWindows, SlidingWindows, TumblingWindows
+from operators import (
+    AggregateOperation,
+    DefinitionError,
+    HoppingWindows,
+    SessionWindows,
+    SlidingWindows,
+    TumblingWindows,
+)
 from operators import aggregates as agg
 from operators.batch import FAR_FUTURE
 
@@ -83,6 +90,34 @@ def test_records_of_all_frames_make_the_windows() -> None:
         rows = runner.process({"orders": orders([("a", 4, 2)])}).to_pylist()
     found = [(row["change"], row["clicks"], row["fresh"], row["orders"], row["revenue"]) for row in rows]
     assert [("retract", None, None, None, None)] * 2 + [("update", 2, 1, 1, 20)] == found
+
+
+def test_every_kind_of_aggregate_reads_its_own_frame() -> None:
+    """Aggregates of two columns, of filters, in NumPy and in plain Python count the rows of their frame only."""
+    halves = AggregateOperation(
+        name="halves",
+        state=(int, int),
+        create=lambda: (0, 0),
+        accumulate=lambda state, a, b: (state[0] + a, state[1] + b),
+        combine=lambda a, b: (a[0] + b[0], a[1] + b[1]),
+        finish=lambda state: state[0] // 2 + state[1],
+        type="bigint",
+    )
+    results = {
+        "slope": agg.regr_slope("amount", "page"),
+        "best": agg.max_by("page", "amount"),
+        "top": agg.top_n("page", 1, by="amount"),
+        "halves": halves("amount", "page"),
+        "folded": agg.fold(0, lambda total, a, b: total + a + b, "amount", "page", type="bigint"),
+        "any": agg.first("amount"),
+    }
+    operator = TumblingWindows(100).group_by("user").cogroup(clicks={"clicks": agg.count()}, orders=results)
+    given = {"clicks": clicks([("a", 0, 1), ("a", 9, 3)]), "orders": orders([("a", 2, 1), ("a", 3, 4)])}
+    with operator.local_runner("at") as runner:
+        (row,) = runner.process(given, FAR_FUTURE).to_pylist()
+    del row["user"], row["window"]
+    wanted = {"clicks": 2, "slope": 10.0, "best": 4, "top": [4], "halves": 30, "folded": 55, "any": 10}
+    assert wanted == row
 
 
 def test_event_times_can_have_names_of_their_own() -> None:
