@@ -14,6 +14,7 @@ import numpy.typing as npt
 from state_backends.ordering import row_order
 
 Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 State = tuple[npt.NDArray[Any], ...]
 Combine = Callable[[State, State], State]
 

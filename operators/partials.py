@@ -9,18 +9,16 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from operators.batch import Records
 from operators.columns import plain_array
 from operators.emission import Counters
-from operators.kernel import Ints
+from operators.kernel import Ints, Mask
 from serializers import pack_value, unpack_value
 from serializers.pages import Column, PageLayout, fill
 from state_backends import Entries
 
-Mask = npt.NDArray[np.bool_]
 KEY, TIME, _RECORDS = "key", "c0", "records"
 """Columns of entries as a table: the encoded key, and the time that sorts them."""
 _KIND = {b"stateful_windows": b"partials 1"}
@@ -90,9 +88,9 @@ def join(plan: TwoStagePlan, parts: Sequence[Partials]) -> Partials:
     return plan.reduce(Partials(list(number), Entries(np.concatenate(keys), columns), records, bad))
 
 
-def column_names(layout: PageLayout) -> list[str]:
-    """Return the columns of entries as a table."""
-    return [KEY, _RECORDS, *(f"c{n}" for n in range(len(layout.codes)))]
+def column_names(count: int) -> list[str]:
+    """Return the columns of entries of so many columns as a table."""
+    return [KEY, _RECORDS, *(f"c{n}" for n in range(count))]
 
 
 def to_table(partials: Partials, rows: Ints | slice) -> pa.Table:
@@ -102,8 +100,8 @@ def to_table(partials: Partials, rows: Ints | slice) -> pa.Table:
         pa.array(local, pa.int32()), pa.array([partials.keys[n] for n in used.tolist()], pa.binary())
     )
     columns = [_arrow(column[rows]) for column in partials.entries.columns]
-    names = [KEY, _RECORDS, *(f"c{n}" for n in range(len(columns)))]
-    return as_partial(pa.table([keys, pa.array(partials.records[rows]), *columns], names))
+    columns = [keys, pa.array(partials.records[rows]), *columns]
+    return as_partial(pa.table(columns, column_names(len(partials.entries.columns))))
 
 
 def as_partial(table: pa.Table) -> pa.Table:

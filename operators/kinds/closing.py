@@ -4,17 +4,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from operators.batch import FAR_PAST
-from operators.kernel import Ints
+from operators.emission import Counters, Emission
+from operators.kernel import Ints, Mask
 from operators.kinds.calendar import ClosingCalendar
 from state_backends import Entries, WindowStore, WriteBatch
 from state_backends.ordering import row_order
+from state_backends.window_store import merge_entries
 
-Mask = npt.NDArray[np.bool_]
+_NO_KEYS = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,17 +89,50 @@ class ClosingOperator(ABC):
         }
         return list(number), numbered
 
+    def step(self, batch: Any, close_start: int, close_end: int, counters: Counters) -> list[Emission]:
+        """Take one batch and return the windows to emit.
+
+        Args:
+            batch: what `Program.read` makes for the plan.
+            close_start: close time in ticks that says what is late and final; not before that of earlier steps.
+            close_end: close time in ticks after the batch, not before `close_start`.
+            counters: is added to.
+        """
+        close_start = max(close_start, self.close)
+        close_end = max(close_end, close_start)
+        windows = self.take(batch, close_start, close_end, counters)
+        self.close = close_end
+        counters.windows += sum(len(emission.key) for emission in windows if not emission.retract)
+        return windows
+
+    @abstractmethod
+    def take(self, batch: Any, close_start: int, close_end: int, counters: Counters) -> list[Emission]:
+        """Do what `step` says, but for moving `close`, which is still that of the step before, and counting windows."""
+
+    def _fetch(self, keys: list[bytes], first: Ints, last: Ints, due: dict[int, Ints]) -> Entries:
+        """Return whole pages: those that are due, and those of each key's span of time; first > last is no span."""
+        store, parts = self.store, []
+        for segment in store.segments():
+            begin = segment * store.segment_ticks
+            wanted = (first < begin + store.segment_ticks) & (last >= begin)
+            wanted[due.get(segment, _NO_KEYS)] = True
+            numbers = np.flatnonzero(wanted)
+            if len(numbers):
+                entries = store.fetch_segment(segment, [keys[n] for n in numbers.tolist()])
+                parts.append(Entries(numbers[entries.key], entries.columns))
+        return merge_entries(parts, store.layout)
+
     def _replace(self, segment: int, keys: list[bytes], touched: Mask, entries: Entries) -> None:
         """Write the pages of the touched keys; the entries are all that they hold, sorted by key and time."""
         names = [keys[n] for n in np.flatnonzero(touched).tolist()]
         local = np.cumsum(touched) - 1
         self.store.replace_segment(segment, names, Entries(local[entries.key], entries.columns))
 
-    def _enter(self, segment: int, keys: list[bytes], was_due: Ints, ends: PageEnds) -> None:
+    def _enter(self, segment: int, keys: list[bytes], due: dict[int, Ints], ends: PageEnds) -> None:
         """Enter the pages that were due again, and those that now have an earlier end than they had."""
-        due = np.zeros(len(keys), bool)
-        due[was_due] = True
-        wanted = due[ends.key] | (ends.now < ends.before)
+        was_due = np.zeros(len(keys), bool)
+        was_due[due.get(segment, _NO_KEYS)] = True
+        wanted = was_due[ends.key] | (ends.now < ends.before)
         names = [keys[n] for n in ends.key[wanted].tolist()]
         self._calendar.add(segment, names, ends.now[wanted])
 

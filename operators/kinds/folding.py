@@ -8,18 +8,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from operators.aggregates.fold_operation import FoldOperation
 from operators.aggregates.operation import Operation
 from operators.batch import Records
-from operators.kernel import Ints, State
-from operators.kinds.panes import split_states
+from operators.kernel import Ints, Mask, State
+from operators.kinds.panes import join_states, split_states
 from serializers.pages import PageLayout
 from state_backends import Entries
 from state_backends.ordering import row_order
 
-Mask = npt.NDArray[np.bool_]
 _DTYPES = {"i8": np.dtype(np.int64), "f8": np.dtype(np.float64), "object": np.dtype(object)}
 
 
@@ -42,7 +40,7 @@ class FoldSchema:
 
     def entries(self, key: Ints, head: Sequence[Ints], states: Sequence[State]) -> Entries:
         """Return windows as entries."""
-        return Entries(key, (*head, *(column for state in states for column in state)))
+        return Entries(key, (*head, *join_states(states)))
 
     def fold(self, stored: Entries, base: Ints, records: Records, lo: Ints, hi: Ints) -> list[State]:
         """Return the states of windows, one per operation: stored ones with records added.

@@ -13,13 +13,12 @@ import numpy as np
 
 from operators.batch import FAR_FUTURE, FAR_PAST, Records
 from operators.emission import Counters, Emission
-from operators.kernel import Ints
+from operators.kernel import Ints, Mask
 from operators.kinds.calendar import NEVER
 from operators.kinds.closing import ClosingOperator, PageEnds, first_by_key, rows_by_segment
-from operators.kinds.folding import FoldedWindows, FoldSchema, Mask
+from operators.kinds.folding import FoldedWindows, FoldSchema
 from state_backends import Entries, WindowStore
 from state_backends.ordering import row_order
-from state_backends.window_store import merge_entries
 
 
 class FoldPlan(Protocol):
@@ -75,25 +74,13 @@ class FoldOperator(ClosingOperator):
     def _next_end(entries: Entries, windows: Mask, close: int) -> Ints:
         return np.where(windows & (entries.time >= close), entries.time, NEVER)
 
-    def step(self, batch: Records, close_start: int, close_end: int, counters: Counters) -> list[Emission]:
-        """Take one batch and return the windows to emit.
-
-        Args:
-            batch: records in any order.
-            close_start: close time in ticks that says which records are late; not before that of earlier steps.
-            close_end: close time in ticks after the batch, not before `close_start`.
-            counters: is added to.
-        """
-        close_start = max(close_start, self.close)
-        close_end = max(close_end, close_start)
+    def take(self, batch: Records, close_start: int, close_end: int, counters: Counters) -> list[Emission]:
         accepted = self._accepted(batch, close_start, counters)
         visit = _Visit(*(self._take_due(batch.keys, close_end) if self.closes else (batch.keys, {})))
         stored = self._load(visit, accepted)
         folded = self.plan.fold(stored, accepted, close_start)
         windows = list(self._emit(visit.keys, stored, folded, (close_start, close_end)))
         self._save(visit, folded, close_end)
-        self.close = close_end
-        counters.windows += sum(len(emission.key) for emission in windows)
         return windows
 
     def _accepted(self, records: Records, close: int, counters: Counters) -> Records:
@@ -108,21 +95,12 @@ class FoldOperator(ClosingOperator):
 
     def _load(self, visit: _Visit, records: Records) -> Entries:
         """Whole pages: those that are due, and those of the batch's keys within reach of their records."""
-        store, parts = self.store, []
         first, last = np.full(len(visit.keys), FAR_FUTURE), np.full(len(visit.keys), FAR_PAST)
         touched, earliest = first_by_key(records.key, records.time)
         first[touched] = earliest - self.plan.reach
         ends = np.append(np.searchsorted(records.key, touched[1:]), len(records)) - 1
         last[touched] = records.time[ends[: len(touched)]] + self.plan.reach
-        for segment in store.segments():
-            begin = segment * store.segment_ticks
-            wanted = (first < begin + store.segment_ticks) & (last >= begin)
-            wanted[visit.due.get(segment, _NONE)] = True
-            numbers = np.flatnonzero(wanted)
-            if len(numbers):
-                entries = store.fetch_segment(segment, [visit.keys[n] for n in numbers.tolist()])
-                parts.append(Entries(numbers[entries.key], entries.columns))
-        return merge_entries(parts, store.layout)
+        return self._fetch(visit.keys, first, last, visit.due)
 
     def _emit(
         self, keys: list[bytes], stored: Entries, folded: FoldedWindows, closes: tuple[int, int]
@@ -155,8 +133,7 @@ class FoldOperator(ClosingOperator):
                 kept = rows[alive[rows] & touched[entries.key[rows]]]
                 self._replace(segment, visit.keys, touched, entries.take(kept))
             if self.closes and len(rows):
-                due = visit.due.get(segment, _NONE)
-                self._enter(segment, visit.keys, due, self._page_ends(folded, rows, close))
+                self._enter(segment, visit.keys, visit.due, self._page_ends(folded, rows, close))
         self.store.expire(self.plan.dead_before(close))
 
     def _page_ends(self, folded: FoldedWindows, rows: Ints, close: int) -> PageEnds:
@@ -165,6 +142,3 @@ class FoldOperator(ClosingOperator):
         present, now = first_by_key(entries.key, self._next_end(entries, windows, close))
         _, before = first_by_key(entries.key, self._next_end(entries, windows & ~folded.fresh[rows], close))
         return PageEnds(present, now, before)
-
-
-_NONE = np.empty(0, np.int64)

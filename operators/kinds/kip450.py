@@ -19,8 +19,8 @@ import numpy as np
 
 from operators.aggregates.operation import Operation
 from operators.batch import FAR_PAST, Records
-from operators.kernel import Ints, run_starts
-from operators.kinds.folding import FoldedWindows, FoldSchema, Mask, positions
+from operators.kernel import Ints, Mask, run_starts
+from operators.kinds.folding import FoldedWindows, FoldSchema, positions
 from operators.kinds.foldwise import FoldOperator
 from serializers.pages import PageLayout
 from state_backends import Entries, WindowStore

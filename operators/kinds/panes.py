@@ -41,7 +41,7 @@ class PaneSchema:
 
     def entries(self, key: Ints, time: Ints, visible: Ints, states: Sequence[State]) -> Entries:
         """Return panes as entries."""
-        return Entries(key, (time, visible, *(column for state in states for column in state)))
+        return Entries(key, (time, visible, *join_states(states)))
 
     def states(self, panes: Entries) -> list[State]:
         """Return the panes' states, one per operation."""
@@ -100,6 +100,11 @@ def split_states(operations: Sequence[Operation], columns: Sequence[Column]) -> 
         states.append(tuple(columns[at : at + len(operation.codes)]))
         at += len(operation.codes)
     return states
+
+
+def join_states(states: Sequence[State]) -> tuple[Column, ...]:
+    """Return the columns of all states in turn."""
+    return tuple(column for state in states for column in state)
 
 
 def seen_from(panes: Entries, close: int) -> Entries:

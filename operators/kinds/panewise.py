@@ -21,7 +21,6 @@ from operators.kinds.panes import MergedPanes, PaneSchema, merge_panes
 from operators.partials import Partials
 from serializers.pages import PageLayout
 from state_backends import Entries
-from state_backends.window_store import merge_entries
 
 
 class PanePlan(Protocol):
@@ -98,18 +97,8 @@ class PaneOperator(ClosingOperator):
     def next_due(self, entries: Entries) -> Ints:
         return self.plan.next_end(entries.time, self.close)
 
-    def step(self, batch: Partials, close_start: int, close_end: int, counters: Counters) -> list[Emission]:
-        """Take one batch and return the windows to emit.
-
-        Args:
-            batch: the batch's panes.
-            close_start: close time in ticks that says which records are late; not before that of earlier steps.
-            close_end: close time in ticks after the batch, not before `close_start`.
-            counters: is added to.
-        """
+    def take(self, batch: Partials, close_start: int, close_end: int, counters: Counters) -> list[Emission]:
         plan = self.plan
-        close_start = max(close_start, self.close)
-        close_end = max(close_end, close_start)
         late = batch.entries.time < plan.late_before(close_start)
         batch.count(counters, late)
         accepted = batch.entries.take(~late) if late.any() else batch.entries
@@ -117,12 +106,10 @@ class PaneOperator(ClosingOperator):
         if not plan.on_update:
             work.keys, work.due = self._take_due(work.keys, close_end)
         self._choose_spans(work, close_end)
-        stored = self._load(work)
+        stored = self._fetch(work.keys, work.first, work.last, work.due)
         merged = merge_panes(plan.schema, stored, work.brought)
         windows = list(self.emit(work, stored, merged, close_start, close_end))
         self._save(work, merged, close_end)
-        self.close = close_end
-        counters.windows += sum(len(emission.key) for emission in windows)
         return windows
 
     def _choose_spans(self, work: Work, close: int) -> None:
@@ -152,18 +139,6 @@ class PaneOperator(ClosingOperator):
         work.first[keys] = np.minimum(work.first[keys], first)
         work.last[keys] = np.maximum(work.last[keys], last)
 
-    def _load(self, work: Work) -> Entries:
-        store, parts = self.store, []
-        if len(work.keys):
-            lowest, highest = store.segment_of(int(work.first.min())), store.segment_of(int(work.last.max()))
-            for segment in store.segments():
-                if lowest <= segment <= highest:
-                    begin = segment * store.segment_ticks
-                    wanted = np.flatnonzero((work.first < begin + store.segment_ticks) & (work.last >= begin))
-                    panes = store.fetch_segment(segment, [work.keys[n] for n in wanted.tolist()])
-                    parts.append(Entries(wanted[panes.key], panes.columns))
-        return merge_entries(parts, store.layout)
-
     def _save(self, work: Work, merged: MergedPanes, close: int) -> None:
         """Write the pages that the batch touched, without what is dead, and enter them and the visited ones as due."""
         dead, panes, brought = self.plan.dead_before(close), merged.panes, work.brought
@@ -178,8 +153,7 @@ class PaneOperator(ClosingOperator):
                 alive = touched[panes.key[rows]] & (panes.time[rows] >= dead)
                 self._replace(segment, work.keys, touched, panes.take(rows[alive]))
             if self.closes and len(rows):
-                due = work.due.get(segment, np.empty(0, np.int64))
-                self._enter(segment, work.keys, due, self._page_ends(merged, rows, close))
+                self._enter(segment, work.keys, work.due, self._page_ends(merged, rows, close))
         self.store.expire(dead)
 
     def _page_ends(self, merged: MergedPanes, rows: Ints, close: int) -> PageEnds:

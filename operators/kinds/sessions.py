@@ -12,19 +12,17 @@ from typing import Any
 import numpy as np
 
 from operators.aggregates.operation import Operation
-from operators.batch import FAR_FUTURE, Records
+from operators.batch import FAR_FUTURE, FAR_PAST, Records
 from operators.emission import Counters, Emission
-from operators.kernel import Ints, State, run_starts, session_starts
+from operators.kernel import Ints, Mask, State, run_starts, session_starts
 from operators.kinds.calendar import NEVER
-from operators.kinds.closing import ClosingOperator, Mask, PageEnds, first_by_key, rows_by_segment
-from operators.kinds.panes import split_states
+from operators.kinds.closing import ClosingOperator, PageEnds, first_by_key, rows_by_segment
+from operators.kinds.panes import join_states, split_states
 from operators.partials import Partials
 from serializers.pages import PageLayout
 from state_backends import Entries, WindowStore
 from state_backends.ordering import row_order
-from state_backends.window_store import merge_entries
 
-_NONE = np.empty(0, np.int64)
 _END, _START, _AT, _WAITS, _STATES = range(5)
 
 
@@ -125,7 +123,7 @@ class SessionPlan:
 
 
 def _entries(key: Ints, times: tuple[Ints, ...], states: list[State]) -> Entries:
-    return Entries(key, (*times, *(column for state in states for column in state)))
+    return Entries(key, (*times, *join_states(states)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,17 +184,7 @@ class SessionOperator(ClosingOperator):
     def next_due(self, entries: Entries) -> Ints:
         return entries.time
 
-    def step(self, batch: Partials, close_start: int, close_end: int, counters: Counters) -> list[Emission]:
-        """Take one batch and return the sessions to emit.
-
-        Args:
-            batch: the batch's entries.
-            close_start: close time in ticks that says which sessions are final; not before that of earlier steps.
-            close_end: close time in ticks after the batch, not before `close_start`.
-            counters: is added to.
-        """
-        close_start = max(close_start, self.close)
-        close_end = max(close_end, close_start)
+    def take(self, batch: Partials, close_start: int, close_end: int, counters: Counters) -> list[Emission]:
         late = self._late(batch.entries, close_start)
         batch.count(counters, late)
         brought, count = batch.entries.take(~late), batch.records[~late]
@@ -217,8 +205,6 @@ class SessionOperator(ClosingOperator):
                 self._emission(keys, sessions.take(sessions.end < close_end)),
             ]
         self._save(_Visit(keys, due, stored, final), sessions, close_end)
-        self.close = close_end
-        counters.windows += sum(len(emission.key) for emission in windows if not emission.retract)
         return windows
 
     def _late(self, brought: Entries, close: int) -> Mask:
@@ -229,17 +215,11 @@ class SessionOperator(ClosingOperator):
 
     def _load(self, keys: list[bytes], brought: Entries, due: dict[int, Ints]) -> Entries:
         """The due pages, and of the batch's keys those that can hold a session that waits for one of its records."""
-        store, parts = self.store, []
         first = np.full(len(keys), FAR_FUTURE)
         touched, earliest = first_by_key(brought.key, brought.columns[_AT])
         first[touched] = earliest
-        for segment in store.segments():
-            wanted = first < (segment + 1) * store.segment_ticks
-            wanted[due.get(segment, _NONE)] = True
-            numbers = np.flatnonzero(wanted)
-            entries = store.fetch_segment(segment, [keys[n] for n in numbers.tolist()])
-            parts.append(Entries(numbers[entries.key], entries.columns))
-        return merge_entries(parts, store.layout)
+        last = np.where(first < FAR_FUTURE, FAR_FUTURE, FAR_PAST)
+        return self._fetch(keys, first, last, due)
 
     def _joined(self, stored: Entries, brought: Entries, count: Ints) -> _Sessions:
         """Put stored entries and new ones together to sessions."""
@@ -291,7 +271,7 @@ class SessionOperator(ClosingOperator):
                 self._replace(segment, visit.keys, mask, page.take(mask[page.key]))
             if self.closes:
                 ends = _page_ends(page, visit.stored.take(before), len(visit.keys))
-                self._enter(segment, visit.keys, visit.due.get(segment, _NONE), ends)
+                self._enter(segment, visit.keys, visit.due, ends)
         self.store.expire(close)
 
     def _to_store(self, sessions: _Sessions) -> tuple[Entries, Ints]:

@@ -40,9 +40,11 @@ class FirstStage:
     @property
     def ddl(self) -> str:
         """The entries' columns as Spark has them."""
-        names, codes = column_names(self.program.plan.layout), ("i8", *self.program.plan.layout.codes)
-        types = ["binary", *(_SPARK_TYPES[code] for code in codes)]
-        return ", ".join(f"{name} {type_}" for name, type_ in zip(names, types, strict=True))
+        codes = self.program.plan.layout.codes
+        types = ["binary", "bigint", *(_SPARK_TYPES[code] for code in codes)]
+        return ", ".join(
+            f"{name} {type_}" for name, type_ in zip(column_names(len(codes)), types, strict=True)
+        )
 
 
 @dataclass(frozen=True)
