@@ -4,6 +4,7 @@ Two keys are the same bytes exactly if Spark's GROUP BY puts them in one group: 
 nothing else, NaN equals NaN, and -0.0 equals 0.0.
 """
 
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -43,6 +44,11 @@ def _python_values(column: pa.Array) -> list[Any]:
     if pat.is_floating(column.type):
         return [canonical(value) for value in column.to_pylist()]
     return column.to_pylist()
+
+
+def bucket_of(key: bytes, buckets: int) -> int:
+    """Return the bucket of a key: each has a range of CRC-32, so that the keys of a bucket are next to one another by it."""
+    return zlib.crc32(key) * buckets >> 32
 
 
 def decode_keys(keys: Sequence[bytes], types: Sequence[pa.DataType]) -> list[pa.Array]:

@@ -10,20 +10,31 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
 
+from state_backends.durability.policy import SnapshotPolicy
 from state_backends.interface import StateBackend, StateError
 
 PREFIX = "spark.windows."
 DEFAULT_BACKEND = "memory"
 ENTRY_POINTS = "stateful_windows.state_backends"
-_BUILT_IN = {
-    "memory": "state_backends.memory:MemoryBackend",
-    "rocksdb": "state_backends.rocksdb:RocksDBBackend",
+BUILT_IN = {
+    "memory": "state_backends.backends.memory:MemoryBackend",
+    "rocksdb": "state_backends.backends.rocksdb:RocksDBBackend",
+    "spark": "state_backends.backends.journaled:JournalBackend",
 }
+_SNAPSHOTS = "state.snapshots."
+_UNITS = {"b": 0, "k": 10, "m": 20, "g": 30}
 _GENERAL = {
-    "state.backend": "memory (default), rocksdb, a name from the entry-point group "
+    "state.backend": "memory (default), rocksdb, spark, a name from the entry-point group "
     f"{ENTRY_POINTS}, or module:attribute",
     "state.buckets": "slices of the key space, each one task (default: spark.sql.shuffle.partitions)",
     "state.directory": "local directory of the workers for state on disk (default: Spark's local or a temporary one)",
+    "state.snapshots.folder": "folder for snapshots that all workers reach, a local path or a URI of s3, gs or hdfs, "
+    "such as one in the query's checkpoint (default: Spark's state store keeps them)",
+    "state.snapshots.bytes": "changes after which a snapshot is due, such as 64m (default 16m)",
+    "state.snapshots.batches": "batches with changes after which a snapshot is due (default 1000)",
+    "state.snapshots.retain": "batches for which a replaced snapshot is kept "
+    "(default: spark.sql.streaming.minBatchesToRetain)",
+    "state.snapshots.background": "whether batches go on while a snapshot is written: true (default) or false",
     "state.segment": "length of a stored time segment, such as '10 minutes' (default: half the retention)",
 }
 
@@ -58,16 +69,34 @@ class StateConfig:
     def buckets(self) -> int | None:
         """Number of buckets, or None for Spark's number of shuffle partitions."""
         text = self._options.get("state.buckets")
-        if text is None:
-            return None
-        if not text.isdecimal() or not 1 <= int(text) <= 100_000:
-            raise ValueError(f"{PREFIX}state.buckets is {text!r}; a whole number from 1 to 100000 is wanted")
-        return int(text)
+        return None if text is None else _count("state.buckets", text, 0)
 
     @property
     def segment(self) -> str | None:
         """Length of a segment as text, or None for the default."""
         return self._options.get("state.segment")
+
+    @property
+    def snapshots(self) -> SnapshotPolicy:
+        """Where snapshots go, and when."""
+        given = {k.rpartition(".")[2]: v for k, v in self.options if k.startswith(_SNAPSHOTS)}
+        default = SnapshotPolicy()
+        background = given.get("background", "true")
+        if background not in ("true", "false"):
+            raise ValueError(f"{PREFIX}{_SNAPSHOTS}background is {background!r}; true or false is wanted")
+        return SnapshotPolicy(
+            folder=given.get("folder") or None,
+            bytes=_bytes(given.get("bytes"), default.bytes),
+            batches=_count(f"{_SNAPSHOTS}batches", given.get("batches"), default.batches),
+            retain=_count(f"{_SNAPSHOTS}retain", given.get("retain"), default.retain),
+            background=background == "true",
+        )
+
+    def with_default(self, option: str, value: str | None) -> "StateConfig":
+        """Return the configuration with an option set, if it is not set already; None sets nothing."""
+        if value is None or option in self._options:
+            return self
+        return StateConfig(self.backend, tuple(sorted([*self.options, (option, value)])))
 
     @property
     def directory(self) -> Path:
@@ -103,7 +132,7 @@ def resolve(
             raise ValueError(_unknown(f"option {PREFIX}{key}", PREFIX + key, [PREFIX + k for k in known]))
     merged.pop("state.backend", None)
     config = StateConfig(name, tuple(sorted(merged.items())))
-    _ = config.buckets
+    _ = config.buckets, config.snapshots
     config.backend_class.check_options(config.backend_options)
     return config
 
@@ -113,7 +142,7 @@ def known_options(backend: str) -> dict[str, str]:
 
     Options of the other built-in backends are known too, so that switching the backend needs no other change.
     """
-    names = {**dict.fromkeys(_BUILT_IN), backend: None}
+    names = {**dict.fromkeys(BUILT_IN), backend: None}
     own = {
         f"state.{option_scope(name)}.{option}": text
         for name in names
@@ -135,9 +164,9 @@ def load_backend(name: str) -> type[StateBackend]:
         StateError: it is there but cannot be imported.
     """
     registered = {point.name: point.value for point in entry_points(group=ENTRY_POINTS)}
-    target = _BUILT_IN.get(name) or registered.get(name) or (name if ":" in name else None)
+    target = BUILT_IN.get(name) or registered.get(name) or (name if ":" in name else None)
     if target is None:
-        raise ValueError(_unknown(f"state backend {name!r}", name, [*_BUILT_IN, *registered]))
+        raise ValueError(_unknown(f"state backend {name!r}", name, [*BUILT_IN, *registered]))
     module, _, attribute = target.partition(":")
     try:
         found = getattr(import_module(module), attribute)
@@ -148,6 +177,25 @@ def load_backend(name: str) -> type[StateBackend]:
             f"state backend {name!r} ({target}) is not a subclass of state_backends.StateBackend"
         )
     return found
+
+
+def _count(option: str, text: str | None, default: int) -> int:
+    if text is None:
+        return default
+    if not text.isdecimal() or not 1 <= int(text) <= 100_000:
+        raise ValueError(f"{PREFIX}{option} is {text!r}; a whole number from 1 to 100000 is wanted")
+    return int(text)
+
+
+def _bytes(text: str | None, default: int) -> int:
+    if text is None:
+        return default
+    number, unit = (text[:-1], text[-1].lower()) if text[-1:].isalpha() else (text, "b")
+    if not number.isdecimal() or unit not in _UNITS or not int(number):
+        raise ValueError(
+            f"{PREFIX}{_SNAPSHOTS}bytes is {text!r}; a whole number of bytes is wanted, or one with k, m or g, such as 64m"
+        )
+    return int(number) << _UNITS[unit]
 
 
 def _unknown(what: str, given: str, known: Iterable[str]) -> str:

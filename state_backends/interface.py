@@ -4,6 +4,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from state_backends.durability.journal import Journal
 
 
 class StateError(RuntimeError):
@@ -33,7 +37,15 @@ class StateBackend(ABC):
 
     Durability is not a backend's job: the changelog restores what a backend loses. A backend promises only that
     after a crash it shows the state after some write, whole, with that write's version, or is empty with version None.
+
+    Attributes:
+        resident: whether pages live in the journal itself, so that there is nothing to restore.
+        snapshots: whether `snapshot` writes files, most of which are the same from one snapshot to the next. If not, a
+            snapshot is all pages.
     """
+
+    resident: ClassVar[bool] = False
+    snapshots: ClassVar[bool] = False
 
     @classmethod
     @abstractmethod
@@ -85,6 +97,20 @@ class StateBackend(ABC):
     @abstractmethod
     def clear(self) -> None:
         """Drop every page and the version."""
+
+    def attach(self, journal: "Journal") -> None:  # noqa: B027 - most have nothing to do
+        """Use the journal of this batch. Called before each batch; for backends that are resident."""
+
+    def snapshot(self, directory: Path) -> None:
+        """Write a copy of the store as it is now, with its version, as files of a new directory.
+
+        Files that never change may be hard links. Called on the owner's thread; the files are then read by another.
+        """
+        raise NotImplementedError(f"{type(self).__name__} writes no snapshots of its own")
+
+    def restore(self, directory: Path) -> None:
+        """Become the copy that `snapshot` wrote, and take its files, which may be moved."""
+        raise NotImplementedError(f"{type(self).__name__} writes no snapshots of its own")
 
     @abstractmethod
     def close(self) -> None:

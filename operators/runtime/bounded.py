@@ -11,7 +11,7 @@ from operators.emission import Counters, Emission
 from operators.partials import KEY, TIME, TwoStagePlan, as_partial, column_names, to_table
 from operators.program import Program, WindowOperator
 from operators.runtime.packing import gathered
-from state_backends.memory import MemoryBackend
+from state_backends.backends.memory import MemoryBackend
 
 _ROWS_PER_STEP = 250_000
 _SPARK_TYPES = {"i8": "bigint", "f8": "double", "object": "binary"}

@@ -14,6 +14,7 @@ from typing import IO, Any
 
 import pandas as pd
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
 from operators.batch import FAR_PAST
@@ -22,13 +23,14 @@ from operators.program import Program
 from operators.runtime.packing import from_blobs, to_blob
 from operators.runtime.stateful import StatefulOperator
 from state_backends import StateConfig, StateError
-from state_backends.durable import Pointer, read_pointer
-from state_backends.journal import Blob, made
+from state_backends.durability.journal import Blob, made
+from state_backends.durability.pointer import Pointer, read_pointer
 
 _PART_BYTES = 4 << 20
 _ROWS_PER_BLOB = 250_000
 _IDLE_SECONDS = 600.0
 _ORPHAN_SECONDS = 86_400.0
+_BATCH_KEY = "streaming.sql.batchId"
 
 
 class SparkJournal:
@@ -36,12 +38,15 @@ class SparkJournal:
 
     def __init__(self, handle: StatefulProcessorHandle) -> None:
         self._map = handle.getMapState("journal", "name string, part int", "parts int, blob binary")
+        self._parts: dict[str, int] = {}
+        """Parts of the blobs that were read or written; what is written again was read before, or is new."""
 
     def get(self, name: str) -> bytes | None:
         """Return the blob, or None."""
         first = self._map.getValue((name, 0))
         if first is None:
             return None
+        self._parts[name] = first[0]
         rest = [self._map.getValue((name, part)) for part in range(1, first[0])]
         if None in rest:
             raise StateError(
@@ -53,14 +58,25 @@ class SparkJournal:
         """Write the blob, over an earlier one of that name."""
         data = made(blob)
         pieces = [data[at : at + _PART_BYTES] for at in range(0, len(data), _PART_BYTES)] or [b""]
+        before = self._parts.get(name, 1)
         for part, piece in enumerate(pieces):
             self._map.updateValue((name, part), (len(pieces), piece))
+        for part in range(len(pieces), before):
+            self._map.removeKey((name, part))
+        self._parts[name] = len(pieces)
 
     def remove(self, name: str) -> None:
         """Remove the blob if it is there."""
         first = self._map.getValue((name, 0))
         for part in range(first[0] if first is not None else 0):
             self._map.removeKey((name, part))
+        self._parts.pop(name, None)
+
+    def commit(self) -> None:
+        """Leave it to Spark, which commits with the micro-batch."""
+
+    def rollback(self) -> None:
+        """Leave it to Spark, which drops what a failed attempt wrote."""
 
 
 @dataclass(slots=True)
@@ -204,6 +220,7 @@ class BucketProcessor(StatefulProcessor):
                 "buckets": len(self._labels),
                 "timer": self._set_timer(operator, pointer.progress.get("timer"), watermark + 1, fired),
             },
+            _batch_number(),
         )
         return rows, counters
 
@@ -225,6 +242,12 @@ class BucketProcessor(StatefulProcessor):
                 f"the checkpoint has {before} buckets, this query has {len(self._labels)}: set "
                 f"spark.windows.state.buckets and spark.sql.shuffle.partitions back to {before}, or start with a new checkpoint"
             )
+
+
+def _batch_number() -> int | None:
+    context = TaskContext.get()
+    text = None if context is None else context.getLocalProperty(_BATCH_KEY)
+    return int(text) if text is not None else None
 
 
 def _results(label: int, rows: pa.Table, counters: Counters) -> Iterator[pd.DataFrame]:

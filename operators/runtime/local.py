@@ -16,7 +16,7 @@ from operators.errors import DefinitionError
 from operators.program import Program
 from operators.runtime.stateful import StatefulOperator
 from state_backends import StateConfig
-from state_backends.journal import FileJournal, Journal, MemoryJournal
+from state_backends.durability.journal import Journal, MemoryJournal, SqliteJournal
 
 Binder = Callable[[pa.Schema, StateConfig], Program]
 
@@ -34,7 +34,7 @@ class LocalRunner:
         self._temporary = directory is None
         self._directory = Path(tempfile.mkdtemp(prefix="windows-") if directory is None else directory)
         self._journal: Journal = (
-            MemoryJournal() if directory is None else FileJournal(self._directory / "journal")
+            MemoryJournal() if directory is None else SqliteJournal(self._directory / "journal")
         )
         self._program: Program | None = None
         self._types: dict[str, pa.DataType] = {}
@@ -73,7 +73,16 @@ class LocalRunner:
             self._types = {name: table.schema.field(name).type for name in self._program.inputs}
         self._check_columns(table.schema)
         program = self._program
-        operator = self._open(program)
+        try:
+            return self._step(self._open(program), table, stream_time)
+        except BaseException:
+            self._journal.rollback()
+            raise
+
+    def _step(
+        self, operator: StatefulOperator, table: pa.Table, stream_time: int | datetime | None
+    ) -> pa.Table:
+        program = operator.program
         pointer = operator.open(self._journal)
         before, highest = pointer.progress.get("stream_time"), pointer.progress.get("highest")
         highest = _latest(highest, _highest(table, program))
@@ -117,6 +126,8 @@ class LocalRunner:
     def close(self) -> None:
         """Release the backend, and remove the directory if the runner made it."""
         self.restart()
+        if isinstance(self._journal, SqliteJournal):
+            self._journal.close()
         if self._temporary:
             shutil.rmtree(self._directory, ignore_errors=True)
 

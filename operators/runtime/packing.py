@@ -1,6 +1,5 @@
 """Rows in and out of buckets as Arrow IPC blobs: one row per bucket and task crosses Spark's shuffle, not one per record."""
 
-import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +11,7 @@ import pyarrow as pa
 from operators.batch import number_keys
 from operators.partials import TwoStagePlan, to_table
 from operators.program import Program
-from serializers.keys import NO_COLUMNS, encode_keys
+from serializers.keys import NO_COLUMNS, bucket_of, encode_keys
 
 PACKED = pa.schema(
     [
@@ -117,7 +116,7 @@ class Pack:
 
     def _slots(self, keys: list[bytes]) -> npt.NDArray[Any]:
         small = np.uint16 if len(self.labels) < 2**16 else np.uint32  # 16 bits are sorted by counting
-        return np.fromiter((zlib.crc32(key) % len(self.labels) for key in keys), small, len(keys))
+        return np.fromiter((bucket_of(key, len(self.labels)) for key in keys), small, len(keys))
 
     def _by_slot(self, slot: npt.NDArray[Any]) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
         """Each bucket's label and rows, in their order, for buckets that have any."""

@@ -21,6 +21,7 @@ from state_backends import StateConfig, resolve
 if TYPE_CHECKING:
     from operators.windows import WindowedAggregation
 
+_RETAIN_KEY = "spark.sql.streaming.minBatchesToRetain"
 _PARTITIONS_KEY = "spark.sql.shuffle.partitions"
 
 
@@ -35,6 +36,7 @@ def apply(
     """Return the operator's windows of a frame; see `WindowedAggregation.apply`."""
     spark = df.sparkSession
     config = resolve(backend, options, _windows_conf(spark))
+    config = config.with_default("state.snapshots.retain", spark.conf.get(_RETAIN_KEY, None))
     check_time(df, event_time)
     operator, df = with_gap(operator, df, event_time)
     program = operator.program(arrow_schema(df.schema), event_time, config)

@@ -10,8 +10,9 @@ from operators.batch import FAR_PAST
 from operators.emission import Counters
 from operators.program import Program
 from state_backends import StateConfig
-from state_backends.durable import Pointer, align, commit, read_pointer
-from state_backends.journal import Journal
+from state_backends.durability.durable import Durable
+from state_backends.durability.journal import Journal
+from state_backends.durability.pointer import Pointer, read_pointer
 
 
 class StatefulOperator:
@@ -20,6 +21,8 @@ class StatefulOperator:
     def __init__(self, program: Program, config: StateConfig, directory: Path) -> None:
         self.program = program
         self.backend = config.open(directory)
+        scratch = directory.with_name(f"{directory.name}-snapshots")
+        self._durable = Durable(self.backend, config.backend, scratch, config.snapshots)
         self.store = program.store(self.backend)
         self.operator = program.plan.operator(self.store)
         self._ready = False
@@ -43,7 +46,7 @@ class StatefulOperator:
         pointer = pointer or read_pointer(journal) or Pointer.fresh()
         if pointer.progress:
             self.program.check_identity(pointer.progress["identity"])
-        done = align(self.backend, journal, pointer)
+        done = self._durable.align(journal, pointer)
         close = pointer.progress.get("close", FAR_PAST)
         # Read anew as a whole: a copy just opened, one that an error left half done, and one that is ahead of what was
         # committed, because the batch failed elsewhere.
@@ -52,7 +55,7 @@ class StatefulOperator:
         self.store.changed_outside(changes)
         self.operator.rebuild(close, changes)
         self._ready = True
-        return pointer
+        return done.pointer
 
     def run(
         self,
@@ -61,6 +64,7 @@ class StatefulOperator:
         journal: Journal,
         pointer: Pointer,
         progress: Callable[[], dict[str, Any]] = dict,
+        clock: int | None = None,
     ) -> tuple[pa.Table, Counters, Pointer]:
         """Take one batch, commit it, and return the rows to emit, what was counted, and the new pointer.
 
@@ -70,16 +74,17 @@ class StatefulOperator:
             journal: the journal that `open` read.
             pointer: the pointer that `open` or the last `run` returned.
             progress: says, after the step, what the host wants to find again in the pointer.
+            clock: number of the host's batch, if it has one.
         """
         counters = Counters()
         self._ready = False  # An error from here on leaves a copy that has to be aligned anew.
         emitted = self.operator.step(self.program.read(tables), *closes, counters)
         rows = self.program.output.table(emitted)
         noted = {"identity": self.program.identity(), "close": self.operator.close, **progress()}
-        pointer = commit(self.backend, journal, pointer, self.store.take_changes(), noted)
+        pointer = self._durable.commit(journal, pointer, self.store.take_changes(), noted, clock)
         self._ready = True
         return rows, counters, pointer
 
     def close(self) -> None:
         """Release the backend."""
-        self.backend.close()
+        self._durable.close()

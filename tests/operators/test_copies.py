@@ -10,8 +10,8 @@ from operators import HoppingWindows, SessionWindows, SlidingWindows
 from operators import aggregates as agg
 from operators.batch import FAR_PAST
 from operators.runtime.stateful import StatefulOperator
-from state_backends import durable, resolve
-from state_backends.journal import MemoryJournal
+from state_backends import resolve
+from state_backends.durability.journal import MemoryJournal
 
 SCHEMA = pa.schema([("k", pa.int64()), ("at", pa.timestamp("ms")), ("v", pa.int64())])
 KINDS = {
@@ -56,21 +56,23 @@ def run(copies: list[StatefulOperator], chance: random.Random, feed: list[tuple[
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("policy", ["on_close", "on_update"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_copies_agree_whoever_takes_a_batch(
-    kind: str, seed: int, policy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Batches spread over copies of both backends, with failed attempts, give the rows of one undisturbed copy."""
-    monkeypatch.setattr(durable, "MIN_BASE_BYTES", 2_000)
+def test_copies_agree_whoever_takes_a_batch(kind: str, seed: int, policy: str, tmp_path: Path) -> None:
+    """Batches spread over copies, with failed attempts, give the rows of one undisturbed copy."""
     op = KINDS[kind].group_by("k").aggregate(n=agg.count(), s=agg.sum("v"), top=agg.max("v"))
-    config = resolve("memory", {"state.segment": "40 ms"})
-    program = op.emit(policy).program(SCHEMA, "at", config)
+    options = {"state.segment": "40 ms", "state.snapshots.bytes": "2k"}
+    folder = {"state.snapshots.folder": str(tmp_path / "snapshots")}
+    program = op.emit(policy).program(SCHEMA, "at", resolve("memory", options))
     feed = batches(random.Random(seed), 25)
 
     def copy(name: str, backend: str) -> StatefulOperator:
-        return StatefulOperator(program, resolve(backend, dict(config.options)), tmp_path / name)
+        return StatefulOperator(
+            program, resolve(backend, options | (folder if seed % 3 == 0 else {})), tmp_path / name
+        )
 
     alone = run([copy("alone", "memory")], random.Random(0), feed)
-    several = [copy("a", "memory"), copy("b", "rocksdb"), copy("c", "memory")]
+    backends = ("spark", "spark", "spark") if seed % 3 == 1 else ("memory", "rocksdb", "memory")
+    several = [copy(name, backend) for name, backend in zip("abc", backends, strict=True)]
     assert alone == run(several, random.Random(seed), feed)
+    assert (seed % 3 == 0) == (tmp_path / "snapshots").exists()
     for one in several:
         one.close()

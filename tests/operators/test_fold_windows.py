@@ -140,7 +140,7 @@ def scenarios(draw: Callable[..., Any], explicit: bool = False) -> Scenario:
         steps.append((records, None if lead is None else highest + lead))
     grace = draw(st.sampled_from([0, 0, 1, size, 2 * size + 1, 60, 50 * YEAR]))
     emit = draw(st.sampled_from(["on_close", "on_update"]))
-    backend = draw(st.sampled_from(["memory", "memory", "rocksdb"]))
+    backend = draw(st.sampled_from(["memory", "rocksdb", "spark"]))
     segment = draw(st.sampled_from(["1 ms", f"{size} ms", "7 ms", "1 minute"]))
     advance = draw(st.none() | st.none() | st.just(size) | st.integers(max(1, size // 20), size))
     offset = draw(st.integers(0, 2 * size))
@@ -276,7 +276,7 @@ def test_a_directory_outlives_restarts(scenario: Scenario, restarts: list[str]) 
             if restart == "restart":
                 runner.restart()
             if restart == "other":
-                backend = "memory" if backend == "rocksdb" else "rocksdb"
+                backend = {"memory": "rocksdb", "rocksdb": "spark", "spark": "memory"}[backend]
                 opened.close()
                 runner = opened.enter_context(scenario.runner(directory=directory, backend=backend))
             tables.append(runner.process(table(records), stream_time))
@@ -291,7 +291,7 @@ def recorded() -> dict[str, dict[str, Any]]:
     return {name: case for name, case in cases.items() if case["options"]["window"] != "session"}
 
 
-@pytest.mark.parametrize("backend", ["memory", "rocksdb"])
+@pytest.mark.parametrize("backend", ["memory", "rocksdb", "spark"])
 @pytest.mark.parametrize("case", recorded().values(), ids=recorded().keys())
 def test_folds_emit_what_was_recorded(case: dict[str, Any], backend: str) -> None:
     """Folds of a user's own emit Kafka Streams' rows, and ours where our rules differ."""

@@ -13,7 +13,7 @@ from operators import aggregates as agg
 
 MS = timedelta(milliseconds=1)
 EPOCH = datetime(1970, 1, 1)
-BACKENDS = ("memory", "rocksdb")
+BACKENDS = ("memory", "rocksdb", "spark")
 
 
 def counting(**windows: Any) -> WindowedAggregation:

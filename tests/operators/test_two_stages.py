@@ -17,7 +17,7 @@ from operators.partials import from_table, is_partial, to_table
 from operators.program import Program
 from operators.runtime.packing import Pack, from_blobs
 from state_backends import resolve
-from state_backends.memory import MemoryBackend
+from state_backends.backends.memory import MemoryBackend
 
 SCHEMA = pa.schema(
     [

@@ -1,8 +1,9 @@
 """Windows of all kinds over random records: against the brute-force oracle, and against themselves."""
 
+import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,8 +29,6 @@ from operators import HoppingWindows, SessionWindows, SlidingWindows, TumblingWi
 from operators import aggregates as agg
 from operators.batch import FAR_FUTURE
 from operators.runtime.local import LocalRunner
-from state_backends.durable import read_pointer
-from state_backends.journal import FileJournal
 
 Step = tuple[list[Record], int | None]
 """A batch and its explicit stream time."""
@@ -146,7 +145,7 @@ def scenarios(
         steps.append((records, None if lead is None else highest + lead))
     grace = draw(st.sampled_from([0, 0, 1, size, 2 * size + 1, 60, 50 * YEAR]))
     emit = draw(st.sampled_from(["on_close", "on_update"]))
-    backend = draw(st.sampled_from(["memory", "memory", "rocksdb"]))
+    backend = draw(st.sampled_from(["memory", *BACKENDS]))
     segment = draw(st.sampled_from(["1 ms", f"{size} ms", "7 ms", "1 minute"]))
     kind = draw(st.sampled_from(kinds))
     advance, offset = draw(st.integers(max(1, size // 20), size)), draw(st.integers(0, 2 * size))
@@ -307,7 +306,7 @@ def test_keys_can_be_dealt_out_to_separate_runners(scenario: Scenario) -> None:
 def test_backends_and_segments_change_no_row(scenario: Scenario) -> None:
     """Tables are identical, their order of rows included, on every backend and segment length."""
     tables = []
-    for changed in ({"backend": "memory"}, {"backend": "rocksdb"}, {"backend": "memory", "options": {}}):
+    for changed in (*({"backend": name} for name in BACKENDS), {"backend": "memory", "options": {}}):
         with scenario.runner(**changed) as runner:
             tables.append(
                 [runner.process(table(records), stream_time) for records, stream_time in scenario.steps]
@@ -318,6 +317,7 @@ def test_backends_and_segments_change_no_row(scenario: Scenario) -> None:
     assert tables[0] == tables[2]
 
 
+BACKENDS = ("memory", "rocksdb", "spark")
 CRASHES = ("none", "restart", "other runner", "other backend", "changelog refused", "pointer refused")
 
 
@@ -349,11 +349,14 @@ def test_a_directory_outlives_crashes(scenario: Scenario, crashes: list[str]) ->
                 runner.restart()
             if crash.startswith("other"):
                 if crash == "other backend":
-                    backend = "memory" if backend == "rocksdb" else "rocksdb"
+                    backend = BACKENDS[BACKENDS.index(backend) - 1]
                 opened.close()
                 runner = opened.enter_context(scenario.runner(directory=directory, backend=backend))
             if crash.endswith("refused"):
-                with refusing(directory / "journal", crash), pytest.raises(OSError, match="directory"):
+                with (
+                    refusing(directory / "journal", crash),
+                    pytest.raises(sqlite3.IntegrityError, match="refused"),
+                ):
                     runner.process(table(records), stream_time)
             emitted.append(rows(runner.process(table(records), stream_time)))
         close_everything(runner)
@@ -363,12 +366,15 @@ def test_a_directory_outlives_crashes(scenario: Scenario, crashes: list[str]) ->
 
 @contextmanager
 def refusing(journal: Path, crash: str) -> Iterator[None]:
-    """A disk that takes no pointer, or no changelog entry either: directories are in their place."""
-    pointer = read_pointer(FileJournal(journal))
-    names = [f"log-{pointer.number + 1 if pointer else 1}", "pointer"]
-    blocked = [journal / f"{name}.part" for name in (names[1:] if crash == "pointer refused" else names)]
-    for path in blocked:
-        path.mkdir()
-    yield
-    for path in blocked:
-        path.rmdir()
+    """A journal that takes no pointer, or no changelog entry either."""
+    refused = (
+        "NEW.name = 'pointer'"
+        if crash == "pointer refused"
+        else "NEW.name LIKE 'log-%' OR NEW.name = 'pointer'"
+    )
+    with closing(sqlite3.connect(journal)) as other:
+        other.execute(
+            f"CREATE TRIGGER refusal BEFORE INSERT ON blobs WHEN {refused} BEGIN SELECT RAISE(ABORT, 'refused'); END"
+        )
+        yield
+        other.execute("DROP TRIGGER refusal")

@@ -12,13 +12,14 @@ from pyspark.sql import functions as F
 from operators import SlidingWindows
 from operators import aggregates as agg
 from state_backends import StateError
-from state_backends.durable import align, read_pointer
-from state_backends.journal import MemoryJournal
-from state_backends.memory import MemoryBackend
+from state_backends.backends.memory import MemoryBackend
+from state_backends.durability.durable import Durable
+from state_backends.durability.journal import MemoryJournal
+from state_backends.durability.pointer import Pointer, read_pointer
 from tests.spark.frames import closed_rows, operator, rows, run_query, stream, write_source
 
 pytestmark = pytest.mark.spark
-BACKENDS = ("memory", "rocksdb")
+BACKENDS = ("memory", "rocksdb", "spark")
 
 
 @pytest.fixture(scope="module")
@@ -149,7 +150,7 @@ def stored_pages(spark: SparkSession, checkpoint: Path) -> int:
         journal, backend = MemoryJournal(), MemoryBackend()
         for name, parts in named.items():
             journal.put(name, b"".join(parts[n] for n in sorted(parts)))
-        align(backend, journal, read_pointer(journal))
+        Durable(backend, "memory", Path("unused")).align(journal, read_pointer(journal) or Pointer.fresh())
         pages += sum(len(list(backend.iterate(segment))) for segment in backend.segments())
     return pages
 

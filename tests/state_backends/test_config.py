@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from state_backends import StateConfig, StateError, known_options, load_backend, resolve
+from state_backends.backends.memory import MemoryBackend
+from state_backends.backends.rocksdb import RocksDBBackend
 from state_backends.config import ENTRY_POINTS, option_scope
-from state_backends.memory import MemoryBackend
-from state_backends.rocksdb import RocksDBBackend
 
 PLUGIN = '''
 """A backend of somebody else."""
 
-from state_backends.memory import MemoryBackend
+from state_backends.backends.memory import MemoryBackend
 
 
 class Plugged(MemoryBackend):
@@ -238,7 +238,12 @@ def test_unknown_options_of_a_third_party_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["no_such_module_here:Backend", "state_backends.memory:NoSuch", "state_backends.memory:"]
+    "name",
+    [
+        "no_such_module_here:Backend",
+        "state_backends.backends.memory:NoSuch",
+        "state_backends.backends.memory:",
+    ],
 )
 def test_backend_that_cannot_be_imported(name: str) -> None:
     """A backend that is named but cannot be imported is an error with its name and the cause."""

@@ -3,15 +3,22 @@
 from collections.abc import Mapping
 from typing import ClassVar
 
+from state_backends.backends.journaled import JournalBackend
+from state_backends.backends.memory import MemoryBackend
+from state_backends.backends.rocksdb import RocksDBBackend
 from state_backends.contract import BackendContract
-from state_backends.memory import MemoryBackend
-from state_backends.rocksdb import RocksDBBackend
 
 
 class TestMemory(BackendContract):
     """The backend of dictionaries."""
 
     backend_class = MemoryBackend
+
+
+class TestJournal(BackendContract):
+    """The backend that keeps its pages in a journal, here in one of its own."""
+
+    backend_class = JournalBackend
 
 
 class TestRocksDB(BackendContract):

@@ -6,30 +6,35 @@ from pathlib import Path
 
 import pytest
 
+from state_backends.backends.memory import MemoryBackend
+from state_backends.config import load_backend
 from state_backends.contract import crash_batch, crash_state
-from state_backends.durable import Pointer, align, commit, read_pointer
-from state_backends.journal import FileJournal
-from state_backends.memory import MemoryBackend
+from state_backends.durability.durable import Durable
+from state_backends.durability.journal import SqliteJournal
+from state_backends.durability.pointer import Pointer, read_pointer
+from state_backends.durability.policy import SnapshotPolicy
 
 ROOT = Path(__file__).parents[2]
 COMMITTER = """
 import sys
 from pathlib import Path
-from state_backends import durable
+from state_backends.durability import durable, uploads
 from state_backends.config import load_backend
 from state_backends.contract import crash_batch
-from state_backends.journal import FileJournal
+from state_backends.durability.journal import SqliteJournal
+from state_backends.durability.pointer import Pointer, read_pointer
+from state_backends.durability.policy import SnapshotPolicy
 
-durable.MIN_BASE_BYTES, durable.LOG_TO_BASE, durable._BASE_PART_BYTES = 20_000, 1, 10_000
-journal = FileJournal(Path(sys.argv[1]) / "journal")
-backend = load_backend(sys.argv[2]).open(Path(sys.argv[1]) / "store", {})
-pointer = durable.read_pointer(journal) or durable.Pointer.fresh()
-durable.align(backend, journal, pointer)
+home, name, left, folder = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4] or None
+durable.LOG_TO_SNAPSHOT, uploads._PART_BYTES = 1, 10_000
+journal = SqliteJournal(home / "journal")
+policy = SnapshotPolicy(folder, bytes=20_000, retain=5)
+copy = durable.Durable(load_backend(name).open(home / "store", {}), name, home / "scratch", policy)
+pointer = copy.align(journal, read_pointer(journal) or Pointer.fresh()).pointer
 print("open", flush=True)
-left = int(sys.argv[3])
 while True:
     number = pointer.number
-    pointer = durable.commit(backend, journal, pointer, crash_batch(number), {"number": number})
+    pointer = copy.commit(journal, pointer, crash_batch(number), {"number": number})
     left -= 1
     if left == 0:
         print("writing", flush=True)
@@ -37,12 +42,16 @@ while True:
 
 
 @pytest.mark.kill
-@pytest.mark.parametrize("backend_name", ["memory", "rocksdb"])
-def test_killed_commits_lose_nothing(tmp_path: Path, backend_name: str) -> None:
-    """After each SIGKILL any copy reaches the pointer, and the next process goes on from it."""
-    journal, numbers = FileJournal(tmp_path / "journal"), [0]
+@pytest.mark.parametrize(
+    ("backend_name", "folder"),
+    [("memory", False), ("memory", True), ("rocksdb", False), ("rocksdb", True), ("spark", False)],
+)
+def test_killed_commits_lose_nothing(tmp_path: Path, backend_name: str, *, folder: bool) -> None:
+    """After each SIGKILL a copy of the same sort or another reaches the pointer, and the next process goes on from it."""
+    journal, numbers = SqliteJournal(tmp_path / "journal"), [0]
+    snapshots = str(tmp_path / "snapshots") if folder else ""
     for count in (25, 3, 40):
-        command = [sys.executable, "-c", COMMITTER, str(tmp_path), backend_name, str(count)]
+        command = [sys.executable, "-c", COMMITTER, str(tmp_path), backend_name, str(count), snapshots]
         child = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT)
         assert child.stdout is not None
         with child.stdout:
@@ -53,16 +62,21 @@ def test_killed_commits_lose_nothing(tmp_path: Path, backend_name: str) -> None:
         assert pointer is not None
         assert numbers[-1] + count <= pointer.number
         assert {"number": pointer.number - 1} == pointer.progress
-        copy = MemoryBackend()
-        align(copy, journal, pointer)
-        found = {segment: dict(copy.iterate(segment)) for segment in copy.segments()}
-        assert crash_state(pointer.number - 1) == found
+        for name in ("memory", "rocksdb", "spark"):
+            backend = load_backend(name).open(tmp_path / f"{name}-{count}", {})
+            copy = Durable(backend, name, tmp_path / "other", SnapshotPolicy(snapshots or None))
+            copy.align(journal, pointer)
+            found = {segment: dict(backend.iterate(segment)) for segment in backend.segments()}
+            assert crash_state(pointer.number - 1) == found
+            copy.close()
+            journal.rollback()
         numbers.append(pointer.number)
+    journal.close()
 
 
 def test_no_commit_at_all(tmp_path: Path) -> None:
-    """A journal directory without a pointer is that of an empty state."""
-    journal, copy = FileJournal(tmp_path), MemoryBackend()
+    """A journal without a pointer is that of an empty state."""
+    journal, copy = SqliteJournal(tmp_path / "a"), Durable(MemoryBackend(), "memory", tmp_path / "b")
     assert None is read_pointer(journal)
-    pointer = commit(copy, journal, Pointer.fresh(), crash_batch(0), {})
-    assert pointer == read_pointer(FileJournal(tmp_path))
+    pointer = copy.commit(journal, Pointer.fresh(), crash_batch(0), {})
+    assert pointer == read_pointer(SqliteJournal(tmp_path / "a"))

@@ -11,8 +11,8 @@ import pytest
 from rocksdict import Options, Rdict
 
 from state_backends import StateError, WriteBatch
+from state_backends.backends.rocksdb import RocksDBBackend, segment_of, segment_prefix
 from state_backends.contract import AWKWARD_SEGMENTS, assert_holds, crash_state
-from state_backends.rocksdb import RocksDBBackend, segment_of, segment_prefix
 
 ROOT = Path(__file__).parents[2]
 
@@ -160,7 +160,7 @@ def test_clear_that_is_lost(tmp_path: Path) -> None:
     with opened(tmp_path / "store") as backend:
         backend.write(WriteBatch(puts={0: {b"a": b"1"}}), b"v")
     program = (
-        "import os, pathlib, state_backends.rocksdb as r\n"
+        "import os, pathlib, state_backends.backends.rocksdb as r\n"
         f"r.RocksDBBackend.open(pathlib.Path({str(tmp_path / 'store')!r}), {{}}).clear()\n"
         "os.kill(os.getpid(), 9)\n"
     )
@@ -174,7 +174,7 @@ def test_clear_that_is_lost(tmp_path: Path) -> None:
 HOLDER = """
 import sys
 from pathlib import Path
-from state_backends.rocksdb import RocksDBBackend
+from state_backends.backends.rocksdb import RocksDBBackend
 backend = RocksDBBackend.open(Path(sys.argv[1]), {})
 print("open", flush=True)
 sys.stdin.read()

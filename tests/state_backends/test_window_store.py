@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from serializers import PageLayout
 from serializers.pages import fill
 from state_backends import Entries, StateBackend, WindowStore, WriteBatch
-from state_backends.memory import MemoryBackend
+from state_backends.backends.memory import MemoryBackend
 from state_backends.window_store import TIME_MAX, TIME_MIN, merge_entries
 
 LAYOUT = PageLayout(("i8", "f8", "object"))
@@ -358,7 +358,7 @@ def test_second_store_over_the_same_pages(open_copy: Callable[[str], StateBacken
 
 def test_rocksdb_reopened(tmp_path: Path) -> None:
     """What was committed is there after the backend was closed and opened again."""
-    from state_backends.rocksdb import RocksDBBackend
+    from state_backends.backends.rocksdb import RocksDBBackend
 
     filled(first := RocksDBBackend.open(tmp_path, {}))
     first.close()

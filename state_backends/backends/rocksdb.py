@@ -4,6 +4,7 @@ Key layout: b"p", the segment as 8 bytes big-endian with the sign bit flipped (s
 Expiry is one range deletion. The write-ahead log is off: the changelog restores what a crash takes from the memtable.
 """
 
+import shutil
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 from rocksdict import (
     BlockBasedOptions,
     Cache,
+    Checkpoint,
     DBCompressionType,
     Options,
     Rdict,
@@ -52,6 +54,8 @@ def segment_of(key: bytes) -> int:
 
 class RocksDBBackend(StateBackend):
     """Pages in a RocksDB database of their own. State may be larger than memory."""
+
+    snapshots = True
 
     def __init__(self, directory: Path, options: Mapping[str, str]) -> None:
         self._directory = directory
@@ -138,9 +142,18 @@ class RocksDBBackend(StateBackend):
             if pages:
                 segments.add(segment)
         changes.put(_VERSION_KEY, version)
-        self._db.write(changes, self._write_options)
+        self._apply(changes)
         self._segments = segments - {number for number in batch.deletes if self._is_empty(number)}
         self._version = version
+
+    def _apply(self, changes: RocksWriteBatch) -> None:
+        try:
+            self._db.write(changes, self._write_options)
+        except Exception as error:
+            raise StateError(
+                f"RocksDB cannot write to {self._directory}: {error}. Make room or mend the disk and start the query "
+                "again: the state is restored from the changelog"
+            ) from error
 
     def _is_empty(self, segment: int) -> bool:
         return next(self.iterate(segment), None) is None
@@ -159,9 +172,21 @@ class RocksDBBackend(StateBackend):
         changes = RocksWriteBatch(raw_mode=True)
         changes.delete_range(_PAGES, _PAGES_END)
         changes.delete(_VERSION_KEY)
-        self._db.write(changes, self._write_options)
+        self._apply(changes)
         self._segments.clear()
         self._version = None
+
+    def snapshot(self, directory: Path) -> None:
+        try:
+            Checkpoint(self._db).create_checkpoint(str(directory))
+        except Exception as error:
+            raise StateError(f"RocksDB cannot write a snapshot to {directory}: {error}") from error
+
+    def restore(self, directory: Path) -> None:
+        self.close()
+        shutil.rmtree(self._directory, ignore_errors=True)
+        directory.replace(self._directory)
+        self._open()
 
     def close(self) -> None:
         if self._db is not None:

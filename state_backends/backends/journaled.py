@@ -1,0 +1,315 @@
+"""The backend that keeps its pages in the journal itself, so that there is nothing to restore.
+
+A journal is slow by the blob, so many keys share one. The journal holds
+    index                    version of the state, and of each segment: depth, keys, bytes, and which slots there are
+    slot-SEGMENT-DEPTH-N     pages of the keys whose CRC-32 ends with the DEPTH bits of N
+
+Blob layout: b"SWJB", version byte, CRC-32 as 4 bytes big-endian of the blob's name and the rest, then zstd of the msgpack of
+[version, [[segment, depth, keys, bytes, bits], ...]] for the index and of [[keys], [pages]] for a slot.
+"""
+
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+import zstandard
+
+from serializers import CorruptDataError, NewerFormatError, pack_value, unpack_value
+from state_backends.durability.journal import Journal, SqliteJournal
+from state_backends.interface import StateBackend, StateError, WriteBatch
+
+FORMAT_VERSION = 1
+SLOT_BYTES = 64 << 10
+"""What a slot may hold on average, in bytes of keys and pages. One changed page rewrites its slot, so that smaller ones
+spare bytes; to fetch a blob from Spark takes as long as to decode some 10 KiB, so that larger ones spare calls."""
+_MAGIC = b"SWJB"
+_HEADER = len(_MAGIC) + 1 + 4
+
+Pages = dict[bytes, bytes]
+
+
+@dataclass(slots=True)
+class _Segment:
+    """One segment of the index, and those of its slots that have been read.
+
+    Attributes:
+        depth: binary logarithm of the number of slots.
+        keys: number of keys.
+        size: bytes of keys and pages.
+        bits: one bit for each slot, set if the journal holds it.
+        loaded: pages by number of the slot.
+    """
+
+    depth: int = 0
+    keys: int = 0
+    size: int = 0
+    bits: bytearray = field(default_factory=lambda: bytearray(1))
+    loaded: dict[int, Pages] = field(default_factory=dict)
+
+    def has(self, slot: int) -> bool:
+        return bool(self.bits[slot >> 3] >> (slot & 7) & 1)
+
+    def mark(self, slot: int, *, there: bool) -> None:
+        mask = 1 << (slot & 7)
+        self.bits[slot >> 3] = self.bits[slot >> 3] | mask if there else self.bits[slot >> 3] & ~mask
+
+    def slots(self) -> list[int]:
+        """The slots that the journal holds. O(2**depth)."""
+        return [slot for slot in range(1 << self.depth) if self.has(slot)]
+
+    def wanted_depth(self) -> int:
+        """The depth at which slots are small enough; no deeper than there are keys to spread."""
+        depth = self.depth
+        while self.size > SLOT_BYTES << depth and self.keys > 1 << depth:
+            depth += 1
+        return depth
+
+
+@dataclass(slots=True)
+class _Index:
+    version: bytes | None = None
+    segments: dict[int, _Segment] = field(default_factory=dict)
+
+
+class JournalBackend(StateBackend):
+    """Pages in the journal that each batch attaches; in a file of its own until one is attached.
+
+    Memory holds the index, and the slots that were read or changed since the journal was attached. A read costs one blob for
+    each slot that its keys fall in, the first time; a write one for each slot that it changes, and the index. Slots are
+    doubled as their segment grows, O(1) per page in the long run; a segment that shrinks keeps its slots until it is empty.
+
+    After an error in a write to an attached journal, roll it back and attach it again.
+    """
+
+    resident: ClassVar[bool] = True
+
+    def __init__(self, directory: Path) -> None:
+        self._file = directory / "pages"
+        self._own: SqliteJournal | None = None
+        self._attached: Journal | None = None
+        self._index: _Index | None = None
+
+    @classmethod
+    def open(cls, directory: Path, options: Mapping[str, str]) -> "JournalBackend":
+        del options
+        return cls(directory)
+
+    def attach(self, journal: Journal) -> None:
+        self._close_own()
+        self._attached, self._index = journal, None
+        self._index = _read_index(journal)
+
+    @property
+    def _journal(self) -> Journal:
+        if self._attached is not None:
+            return self._attached
+        if self._own is None:
+            self._own = SqliteJournal(self._file)
+        return self._own
+
+    def _known(self) -> _Index:
+        if self._index is None:
+            # A backend that is only asked for its version before its first attach makes no file.
+            nothing = self._attached is None and not self._file.exists()
+            self._index = _Index() if nothing else _read_index(self._journal)
+        return self._index
+
+    @property
+    def version(self) -> bytes | None:
+        return self._known().version
+
+    def get_many(self, segment: int, keys: Sequence[bytes]) -> list[bytes | None]:
+        info = self._known().segments.get(segment)
+        if info is None:
+            return [None] * len(keys)
+        mask = (1 << info.depth) - 1
+        slots = [zlib.crc32(key) & mask for key in keys]
+        pages = {slot: self._slot(segment, info, slot) for slot in set(slots)}
+        return [pages[slot].get(key) for slot, key in zip(slots, keys, strict=True)]
+
+    def _slot(self, segment: int, info: _Segment, slot: int) -> Pages:
+        """The pages of a slot, kept until the next attach."""
+        pages = info.loaded.get(slot)
+        if pages is None:
+            pages = info.loaded[slot] = self._read_slot(segment, info, slot) if info.has(slot) else {}
+        return pages
+
+    def _read_slot(self, segment: int, info: _Segment, slot: int) -> Pages:
+        name = _slot_name(segment, info.depth, slot)
+        blob = self._journal.get(name)
+        if blob is None:
+            raise StateError(
+                f"the journal lacks its blob {name!r}, which the state needs: "
+                "the checkpoint was altered from outside; go back to a copy of it or start with a new one"
+            )
+        return dict(zip(*_decoded(name, blob), strict=True))
+
+    def write(self, batch: WriteBatch, version: bytes) -> None:
+        if self._attached is not None:
+            self._apply(batch, version)
+            return
+        try:
+            self._apply(batch, version)
+            self._commit_own()
+        except BaseException:
+            if self._own is not None:
+                self._own.rollback()
+            raise
+        finally:
+            # No attach will ever forget what was read, and after an error it is not what the file holds.
+            self._index = None
+
+    def _apply(self, batch: WriteBatch, version: bytes) -> None:
+        index = self._known()
+        if batch.drop_before is not None:
+            for segment in [number for number in index.segments if number < batch.drop_before]:
+                self._remove_slots(segment, index.segments.pop(segment))
+        for segment in sorted({*batch.deletes, *batch.puts}):
+            info = index.segments.pop(segment, None) or _Segment()
+            self._change(segment, info, batch.deletes.get(segment, set()), batch.puts.get(segment, {}))
+            if info.keys:
+                index.segments[segment] = info
+        index.version = version
+        content = [[n, s.depth, s.keys, s.size, bytes(s.bits)] for n, s in index.segments.items()]
+        self._journal.put("index", _encoded("index", [version, content]))
+
+    def _change(self, segment: int, info: _Segment, deletes: Set[bytes], puts: Mapping[bytes, bytes]) -> None:
+        changed = self._changed_slots(segment, info, deletes, puts)
+        for slot in [slot for slot in changed if not info.loaded[slot]]:
+            self._journal.remove(_slot_name(segment, info.depth, slot))
+            info.mark(slot, there=False)
+            changed.remove(slot)
+        depth = info.wanted_depth()
+        if depth > info.depth:
+            self._deepen(segment, info, depth, changed)
+            return
+        for slot in sorted(changed):
+            self._put_slot(segment, info, slot, info.loaded[slot])
+
+    def _changed_slots(
+        self, segment: int, info: _Segment, deletes: Set[bytes], puts: Mapping[bytes, bytes]
+    ) -> set[int]:
+        """Delete and put in memory alone; return the slots whose pages are others now."""
+        changed = set()
+        mask = (1 << info.depth) - 1
+        for key in deletes:
+            slot = zlib.crc32(key) & mask
+            old = self._slot(segment, info, slot).pop(key, None)
+            if old is not None:
+                info.keys -= 1
+                info.size -= len(key) + len(old)
+                changed.add(slot)
+        for key, page in puts.items():
+            slot = zlib.crc32(key) & mask
+            pages = self._slot(segment, info, slot)
+            old = pages.get(key)
+            if old == page:
+                continue
+            if old is None:
+                info.keys += 1
+                info.size += len(key)
+            info.size += len(page) - len(old or b"")
+            pages[key] = page
+            changed.add(slot)
+        return changed
+
+    def _deepen(self, segment: int, info: _Segment, depth: int, changed: Iterable[int]) -> None:
+        """Cut the segment into 2**depth slots, one old slot after another."""
+        deeper = _Segment(depth, info.keys, info.size, bytearray(((1 << depth) + 7) // 8))
+        mask = (1 << depth) - 1
+        for slot in sorted({*info.slots(), *changed}):
+            parts: dict[int, Pages] = {}
+            for key, page in self._slot(segment, info, slot).items():
+                parts.setdefault(zlib.crc32(key) & mask, {})[key] = page
+            del info.loaded[slot]
+            if info.has(slot):
+                self._journal.remove(_slot_name(segment, info.depth, slot))
+            for part, pages in parts.items():
+                self._put_slot(segment, deeper, part, pages)
+        info.depth, info.bits = deeper.depth, deeper.bits
+        info.loaded.clear()
+
+    def _put_slot(self, segment: int, info: _Segment, slot: int, pages: Pages) -> None:
+        name = _slot_name(segment, info.depth, slot)
+        self._journal.put(name, _encoded(name, [list(pages), list(pages.values())]))
+        info.mark(slot, there=True)
+
+    def _remove_slots(self, segment: int, info: _Segment) -> None:
+        for slot in info.slots():
+            self._journal.remove(_slot_name(segment, info.depth, slot))
+
+    def iterate(self, segment: int) -> Iterator[tuple[bytes, bytes]]:
+        info = self._known().segments.get(segment)
+        if info is None:
+            return
+        for slot in info.slots():
+            # A slot that is read only here is not kept, so that a walk through all of them takes the memory of one.
+            pages = info.loaded.get(slot) or self._read_slot(segment, info, slot)
+            yield from pages.items()
+
+    def segments(self) -> list[int]:
+        return sorted(self._known().segments)
+
+    def clear(self) -> None:
+        for segment, info in self._known().segments.items():
+            self._remove_slots(segment, info)
+        self._journal.remove("index")
+        self._index = None
+        self._commit_own()
+
+    def _commit_own(self) -> None:
+        if self._own is not None:
+            self._own.commit()
+
+    def close(self) -> None:
+        self._close_own()
+        self._attached = self._index = None
+
+    def _close_own(self) -> None:
+        if self._own is not None:
+            self._own.close()
+            self._own = None
+
+
+def _slot_name(segment: int, depth: int, slot: int) -> str:
+    return f"slot-{segment}-{depth}-{slot}"
+
+
+def _read_index(journal: Journal) -> _Index:
+    blob = journal.get("index")
+    if blob is None:
+        return _Index()
+    version, content = _decoded("index", blob)
+    segments = {n: _Segment(depth, keys, size, bytearray(bits)) for n, depth, keys, size, bits in content}
+    return _Index(version, segments)
+
+
+def _encoded(name: str, content: object) -> bytes:
+    body = zstandard.ZstdCompressor(level=1).compress(pack_value(content))
+    return _MAGIC + bytes([FORMAT_VERSION]) + _checksum(name, body) + body
+
+
+def _decoded(name: str, blob: bytes) -> Any:
+    """Return the content of the blob that was encoded under that name."""
+    if blob[: len(_MAGIC)] != _MAGIC:
+        raise CorruptDataError(
+            f"the journal's blob {name!r} is not of this library: {len(blob)} bytes that begin with {blob[:8]!r}; "
+            "go back to an earlier checkpoint"
+        )
+    version = blob[len(_MAGIC)] if len(blob) > len(_MAGIC) else 0
+    if version > FORMAT_VERSION:
+        raise NewerFormatError(f"the journal's blob {name!r}", version, FORMAT_VERSION)
+    body = blob[_HEADER:]
+    if version != FORMAT_VERSION or blob[_HEADER - 4 : _HEADER] != _checksum(name, body):
+        raise CorruptDataError(
+            f"the journal's blob {name!r} of {len(blob)} bytes is truncated, altered, or another one's: "
+            "go back to an earlier checkpoint"
+        )
+    return unpack_value(zstandard.ZstdDecompressor().decompress(body))
+
+
+def _checksum(name: str, body: bytes) -> bytes:
+    """Four bytes over name and body: a blob is good under its own name alone."""
+    return zlib.crc32(body, zlib.crc32(name.encode())).to_bytes(4, "big")

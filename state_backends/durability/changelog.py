@@ -1,0 +1,109 @@
+"""The changelog: one entry per version in the journal, with what led to it from the version before.
+
+An entry is the version before and after, their CRC-32, and the changes as `serializers.changes` writes them.
+"""
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from serializers import CorruptDataError
+from serializers.changes import Puts, decode_changes, encode_changes
+from state_backends.durability.journal import Journal
+from state_backends.durability.pointer import NO_VERSION, Pointer, version_number
+from state_backends.interface import StateBackend, StateError, WriteBatch
+
+_SIZE = len(NO_VERSION)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What leads from one version to the next."""
+
+    before: bytes
+    after: bytes
+    blob: bytes
+
+    def changes(self) -> WriteBatch:
+        """Return the changes, read anew."""
+        return WriteBatch(*decode_changes(self.blob))
+
+
+def put_entry(journal: Journal, before: bytes, after: bytes, batch: WriteBatch) -> None:
+    """Write the entry that leads to a version."""
+    journal.put(entry_name(version_number(after) or 0), partial(_encode, before + after, batch))
+
+
+def entry_name(number: int) -> str:
+    """Return the name of the entry that leads to the version of that number."""
+    return f"log-{number}"
+
+
+def _encode(versions: bytes, batch: WriteBatch) -> bytes:
+    check = zlib.crc32(versions).to_bytes(4, "big")
+    return versions + check + encode_changes(batch.puts, batch.deletes, batch.drop_before)
+
+
+def entries(journal: Journal, first: int, last: int) -> list[Entry]:
+    """Return the entries that lead to the versions from first to last.
+
+    Raises:
+        StateError: one is not there.
+        CorruptDataError: one is damaged.
+    """
+    return [_entry(journal, number) for number in range(first, last + 1)]
+
+
+def _entry(journal: Journal, number: int) -> Entry:
+    name = entry_name(number)
+    blob = required(journal, name)
+    if zlib.crc32(blob[: 2 * _SIZE]) != int.from_bytes(blob[2 * _SIZE : 2 * _SIZE + 4], "big"):
+        raise CorruptDataError(
+            f"changelog entry {name} of {len(blob)} bytes is truncated or altered: go back to an earlier checkpoint"
+        )
+    return Entry(blob[:_SIZE], blob[_SIZE : 2 * _SIZE], blob[2 * _SIZE + 4 :])
+
+
+def required(journal: Journal, name: str) -> bytes:
+    """Return a blob that has to be there."""
+    blob = journal.get(name)
+    if blob is None:
+        raise StateError(
+            f"the changelog lacks its entry {name!r}, which the state needs: "
+            "the checkpoint was altered from outside; go back to a copy of it or start with a new one"
+        )
+    return blob
+
+
+def missing_entries(journal: Journal, version: bytes | None, pointer: Pointer) -> list[Entry] | None:
+    """Return the entries that lead from a version to the pointer's, or None if no such way is kept."""
+    number = version_number(version)
+    if number is None or not pointer.oldest - 1 <= number < pointer.number:
+        return None
+    found = entries(journal, number + 1, pointer.number)
+    return found if found[0].before == version else None
+
+
+def replay(backend: StateBackend, found: list[Entry]) -> Iterator[WriteBatch]:
+    """Write the entries' changes to a local copy, and yield each."""
+    for entry in found:
+        batch = entry.changes()
+        backend.write(batch, entry.after)
+        yield batch
+
+
+def change_bytes(batch: WriteBatch) -> int:
+    """Return the size of a batch's keys and pages before compression."""
+    return page_bytes(batch.puts) + sum(sum(map(len, keys)) for keys in batch.deletes.values())
+
+
+def page_bytes(puts: Puts) -> int:
+    """Return the size of keys and pages before compression."""
+    return sum(sum(map(len, pages)) + sum(map(len, pages.values())) for pages in puts.values())
+
+
+def names_only(batch: WriteBatch) -> WriteBatch:
+    """Return the changes without their pages: which keys were written."""
+    puts = {segment: dict.fromkeys(pages, b"") for segment, pages in batch.puts.items()}
+    return WriteBatch(puts, batch.deletes, batch.drop_before)

@@ -1,0 +1,352 @@
+"""A backend made durable: every batch's changes go to a journal, and any local copy can be brought up to date from it.
+
+The journal holds
+    pointer   which version counts, with the operator's own progress (see `pointer`)
+    log-N     the changes that lead from version N - 1 to version N (see `changelog`)
+    base-N-I  part I of a snapshot of version N, where snapshots have no folder of their own (see `snapshots`)
+
+A version is a number and a random token. A local copy counts only if both agree with the journal, so a copy that a
+failed, retried or speculative attempt left behind is found out and restored.
+
+A resident backend keeps its pages in the journal. Its log says only which keys were written: what a copy of the
+operator has to look at anew.
+"""
+
+import logging
+import os
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from serializers import CorruptDataError
+from serializers.changes import decode_changes, encode_changes
+from state_backends.backends.journaled import JournalBackend
+from state_backends.backends.memory import MemoryBackend
+from state_backends.durability.changelog import (
+    change_bytes,
+    entries,
+    missing_entries,
+    names_only,
+    page_bytes,
+    put_entry,
+    replay,
+    required,
+)
+from state_backends.durability.folders import Folder
+from state_backends.durability.journal import Journal
+from state_backends.durability.pointer import (
+    COPIES,
+    JOURNAL,
+    NO_VERSION,
+    Pending,
+    Pointer,
+    Snapshot,
+    new_version,
+)
+from state_backends.durability.policy import SnapshotPolicy
+from state_backends.durability.retention import adopted, started_over, trimmed
+from state_backends.durability.snapshots import SnapshotFolder
+from state_backends.durability.uploads import Uploads, is_dead, page_parts, this_process
+from state_backends.interface import StateBackend, StateError, WriteBatch
+
+KEPT_ENTRIES = 8
+"""Log entries kept for copies that are a little behind."""
+KEPT_NAMES = 64
+"""The same for a resident backend, whose entries are small and whose copies cost much to read anew."""
+LOG_TO_SNAPSHOT = 4
+"""A snapshot of all pages waits until the log is this many times as large: snapshots add a quarter to what is written."""
+_MOST_FAILURES = 20
+_AGAIN_SECONDS, _PATIENCE_SECONDS, _LONGEST_SECONDS = 5.0, 900.0, 86_400.0
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Alignment:
+    """What `Durable.align` did to the local copy: replayed these batches, after starting over if `restored`.
+
+    Attributes:
+        pointer: what the next commit starts from.
+        restored: whether anything may have changed.
+        replayed: what was written; for a resident backend the pages are empty.
+    """
+
+    pointer: Pointer
+    restored: bool
+    replayed: tuple[WriteBatch, ...] = ()
+
+
+class Durable:
+    """One local copy of a store, and the journal's side of it.
+
+    Args:
+        backend: the copy.
+        kind: the backend's name in the configuration.
+        scratch: local directory for snapshots on their way, of this copy alone.
+        policy: where snapshots go, and when.
+    """
+
+    def __init__(
+        self, backend: StateBackend, kind: str, scratch: Path, policy: SnapshotPolicy | None = None
+    ) -> None:
+        self.backend = backend
+        self._policy = policy or SnapshotPolicy()
+        self._uploads = Uploads(backend, kind, scratch, background=self._policy.background)
+
+    def close(self) -> None:
+        """Wait for a snapshot that is being written, and release the backend."""
+        self._uploads.close()
+        self.backend.close()
+
+    def align(self, journal: Journal, pointer: Pointer) -> Alignment:
+        """Bring the local copy to the pointer's version.
+
+        Cost: nothing if it is there already; the missing log entries if it is behind; a snapshot and the log else.
+
+        Raises:
+            StateError: the journal lacks an entry that the pointer promises, or storage fails.
+            CorruptDataError: an entry, or every snapshot with a way to the pointer's version, is damaged; names it.
+        """
+        backend = self.backend
+        if backend.resident:
+            return self._align_resident(journal, pointer)
+        if pointer.home == JOURNAL:
+            return self._move_out(journal, pointer)
+        if backend.version == pointer.version or (backend.version is None and not pointer.number):
+            return Alignment(pointer, restored=False)
+        missing = missing_entries(journal, backend.version, pointer)
+        if missing is not None:
+            return Alignment(pointer, restored=False, replayed=tuple(replay(backend, missing)))
+        self._restore(journal, pointer)
+        return Alignment(pointer, restored=True)
+
+    def _restore(self, journal: Journal, pointer: Pointer) -> None:
+        """Load the newest snapshot that is whole and has a log to the pointer's version, and replay that."""
+        found = [one for one in pointer.snapshots if one.number >= pointer.oldest - 1]
+        if pointer.oldest == 1:
+            found.append(Snapshot(0, NO_VERSION, 0))
+        problems = []
+        for snapshot in found:
+            try:
+                self._load(journal, pointer, snapshot)
+                for _ in replay(self.backend, entries(journal, snapshot.number + 1, pointer.number)):
+                    pass
+            except CorruptDataError as error:
+                problems.append(error)
+                _LOG.warning("state %s: %s; trying what is older", pointer.store_id, error)
+                continue
+            if self.backend.version != pointer.version:
+                self.backend.write(WriteBatch(), pointer.version)
+            return
+        raise CorruptDataError(
+            "the state cannot be restored: "
+            + "; ".join(map(str, problems))
+            + ". Bring the files back, go back to an earlier checkpoint, or start with a new one"
+        ) from problems[-1]
+
+    def _load(self, journal: Journal, pointer: Pointer, snapshot: Snapshot) -> None:
+        if snapshot.name:
+            self._uploads.restore(self._folder(pointer, snapshot), snapshot)
+            return
+        self.backend.clear()
+        for part in range(snapshot.parts):
+            puts, _, _ = decode_changes(required(journal, f"base-{snapshot.number}-{part}"))
+            # Whole only with the last entry: until then the version says that this copy is of no use.
+            self.backend.write(WriteBatch(puts=puts), b"restoring")
+        if snapshot.number:
+            self.backend.write(WriteBatch(), snapshot.version)
+
+    def _folder(self, pointer: Pointer, snapshot: Snapshot) -> SnapshotFolder:
+        """The folder that has a snapshot: the one of the configuration, so that it may be moved, or where it was written."""
+        if self._policy.folder is not None and self._policy.folder != snapshot.folder:
+            moved = SnapshotFolder(Folder(self._policy.folder), pointer.store_id)
+            if moved.has(snapshot.name):
+                return moved
+        return SnapshotFolder(Folder(snapshot.folder), pointer.store_id)
+
+    def _align_resident(self, journal: Journal, pointer: Pointer) -> Alignment:
+        backend, known = self.backend, self.backend.version
+        if pointer.home == COPIES and pointer.number:
+            return self._move_in(journal, pointer)
+        backend.attach(journal)
+        if backend.version != (pointer.version if pointer.number else None):
+            raise StateError(
+                "the pages in Spark's state are of another version than the pointer says: the checkpoint was altered "
+                "from outside; go back to a copy of it or start with a new one"
+            )
+        if known == backend.version:
+            return Alignment(pointer, restored=False)
+        missing = missing_entries(journal, known, pointer)
+        if missing is None:
+            return Alignment(pointer, restored=True)
+        return Alignment(pointer, restored=False, replayed=tuple(entry.changes() for entry in missing))
+
+    def _move_in(self, journal: Journal, pointer: Pointer) -> Alignment:
+        """Take over what local copies held: pages go into the journal."""
+        memory = MemoryBackend()
+        other = Durable(memory, "memory", self._uploads.scratch, self._policy)
+        other.align(journal, pointer)
+        self.backend.attach(journal)
+        # A segment at a time: each slot is written once.
+        self._fill(
+            ({segment: dict(memory.iterate(segment))} for segment in memory.segments()), pointer.version
+        )
+        other.close()
+        return Alignment(replace(started_over(journal, pointer), home=JOURNAL), restored=True)
+
+    def _move_out(self, journal: Journal, pointer: Pointer) -> Alignment:
+        """Take over what a resident backend held: pages leave the journal."""
+        resident = JournalBackend.open(self._uploads.scratch, {})
+        resident.attach(journal)
+        self._fill(page_parts(resident), pointer.version)
+        resident.clear()
+        pointer = replace(started_over(journal, pointer), home=COPIES)
+        return Alignment(self._snapshot_now(journal, pointer), restored=True)
+
+    def _fill(self, parts: Iterable[dict[int, dict[bytes, bytes]]], version: bytes) -> None:
+        self.backend.clear()
+        for puts in parts:
+            self.backend.write(WriteBatch(puts=puts), b"restoring")
+        self.backend.write(WriteBatch(), version)
+
+    def rewrite(
+        self, journal: Journal, pointer: Pointer, change: Callable[[list[bytes]], list[bytes]]
+    ) -> Pointer:
+        """Put another page in the place of each, and return the pointer of what came of it; the copy must be aligned.
+
+        Args:
+            journal, pointer: as given to `align`.
+            change: makes new pages of old ones, some MiB at a time.
+
+        Cost: O(state), twice: a snapshot of it is written.
+        """
+        version = new_version(pointer.number + 1)
+        for segment in self.backend.segments():
+            for puts in list(page_parts(self.backend, [segment])):
+                pages = puts[segment]
+                changed = dict(zip(pages, change(list(pages.values())), strict=True))
+                self.backend.write(WriteBatch(puts={segment: changed}), b"restoring")
+        self.backend.write(WriteBatch(), version)
+        pointer = started_over(journal, replace(pointer, number=pointer.number + 1, version=version))
+        return pointer if self.backend.resident else self._snapshot_now(journal, pointer)
+
+    def commit(
+        self,
+        journal: Journal,
+        pointer: Pointer,
+        batch: WriteBatch,
+        progress: dict[str, Any],
+        clock: int | None = None,
+    ) -> Pointer:
+        """Write one batch to the local copy and to the journal, and return the pointer that now counts.
+
+        The copy must be aligned. A batch without changes costs one small blob.
+
+        Args:
+            journal: takes the changes, and is committed.
+            pointer: what `align` or the last commit returned.
+            batch: the changes.
+            progress: the operator's own record.
+            clock: number of the host's batch, by which replaced snapshots are kept; by default that of the version.
+        """
+        resident = self.backend.resident
+        if batch:
+            version = new_version(pointer.number + 1)
+            self.backend.write(batch, version)
+            put_entry(journal, pointer.version, version, names_only(batch) if resident else batch)
+            pointer = replace(
+                pointer,
+                home=JOURNAL if resident else COPIES,
+                number=pointer.number + 1,
+                version=version,
+                log_bytes=pointer.log_bytes + change_bytes(batch),
+            )
+        clock = pointer.number if clock is None else clock
+        if not resident:
+            pointer = self._settle(journal, pointer)
+            if self._is_due(pointer):
+                pointer = self._settle(journal, self._snapshot(journal, pointer))
+        pointer = self._retire(trimmed(journal, pointer, KEPT_NAMES if resident else KEPT_ENTRIES), clock)
+        pointer = replace(pointer, progress=progress)
+        journal.put("pointer", pointer.encode())
+        journal.commit()
+        return pointer
+
+    def _is_due(self, pointer: Pointer) -> bool:
+        newest, policy = pointer.newest, self._policy
+        if pointer.pending is not None or pointer.number == newest.number:
+            return False
+        shares = self.backend.snapshots and policy.folder is not None
+        most = policy.bytes if shares else max(policy.bytes, LOG_TO_SNAPSHOT * newest.size)
+        return pointer.log_bytes > most or pointer.number - newest.number >= policy.batches
+
+    def _snapshot(self, journal: Journal, pointer: Pointer) -> Pointer:
+        """Write a snapshot of the version that was just written, or begin to."""
+        if self._policy.folder is None:
+            return self._snapshot_in_journal(journal, pointer)
+        name = f"{pointer.number}-{os.urandom(8).hex()}"
+        snapshot = Snapshot(pointer.number, pointer.version, 0, self._policy.folder, name)
+        try:
+            self._uploads.begin(self._folder(pointer, snapshot), snapshot, pointer.newest)
+        except StateError as error:
+            _LOG.warning("state %s: no snapshot of version %d: %s", pointer.store_id, pointer.number, error)
+            return replace(pointer, failures=pointer.failures + 1)
+        return replace(pointer, pending=Pending(snapshot, pointer.log_bytes, time.time(), this_process()))
+
+    def _snapshot_now(self, journal: Journal, pointer: Pointer) -> Pointer:
+        """Write a snapshot of a state that no log leads to; into the journal, if the folder cannot be written."""
+        pointer = self._snapshot(journal, pointer)
+        if pointer.pending is not None:
+            self._uploads.wait()
+            pointer = self._settle(journal, pointer)
+        return (
+            pointer
+            if pointer.newest.number == pointer.number
+            else self._snapshot_in_journal(journal, pointer)
+        )
+
+    def _snapshot_in_journal(self, journal: Journal, pointer: Pointer) -> Pointer:
+        size = parts = 0
+        for puts in page_parts(self.backend):
+            journal.put(f"base-{pointer.number}-{parts}", partial(encode_changes, puts, {}, None))
+            size, parts = size + page_bytes(puts), parts + 1
+        return adopted(journal, pointer, Snapshot(pointer.number, pointer.version, size, parts=parts), 0)
+
+    def _settle(self, journal: Journal, pointer: Pointer) -> Pointer:
+        """Take up the snapshot that was being written if it is done; give it up if nothing is to be expected of it."""
+        pending = pointer.pending
+        if pending is None:
+            return pointer
+        snapshot, patience = pending.snapshot, _PATIENCE_SECONDS
+        folder = SnapshotFolder(Folder(snapshot.folder), pointer.store_id)
+        try:
+            if self._uploads.writes(snapshot.name):
+                manifest = self._uploads.manifest(snapshot.name)
+            else:
+                manifest = folder.manifest(snapshot.name) if folder.has(snapshot.name) else None
+                patience = _AGAIN_SECONDS if is_dead(pending.owner) else patience
+        except (StateError, CorruptDataError, OSError) as error:
+            _LOG.warning("state %s: snapshot %s: %s", pointer.store_id, snapshot.name, error)
+            manifest, patience = None, _AGAIN_SECONDS
+        if manifest is not None:
+            done = replace(snapshot, size=manifest.size)
+            return adopted(journal, replace(pointer, pending=None, failures=0), done, pending.log_bytes)
+        if time.time() - pending.since < min(patience * 2**pointer.failures, _LONGEST_SECONDS):
+            return pointer
+        return replace(pointer, pending=None, failures=min(pointer.failures + 1, _MOST_FAILURES))
+
+    def _retire(self, pointer: Pointer, clock: int) -> Pointer:
+        """Note when snapshots were replaced, and remove those that the host can no longer go back to."""
+        retired = [one if one.retired >= 0 else replace(one, retired=clock) for one in pointer.retired]
+        gone = [one for one in retired if clock - one.retired > self._policy.retain]
+        kept = [one for one in retired if clock - one.retired <= self._policy.retain]
+        needed = [*pointer.snapshots, *kept, *([pointer.pending.snapshot] if pointer.pending else [])]
+        for uri in {one.folder for one in gone}:
+            self._uploads.clean(
+                SnapshotFolder(Folder(uri), pointer.store_id),
+                {one.name for one in needed if one.folder == uri},
+                {one.name for one in gone if one.folder == uri},
+            )
+        return replace(pointer, retired=tuple(kept))

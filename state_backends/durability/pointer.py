@@ -1,0 +1,155 @@
+"""The pointer: which version of a bucket's state counts, and what it takes to restore it."""
+
+import os
+import struct
+from dataclasses import astuple, dataclass, field, fields
+from typing import Any
+
+from serializers import CorruptDataError, NewerFormatError, pack_value, unpack_value
+from state_backends.durability.journal import Journal
+
+POINTER_VERSION = 2
+COPIES, JOURNAL = "copies", "journal"
+"""Where pages live: in local copies that the changelog restores, or in the journal itself."""
+_VERSION = struct.Struct(">Q8s")
+NO_VERSION = _VERSION.pack(0, bytes(8))
+
+
+def new_version(number: int) -> bytes:
+    """Return the version of that number, with a random token that tells attempts apart."""
+    return _VERSION.pack(number, os.urandom(8))
+
+
+def version_number(version: bytes | None) -> int | None:
+    """Return a version's number, or None for what is no version."""
+    if version is None or len(version) != _VERSION.size:
+        return None
+    return int(_VERSION.unpack(version)[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A copy of the whole state at one version.
+
+    Attributes:
+        number, version: of the state.
+        size: bytes of its pages or files.
+        folder: URI of the folder that it was written to; "" if it stands in the journal, in `parts` blobs.
+        name: of its manifest in the folder.
+        parts: number of blobs in the journal.
+        retired: batch of the host in which a newer one took its place; -1 while it is in use.
+    """
+
+    number: int
+    version: bytes
+    size: int
+    folder: str = ""
+    name: str = ""
+    parts: int = 0
+    retired: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A snapshot that some worker is writing in the background.
+
+    Attributes:
+        snapshot: what it will be.
+        log_bytes: the pointer's log bytes when it began.
+        since: when it began, in seconds since the epoch.
+        owner: the process that writes it, as "host:process id".
+    """
+
+    snapshot: Snapshot
+    log_bytes: int
+    since: float
+    owner: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pointer:
+    """Which version of the state counts.
+
+    Attributes:
+        store_id: random name of this state; local copies and snapshots are kept under it.
+        home: COPIES or JOURNAL.
+        number: number of the newest version; 0 is the empty state.
+        version: that number and its token, as the backend stores it.
+        oldest: number of the oldest log entry that is kept.
+        log_bytes: bytes of log entries since the newest snapshot, before compression.
+        snapshots: those that can be restored, newest first.
+        retired: those that were replaced, kept as long as the host may go back to a batch that needs them.
+        pending: the one that is being written, or None.
+        failures: how many snapshots came to nothing since the last good one.
+        progress: the operator's own small record, such as its close time.
+    """
+
+    store_id: str
+    home: str = COPIES
+    number: int = 0
+    version: bytes = NO_VERSION
+    oldest: int = 1
+    log_bytes: int = 0
+    snapshots: tuple[Snapshot, ...] = ()
+    retired: tuple[Snapshot, ...] = ()
+    pending: Pending | None = None
+    failures: int = 0
+    progress: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def fresh(cls) -> "Pointer":
+        """Return the pointer of an empty state with a name of its own."""
+        return cls(store_id=os.urandom(8).hex())
+
+    @property
+    def newest(self) -> Snapshot:
+        """The newest snapshot; the empty state if there is none."""
+        return self.snapshots[0] if self.snapshots else Snapshot(0, NO_VERSION, 0)
+
+    def encode(self) -> bytes:
+        values = [getattr(self, attribute.name) for attribute in fields(self)]
+        return bytes([POINTER_VERSION]) + pack_value([_plain(value) for value in values])
+
+    @classmethod
+    def decode(cls, blob: bytes) -> "Pointer":
+        """Return the pointer that `encode` wrote.
+
+        Raises:
+            NewerFormatError: a newer version wrote it.
+            CorruptDataError: it is no pointer.
+        """
+        if blob[:1] != bytes([POINTER_VERSION]):
+            if blob and blob[0] > POINTER_VERSION:
+                raise NewerFormatError("the state of this query", blob[0], POINTER_VERSION)
+            raise CorruptDataError(f"not a state pointer of format {POINTER_VERSION}: {blob[:16]!r}")
+        values = unpack_value(blob[1:])
+        if not isinstance(values, list) or len(values) != len(fields(cls)):
+            raise CorruptDataError(f"a state pointer with wrong fields: {values!r}")
+        given = dict(zip([attribute.name for attribute in fields(cls)], values, strict=True))
+        pending = given.pop("pending")
+        try:
+            return cls(
+                **given
+                | {
+                    "snapshots": tuple(Snapshot(*row) for row in given["snapshots"]),
+                    "retired": tuple(Snapshot(*row) for row in given["retired"]),
+                },
+                pending=None if pending is None else Pending(Snapshot(*pending[0]), *pending[1:]),
+            )
+        except TypeError as error:
+            raise CorruptDataError(f"a state pointer with wrong fields: {values!r}") from error
+
+
+def _plain(value: Any) -> Any:
+    """The value as msgpack has it: records as lists."""
+    if isinstance(value, Snapshot | Pending):
+        return astuple(value)
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+def read_pointer(journal: Journal) -> Pointer | None:
+    """Return the journal's pointer, or None for a journal that was never written."""
+    blob = journal.get("pointer")
+    return None if blob is None else Pointer.decode(blob)

@@ -1,0 +1,22 @@
+"""Where snapshots go, and when."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class SnapshotPolicy:
+    """Where snapshots go, and when.
+
+    Attributes:
+        folder: URI or local path of the folder; None keeps them in the journal.
+        bytes: changes since the last snapshot after which a new one is due, before compression.
+        batches: batches with changes since the last snapshot after which a new one is due.
+        retain: batches that a replaced snapshot is kept for, because the host may go back to one of them.
+        background: whether batches go on while files are written.
+    """
+
+    folder: str | None = None
+    bytes: int = 16 << 20
+    batches: int = 1_000
+    retain: int = 100
+    background: bool = True

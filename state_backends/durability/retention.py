@@ -1,0 +1,59 @@
+"""What a pointer keeps when a snapshot is added: which snapshots can be restored, and which log entries lead on from them."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from state_backends.durability.changelog import entry_name
+from state_backends.durability.journal import Journal
+from state_backends.durability.pointer import COPIES, Pointer, Snapshot
+
+
+def adopted(journal: Journal, pointer: Pointer, snapshot: Snapshot, log_bytes: int) -> Pointer:
+    """The pointer with a new newest snapshot; the one before stays restorable if both have files of their own."""
+    before = pointer.snapshots
+    kept = before[:1] if snapshot.name else ()
+    kept = tuple(one for one in kept if one.name)
+    _remove_blobs(journal, before)
+    retired = [one for one in before if one.name and one not in kept]
+    return replace(
+        pointer,
+        snapshots=(snapshot, *kept),
+        retired=(*pointer.retired, *retired),
+        log_bytes=max(pointer.log_bytes - log_bytes, 0) if snapshot.name else 0,
+    )
+
+
+def trimmed(journal: Journal, pointer: Pointer, fewest: int) -> Pointer:
+    """The pointer without log entries that no snapshot and no copy needs, but for the last few."""
+    oldest = pointer.number - fewest + 1
+    if pointer.home == COPIES:
+        starts = [one.number for one in pointer.snapshots] + [0] * (pointer.oldest == 1)
+        # With files, the snapshot before the newest must do if one of them is damaged; the journal is Spark's to guard.
+        needed = starts[: 2 if pointer.newest.name else 1][-1]
+        oldest = min(oldest, needed + 1)
+    oldest = max(pointer.oldest, oldest)
+    for number in range(pointer.oldest, oldest):
+        journal.remove(entry_name(number))
+    return replace(pointer, oldest=oldest)
+
+
+def started_over(journal: Journal, pointer: Pointer) -> Pointer:
+    """The pointer without a log and snapshots, which led to another form of the state."""
+    for number in range(pointer.oldest, pointer.number + 1):
+        journal.remove(entry_name(number))
+    _remove_blobs(journal, pointer.snapshots)
+    retired = tuple(one for one in pointer.snapshots if one.name)
+    return replace(
+        pointer,
+        snapshots=(),
+        retired=(*pointer.retired, *retired),
+        pending=None,
+        oldest=pointer.number + 1,
+        log_bytes=0,
+    )
+
+
+def _remove_blobs(journal: Journal, snapshots: Iterable[Snapshot]) -> None:
+    for snapshot in snapshots:
+        for part in range(snapshot.parts):
+            journal.remove(f"base-{snapshot.number}-{part}")

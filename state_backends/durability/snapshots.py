@@ -1,0 +1,235 @@
+"""Snapshots in a folder: manifests that share the files which have not changed.
+
+    STORE/NUMBER-TOKEN.json   a manifest: its own SHA-256 in the first line, then JSON
+    STORE/files/DIGEST-TOKEN  the files, by the SHA-256 of their bytes and the snapshot that first wrote them
+
+STORE is the random name of one bucket's state, NUMBER the version and TOKEN random: no two attempts ever write the same
+file. A snapshot names files of the one before it where their bytes are equal. Files are there before the manifest that
+names them, and are removed when no manifest names them any more.
+"""
+
+import hashlib
+import json
+import shutil
+import time
+from collections.abc import Collection, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+
+from serializers import CorruptDataError, NewerFormatError
+from state_backends.durability.folders import Folder
+
+MANIFEST_VERSION = 1
+PAGES = "pages"
+"""The kind of a snapshot that holds pages in changelog blobs; any other kind is the name of the backend that wrote it."""
+_ORPHAN_SECONDS = 3_600.0
+_AT_ONCE = 4
+_CHUNK = 4 << 20
+_MOST_DIGESTS = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A file of a snapshot.
+
+    Attributes:
+        name: in the snapshot.
+        file: in the folder of files.
+        digest: SHA-256 of its bytes, in hex.
+        size: how many bytes.
+    """
+
+    name: str
+    file: str
+    digest: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a snapshot is made of.
+
+    Attributes:
+        store_id: of the state.
+        version: of the state, in hex.
+        kind: PAGES, or the name of the backend whose files these are.
+        parts: the files.
+    """
+
+    store_id: str
+    version: str
+    kind: str
+    parts: tuple[Part, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(part.size for part in self.parts)
+
+    def encode(self) -> bytes:
+        body = json.dumps({"format": MANIFEST_VERSION, **asdict(self)}, indent=1).encode()
+        return hashlib.sha256(body).hexdigest().encode() + b"\n" + body
+
+    @classmethod
+    def decode(cls, blob: bytes, where: str) -> "Manifest":
+        """Return the manifest that `encode` wrote.
+
+        Raises:
+            CorruptDataError: it is truncated or altered; names the file.
+            NewerFormatError: a newer version wrote it.
+        """
+        check, _, body = blob.partition(b"\n")
+        if hashlib.sha256(body).hexdigest().encode() != check:
+            raise CorruptDataError(f"the manifest {where} is truncated, altered, or none")
+        values = json.loads(body)
+        if values.pop("format") != MANIFEST_VERSION:
+            raise NewerFormatError(f"the manifest {where}", json.loads(body)["format"], MANIFEST_VERSION)
+        parts = tuple(Part(**part) for part in values.pop("parts"))
+        return cls(**values, parts=parts)
+
+
+class SnapshotFolder:
+    """The snapshots of one store in a folder."""
+
+    def __init__(self, folder: Folder, store_id: str) -> None:
+        self.folder = folder
+        self.store_id = store_id
+
+    def _manifest(self, name: str) -> str:
+        return f"{self.store_id}/{name}.json"
+
+    def _file(self, part: Part) -> str:
+        return f"{self.store_id}/files/{part.file}"
+
+    def has(self, name: str) -> bool:
+        """Return whether the snapshot is complete."""
+        return self.folder.has(self._manifest(name))
+
+    def manifest(self, name: str) -> Manifest:
+        """Return the manifest of a snapshot.
+
+        Raises:
+            CorruptDataError: it is not there, or damaged.
+        """
+        where = self.folder.where(self._manifest(name))
+        blob = self.folder.read(self._manifest(name))
+        if blob is None:
+            raise CorruptDataError(f"the manifest {where} is not there")
+        return Manifest.decode(blob, where)
+
+    def write(
+        self,
+        name: str,
+        version: bytes,
+        kind: str,
+        files: Iterable[tuple[str, bytes | Path]],
+        earlier: Manifest | None,
+    ) -> Manifest:
+        """Write a snapshot: its files, but for those that an earlier one has, then its manifest.
+
+        Args:
+            name: of the snapshot, never used before.
+            version: of the state.
+            kind: PAGES or a backend's name.
+            files: name and content of each.
+            earlier: a snapshot that is kept as long as this one may be.
+        """
+        stored = {} if earlier is None else {part.digest: part.file for part in earlier.parts}
+
+        def put(item: tuple[str, bytes | Path]) -> Part:
+            part_name, data = item
+            digest, size = _digest(data)
+            part = Part(part_name, stored.get(digest, f"{digest}-{name}"), digest, size)
+            if digest not in stored:
+                self.folder.write(self._file(part), data)
+            return part
+
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            parts = tuple(pool.map(put, files))
+        manifest = Manifest(self.store_id, version.hex(), kind, parts)
+        self.folder.write(self._manifest(name), manifest.encode())
+        return manifest
+
+    def fetch(self, manifest: Manifest, directory: Path) -> None:
+        """Copy the snapshot's files into a new local directory, checking each.
+
+        Raises:
+            CorruptDataError: a file is not there, truncated or altered; names it.
+        """
+        shutil.rmtree(directory, ignore_errors=True)
+        directory.mkdir(parents=True)
+
+        def get(part: Part) -> None:
+            target = directory / part.name
+            where = self.folder.where(self._file(part))
+            if target.parent != directory:
+                raise CorruptDataError(f"the manifest of {where} names a file outside: {part.name!r}")
+            found = hashlib.sha256()
+            if not self.folder.fetch(self._file(part), target, found.update):
+                raise CorruptDataError(f"the snapshot file {where} ({part.name}) is not there")
+            if found.hexdigest() != part.digest:
+                raise CorruptDataError(f"the snapshot file {where} ({part.name}) is truncated or altered")
+
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            for _ in pool.map(get, manifest.parts):
+                pass
+
+    def clean(self, kept: Collection[str], gone: Collection[str]) -> None:
+        """Remove snapshots, and what attempts left behind an hour ago or longer that came to nothing.
+
+        Args:
+            kept: names of the snapshots that are needed, one that is being written included.
+            gone: names of those that are not.
+
+        Raises:
+            CorruptDataError: a manifest that is needed cannot be read, so that nobody knows which files it needs.
+        """
+        found = dict(self.folder.list(self.store_id))
+        needed = {path for name in kept if (path := self._manifest(name)) in found}
+        ended = {path for path in found if path.endswith(".json")} - needed
+        ended = {path for path in ended if _is_old(found[path])} | {self._manifest(name) for name in gone}
+        used = {file for path in set(found) - ended if path.endswith(".json") for file in self._files(path)}
+        for path in sorted(ended & set(found)):
+            for file in self._files(path, damaged_too=True):
+                if file not in used and file in found:
+                    self.folder.remove(file)
+            self.folder.remove(path)
+        for path, written in found.items():
+            if not path.endswith(".json") and path not in used and _is_old(written):
+                self.folder.remove(path)
+
+    def _files(self, path: str, *, damaged_too: bool = False) -> list[str]:
+        """The files that a manifest names; none for one that cannot be read, if that is allowed."""
+        try:
+            manifest = self.manifest(path.rpartition("/")[2].removesuffix(".json"))
+        except CorruptDataError:
+            if damaged_too:
+                return []
+            raise
+        return [self._file(part) for part in manifest.parts]
+
+
+def _is_old(written: datetime | None) -> bool:
+    return written is not None and time.time() - written.timestamp() > _ORPHAN_SECONDS
+
+
+def _digest(data: bytes | Path) -> tuple[str, int]:
+    """The SHA-256 of the content in hex, and its bytes. A file is read once, under whatever name it comes again."""
+    if isinstance(data, bytes):
+        return hashlib.sha256(data).hexdigest(), len(data)
+    status = data.stat()
+    identity = status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+    if identity not in _digests:
+        if len(_digests) >= _MOST_DIGESTS:
+            _digests.clear()
+        found = hashlib.sha256()
+        with data.open("rb") as file:
+            while chunk := file.read(_CHUNK):
+                found.update(chunk)
+        _digests[identity] = found.hexdigest()
+    return _digests[identity], status.st_size
+
+
+_digests: dict[tuple[int, int, int, int], str] = {}

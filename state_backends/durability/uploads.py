@@ -1,0 +1,211 @@
+"""Snapshots written and read by one local copy: on a thread of their own, so that no batch waits for storage."""
+
+import logging
+import os
+import shutil
+import socket
+from collections.abc import Collection, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+from serializers import CorruptDataError
+from serializers.changes import Puts, decode_changes, encode_changes
+from state_backends.durability.pointer import Snapshot
+from state_backends.durability.snapshots import PAGES, Manifest, SnapshotFolder
+from state_backends.interface import StateBackend, StateError, WriteBatch
+
+_PART_BYTES = 4 << 20
+_LOG = logging.getLogger(__name__)
+
+
+class Uploads:
+    """Writes and reads the snapshots of one copy of a store.
+
+    Args:
+        backend: the copy.
+        kind: the backend's name in the configuration.
+        scratch: local directory for files on their way, of this copy alone.
+        background: whether to write on a thread.
+    """
+
+    def __init__(self, backend: StateBackend, kind: str, scratch: Path, *, background: bool) -> None:
+        self._backend = backend
+        self._kind = kind if backend.snapshots else PAGES
+        self.scratch = scratch
+        self._background = background
+        self._pool = ThreadPoolExecutor(1, "snapshots")
+        self._writing: dict[str, Future[Manifest]] = {}
+        self._manifests: dict[str, Manifest] = {}
+
+    def begin(self, folder: SnapshotFolder, snapshot: Snapshot, earlier: Snapshot) -> None:
+        """Start to write the backend's present state, at a version that it was just given.
+
+        Args:
+            folder: where to.
+            snapshot: what it will be.
+            earlier: the newest one so far, whose files it may share.
+        """
+        directory = self.scratch / snapshot.name
+        parts: list[dict[int, dict[bytes, bytes]]] = []
+        if self._backend.snapshots:
+            self.scratch.mkdir(parents=True, exist_ok=True)
+            self._backend.snapshot(directory)
+        else:
+            parts += page_parts(self._backend)
+
+        def write() -> Manifest:
+            try:
+                known = self._earlier(folder, earlier)
+                files = _local_files(directory) if self._backend.snapshots else _encoded(parts)
+                return folder.write(snapshot.name, snapshot.version, self._kind, files, known)
+            finally:
+                shutil.rmtree(directory, ignore_errors=True)
+
+        self._writing = {snapshot.name: self._pool.submit(write)}
+
+    def _earlier(self, folder: SnapshotFolder, earlier: Snapshot) -> Manifest | None:
+        if not earlier.name or earlier.folder != folder.folder.uri:
+            return None
+        if earlier.name not in self._manifests:
+            try:
+                self._manifests = {earlier.name: folder.manifest(earlier.name)}
+            except CorruptDataError as error:
+                _LOG.warning("%s: all files of the next snapshot are written anew", error)
+                return None
+        return self._manifests[earlier.name]
+
+    def writes(self, name: str) -> bool:
+        """Return whether this copy has begun to write a snapshot of that name."""
+        return name in self._writing
+
+    def manifest(self, name: str) -> Manifest | None:
+        """Return the manifest of a snapshot that this copy writes, or None as long as it is not done.
+
+        Without a background it is waited for.
+
+        Raises:
+            Exception: whatever kept it from being written.
+        """
+        future = self._writing[name]
+        if self._background and not future.done():
+            return None
+        found = future.result()
+        self._manifests = {name: found}
+        return found
+
+    def wait(self) -> None:
+        """Wait until nothing is being written."""
+        for future in self._writing.values():
+            future.exception()
+
+    def clean(self, folder: SnapshotFolder, kept: Collection[str], gone: Collection[str]) -> None:
+        """Remove snapshots that are no longer needed, in the background; what fails is tried again with the next."""
+
+        def remove() -> None:
+            try:
+                folder.clean(kept, gone)
+            except (StateError, CorruptDataError) as error:
+                _LOG.warning("snapshots of %s were not cleaned: %s", folder.store_id, error)
+
+        future = self._pool.submit(remove)
+        if not self._background:
+            future.result()
+
+    def restore(self, folder: SnapshotFolder, snapshot: Snapshot) -> None:
+        """Make the backend what a snapshot holds.
+
+        Raises:
+            CorruptDataError: something of it is missing or damaged; names the file.
+            StateError: the storage fails.
+        """
+        manifest = folder.manifest(snapshot.name)
+        if manifest.version != snapshot.version.hex():
+            raise CorruptDataError(f"the manifest {snapshot.name} is of version {manifest.version}")
+        directory = self.scratch / f"restored-{os.urandom(4).hex()}"
+        try:
+            folder.fetch(manifest, directory)
+            if manifest.kind == self._kind != PAGES:
+                self._backend.restore(directory)
+            else:
+                self._backend.clear()
+                for puts in _foreign(manifest, directory):
+                    # Whole only with the last part: until then the version says that this copy is of no use.
+                    self._backend.write(WriteBatch(puts=puts), b"restoring")
+                self._backend.write(WriteBatch(), snapshot.version)
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
+        if self._backend.version != snapshot.version:
+            raise CorruptDataError(
+                f"the snapshot {snapshot.name} holds another version than its manifest says"
+            )
+        self._manifests = {snapshot.name: manifest}
+
+    def close(self) -> None:
+        """Wait for what is being written, so that no file of the backend goes away under it."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        shutil.rmtree(self.scratch, ignore_errors=True)
+
+
+def page_parts(
+    backend: StateBackend, segments: Iterable[int] | None = None
+) -> Iterator[dict[int, dict[bytes, bytes]]]:
+    """Yield all pages, by default of all segments, by segment and key, in parts of some MiB."""
+    part: dict[int, dict[bytes, bytes]] = {}
+    size = 0
+    for segment in backend.segments() if segments is None else segments:
+        for key, page in backend.iterate(segment):
+            part.setdefault(segment, {})[key] = page
+            size += len(key) + len(page)
+            if size >= _PART_BYTES:
+                yield part
+                part, size = {}, 0
+    if part:
+        yield part
+
+
+def _local_files(directory: Path) -> Iterator[tuple[str, Path]]:
+    return ((path.name, path) for path in sorted(directory.iterdir()))
+
+
+def _encoded(parts: Iterable[Puts]) -> Iterator[tuple[str, bytes]]:
+    for number, puts in enumerate(parts):
+        yield f"part-{number}", encode_changes(puts, {}, None)
+
+
+def _foreign(manifest: Manifest, directory: Path) -> Iterator[dict[int, dict[bytes, bytes]]]:
+    """The pages of a snapshot that another kind of backend wrote."""
+    if manifest.kind == PAGES:
+        for part in manifest.parts:
+            yield decode_changes((directory / part.name).read_bytes())[0]
+        return
+    from state_backends.config import BUILT_IN, load_backend
+
+    if manifest.kind not in BUILT_IN:  # No module is imported because a file names it.
+        raise StateError(
+            f"the snapshot was written by the backend {manifest.kind!r}: open it with that one, "
+            "or move the state by a savepoint"
+        )
+    other = load_backend(manifest.kind).open(directory, {})
+    try:
+        yield from page_parts(other)
+    finally:
+        other.close()
+
+
+def this_process() -> str:
+    """Return a name of this process: its host and number."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+def is_dead(owner: str) -> bool:
+    """Return whether a process is known to be gone; one of another host never is."""
+    host, _, number = owner.rpartition(":")
+    if host != socket.gethostname():
+        return False
+    try:
+        os.kill(int(number), 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return False
