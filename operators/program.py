@@ -6,11 +6,13 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from operators.aggregates.operation import Operation
 from operators.batch import RecordColumns, Records
 from operators.emission import Counters, Emission, OutputSchema
 from operators.partials import Partials, TwoStagePlan, from_table, is_partial, join
 from serializers.pages import PageLayout
-from state_backends import StateError, WindowStore, WriteBatch
+from state_backends import WindowStore, WriteBatch
+from state_backends.stored import StoredSchema, StoredState
 
 _FEWEST_SEGMENT_US = 60_000_000
 _MOST_LIVE_SEGMENTS = 16
@@ -33,7 +35,15 @@ class Plan(Protocol):
 
     @property
     def layout(self) -> PageLayout:
-        """The layout of stored entries."""
+        """The layout of stored entries: the head, then the states of the operations in turn."""
+
+    @property
+    def head(self) -> tuple[tuple[str, str], ...]:
+        """Name and kind (`TIME`, `NUMBER`) of each stored column before the states."""
+
+    @property
+    def operations(self) -> tuple[Operation, ...]:
+        """The operations whose states are stored."""
 
     def describe(self) -> dict[str, Any]:
         """Return what stored state depends on, as plain values to be compared."""
@@ -87,6 +97,13 @@ class Program:
         """Names that any engine takes as they are, for each input column."""
         return {name: f"c{number}" for number, name in enumerate(self.inputs)}
 
+    def empty(self) -> pa.Table:
+        """Return a table without rows that can be read."""
+        types = {self.event_time: pa.timestamp("us"), **dict(self.output.keys), **dict(self.columns)}
+        if self.gap is not None:
+            types.setdefault(self.gap, pa.duration("us"))
+        return pa.schema([(name, types[name]) for name in self.inputs]).empty_table()
+
     def read(self, tables: Sequence[pa.Table]) -> Records | Partials:
         """Return a batch for the operator's step, from tables of rows or of what a first stage made of rows."""
         plan = self.plan
@@ -102,6 +119,15 @@ class Program:
         """Return the window store over a backend."""
         return WindowStore(backend, self.plan.layout, self.segment)
 
+    def stored(self) -> StoredSchema:
+        """Return what stored entries are."""
+        states = [
+            StoredState(op.describe(), tuple(zip(op.parts, op.codes, strict=True)))
+            for op in self.plan.operations
+        ]
+        keys = pa.schema(list(self.output.keys))
+        return StoredSchema(keys, self.tick_us, self.segment, self.grace, self.plan.head, tuple(states))
+
     def identity(self) -> dict[str, Any]:
         """Return what stored state depends on: a state written under another identity is refused."""
         return {
@@ -111,25 +137,6 @@ class Program:
             "tick in us": self.tick_us,
             "segment in ticks": self.segment,
         }
-
-    def check_identity(self, stored: dict[str, Any]) -> None:
-        """Refuse state of another operator.
-
-        Raises:
-            StateError: names what differs.
-        """
-        own = self.identity()
-        different = [
-            f"{name} was {stored.get(name)!r}, is {own.get(name)!r}"
-            for name in sorted({*own, *stored})
-            if own.get(name) != stored.get(name)
-        ]
-        if different:
-            raise StateError(
-                "the checkpoint holds the state of another operator: "
-                + "; ".join(different)
-                + ". Start this one with a new checkpoint, or go back to the former definition"
-            )
 
 
 def default_segment(size: int, grace: int, tick_us: int) -> int:

@@ -51,6 +51,12 @@ def bucket_of(key: bytes, buckets: int) -> int:
     return zlib.crc32(key) * buckets >> 32
 
 
+def crc_range(bucket: int, buckets: int) -> tuple[int, int]:
+    """Return the CRC-32s of the keys of a bucket, from the first to the one after the last."""
+    low, high = ((number << 32) + buckets - 1 for number in (bucket, bucket + 1))
+    return low // buckets, high // buckets
+
+
 def decode_keys(keys: Sequence[bytes], types: Sequence[pa.DataType]) -> list[pa.Array]:
     """Return the key columns, in the order and of the types given. O(keys).
 

@@ -1,5 +1,7 @@
 """State backends and the timestamped window store over them."""
 
+from state_backends.checkpoints.export import write_savepoint
+from state_backends.checkpoints.reading import read_state, summarize_state
 from state_backends.config import StateConfig, known_options, load_backend, resolve
 from state_backends.interface import StateBackend, StateError, WriteBatch
 from state_backends.window_store import Entries, WindowStore
@@ -13,5 +15,8 @@ __all__ = [
     "WriteBatch",
     "known_options",
     "load_backend",
+    "read_state",
     "resolve",
+    "summarize_state",
+    "write_savepoint",
 ]

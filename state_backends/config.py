@@ -35,6 +35,8 @@ _GENERAL = {
     "state.snapshots.retain": "batches for which a replaced snapshot is kept "
     "(default: spark.sql.streaming.minBatchesToRetain)",
     "state.snapshots.background": "whether batches go on while a snapshot is written: true (default) or false",
+    "state.savepoint": "folder of a savepoint that a query without a checkpoint starts from (default: the empty state)",
+    "state.evolution": "stored state when aggregates were added, removed or their columns widened: refuse (default), or adapt",
     "state.segment": "length of a stored time segment, such as '10 minutes' (default: half the retention)",
 }
 
@@ -99,6 +101,19 @@ class StateConfig:
         return StateConfig(self.backend, tuple(sorted([*self.options, (option, value)])))
 
     @property
+    def evolution(self) -> str:
+        """What to do with stored state when the aggregates have changed: "refuse" or "adapt"."""
+        given = self._options.get("state.evolution", "refuse")
+        if given not in ("refuse", "adapt"):
+            raise ValueError(f"{PREFIX}state.evolution is {given!r}; refuse or adapt is wanted")
+        return given
+
+    @property
+    def savepoint(self) -> str | None:
+        """Folder of the savepoint that a new query starts from, or None."""
+        return self._options.get("state.savepoint") or None
+
+    @property
     def directory(self) -> Path:
         """Where this machine keeps local state."""
         chosen = self._options.get("state.directory")
@@ -132,7 +147,7 @@ def resolve(
             raise ValueError(_unknown(f"option {PREFIX}{key}", PREFIX + key, [PREFIX + k for k in known]))
     merged.pop("state.backend", None)
     config = StateConfig(name, tuple(sorted(merged.items())))
-    _ = config.buckets, config.snapshots
+    _ = config.buckets, config.snapshots, config.evolution
     config.backend_class.check_options(config.backend_options)
     return config
 

@@ -45,6 +45,15 @@ class Operation(ABC):
     def codes(self) -> tuple[str, ...]:
         """The state's columns as page codes: "i8", "f8" or "object"."""
 
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Names of the state's columns, for those who look at stored state."""
+        return (
+            tuple(f"part_{number}" for number in range(len(self.codes)))
+            if len(self.codes) > 1
+            else ("state",)
+        )
+
     def describe(self) -> str:
         """Return the operation as text; stored states of two operations agree if their texts do."""
         given = [getattr(self, attribute.name) for attribute in fields(self) if attribute.name != "where"]

@@ -111,6 +111,10 @@ class SumFloat(Operation):
     def combine(self, left: State, right: State) -> State:
         return exact.add(left, right)
 
+    @property
+    def parts(self) -> tuple[str, ...]:
+        return "high", "low"
+
     def combined(self, state: State, lo: Ints, hi: Ints) -> State:
         return exact_sums(state, lo, hi) or Operation.combined(self, state, lo, hi)
 
@@ -219,6 +223,10 @@ class Moments(Operation):
     def codes(self) -> tuple[str, ...]:
         return ("i8", "f8", "f8", "f8", "f8")
 
+    @property
+    def parts(self) -> tuple[str, ...]:
+        return "count", "sum_high", "sum_low", "squares_high", "squares_low"
+
     @np.errstate(all="ignore")
     def lift(self, records: Records) -> State:
         data = self.read(records)
@@ -257,6 +265,10 @@ class Collect(Operation):
     @property
     def codes(self) -> tuple[str, ...]:
         return ("object", "object")
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        return "times", "values"
 
     def lift(self, records: Records) -> State:
         data = self.read(records)

@@ -49,6 +49,10 @@ class Pick(Operation):
     def codes(self) -> tuple[str, ...]:
         return self.by_code, "i8", self.code
 
+    @property
+    def parts(self) -> tuple[str, ...]:
+        return "by", "there", "value"
+
     def lift(self, records: Records) -> State:
         by = ColumnData(records.time, None) if self.by is None else self.read(records, self.by)
         data = self.read(records)

@@ -13,6 +13,7 @@ from operators.kinds.foldwise import FoldOperator
 from serializers.pages import PageLayout
 from state_backends import Entries, WindowStore
 from state_backends.ordering import row_order
+from state_backends.stored import TIME
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,11 @@ class FoldedPlan:
     def schema(self) -> FoldSchema:
         """The windows' columns: last tick, and the states."""
         return FoldSchema(1, self.operations)
+
+    @property
+    def head(self) -> tuple[tuple[str, str], ...]:
+        """The stored columns before the states."""
+        return (("end", TIME),)
 
     @property
     def layout(self) -> PageLayout:

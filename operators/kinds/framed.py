@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from operators.aggregates.operation import Operation
 from operators.batch import FAR_PAST, Records
 from operators.emission import Emission
 from operators.kernel import Ints, distances
@@ -53,6 +54,16 @@ class FramedPlan:
     def layout(self) -> PageLayout:
         """The layout of stored panes."""
         return self.schema.layout
+
+    @property
+    def head(self) -> tuple[tuple[str, str], ...]:
+        """The stored columns before the states."""
+        return self.schema.head
+
+    @property
+    def operations(self) -> tuple[Operation, ...]:
+        """The operations whose states are stored."""
+        return self.schema.operations
 
     @property
     def reach(self) -> int:

@@ -25,6 +25,7 @@ from operators.kinds.foldwise import FoldOperator
 from serializers.pages import PageLayout
 from state_backends import Entries, WindowStore
 from state_backends.ordering import row_order
+from state_backends.stored import NUMBER, TIME
 
 _END, _LATEST, _IS_WINDOW, _STATES = range(4)
 
@@ -47,6 +48,11 @@ class Kip450Plan:
     def schema(self) -> FoldSchema:
         """The windows' columns: last tick, event time of the latest record, whether it is a window, and the states."""
         return FoldSchema(_STATES, self.operations)
+
+    @property
+    def head(self) -> tuple[tuple[str, str], ...]:
+        """The stored columns before the states."""
+        return ("end", TIME), ("latest", TIME), ("is_window", NUMBER)
 
     @property
     def layout(self) -> PageLayout:

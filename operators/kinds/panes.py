@@ -6,6 +6,7 @@ that was partly late when it came is seen only by windows that end at or after t
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,7 @@ from operators.partials import Partials
 from serializers.pages import Column, PageLayout
 from state_backends import Entries
 from state_backends.ordering import append_order, row_order
+from state_backends.stored import TIME
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,8 @@ class PaneSchema:
     """
 
     operations: tuple[Operation, ...]
+
+    head: ClassVar[tuple[tuple[str, str], ...]] = (("time", TIME), ("visible_from", TIME))
 
     @property
     def combines(self) -> bool:

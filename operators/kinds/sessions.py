@@ -22,6 +22,7 @@ from operators.partials import Partials
 from serializers.pages import PageLayout
 from state_backends import Entries, WindowStore
 from state_backends.ordering import row_order
+from state_backends.stored import TIME
 
 _END, _START, _AT, _WAITS, _STATES = range(5)
 
@@ -46,6 +47,11 @@ class SessionPlan:
     def condenses(self) -> bool:
         """Whether entries are few where records are many."""
         return self.longest is None
+
+    @property
+    def head(self) -> tuple[tuple[str, str], ...]:
+        """The stored columns before the states."""
+        return ("end", TIME), ("start", TIME), ("at", TIME), ("waits_until", TIME)
 
     @property
     def layout(self) -> PageLayout:

@@ -23,6 +23,7 @@ from operators.program import Program
 from operators.runtime.packing import from_blobs, to_blob
 from operators.runtime.stateful import StatefulOperator
 from state_backends import StateConfig, StateError
+from state_backends.checkpoints.savepoint import Savepoint
 from state_backends.durability.journal import Blob, made
 from state_backends.durability.pointer import Pointer, read_pointer
 
@@ -159,11 +160,17 @@ def _held(lock: Path) -> bool:
 class BucketProcessor(StatefulProcessor):
     """Runs the program over one bucket per call: one commit, and one event-time timer while state is left."""
 
-    def __init__(self, program: Program, config: StateConfig, labels: tuple[int, ...], empty: bytes) -> None:
+    def __init__(
+        self,
+        program: Program,
+        config: StateConfig,
+        labels: tuple[int, ...],
+        savepoint: Savepoint | None = None,
+    ) -> None:
         self._program = program
         self._config = config
         self._labels = labels
-        self._empty = empty
+        self._savepoint = savepoint
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Keep Spark's handle and open the journal."""
@@ -186,19 +193,31 @@ class BucketProcessor(StatefulProcessor):
     def _run(
         self, label: int, blobs: list[bytes], watermark: int, fired: int | None
     ) -> Iterator[pd.DataFrame]:
-        pointer = read_pointer(self._journal) or Pointer.fresh()
+        stored = read_pointer(self._journal)
+        pointer = stored or Pointer.fresh()
         self._check_buckets(pointer)
+        begins = stored is None and self._savepoint is not None
         timer = pointer.progress.get("timer")
-        if not blobs and timer != fired:
-            return  # A timer that a later one has replaced.
+        if not (blobs or begins or (fired is not None and timer == fired)):
+            return  # A timer that a later one has replaced, or a call that only wakes buckets to begin.
         operator = open_copy(self._program, self._config, pointer.store_id)
         try:
             pointer = operator.open(self._journal, pointer)
+            first = self._begun(operator, label) if begins else []
             rows, counters = self._step(operator, pointer, blobs, watermark, fired)
         except BaseException:
             drop_copy(self._config, pointer.store_id)
             raise
+        if first:
+            counters.windows += sum(table.num_rows for table in first)
+            rows = pa.concat_tables([*first, rows])
         yield from _results(label, rows, counters)
+
+    def _begun(self, operator: StatefulOperator, label: int) -> list[pa.Table]:
+        """Start from the savepoint; return the rows that fell due on the way."""
+        if self._savepoint is None:
+            return []
+        return [operator.start_from(self._savepoint, self._labels.index(label), len(self._labels))]
 
     def _step(
         self,
@@ -208,7 +227,7 @@ class BucketProcessor(StatefulProcessor):
         watermark: int,
         fired: int | None,
     ) -> tuple[pa.Table, Counters]:
-        tables = from_blobs(blobs or [self._empty])
+        tables = from_blobs(blobs) or [self._program.empty()]
         # Spark's watermark begins at 0, which says nothing; it stays there while all events are before 1970.
         close = FAR_PAST if watermark <= 0 else watermark * 1_000 // self._program.tick_us
         rows, counters, _ = operator.run(

@@ -16,7 +16,11 @@ from operators.errors import DefinitionError
 from operators.program import Program
 from operators.runtime.stateful import StatefulOperator
 from state_backends import StateConfig
+from state_backends.checkpoints.bucket import opened
+from state_backends.checkpoints.savepoint import Savepoint, check_new, read_header, write_bucket, write_header
+from state_backends.durability.folders import Folder
 from state_backends.durability.journal import Journal, MemoryJournal, SqliteJournal
+from state_backends.durability.pointer import read_pointer
 
 Binder = Callable[[pa.Schema, StateConfig], Program]
 
@@ -83,15 +87,30 @@ class LocalRunner:
         self, operator: StatefulOperator, table: pa.Table, stream_time: int | datetime | None
     ) -> pa.Table:
         program = operator.program
+        savepoint = self._config.savepoint if read_pointer(self._journal) is None else None
         pointer = operator.open(self._journal)
+        first = [] if savepoint is None else [operator.start_from(read_header(savepoint), 0, 1)]
         before, highest = pointer.progress.get("stream_time"), pointer.progress.get("highest")
         highest = _latest(highest, _highest(table, program))
         after = _latest(before, highest if stream_time is None else _ticks(stream_time, program.tick_us))
         closes = _close(before, program.grace), _close(after, program.grace)
         progress = {"stream_time": after, "highest": highest}
         rows, counters, _ = operator.run([table], closes, self._journal, pointer, lambda: progress)
+        counters.windows += sum(table.num_rows for table in first)
         self._count(counters)
-        return rows
+        return pa.concat_tables([*first, rows])
+
+    def savepoint(self, folder: str | Path) -> Savepoint:
+        """Write the state after the last batch to a new folder, for another runner or a query to start from.
+
+        Raises:
+            StateError: there was no batch yet, or there is a savepoint in the folder already.
+        """
+        target = Folder(str(folder))
+        check_new(target)
+        with opened(self._journal, None, self._config.snapshots.folder) as bucket:
+            saved = write_bucket(target, 0, bucket)
+            return write_header(target, bucket.identity, bucket.schema, bucket.close, [saved], {})
 
     def _check_columns(self, schema: pa.Schema) -> None:
         missing = [name for name in self._types if name not in schema.names]

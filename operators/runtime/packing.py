@@ -78,13 +78,17 @@ class Pack:
     Attributes:
         program: names the columns.
         labels: one bucket label per slice of the key space.
+        wakes: whether each bucket gets a row from each task, so that those start from a savepoint that have no rows.
     """
 
     program: Program
     labels: tuple[int, ...]
+    wakes: bool = False
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield one row per bucket for every some hundred thousand rows."""
+        if self.wakes:
+            yield _packed([(label, 0, 0, 0, 0, None) for label in self.labels])
         for table in gathered(batches, _ROWS_PER_BLOB):
             named, bad = self.program.records.usable(table.rename_columns(self.program.inputs))
             plan = self._first_stage(named)

@@ -8,15 +8,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that every Spark user knows
 from pyspark.sql.types import StructType
 
+from operators.evolution import adaption
 from operators.partials import KEY, TIME, TwoStagePlan
 from operators.program import Program
 from operators.runtime.bounded import BoundedRun, FirstStage
 from operators.runtime.gaps import with_gap
-from operators.runtime.packing import PACKED_DDL, RESULT_DDL, Pack, Unpack, partition_labels, to_blob
+from operators.runtime.packing import PACKED_DDL, RESULT_DDL, Pack, Unpack, partition_labels
 from operators.runtime.session import check_partitions, check_session
 from operators.runtime.types import arrow_schema, spark_schema
 from operators.runtime.watermarks import check_time, watermarked, zoned_column
 from state_backends import StateConfig, resolve
+from state_backends.checkpoints.savepoint import read_header
 
 if TYPE_CHECKING:
     from operators.windows import WindowedAggregation
@@ -75,14 +77,16 @@ def _streaming(df: DataFrame, program: Program, config: StateConfig, out: Struct
     buckets = config.buckets or int(spark.conf.get(_PARTITIONS_KEY) or 1)
     check_partitions(spark, buckets)
     labels = tuple(partition_labels(buckets))
-    empty = to_blob(arrow_schema(df.schema).empty_table().rename_columns(program.inputs))
+    savepoint = None if config.savepoint is None else read_header(config.savepoint)
+    if savepoint is not None:
+        adaption(program, savepoint.identity, savepoint.schema, config.evolution, moved=True)
     grace_us, time = program.grace * program.tick_us, program.aliases[program.event_time]
     marked = watermarked(df, time, grace_us, program.event_time)
-    packed = marked.mapInArrow(Pack(program, labels), PACKED_DDL)
+    packed = marked.mapInArrow(Pack(program, labels, wakes=savepoint is not None), PACKED_DDL)
     counts = [F.sum(column).alias(column) for column in ("rows", "bad", "sent", "row_bytes")]
     packed = packed.observe(f"{name}_in", *counts, F.sum(F.length("blob")).alias("sent_bytes"))
     results = packed.groupBy("bucket").transformWithStateInPandas(
-        BucketProcessor(program, config, labels, empty), RESULT_DDL, "append", "eventtime"
+        BucketProcessor(program, config, labels, savepoint), RESULT_DDL, "append", "eventtime"
     )
     results = results.observe(f"{name}_out", F.sum("late").alias("late"), F.sum("windows").alias("windows"))
     return results.mapInArrow(Unpack(program.output.arrow), out)

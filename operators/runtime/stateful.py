@@ -7,12 +7,16 @@ from typing import Any
 import pyarrow as pa
 
 from operators.batch import FAR_PAST
-from operators.emission import Counters
+from operators.emission import Counters, Emission
+from operators.evolution import Adaption, adaption
 from operators.program import Program
-from state_backends import StateConfig
-from state_backends.durability.durable import Durable
+from state_backends import Entries, StateConfig
+from state_backends.backends.memory import MemoryBackend
+from state_backends.checkpoints.savepoint import Savepoint
+from state_backends.durability.durable import Alignment, Durable
 from state_backends.durability.journal import Journal
 from state_backends.durability.pointer import Pointer, read_pointer
+from state_backends.stored import StoredSchema
 
 
 class StatefulOperator:
@@ -26,6 +30,7 @@ class StatefulOperator:
         self.store = program.store(self.backend)
         self.operator = program.plan.operator(self.store)
         self._ready = False
+        self._evolution = config.evolution
 
     def takes(self, program: Program) -> bool:
         """Go on with this program if it works on the same state in the same way; return whether it does.
@@ -44,9 +49,11 @@ class StatefulOperator:
             StateError: the state is another operator's, or cannot be restored.
         """
         pointer = pointer or read_pointer(journal) or Pointer.fresh()
-        if pointer.progress:
-            self.program.check_identity(pointer.progress["identity"])
+        change = self._change(pointer.progress)
         done = self._durable.align(journal, pointer)
+        if change is not None:
+            pointer = self._durable.rewrite(journal, done.pointer, change.pages)
+            done = Alignment(pointer, restored=True)
         close = pointer.progress.get("close", FAR_PAST)
         # Read anew as a whole: a copy just opened, one that an error left half done, and one that is ahead of what was
         # committed, because the batch failed elsewhere.
@@ -56,6 +63,45 @@ class StatefulOperator:
         self.operator.rebuild(close, changes)
         self._ready = True
         return done.pointer
+
+    def _change(self, progress: dict[str, Any]) -> Adaption | None:
+        if not progress:
+            return None
+        stored = progress.get("schema")
+        schema = None if stored is None else StoredSchema.of(stored)
+        return adaption(self.program, progress["identity"], schema, self._evolution)
+
+    def start_from(self, savepoint: Savepoint, bucket: int, buckets: int) -> pa.Table:
+        """Take one bucket's share of a savepoint into the empty store, and return the rows that fall due on the way.
+
+        The old query's buckets may have come to different close times: windows of those that lag behind the latest are
+        emitted here. The changes are committed with the next batch.
+
+        Args:
+            savepoint: of an operator like this one.
+            bucket: number of the bucket.
+            buckets: how many there are.
+
+        Raises:
+            StateError: the savepoint is of another operator; names what differs.
+            CorruptDataError: a file of it is damaged; names it.
+        """
+        program = self.program
+        change = adaption(program, savepoint.identity, savepoint.schema, self._evolution, moved=True)
+        emitted: list[Emission] = []
+        for close, keys, entries in savepoint.groups(bucket, buckets):
+            if change is not None:
+                entries = Entries(entries.key, tuple(change.columns(entries.columns)))  # noqa: PLW2901
+            store = program.store(MemoryBackend())
+            store.put_many(keys, entries)
+            operator = program.plan.operator(store)
+            operator.rebuild(close)
+            nothing = program.read([program.empty()])
+            emitted += operator.step(nothing, savepoint.close, savepoint.close, Counters())
+            for names, left in store.scan():
+                self.store.put_many(names, left)
+        self.operator.rebuild(savepoint.close)
+        return program.output.table(emitted)
 
     def run(
         self,
@@ -80,7 +126,12 @@ class StatefulOperator:
         self._ready = False  # An error from here on leaves a copy that has to be aligned anew.
         emitted = self.operator.step(self.program.read(tables), *closes, counters)
         rows = self.program.output.table(emitted)
-        noted = {"identity": self.program.identity(), "close": self.operator.close, **progress()}
+        noted = {
+            "identity": self.program.identity(),
+            "schema": self.program.stored().plain(),
+            "close": self.operator.close,
+            **progress(),
+        }
         pointer = self._durable.commit(journal, pointer, self.store.take_changes(), noted, clock)
         self._ready = True
         return rows, counters, pointer

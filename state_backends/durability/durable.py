@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from serializers import CorruptDataError
+from serializers import CorruptDataError, SerializationError
 from serializers.changes import decode_changes, encode_changes
 from state_backends.backends.journaled import JournalBackend
 from state_backends.backends.memory import MemoryBackend
@@ -47,7 +47,7 @@ from state_backends.durability.pointer import (
     new_version,
 )
 from state_backends.durability.policy import SnapshotPolicy
-from state_backends.durability.retention import adopted, started_over, trimmed
+from state_backends.durability.retention import adopted, started_over, trimmed, without
 from state_backends.durability.snapshots import SnapshotFolder
 from state_backends.durability.uploads import Uploads, is_dead, page_parts, this_process
 from state_backends.interface import StateBackend, StateError, WriteBatch
@@ -94,6 +94,7 @@ class Durable:
         self.backend = backend
         self._policy = policy or SnapshotPolicy()
         self._uploads = Uploads(backend, kind, scratch, background=self._policy.background)
+        self._told = ""
 
     def close(self) -> None:
         """Wait for a snapshot that is being written, and release the backend."""
@@ -119,11 +120,13 @@ class Durable:
         missing = missing_entries(journal, backend.version, pointer)
         if missing is not None:
             return Alignment(pointer, restored=False, replayed=tuple(replay(backend, missing)))
-        self._restore(journal, pointer)
-        return Alignment(pointer, restored=True)
+        return Alignment(self._restore(journal, pointer), restored=True)
 
-    def _restore(self, journal: Journal, pointer: Pointer) -> None:
-        """Load the newest snapshot that is whole and has a log to the pointer's version, and replay that."""
+    def _restore(self, journal: Journal, pointer: Pointer) -> Pointer:
+        """Load the newest snapshot that is whole and has a log to the pointer's version, and replay that.
+
+        Damaged ones are retired: the next snapshot must neither share their files nor count on them.
+        """
         found = [one for one in pointer.snapshots if one.number >= pointer.oldest - 1]
         if pointer.oldest == 1:
             found.append(Snapshot(0, NO_VERSION, 0))
@@ -131,15 +134,15 @@ class Durable:
         for snapshot in found:
             try:
                 self._load(journal, pointer, snapshot)
-                for _ in replay(self.backend, entries(journal, snapshot.number + 1, pointer.number)):
-                    pass
+                found_entries = entries(journal, snapshot.number + 1, pointer.number)
+                log_bytes = sum(map(change_bytes, replay(self.backend, found_entries)))
             except CorruptDataError as error:
                 problems.append(error)
                 _LOG.warning("state %s: %s; trying what is older", pointer.store_id, error)
                 continue
             if self.backend.version != pointer.version:
                 self.backend.write(WriteBatch(), pointer.version)
-            return
+            return without(pointer, len(problems), log_bytes) if problems else pointer
         raise CorruptDataError(
             "the state cannot be restored: "
             + "; ".join(map(str, problems))
@@ -290,9 +293,9 @@ class Durable:
         snapshot = Snapshot(pointer.number, pointer.version, 0, self._policy.folder, name)
         try:
             self._uploads.begin(self._folder(pointer, snapshot), snapshot, pointer.newest)
-        except StateError as error:
+        except (StateError, OSError) as error:
             _LOG.warning("state %s: no snapshot of version %d: %s", pointer.store_id, pointer.number, error)
-            return replace(pointer, failures=pointer.failures + 1)
+            return replace(pointer, failures=min(pointer.failures + 1, _MOST_FAILURES))
         return replace(pointer, pending=Pending(snapshot, pointer.log_bytes, time.time(), this_process()))
 
     def _snapshot_now(self, journal: Journal, pointer: Pointer) -> Pointer:
@@ -319,21 +322,27 @@ class Durable:
         pending = pointer.pending
         if pending is None:
             return pointer
-        snapshot, patience = pending.snapshot, _PATIENCE_SECONDS
+        snapshot, manifest = pending.snapshot, None
         folder = SnapshotFolder(Folder(snapshot.folder), pointer.store_id)
+        writes = self._uploads.writes(snapshot.name)
+        hopeless = is_dead(pending.owner)
         try:
-            if self._uploads.writes(snapshot.name):
+            if writes:
                 manifest = self._uploads.manifest(snapshot.name)
-            else:
-                manifest = folder.manifest(snapshot.name) if folder.has(snapshot.name) else None
-                patience = _AGAIN_SECONDS if is_dead(pending.owner) else patience
-        except (StateError, CorruptDataError, OSError) as error:
-            _LOG.warning("state %s: snapshot %s: %s", pointer.store_id, snapshot.name, error)
-            manifest, patience = None, _AGAIN_SECONDS
+            elif folder.has(snapshot.name):
+                manifest = folder.manifest(snapshot.name)
+        except (StateError, SerializationError, OSError) as error:
+            if self._told != snapshot.name:  # Once, not with every batch until the next attempt.
+                _LOG.warning("state %s: snapshot %s: %s", pointer.store_id, snapshot.name, error)
+            self._told = snapshot.name
+            # What another process writes may well be there when the storage answers again.
+            hopeless = hopeless or writes or isinstance(error, SerializationError)
         if manifest is not None:
             done = replace(snapshot, size=manifest.size)
             return adopted(journal, replace(pointer, pending=None, failures=0), done, pending.log_bytes)
-        if time.time() - pending.since < min(patience * 2**pointer.failures, _LONGEST_SECONDS):
+        patience = (_AGAIN_SECONDS if hopeless else _PATIENCE_SECONDS) * 2**pointer.failures
+        # Another host's clock may be ahead, by more than any patience if it was wrong.
+        if abs(time.time() - pending.since) < min(patience, _LONGEST_SECONDS):
             return pointer
         return replace(pointer, pending=None, failures=min(pointer.failures + 1, _MOST_FAILURES))
 
@@ -346,7 +355,8 @@ class Durable:
         for uri in {one.folder for one in gone}:
             self._uploads.clean(
                 SnapshotFolder(Folder(uri), pointer.store_id),
-                {one.name for one in needed if one.folder == uri},
+                # Whatever their URI: the same folder may have been given in another way.
+                {one.name for one in needed},
                 {one.name for one in gone if one.folder == uri},
             )
         return replace(pointer, retired=tuple(kept))

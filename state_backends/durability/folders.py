@@ -1,20 +1,30 @@
 """A folder for snapshots and savepoints, on any file system that Arrow knows: local, S3, GCS, HDFS."""
 
+import io
 import os
+import re
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import quote, unquote
 
-from pyarrow import fs
+from pyarrow import ArrowException, fs
 
 from state_backends.interface import StateError
 
 _WHOLE_AT_CLOSE = ("s3", "gcs", "abfs")
 """Stores where a file appears as a whole or not at all."""
 _CHUNK = 4 << 20
-_SCHEMES = {"s3a": "s3", "s3n": "s3", "gs": "gs"}
+_SCHEMES = {
+    **{name: name for name in ("s3", "gs", "hdfs", "viewfs", "abfs", "abfss")},
+    **{"s3a": "s3", "s3n": "s3", "gcs": "gs"},
+}
+"""How Arrow calls each scheme."""
+_KEPT_IN_URIS = "%/?&=:@+,;!$'()*~[]"
+_WANTED = "an absolute local path is wanted, or a URI of s3, gs, abfs or hdfs, such as s3://bucket/path"
 T = TypeVar("T")
 
 
@@ -24,30 +34,35 @@ class Folder:
     Args:
         uri: an absolute local path, or a URI such as s3://bucket/path?region=eu-central-1, gs://..., hdfs://...; credentials
             come from where the file system's own client looks for them.
+
+    Raises:
+        StateError: no folder can be meant by it. Whether it is there shows with the first use.
     """
 
     def __init__(self, uri: str) -> None:
         self.uri = uri
+        self._local = _local_path(uri)
+        if self._local is None:
+            _check_uri(uri)
 
     @cached_property
     def _place(self) -> tuple[Any, str]:
-        scheme, colon, rest = self.uri.partition("://")
-        if not colon:
-            return fs.LocalFileSystem(), os.path.abspath(self.uri.removeprefix("file:"))  # noqa: PTH100
+        if self._local is not None:
+            return fs.LocalFileSystem(), self._local
+        scheme, _, rest = self.uri.partition("://")
         try:
-            system, path = fs.FileSystem.from_uri(f"{_SCHEMES.get(scheme, scheme)}://{rest}")
-        except (OSError, ValueError, NotImplementedError) as error:
-            raise StateError(
-                f"the folder {self.uri!r} cannot be used: {error}. A local path or a URI of s3, gs or hdfs is wanted"
-            ) from error
-        return system, path.rstrip("/")
+            system, path = fs.FileSystem.from_uri(f"{_SCHEMES[scheme]}://{quote(rest, safe=_KEPT_IN_URIS)}")
+        except (OSError, ValueError, ArrowException) as error:
+            raise StateError(f"the folder {self.uri!r} cannot be used: {error}; {_WANTED}") from error
+        return system, re.sub("/+", "/", path).rstrip("/")
 
     def _path(self, name: str) -> str:
         return f"{self._place[1]}/{name}"
 
     def where(self, name: str) -> str:
         """Return the file's place for people."""
-        return f"{self.uri.partition('?')[0].rstrip('/')}/{name}"
+        base = self.uri.partition("?")[0] if self._local is None else self._local
+        return f"{base.rstrip('/')}/{name}"
 
     def write(self, name: str, data: bytes | Path) -> None:
         """Write a file as a whole: whoever sees the name sees all of it. Over an earlier one of that name.
@@ -64,15 +79,18 @@ class Folder:
         def act() -> None:
             if not whole:
                 system.create_dir(target.rpartition("/")[0], recursive=True)
-            with system.open_output_stream(aside) as sink:
-                if isinstance(data, bytes):
-                    sink.write(data)
-                else:
-                    with data.open("rb") as source:
+            with io.BytesIO(data) if isinstance(data, bytes) else data.open("rb") as source:
+                try:
+                    with system.open_output_stream(aside) as sink:
                         while chunk := source.read(_CHUNK):
                             sink.write(chunk)
-            if not whole:
-                system.move(aside, target)
+                    if not whole:
+                        system.move(aside, target)
+                except BaseException:
+                    # Closing makes a file of what was written so far, also in a store that is said to write wholes.
+                    with suppress(OSError):
+                        system.delete_file(aside)
+                    raise
 
         self._do(f"write {self.where(name)}", act)
 
@@ -101,7 +119,7 @@ class Folder:
                     sink.write(chunk)
             return True
 
-        return self._do(f"read {self.where(name)}", act)
+        return self._do(f"read {self.where(name)} into {target}", act)
 
     def has(self, name: str) -> bool:
         """Return whether there is a file of that name."""
@@ -136,7 +154,41 @@ class Folder:
         """Act; tell an error of the storage as what it kept from being done."""
         try:
             return act()
-        except OSError as error:
+        except (OSError, ArrowException) as error:
             raise StateError(
                 f"cannot {what}: {error}. If the storage is back, start the query again; nothing was lost"
             ) from error
+
+
+def _local_path(uri: str) -> str | None:
+    """The path on this machine that is meant; None for a place elsewhere."""
+    path = uri
+    if uri.startswith("file:"):
+        if re.search("[?#]", uri):
+            raise StateError(f"the folder {uri!r} has a ? or #: write them as %3F and %23, or give a plain path")
+        host, slash, rest = re.sub("^//", "", uri.removeprefix("file:")).partition("/")
+        path = slash + unquote(rest) if host in ("", "localhost") else host
+    elif "://" in uri:
+        return None
+    if not path.startswith("/"):
+        # Each worker would take it from a working directory of its own.
+        raise StateError(f"the folder {uri!r} is not absolute: {_WANTED}")
+    return "/" + os.path.normpath(path).lstrip("/")
+
+
+def _check_uri(uri: str) -> None:
+    """Refuse what cannot be a folder elsewhere, without asking the storage."""
+    scheme, _, rest = uri.partition("://")
+    place = rest.partition("?")[0].partition("/")[0]
+    if ":" in place.rpartition("@")[0]:
+        hidden = f"{scheme}://...@{place.rpartition('@')[2]}"
+        raise StateError(
+            f"the folder {hidden} is given with a password, which checkpoints and logs would show: leave it out, and give "
+            "credentials as the storage's own client looks for them, such as environment variables"
+        )
+    if scheme not in _SCHEMES:
+        raise StateError(f"the folder {uri!r} has an unknown scheme: {_WANTED}")
+    if "#" in rest:
+        raise StateError(f"the folder {uri!r} has a #: write it as %23")
+    if not place and _SCHEMES[scheme] in ("s3", "gs"):
+        raise StateError(f"the folder {uri!r} names no bucket: {_WANTED}")

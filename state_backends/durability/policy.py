@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from state_backends.durability.folders import Folder
+
 
 @dataclass(frozen=True)
 class SnapshotPolicy:
@@ -13,6 +15,9 @@ class SnapshotPolicy:
         batches: batches with changes since the last snapshot after which a new one is due.
         retain: batches that a replaced snapshot is kept for, because the host may go back to one of them.
         background: whether batches go on while files are written.
+
+    Raises:
+        StateError: no folder can be meant by that URI.
     """
 
     folder: str | None = None
@@ -20,3 +25,7 @@ class SnapshotPolicy:
     batches: int = 1_000
     retain: int = 100
     background: bool = True
+
+    def __post_init__(self) -> None:
+        if self.folder is not None:
+            Folder(self.folder)  # Refused on the driver, before any batch.

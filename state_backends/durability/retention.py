@@ -23,6 +23,17 @@ def adopted(journal: Journal, pointer: Pointer, snapshot: Snapshot, log_bytes: i
     )
 
 
+def without(pointer: Pointer, damaged: int, log_bytes: int) -> Pointer:
+    """The pointer without its newest snapshots, so many of which are damaged, and with what the log then has to hold."""
+    retired = tuple(one for one in pointer.snapshots[:damaged] if one.name)
+    return replace(
+        pointer,
+        snapshots=pointer.snapshots[damaged:],
+        retired=(*pointer.retired, *retired),
+        log_bytes=log_bytes,
+    )
+
+
 def trimmed(journal: Journal, pointer: Pointer, fewest: int) -> Pointer:
     """The pointer without log entries that no snapshot and no copy needs, but for the last few."""
     oldest = pointer.number - fewest + 1

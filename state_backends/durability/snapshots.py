@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
 
 from serializers import CorruptDataError, NewerFormatError
@@ -87,6 +88,9 @@ class Manifest:
         if values.pop("format") != MANIFEST_VERSION:
             raise NewerFormatError(f"the manifest {where}", json.loads(body)["format"], MANIFEST_VERSION)
         parts = tuple(Part(**part) for part in values.pop("parts"))
+        for name in (name for part in parts for name in (part.name, part.file)):
+            if "/" in name or name in ("", ".", ".."):
+                raise CorruptDataError(f"the manifest {where} names a file outside: {name!r}")
         return cls(**values, parts=parts)
 
 
@@ -107,17 +111,25 @@ class SnapshotFolder:
         """Return whether the snapshot is complete."""
         return self.folder.has(self._manifest(name))
 
+    def where(self, name: str) -> str:
+        """Return the place of a snapshot's manifest for people."""
+        return self.folder.where(self._manifest(name))
+
     def manifest(self, name: str) -> Manifest:
         """Return the manifest of a snapshot.
 
         Raises:
-            CorruptDataError: it is not there, or damaged.
+            CorruptDataError: it is not there, damaged, or of another store.
+            NewerFormatError: a newer version wrote it.
         """
-        where = self.folder.where(self._manifest(name))
+        where = self.where(name)
         blob = self.folder.read(self._manifest(name))
         if blob is None:
             raise CorruptDataError(f"the manifest {where} is not there")
-        return Manifest.decode(blob, where)
+        manifest = Manifest.decode(blob, where)
+        if manifest.store_id != self.store_id:
+            raise CorruptDataError(f"the manifest {where} is of another state, {manifest.store_id}")
+        return manifest
 
     def write(
         self,
@@ -136,7 +148,11 @@ class SnapshotFolder:
             files: name and content of each.
             earlier: a snapshot that is kept as long as this one may be.
         """
-        stored = {} if earlier is None else {part.digest: part.file for part in earlier.parts}
+        stored: dict[str, str] = {}
+        if earlier is not None:
+            # Rules of the storage for old files, or people, may have removed some since.
+            there = {path for path, _ in self.folder.list(f"{self.store_id}/files")}
+            stored = {part.digest: part.file for part in earlier.parts if self._file(part) in there}
 
         def put(item: tuple[str, bytes | Path]) -> Part:
             part_name, data = item
@@ -146,9 +162,13 @@ class SnapshotFolder:
                 self.folder.write(self._file(part), data)
             return part
 
+        parts: list[Part] = []
+        rest = iter(files)
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            parts = tuple(pool.map(put, files))
-        manifest = Manifest(self.store_id, version.hex(), kind, parts)
+            # A few at a time: each is made when it is asked for, and all of them may not fit in memory.
+            while some := list(islice(rest, _AT_ONCE)):
+                parts += pool.map(put, some)
+        manifest = Manifest(self.store_id, version.hex(), kind, tuple(parts))
         self.folder.write(self._manifest(name), manifest.encode())
         return manifest
 
@@ -164,8 +184,6 @@ class SnapshotFolder:
         def get(part: Part) -> None:
             target = directory / part.name
             where = self.folder.where(self._file(part))
-            if target.parent != directory:
-                raise CorruptDataError(f"the manifest of {where} names a file outside: {part.name!r}")
             found = hashlib.sha256()
             if not self.folder.fetch(self._file(part), target, found.update):
                 raise CorruptDataError(f"the snapshot file {where} ({part.name}) is not there")
@@ -197,7 +215,9 @@ class SnapshotFolder:
                     self.folder.remove(file)
             self.folder.remove(path)
         for path, written in found.items():
-            if not path.endswith(".json") and path not in used and _is_old(written):
+            # A needed snapshot without a manifest is being written, perhaps for longer than that.
+            writer = path.rpartition("/")[2].partition("-")[2]
+            if not path.endswith(".json") and path not in used and writer not in kept and _is_old(written):
                 self.folder.remove(path)
 
     def _files(self, path: str, *, damaged_too: bool = False) -> list[str]:
@@ -216,20 +236,26 @@ def _is_old(written: datetime | None) -> bool:
 
 
 def _digest(data: bytes | Path) -> tuple[str, int]:
-    """The SHA-256 of the content in hex, and its bytes. A file is read once, under whatever name it comes again."""
+    """The SHA-256 of the content in hex, and its bytes.
+
+    A file that is linked is read once, under whatever name it comes again; one without links may be gone soon, and another
+    one take its number.
+    """
     if isinstance(data, bytes):
         return hashlib.sha256(data).hexdigest(), len(data)
     status = data.stat()
     identity = status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
-    if identity not in _digests:
-        if len(_digests) >= _MOST_DIGESTS:
-            _digests.clear()
+    digest = _digests.get(identity) if status.st_nlink > 1 else None
+    if digest is None:
         found = hashlib.sha256()
         with data.open("rb") as file:
             while chunk := file.read(_CHUNK):
                 found.update(chunk)
-        _digests[identity] = found.hexdigest()
-    return _digests[identity], status.st_size
+        digest = found.hexdigest()
+        if len(_digests) >= _MOST_DIGESTS:
+            _digests.clear()
+        _digests[identity] = digest
+    return digest, status.st_size
 
 
 _digests: dict[tuple[int, int, int, int], str] = {}

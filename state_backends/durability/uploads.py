@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-from serializers import CorruptDataError
+from serializers import CorruptDataError, SerializationError
 from serializers.changes import Puts, decode_changes, encode_changes
 from state_backends.durability.pointer import Snapshot
 from state_backends.durability.snapshots import PAGES, Manifest, SnapshotFolder
@@ -24,7 +24,7 @@ class Uploads:
     Args:
         backend: the copy.
         kind: the backend's name in the configuration.
-        scratch: local directory for files on their way, of this copy alone.
+        scratch: local directory for files on their way, of this copy alone; what a killed process left there is removed.
         background: whether to write on a thread.
     """
 
@@ -32,6 +32,7 @@ class Uploads:
         self._backend = backend
         self._kind = kind if backend.snapshots else PAGES
         self.scratch = scratch
+        shutil.rmtree(scratch, ignore_errors=True)
         self._background = background
         self._pool = ThreadPoolExecutor(1, "snapshots")
         self._writing: dict[str, Future[Manifest]] = {}
@@ -48,8 +49,12 @@ class Uploads:
         directory = self.scratch / snapshot.name
         parts: list[dict[int, dict[bytes, bytes]]] = []
         if self._backend.snapshots:
-            self.scratch.mkdir(parents=True, exist_ok=True)
-            self._backend.snapshot(directory)
+            try:
+                self.scratch.mkdir(parents=True, exist_ok=True)
+                self._backend.snapshot(directory)
+            except (StateError, OSError):
+                shutil.rmtree(directory, ignore_errors=True)
+                raise
         else:
             parts += page_parts(self._backend)
 
@@ -69,7 +74,7 @@ class Uploads:
         if earlier.name not in self._manifests:
             try:
                 self._manifests = {earlier.name: folder.manifest(earlier.name)}
-            except CorruptDataError as error:
+            except SerializationError as error:
                 _LOG.warning("%s: all files of the next snapshot are written anew", error)
                 return None
         return self._manifests[earlier.name]
@@ -104,7 +109,7 @@ class Uploads:
         def remove() -> None:
             try:
                 folder.clean(kept, gone)
-            except (StateError, CorruptDataError) as error:
+            except (StateError, SerializationError) as error:
                 _LOG.warning("snapshots of %s were not cleaned: %s", folder.store_id, error)
 
         future = self._pool.submit(remove)
@@ -120,7 +125,8 @@ class Uploads:
         """
         manifest = folder.manifest(snapshot.name)
         if manifest.version != snapshot.version.hex():
-            raise CorruptDataError(f"the manifest {snapshot.name} is of version {manifest.version}")
+            where = folder.where(snapshot.name)
+            raise CorruptDataError(f"the manifest {where} is of another version, {manifest.version}")
         directory = self.scratch / f"restored-{os.urandom(4).hex()}"
         try:
             folder.fetch(manifest, directory)
@@ -136,7 +142,7 @@ class Uploads:
             shutil.rmtree(directory, ignore_errors=True)
         if self._backend.version != snapshot.version:
             raise CorruptDataError(
-                f"the snapshot {snapshot.name} holds another version than its manifest says"
+                f"the snapshot {folder.where(snapshot.name)} holds another version than its manifest says"
             )
         self._manifests = {snapshot.name: manifest}
 

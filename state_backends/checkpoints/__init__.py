@@ -1,0 +1,1 @@
+"""State at rest: looked at, summed up, and moved to another query."""

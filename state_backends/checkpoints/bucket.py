@@ -1,0 +1,132 @@
+"""One bucket's state, opened from its journal alone."""
+
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from serializers.pages import Column
+from state_backends.config import load_backend
+from state_backends.durability.durable import Durable
+from state_backends.durability.journal import Journal, MemoryJournal
+from state_backends.durability.pointer import JOURNAL, Pointer, read_pointer
+from state_backends.durability.policy import SnapshotPolicy
+from state_backends.interface import StateBackend, StateError
+from state_backends.stored import StoredSchema
+
+_PAGES_AT_ONCE = 20_000
+RESIDENT = "spark"
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """Entries of some keys in one segment.
+
+    Attributes:
+        segment: its number.
+        keys: distinct keys, encoded.
+        key: shape (n,), int64: positions in `keys`.
+        columns: one of length n for each of the layout.
+        size: bytes of keys and pages.
+    """
+
+    segment: int
+    keys: list[bytes]
+    key: npt.NDArray[np.int64]
+    columns: list[Column]
+    size: int
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """A bucket's state at one version, opened.
+
+    Attributes:
+        pointer: says which version.
+        schema: what entries are.
+        backend: has the pages.
+    """
+
+    pointer: Pointer
+    schema: StoredSchema
+    backend: StateBackend
+
+    @property
+    def close(self) -> int:
+        """The close time reached, in ticks."""
+        return int(self.pointer.progress["close"])
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What the state depends on."""
+        return dict(self.pointer.progress["identity"])
+
+    def entries(self) -> Iterator[Stored]:
+        """Yield all entries, some pages at a time. O(entries)."""
+        for segment in self.backend.segments():
+            pages: dict[bytes, bytes] = {}
+            for key, page in self.backend.iterate(segment):
+                pages[key] = page
+                if len(pages) >= _PAGES_AT_ONCE:
+                    yield self._decoded(segment, pages)
+                    pages = {}
+            if pages:
+                yield self._decoded(segment, pages)
+
+    def _decoded(self, segment: int, pages: dict[bytes, bytes]) -> Stored:
+        columns, counts = self.schema.layout.decode(list(pages.values()))
+        key = np.repeat(np.arange(len(pages)), counts)
+        return Stored(
+            segment, list(pages), key, columns, sum(map(len, pages)) + sum(map(len, pages.values()))
+        )
+
+
+def journal_of(blobs: Iterable[tuple[str, int, bytes]]) -> MemoryJournal:
+    """Return a journal of blobs that were cut: name, number of the part, and bytes of each."""
+    parts: dict[str, dict[int, bytes]] = {}
+    for name, part, blob in blobs:
+        parts.setdefault(name, {})[part] = blob
+    journal = MemoryJournal()
+    for name, numbered in parts.items():
+        journal.put(name, b"".join(numbered[part] for part in sorted(numbered)))
+    journal.commit()
+    return journal
+
+
+@contextmanager
+def opened(journal: Journal, backend: str | None, snapshots: str | None) -> Iterator[Bucket]:
+    """Open a bucket's state in a temporary place; the journal is left as it is.
+
+    Args:
+        journal: as the last commit left it.
+        backend: name of the backend to open it with; None for one that the state suits.
+        snapshots: folder to look for snapshots in before the one that they were written to.
+
+    Raises:
+        StateError, CorruptDataError: as `Durable.align`.
+    """
+    pointer = read_pointer(journal)
+    if pointer is None or "schema" not in pointer.progress:
+        raise StateError("the checkpoint has a bucket without a pointer: it holds no windows, or was altered")
+    schema = StoredSchema.of(pointer.progress["schema"])
+    name = backend or (RESIDENT if pointer.home == JOURNAL else "memory")
+    directory = Path(tempfile.mkdtemp(prefix="windows-state-"))
+    copy = Durable(
+        load_backend(name).open(directory / "state", {}),
+        name,
+        directory / "snapshots",
+        SnapshotPolicy(snapshots, retain=2**62),
+    )
+    try:
+        copy.align(journal, pointer)
+        yield Bucket(pointer, schema, copy.backend)
+    finally:
+        journal.rollback()
+        copy.close()
+        shutil.rmtree(directory, ignore_errors=True)

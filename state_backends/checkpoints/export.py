@@ -1,0 +1,95 @@
+"""A savepoint of a stopped query, made from its checkpoint."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import astuple, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from state_backends.checkpoints.bucket import Bucket
+from state_backends.checkpoints.reading import Checkpoint, by_bucket, journals, pointers
+from state_backends.checkpoints.savepoint import SavedBucket, Savepoint, check_new, write_bucket, write_header
+from state_backends.durability.folders import Folder
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_SAVED = pa.schema(
+    [("file", pa.string()), ("rows", pa.int64()), ("digest", pa.string()), ("close", pa.int64())]
+)
+
+
+@dataclass(frozen=True)
+class SaveBucket:
+    """Writes one bucket's entries into a savepoint.
+
+    Attributes:
+        checkpoint: where they are.
+        uri: the savepoint's folder.
+    """
+
+    checkpoint: Checkpoint
+    uri: str
+
+    def __call__(self, number: int, bucket: Bucket) -> Iterator[pa.Table]:
+        """Yield one row that says what was written."""
+        saved = write_bucket(Folder(self.uri), number, bucket)
+        columns = [
+            pa.array([value], type_) for value, type_ in zip(astuple(saved), _SAVED.types, strict=True)
+        ]
+        yield pa.Table.from_arrays(columns, schema=_SAVED)
+
+
+def write_savepoint(
+    checkpoint: str | Path,
+    folder: str | Path,
+    backend: str | None = None,
+    batch: int | None = None,
+    *,
+    operator: int = 0,
+    snapshots: str | None = None,
+    spark: "SparkSession | None" = None,
+) -> Savepoint:
+    """Write the state of a stopped query to a folder, for a new query to start from by the option `state.savepoint`.
+
+    The new query may have another backend, another number of buckets and a later version of the code. It reads its sources
+    from where the old one stopped: the savepoint's `origin` says what the checkpoint knows of that.
+
+    Args:
+        checkpoint: the query's checkpoint folder; nothing in it is changed.
+        folder: a new folder, as a path or URI that all workers reach.
+        backend, batch, operator, snapshots, spark: as for `read_state`.
+
+    Raises:
+        StateError: there is no state of windows, or a savepoint in the folder already.
+        CorruptDataError: the state is damaged; names the file or blob.
+
+    Cost: each bucket's state passes through one task's memory.
+    """
+    target = Folder(str(folder))
+    check_new(target)
+    found = Checkpoint(str(checkpoint), backend, batch, operator, snapshots)
+    rows, schema = journals(found, spark)
+    identities = [pointer.progress["identity"] for pointer in pointers(rows)]
+    saved = by_bucket(rows, SaveBucket(found, target.uri), _SAVED).collect()
+    origin = _origin(found)
+    watermark = origin.get("watermark in ms") or 0
+    close = watermark * 1_000 // schema.tick_us if watermark > 0 else -(2**61)
+    return write_header(target, identities[0], schema, close, [SavedBucket(*row) for row in saved], origin)
+
+
+def _origin(checkpoint: Checkpoint) -> dict[str, Any]:
+    """What the checkpoint's own files say: its last batch, the watermark after it, and where the sources stood."""
+    folder = Folder(checkpoint.path)
+    done = [int(Path(name).name) for name, _ in folder.list("commits") if Path(name).name.isdecimal()]
+    batch = max(done) if checkpoint.batch is None else checkpoint.batch
+    commit = (folder.read(f"commits/{batch}") or b"").decode().splitlines()[1:]
+    offsets = (folder.read(f"offsets/{batch}") or b"").decode().splitlines()[2:]
+    return {
+        "checkpoint": checkpoint.path,
+        "batch": batch,
+        "watermark in ms": json.loads(commit[0]).get("nextBatchWatermarkMs") if commit else None,
+        "sources": [json.loads(line) if line.startswith(("{", "[")) else line for line in offsets],
+    }

@@ -1,0 +1,254 @@
+"""The state of a stopped query as DataFrames, from its checkpoint alone, which is not changed."""
+
+import atexit
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from state_backends.checkpoints.bucket import Bucket, journal_of, opened
+from state_backends.durability.pointer import Pointer
+from state_backends.interface import StateError
+from state_backends.stored import StoredSchema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:=@+,~")
+SUMMARY = pa.schema(
+    [
+        ("bucket", pa.int32()),
+        ("segment", pa.int64()),
+        ("start", pa.timestamp("us", "UTC")),
+        ("end", pa.timestamp("us", "UTC")),
+        ("keys", pa.int64()),
+        ("panes", pa.int64()),
+        ("bytes", pa.int64()),
+        ("oldest", pa.timestamp("us", "UTC")),
+        ("newest", pa.timestamp("us", "UTC")),
+        ("close_time", pa.timestamp("us", "UTC")),
+        ("stream_time", pa.timestamp("us", "UTC")),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Where the state is read from.
+
+    Attributes:
+        path: the query's checkpoint folder.
+        backend: name of the backend to open state with; None for one that it suits.
+        batch: number of the batch after which it is wanted; None for the last one that was committed.
+        operator: number of the operator among those with state in the query's plan, from 0.
+        snapshots: folder to look for snapshots in before the one that they were written to.
+    """
+
+    path: str
+    backend: str | None = None
+    batch: int | None = None
+    operator: int = 0
+    snapshots: str | None = None
+
+
+def read_state(
+    checkpoint: str | Path,
+    backend: str | None = None,
+    batch: int | None = None,
+    *,
+    operator: int = 0,
+    snapshots: str | None = None,
+    spark: "SparkSession | None" = None,
+) -> "DataFrame":
+    """Return the stored panes or windows of a stopped query: one row each, by key and time.
+
+    Columns: the keys; what the window kind stores about time (`time` of a pane; `start` and `end` of a session); a struct for
+    each aggregate's state, by name. Values that have no SQL type are JSON.
+
+    Args:
+        checkpoint: the query's checkpoint folder; nothing in it is changed.
+        backend: name of the backend to open state with; needed for snapshots that one of your own wrote.
+        batch: number of the batch after which state is wanted; the last one that was committed by default.
+        operator: number of the operator among those with state in the query's plan, from 0.
+        snapshots: folder of the snapshots, if it was moved since.
+        spark: the session; the active one by default.
+
+    Raises:
+        StateError: there is no state of windows, or of that batch.
+        CorruptDataError: it is damaged; names the file or blob.
+
+    Cost: each bucket's state passes through one task's memory.
+    """
+    found = Checkpoint(str(checkpoint), backend, batch, operator, snapshots)
+    rows, schema = journals(found, spark)
+    return by_bucket(rows, ReadRows(found, schema), schema.readable)
+
+
+def summarize_state(
+    checkpoint: str | Path,
+    backend: str | None = None,
+    batch: int | None = None,
+    *,
+    operator: int = 0,
+    snapshots: str | None = None,
+    spark: "SparkSession | None" = None,
+) -> "DataFrame":
+    """Return how much a stopped query stores: one row for each bucket and segment of time, and one for a bucket that is empty.
+
+    Columns: bucket; segment, its start and end; keys, panes (or windows), bytes before compression; oldest and newest time; the
+    bucket's close time (what closed before it is final) and stream time (close time and grace).
+
+    Args, errors and cost: as `read_state`.
+    """
+    found = Checkpoint(str(checkpoint), backend, batch, operator, snapshots)
+    rows, schema = journals(found, spark)
+    return by_bucket(rows, Summarize(found, schema), SUMMARY)
+
+
+@dataclass(frozen=True)
+class ReadRows:
+    """Reads one bucket's entries.
+
+    Attributes:
+        checkpoint: where they are.
+        schema: what they are.
+    """
+
+    checkpoint: Checkpoint
+    schema: StoredSchema
+
+    def __call__(self, number: int, bucket: Bucket) -> Iterator[pa.Table]:
+        """Yield the entries, some at a time."""
+        del number
+        for stored in bucket.entries():
+            yield self.schema.table(stored.keys, stored.key, stored.columns)
+
+
+@dataclass(frozen=True)
+class Summarize:
+    """Sums up one bucket, segment by segment.
+
+    Attributes:
+        checkpoint: where it is.
+        schema: what its entries are.
+    """
+
+    checkpoint: Checkpoint
+    schema: StoredSchema
+
+    def __call__(self, number: int, bucket: Bucket) -> Iterator[pa.Table]:
+        """Yield a row for each segment."""
+        sums: dict[int, list[int]] = {}
+        for stored in bucket.entries():
+            time = stored.columns[0]
+            row = [len(stored.keys), len(time), stored.size, int(time.min()), int(time.max())]
+            before = sums.get(stored.segment)
+            if before is not None:
+                row = [a + b for a, b in zip(row[:3], before, strict=False)] + [
+                    min(row[3], before[3]),
+                    max(row[4], before[4]),
+                ]
+            sums[stored.segment] = row
+        length = self.schema.segment
+        close = bucket.close
+        ends = [close, close + self.schema.grace]
+        for segment, (keys, panes, size, oldest, newest) in sums.items() or [(None, [0, 0, 0, None, None])]:
+            bounds = [None, None] if segment is None else [segment * length, segment * length + length - 1]
+            yield self._row([number, segment, *bounds, keys, panes, size, oldest, newest, *ends])
+
+    def _row(self, values: list[int | None]) -> pa.Table:
+        arrays = []
+        for value, type_ in zip(values, SUMMARY.types, strict=True):
+            if pa.types.is_timestamp(type_) and value is not None:
+                arrays.append(self.schema.instants(np.array([value])))
+            else:
+                arrays.append(pa.array([value], type_))
+        return pa.Table.from_arrays(arrays, schema=SUMMARY)
+
+
+def journals(checkpoint: Checkpoint, spark: "SparkSession | None") -> "tuple[DataFrame, StoredSchema]":
+    """Return each bucket's blobs as rows of bucket, name, part and blob, and what the entries are.
+
+    Raises:
+        StateError: there is no state of windows.
+    """
+    rows = journal_rows(checkpoint, spark)
+    schemas = {repr(pointer.progress.get("schema")): pointer for pointer in pointers(rows)}
+    if not schemas:
+        raise StateError(
+            f"the checkpoint {checkpoint.path} holds no state of windows at this batch: name the query's checkpoint "
+            "folder, a batch after which it had state, and the number of the operator"
+        )
+    if len(schemas) > 1:
+        raise StateError(
+            f"the buckets of {checkpoint.path} hold states of different shape: let the query run one batch to its end"
+        )
+    (pointer,) = schemas.values()
+    return rows, StoredSchema.of(pointer.progress.get("schema"))
+
+
+def journal_rows(checkpoint: Checkpoint, spark: "SparkSession | None") -> "DataFrame":
+    """Return each bucket's journal: rows of bucket, name, part and blob."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+    from pyspark.sql import functions as F  # noqa: N812 - the name that every Spark user knows
+
+    spark = spark or SparkSession.active()
+    reader = spark.read.format("statestore").option("stateVarName", "journal")
+    reader = reader.option("operatorId", str(checkpoint.operator))
+    if checkpoint.batch is not None:
+        reader = reader.option("batchId", str(checkpoint.batch))
+    try:
+        rows = reader.load(_plain_path(checkpoint.path))
+    except PySparkException as error:
+        raise StateError(f"the state in {checkpoint.path} cannot be read: {error}") from error
+    return rows.select(
+        F.col("key.bucket").alias("bucket"),
+        F.col("user_map_key.name").alias("name"),
+        F.col("user_map_key.part").alias("part"),
+        F.col("user_map_value.blob").alias("blob"),
+    )
+
+
+def _plain_path(path: str) -> str:
+    """The path, or a link to it that Spark's reader of state takes: it stumbles over spaces and the like in a path."""
+    if "://" in path or set(path) <= _PLAIN:
+        return path
+    directory = tempfile.mkdtemp(prefix="windows-checkpoint-")
+    # The frame reads it whenever it is asked for rows.
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    link = Path(directory, "checkpoint")
+    link.symlink_to(Path(path.removeprefix("file:")).absolute(), target_is_directory=True)
+    return str(link)
+
+
+def pointers(rows: "DataFrame") -> list[Pointer]:
+    """Return the pointer of each bucket. A pointer is small and has one part."""
+    found = rows.where("name = 'pointer'").select("blob").collect()
+    return [Pointer.decode(bytes(row.blob)) for row in found]
+
+
+def by_bucket(rows: "DataFrame", reader: Any, schema: pa.Schema) -> "DataFrame":
+    """Return what a reader says of each bucket.
+
+    Args:
+        rows: as `journal_rows` has them.
+        reader: has a `checkpoint`, and makes tables of a bucket's number and the bucket.
+        schema: of these tables.
+    """
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    checkpoint = reader.checkpoint
+
+    def read(key: tuple[Any, ...], rows: pa.Table) -> pa.Table:
+        blobs = zip(*(rows.column(name).to_pylist() for name in ("name", "part", "blob")), strict=True)
+        with opened(journal_of(blobs), checkpoint.backend, checkpoint.snapshots) as bucket:
+            tables = list(reader(key[0].as_py(), bucket))
+        return pa.concat_tables(tables) if tables else schema.empty_table()
+
+    return rows.groupBy("bucket").applyInArrow(read, from_arrow_schema(schema, prefer_timestamp_ntz=True))
