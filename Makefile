@@ -2,13 +2,15 @@
 
 PYTHON ?= python3
 ARGS ?=
+KILLS ?= 200
+BACKEND ?=
 VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test lint types bench clean
+.PHONY: help demo test soak lint types bench clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-6s %s\n", $$1, $$2}' Makefile
@@ -19,6 +21,9 @@ demo: $(VENV)/.installed-demo ## run the flights example
 
 test: $(VENV)/.installed-test ## run the tests
 	$(BIN)/python -m pytest $(ARGS)
+
+soak: $(VENV)/.installed-test ## kill queries KILLS times (200), of all backends or of BACKEND, and check their rows
+	$(BIN)/python -m tests.faults.soak --kills $(KILLS) $(if $(BACKEND),--backend $(BACKEND)) $(ARGS)
 
 lint: $(VENV)/.installed-dev ## check style and format
 	$(BIN)/python -m ruff check .

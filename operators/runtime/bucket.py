@@ -5,6 +5,8 @@ its own, and brings a copy up to date from the changelog in Spark's state before
 """
 
 import fcntl
+import logging
+import os
 import shutil
 import time
 from collections.abc import Iterator
@@ -31,6 +33,7 @@ _PART_BYTES = 4 << 20
 _ROWS_PER_BLOB = 250_000
 _IDLE_SECONDS = 600.0
 _ORPHAN_SECONDS = 86_400.0
+_LOG = logging.getLogger(__name__)
 _BATCH_KEY = "streaming.sql.batchId"
 
 
@@ -89,8 +92,13 @@ class _Copy:
     used: float
 
     def close(self) -> None:
-        self.operator.close()
-        self.lock.close()
+        """Release the directory, whatever its backend says: the changelog has all that counts."""
+        try:
+            self.operator.close()
+        except StateError as error:
+            _LOG.warning("a local copy was not closed well: %s", error)
+        finally:
+            self.lock.close()
 
 
 _copies: dict[tuple[str, StateConfig], _Copy] = {}
@@ -108,7 +116,11 @@ def open_copy(program: Program, config: StateConfig, store_id: str) -> StatefulO
     if copy is not None:
         _copies.pop((store_id, config)).close()
     directory, lock = _claim(config.directory, store_id, config.backend)
-    copy = _Copy(StatefulOperator(program, config, directory), lock, now)
+    try:
+        copy = _Copy(StatefulOperator(program, config, directory), lock, now)
+    except BaseException:
+        lock.close()
+        raise
     _copies[store_id, config] = copy
     return copy.operator
 
@@ -134,7 +146,9 @@ def _claim(root: Path, store_id: str, backend: str) -> tuple[Path, IO[str]]:
             lock.close()
             number += 1
             continue
-        return home / f"{number}-{backend.replace(':', '.').replace('/', '.')}", lock
+        # Who finds the lock's file deleted makes a new one: it must not meet one who still holds the old one.
+        owner = f"{number}-{os.fstat(lock.fileno()).st_ino:x}"
+        return home / f"{owner}-{backend.replace(':', '.').replace('/', '.')}", lock
 
 
 def _sweep(root: Path) -> None:

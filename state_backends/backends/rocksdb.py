@@ -82,8 +82,8 @@ class RocksDBBackend(StateBackend):
             self._db: Any = Rdict(str(self._directory), options)
         except Exception as error:
             raise StateError(
-                f"RocksDB cannot open {self._directory}: {error}. If another process holds it, stop that one; "
-                "if it is damaged, delete the directory: it is restored from the changelog"
+                f"RocksDB cannot open {self._directory}: {error}. If its disk is full, make room; if another process holds it, "
+                "stop that one; if it is damaged, delete the directory: it is restored from the changelog"
             ) from error
         found = self._db.get(_FORMAT_KEY)
         if found is None and next(self._db.items(), None) is None:
@@ -189,9 +189,16 @@ class RocksDBBackend(StateBackend):
         self._open()
 
     def close(self) -> None:
-        if self._db is not None:
-            self._db.close()
-            self._db = None
+        db, self._db = self._db, None
+        if db is None:
+            return
+        try:
+            db.close()
+        except Exception as error:
+            raise StateError(
+                f"RocksDB cannot write what it still held to {self._directory}: {error}. "
+                "Nothing is lost: the state is restored from the changelog"
+            ) from error
 
 
 def _without_log() -> WriteOptions:

@@ -116,13 +116,11 @@ def test_changed_aggregates_are_taken_over_if_that_is_wanted(
     with pytest.raises(
         Exception, match=r"SumFloat\(x\) is new.*Min\(v, i8\) is gone.*state.evolution to adapt"
     ):
-        run_query(after.apply(stream(spark, first), event_time="at"), tmp_path / "out 2", tmp_path / "cp")
+        run_query(after.apply(stream(spark, first), event_time="at"), tmp_path / "out", tmp_path / "cp")
     adapted = after.apply(stream(spark, first), event_time="at", options={"state.evolution": "adapt"})
-    run_query(adapted, tmp_path / "out 2", tmp_path / "cp")
-    both = [spark.read.parquet(str(tmp_path / name)) for name in ("out", "out 2")]
-    counts = [frame.select("k", "window", "n") for frame in both]
+    run_query(adapted, tmp_path / "out", tmp_path / "cp")
+    out = spark.read.option("mergeSchema", "true").parquet(str(tmp_path / "out"))
     direct = operator().apply(spark.read.parquet(str(source)), event_time="at").select("k", "window", "n")
     close = spark.read.parquet(str(source)).selectExpr("max(at) - interval 8 seconds").first()[0]
-    assert rows(direct.where(direct["window"]["end"] < close)) == rows(counts[0].unionAll(counts[1]))
-    whole = both[1].where(both[1]["mean"].isNotNull())
-    assert 0 < whole.count() < both[1].count()
+    assert rows(direct.where(direct["window"]["end"] < close)) == rows(out.select("k", "window", "n"))
+    assert {(True, False), (False, True)} <= {(r.mean is None, r.low is None) for r in out.collect()}

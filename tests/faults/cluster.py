@@ -1,0 +1,99 @@
+"""A standalone Spark cluster on the loopback device: a master, and workers that have an address of their own each."""
+
+import re
+import sys
+from pathlib import Path
+
+import pyspark
+
+from operators.java import ensure_java
+from tests.faults.processes import QUICK_START, ROOT, kill_all, running, start, wait_until
+
+_SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
+_MASTER_URL = re.compile(r"spark://127\.0\.0\.1:\d+")
+HOSTS = ("127.0.0.1", "127.0.0.2")
+"""Two, as Spark runs no speculative attempt on the host of the first one."""
+CORES = 3
+"""Of each worker: attempts that wait for each other must find room, whatever the machine has."""
+
+
+class Cluster:
+    """The master and its workers; `kill_marked` ends them."""
+
+    def __init__(self, folder: Path, mark: str) -> None:
+        ensure_java()
+        self._folder = folder
+        self._mark = mark
+        options = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
+        log = self._start("master", "127.0.0.1", "org.apache.spark.deploy.master.Master", *options)[1]
+        wait_until(lambda: _MASTER_URL.search(log.read_text()), "a master")
+        found = _MASTER_URL.search(log.read_text())
+        assert found is not None
+        self.url = found[0]
+        self._workers: dict[str, int] = {}
+        for host in HOSTS:
+            self.start_worker(host)
+
+    def start_worker(self, host: str) -> None:
+        """Start the worker of an address, if it does not run."""
+        if host in self._workers:
+            return
+        options = (
+            "--host",
+            host,
+            "--port",
+            "0",
+            "--webui-port",
+            "0",
+            "--cores",
+            str(CORES),
+            "--memory",
+            "1200m",
+        )
+        directory = self._folder / "work" / host
+        name = "org.apache.spark.deploy.worker.Worker"
+        pid, log = self._start(f"worker-{host}", host, name, *options, "--work-dir", str(directory), self.url)
+        seen = log.read_text().count("Successfully registered with master")
+        wait_until(
+            lambda: log.read_text().count("Successfully registered with master") > seen, f"a worker at {host}"
+        )
+        self._workers[host] = pid
+
+    def kill_worker(self, host: str) -> None:
+        """SIGKILL a worker with its executor, as if the machine were lost."""
+        kill_all(self._workers.pop(host))
+
+    def kill_executor(self, host: str) -> None:
+        """SIGKILL a worker's executor; the worker starts another."""
+        for pid in self.executors(host):
+            kill_all(pid)
+
+    def executors(self, host: str) -> list[int]:
+        """Return the processes of a worker's executors."""
+        return running(self._workers[host], "CoarseGrainedExecutorBackend")
+
+    def conf(self) -> dict[str, str]:
+        """Return the conf of a driver that runs on both workers."""
+        return {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.executor.cores": str(CORES),
+            "spark.executor.memory": "800m",
+            "spark.executor.extraJavaOptions": QUICK_START,
+            "spark.executorEnv.PYTHONPATH": str(ROOT),
+            "spark.locality.wait": "0",
+            "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+            "spark.scheduler.maxRegisteredResourcesWaitingTime": "60s",
+        }
+
+    def _start(self, name: str, host: str, *command: str) -> tuple[int, Path]:
+        log = self._folder / f"{name}.log"
+        env = {
+            "SPARK_LOCAL_IP": host,
+            "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": QUICK_START,
+            "SPARK_MASTER_OPTS": "-Dspark.master.rest.enabled=false",
+            "SPARK_HOME": str(Path(pyspark.__file__).parent),
+            "PYSPARK_PYTHON": sys.executable,
+        }
+        return start([str(_SPARK_CLASS), *command], log, self._mark, env).pid, log

@@ -1,0 +1,56 @@
+"""How much the fault tests disturb, and what they share."""
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults.disk import MEGABYTES, in_front, why_not
+from tests.faults.processes import Driver, kill_marked
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All tests here need Spark and kill processes."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.spark)
+            item.add_marker(pytest.mark.kill)
+
+
+@pytest.fixture
+def seed(request: pytest.FixtureRequest) -> int:
+    """The seed of a test's random choices, printed so that a failure can be repeated."""
+    chosen = request.config.getoption("--fault-seed")
+    chosen = random.randrange(2**32) if chosen is None else chosen
+    print(f"pytest tests/faults --fault-seed {chosen}")  # noqa: T201 - a failure must be repeatable
+    return chosen
+
+
+@pytest.fixture(scope="session")
+def mark() -> Iterator[str]:
+    """A mark on all processes that these tests start: whatever happens, none of them is left at the end."""
+    chosen = f"{random.SystemRandom().randrange(2**64):x}"
+    yield chosen
+    kill_marked(chosen)
+
+
+@pytest.fixture(scope="session")
+def backends(request: pytest.FixtureRequest) -> list[str]:
+    """The state backends; the queries of all of them run side by side, so that a fault hits them all."""
+    return request.config.getoption("--backends").split(",")
+
+
+@pytest.fixture(scope="session")
+def small_disk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the driver has a small disk, on systems that let it have one."""
+    return tmp_path_factory.mktemp("disk")
+
+
+@pytest.fixture(scope="session")
+def driver(tmp_path_factory: pytest.TempPathFactory, mark: str, small_disk: Path) -> Iterator[Driver]:
+    """A driver of two cores that bears three failures of a task."""
+    wrapper = () if why_not() else in_front(small_disk, MEGABYTES)
+    started = Driver(tmp_path_factory.mktemp("driver"), mark, wrapper=wrapper)
+    yield started
+    started.stop()

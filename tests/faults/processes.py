@@ -1,0 +1,206 @@
+"""Real processes and their deaths."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from tests.faults.plans import Plan
+
+ROOT = Path(__file__).parents[2]
+QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Options of a Java process that does not live for long."""
+_MARK = "FAULTS_MARK"
+
+
+def wait_until(condition: Callable[[], Any], what: str, seconds: float = 120) -> None:
+    """Wait until the condition holds."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            raise TimeoutError(f"{what}: not so after {seconds} s")
+        time.sleep(0.01)
+
+
+def start(
+    command: Sequence[str], log: Path, mark: str, env: Mapping[str, str] | None = None
+) -> "subprocess.Popen[str]":
+    """Start a process in a group of its own; its output goes to the log, and all that it starts bears the mark."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env={**os.environ, **(env or {}), _MARK: mark},
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            text=True,
+        )
+
+
+def kill_marked(mark: str) -> None:
+    """SIGKILL every process that bears the mark, whatever has become of those that started it."""
+    wanted = f"{_MARK}={mark}".encode()
+    while found := [pid for pid in _pids() if wanted in _read(pid, "environ").split(b"\0") and alive(pid)]:
+        for pid in found:
+            kill(pid)
+        time.sleep(0.01)
+
+
+def kill(pid: int) -> bool:
+    """SIGKILL a process; False if it was gone already."""
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def kill_all(pid: int) -> int:
+    """SIGKILL the process and all that it started, and return how many there were."""
+    return sum(map(kill, descendants(pid)))
+
+
+def descendants(pid: int) -> list[int]:
+    """Return the process and all that it started, directly or not."""
+    parents = {member: _parent(member) for member in _pids()}
+    family = [pid]
+    for member in family:
+        family += [child for child, parent in parents.items() if parent == member]
+    return family
+
+
+def running(pid: int, name: str) -> list[int]:
+    """Return those of the process and its descendants that have the name in their command line."""
+    return [member for member in descendants(pid) if name.encode() in _read(member, "cmdline")]
+
+
+def python_daemons(pid: int) -> list[int]:
+    """Return the parents of a Spark process's Python workers."""
+    daemons = running(pid, "pyspark.daemon")
+    return [daemon for daemon in daemons if _parent(daemon) not in daemons]
+
+
+def python_workers(pid: int) -> list[int]:
+    """Return the Python workers of a Spark process: those that run tasks, not their parents."""
+    daemons = running(pid, "pyspark.daemon")
+    return [worker for worker in daemons if _parent(worker) in daemons and alive(worker)]
+
+
+def _pids() -> list[int]:
+    return [int(path.name) for path in Path("/proc").glob("[0-9]*")]
+
+
+def _read(pid: int, name: str) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/{name}").read_bytes()
+    except OSError:
+        return b""
+
+
+def _parent(pid: int) -> int:
+    fields = _read(pid, "stat").rpartition(b")")[2].split()
+    return int(fields[1]) if fields else 0
+
+
+def alive(pid: int) -> bool:
+    """Whether the process still runs; one that only waits to be buried does not."""
+    fields = _read(pid, "stat").rpartition(b")")[2].split()
+    return bool(fields) and fields[0] not in (b"Z", b"X")
+
+
+class DriverGoneError(Exception):
+    """A driver ended that should not have."""
+
+
+class Driver:
+    """A process with a Spark session, which runs queries and judges their rows."""
+
+    def __init__(
+        self,
+        folder: Path,
+        mark: str,
+        master: str = "local[2,4]",
+        conf: Mapping[str, str] | None = None,
+        wrapper: Sequence[str] = (),
+    ) -> None:
+        self.folder = folder
+        self.log = folder / "log"
+        self._asked = 0
+        answers = folder / "answers"
+        answers.mkdir(parents=True, exist_ok=True)
+        for old in answers.iterdir():
+            old.unlink()
+        command = [sys.executable, "-m", "tests.faults.driver", str(folder), master, json.dumps(conf or {})]
+        self.process = start([*wrapper, *command], self.log, mark, {"SPARK_LOCAL_IP": "127.0.0.1"})
+
+    def ask(self, task: str, plans: Sequence[Plan]) -> None:
+        """Have the driver do a task, and do not wait."""
+        self._asked += 1
+        request = {"number": self._asked, "task": task, "plans": [asdict(plan) for plan in plans]}
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(request) + "\n")
+        self.process.stdin.flush()
+
+    def waits(self) -> bool:
+        """Whether the driver has done its task, or is gone."""
+        return self._answer.exists() or self.process.poll() is not None
+
+    def answer(self, seconds: float = 240) -> list[Any]:
+        """Return the answer to what was asked last.
+
+        Raises:
+            DriverGoneError: the driver ended without one.
+        """
+        wait_until(self.waits, "the driver's answer", seconds)
+        if not self._answer.exists():
+            raise DriverGoneError(self.log.read_text(errors="replace")[-4_000:])
+        return json.loads(self._answer.read_text())
+
+    @property
+    def _answer(self) -> Path:
+        return self.folder / "answers" / str(self._asked)
+
+    def run(self, plans: Sequence[Plan]) -> list[str | None]:
+        """Run queries side by side to their ends, and return the error of each, or None."""
+        self.ask("run", plans)
+        return self.answer()
+
+    def judge(self, plans: Sequence[Plan]) -> list[dict[str, Any]]:
+        """Return what the rows of each query are worth."""
+        self.ask("judge", plans)
+        return self.answer()
+
+    def kill(self, sort: str) -> None:
+        """SIGKILL the driver with all its workers, or its process group (the workers have their own), or its JVM."""
+        if sort == "all":
+            kill_all(self.process.pid)
+        elif sort == "group":
+            os.killpg(self.process.pid, signal.SIGKILL)
+        else:
+            for pid in running(self.process.pid, "SparkSubmit"):
+                kill(pid)
+        try:
+            self.process.wait(timeout=60)
+        finally:
+            self.process.kill()
+
+    def stop(self) -> None:
+        """End the driver, which does nothing now."""
+        kill_all(self.process.pid)
+        self.process.wait()
+
+
+def assert_exact(verdicts: Sequence[Mapping[str, Any]]) -> None:
+    """Of each query, every row that should be there is there once, and no other."""
+    for verdict in verdicts:
+        assert (0, 0) == (verdict["missing"], verdict["extra"]), verdict
+        assert 0 < verdict["rows"]

@@ -1,0 +1,95 @@
+"""How a plan's query runs on Spark, and whether its rows are those of an undisturbed one."""
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from tests.faults import troubles
+from tests.faults.plans import Plan
+from tests.spark.frames import SCHEMA, closed_rows, operator, rows, stream
+
+_SHOWN = 5
+
+
+def run(spark: SparkSession, plans: Sequence[Plan]) -> list[str | None]:
+    """Run queries side by side to their ends, and return of each the text of the error that ended it, or None."""
+    starter = os.getppid()
+    ends = [Path(plan.until) for plan in plans if plan.until]
+    started = [start(spark, plan) for plan in plans]
+    queries = [query for query in started if not isinstance(query, str)]
+    try:
+        while not all(end.exists() for end in ends) and os.getppid() == starter:
+            if not all(query.isActive for query in queries):
+                break
+            queries[0].awaitTermination(0.05)
+        return [query if isinstance(query, str) else _end(query) for query in started]
+    finally:
+        for query in queries:
+            query.stop()
+
+
+def start(spark: SparkSession, plan: Plan) -> Any:
+    """Start the query with its own conf, and return it, or the text of the error that kept it from starting."""
+    conf = plan.all_conf()
+    before = {key: spark.conf.get(key, None) for key in conf}
+    for key, value in conf.items():
+        spark.conf.set(key, value)
+    try:
+        source = stream(spark, Path(plan.source))
+        frame = operator(kind=plan.kind).apply(source, event_time="at", backend=plan.backend)
+        if plan.trouble:
+            step = getattr(troubles, plan.trouble)(Path(plan.folder, "troubles"))
+            frame = frame.mapInArrow(step, frame.schema)
+        writer = frame.writeStream.format("parquet").option("path", str(Path(plan.folder, "out")))
+        return writer.option("checkpointLocation", str(plan.checkpoint_path)).start()
+    except Exception as error:  # noqa: BLE001 - whatever it is, the test judges it
+        return _text(error)
+    finally:
+        for key, value in before.items():
+            if value is None:
+                spark.conf.unset(key)
+            else:
+                spark.conf.set(key, value)
+
+
+def _end(query: Any) -> str | None:
+    """Let the query use up its input, and return the text of the error that ended it, or None."""
+    try:
+        query.processAllAvailable()
+    except Exception as error:  # noqa: BLE001 - whatever it is, the test judges it
+        return _text(error)
+    return None
+
+
+def _text(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def judge(spark: SparkSession, plans: Sequence[Plan]) -> list[dict[str, Any]]:
+    """Return of each query how many rows it has written, and which are missing or should not be there."""
+    undisturbed = {
+        (source, kind): Counter(closed_rows(spark, Path(source), kind))
+        for source, kind in sorted({(plan.source, plan.kind) for plan in plans})
+    }
+    verdicts = []
+    for plan in plans:
+        expected, written = undisturbed[plan.source, plan.kind], Counter(_written(spark, plan))
+        missing, extra = expected - written, written - expected
+        verdict = {"rows": written.total(), "missing": missing.total(), "extra": extra.total()}
+        shown = [repr(row) for row in [*list(missing)[:_SHOWN], *list(extra)[:_SHOWN]]]
+        verdicts.append({"query": plan.folder, **verdict, "shown": shown})
+    return verdicts
+
+
+def _written(spark: SparkSession, plan: Plan) -> list[tuple[Any, ...]]:
+    """Return what the sink's own log says that it holds: files of attempts that failed lie beside the others."""
+    out = Path(plan.folder, "out")
+    if not list((out / "_spark_metadata").glob("[0-9]*")):
+        return []
+    source = spark.read.schema(SCHEMA).parquet(plan.source)
+    schema = operator(kind=plan.kind).apply(source, event_time="at").schema
+    return rows(spark.read.schema(schema).parquet(str(out)))

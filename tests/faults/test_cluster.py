@@ -1,0 +1,89 @@
+"""Two executors: speculative attempts, and executors and machines that are lost in mid-query."""
+
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults.cluster import HOSTS, Cluster
+from tests.faults.plans import Feed, committed, in_flight, plans_for
+from tests.faults.processes import Driver, assert_exact, wait_until
+
+_SPECULATION = {
+    "spark.speculation": "true",
+    "spark.speculation.interval": "50ms",
+    "spark.speculation.multiplier": "1.1",
+    "spark.speculation.quantile": "0.3",
+    "spark.python.task.killTimeout": "500ms",
+}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory, mark: str) -> Cluster:
+    """A master and two workers."""
+    for host in HOSTS:
+        with socket.socket() as probe:
+            try:
+                probe.bind((host, 0))
+            except OSError as error:
+                pytest.skip(
+                    f"two executors need two addresses of the loopback device, and {host} is none: {error}"
+                )
+    return Cluster(tmp_path_factory.mktemp("cluster"), mark)
+
+
+@pytest.fixture(scope="module")
+def remote(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory, mark: str) -> Iterator[Driver]:
+    """A driver whose tasks run on the cluster."""
+    conf = {**cluster.conf(), **_SPECULATION}
+    started = Driver(tmp_path_factory.mktemp("remote"), mark, master=cluster.url, conf=conf)
+    yield started
+    started.stop()
+
+
+def test_speculative_attempts_leave_no_trace(tmp_path: Path, remote: Driver, backends: list[str]) -> None:
+    """Two attempts of a task do all their work on two executors; whichever wins, each row comes once."""
+    Feed(tmp_path, files=4, rows=600, seed=4).give(4)
+    plans = plans_for(tmp_path, backends, trouble="Overtaken")
+    assert not any(remote.run(plans))
+    assert_exact(remote.judge(plans))
+    for plan in plans:
+        notes = [note.name.split("-") for note in Path(plan.folder, "troubles").iterdir()]
+        twins = {batch for what, batch, _, _ in notes if what == "twin"}
+        winners = {note[3] for note in notes if (note[0], note[2]) == ("done", "0") and note[1] in twins}
+        assert {"0", "1"} == winners
+
+
+def test_a_lost_executor_costs_no_row(
+    tmp_path: Path, cluster: Cluster, remote: Driver, backends: list[str]
+) -> None:
+    """An executor is killed, then a worker with its executor: the queries go on, here or on the other one."""
+    feed = Feed(tmp_path, files=60, rows=600, seed=6)
+    plans = plans_for(tmp_path, backends, until=str(tmp_path / "end"))
+    remote.ask("run", plans)
+    restarts: list[str] = []
+
+    def lose(host: str, how: Callable[[str], None]) -> None:
+        """Lose it in mid-batch, after a batch of each query."""
+        done = [committed(plan) for plan in plans]
+
+        def there() -> bool:
+            if remote.waits():
+                restarts.extend(error for error in remote.answer() if error)
+                remote.ask("run", plans)
+            feed.give_if_idle(plans)
+            went_on = all(committed(plan) > then for plan, then in zip(plans, done, strict=True))
+            return went_on and any(map(in_flight, plans)) and bool(cluster.executors(host))
+
+        wait_until(there, "a batch that runs")
+        how(host)
+
+    lose(HOSTS[0], cluster.kill_executor)
+    lose(HOSTS[1], cluster.kill_worker)
+    (tmp_path / "end").touch()
+    while any(errors := remote.answer()):
+        restarts.extend(error for error in errors if error)
+        remote.ask("run", plans)
+    print(f"{[committed(plan) for plan in plans]} batches, restarts: {restarts}")  # noqa: T201
+    assert_exact(remote.judge(plans))

@@ -1,0 +1,67 @@
+"""A disk with local state that is full: at a query's start, and while it runs."""
+
+from dataclasses import replace
+from operator import ge
+from pathlib import Path
+
+import pytest
+
+from tests.faults.disk import SmallDisk, why_not
+from tests.faults.plans import Feed, Plan, committed, plans_for
+from tests.faults.processes import Driver, assert_exact, wait_until
+
+_DIRECTORY = "spark.windows.state.directory"
+_CONF = {"spark.windows.state.rocksdb.writeBufferMb": "1", "spark.sql.shuffle.partitions": "1"}
+
+
+def test_a_full_disk_ends_a_query_with_its_name_or_not_at_all(
+    tmp_path: Path, driver: Driver, small_disk: Path, backends: list[str]
+) -> None:
+    """A query goes on, or ends with an error that says what is full; with space again, it ends with all rows."""
+    if reason := why_not():
+        pytest.skip(reason)
+    feed = Feed(tmp_path, files=7, rows=8_000, seed=7)
+    plans = [
+        replace(
+            plan,
+            kind="sliding",  # More state than sessions.
+            conf={**_CONF, _DIRECTORY: str(small_disk / plan.backend)},
+        )
+        for plan in plans_for(tmp_path, backends)
+    ]
+    disk = SmallDisk(driver.process.pid, small_disk)
+    feed.give()
+    disk.fill()
+    driver.ask("run", plans)
+    assert_sound(driver, plans)
+    disk.make_space()
+    assert not any(driver.run(plans))
+    assert_exact(driver.judge(plans))
+
+    end = tmp_path / "end"
+    running = [replace(plan, until=str(end)) for plan in plans]
+    driver.ask("run", running)
+    feed_and_wait(feed, 1, driver, plans)
+    disk.fill()
+    feed_and_wait(feed, 3, driver, plans)
+    end.touch()
+    assert_sound(driver, plans)
+    disk.make_space()
+    feed.give()
+    assert not any(driver.run(plans))
+    assert_exact(driver.judge(plans))
+
+
+def assert_sound(driver: Driver, plans: list[Plan]) -> None:
+    """The queries that the driver runs end without error, or with one that says what is full; none of their rows is wrong."""
+    for plan, error in zip(plans, driver.answer(), strict=True):
+        print(f"{plan.backend}: {error}")  # noqa: T201 - what the user sees
+        assert error is None or ("No space left on device" in error and plan.conf[_DIRECTORY] in error)
+    assert [0 for _ in plans] == [verdict["extra"] for verdict in driver.judge(plans)]
+
+
+def feed_and_wait(feed: Feed, files: int, driver: Driver, plans: list[Plan]) -> None:
+    """Give files, and wait until each query has committed a batch for each, or has ended with an error."""
+    wanted = [committed(plan) + files for plan in plans]
+    feed.give(files)
+    wait_until(lambda: driver.waits() or all(map(ge, map(committed, plans), wanted)), "batches, or an error")

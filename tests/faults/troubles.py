@@ -1,0 +1,76 @@
+"""Steps behind the operator, in the same stage, that make task attempts fail or come late after the operator did its work.
+
+Each notes what it did as a file, named by batch, partition and attempt, by which tests see that it happened.
+"""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+_LIMIT_SECONDS = 60.0
+
+
+class _Step:
+    """A step that passes its rows through."""
+
+    def __init__(self, notes: Path) -> None:
+        self._notes = notes
+        notes.mkdir(parents=True, exist_ok=True)
+
+    def note(self, what: str, context: TaskContext) -> None:
+        """Leave a note of what was done."""
+        batch = context.getLocalProperty("streaming.sql.batchId")
+        name = f"{what}-{batch}-{context.partitionId()}-{context.attemptNumber()}"
+        (self._notes / name).touch()
+
+    def wait_for(self, name: str) -> None:
+        """Wait for a note of another attempt."""
+        end = time.monotonic() + _LIMIT_SECONDS
+        while not (self._notes / name).exists():
+            if time.monotonic() > end:
+                raise TimeoutError(f"no {name} after {_LIMIT_SECONDS} s")
+            time.sleep(0.01)
+
+
+class FailFirst(_Step):
+    """First attempts fail: in some tasks at their first rows, in others when the operator is done with all of them."""
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Pass the rows through, or fail."""
+        context = TaskContext.get()
+        assert context is not None
+        turn = (int(context.getLocalProperty("streaming.sql.batchId") or 0) + context.partitionId()) % 3
+        doomed = context.attemptNumber() == 0 and turn > 0
+        for batch in batches:
+            if doomed and turn == 1:
+                self.note("early", context)
+                raise RuntimeError("an attempt that fails at its first rows")
+            yield batch
+        if doomed:
+            self.note("late", context)
+            raise RuntimeError("an attempt that fails when all is done")
+        self.note("done", context)
+
+
+class Overtaken(_Step):
+    """First attempts of partition 0 wait until their speculative twin has done its work; then one or the other wins."""
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Pass the rows through; the attempt that is to lose waits then until Spark ends it."""
+        context = TaskContext.get()
+        assert context is not None
+        batch = context.getLocalProperty("streaming.sql.batchId")
+        yield from list(batches)
+        if context.partitionId() == 0 and int(batch or 0) % 2:
+            twin_wins = int(batch or 0) % 4 == 1
+            if context.attemptNumber() > 0:
+                self.note("twin", context)
+                if not twin_wins:
+                    self.wait_for("never")
+            else:
+                self.note("first", context)
+                self.wait_for("never" if twin_wins else f"twin-{batch}-0-1")
+        self.note("done", context)
