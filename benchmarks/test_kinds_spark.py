@@ -48,7 +48,7 @@ def ours(backend: str) -> Callable[[DataFrame, str], DataFrame]:
     return apply
 
 
-WAYS = {"Spark's own": own, "memory": ours("memory"), "rocksdb": ours("rocksdb")}
+WAYS = {"Spark's own": own, "memory": ours("memory"), "rocksdb": ours("rocksdb"), "spark": ours("spark")}
 
 
 @pytest.mark.parametrize("kind", OWN)

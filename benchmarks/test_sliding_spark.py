@@ -37,8 +37,10 @@ WAYS = {
     "pass-through, rows doubled": doubled,
     "memory, 10 per window": windows("memory", 10),
     "rocksdb, 10 per window": windows("rocksdb", 10),
+    "spark, 10 per window": windows("spark", 10),
     "memory, 1000 per window": windows("memory", 1_000),
     "rocksdb, 1000 per window": windows("rocksdb", 1_000),
+    "spark, 1000 per window": windows("spark", 1_000),
 }
 
 

@@ -109,7 +109,11 @@ class StateBackend(ABC):
         raise NotImplementedError(f"{type(self).__name__} writes no snapshots of its own")
 
     def restore(self, directory: Path) -> None:
-        """Become the copy that `snapshot` wrote, and take its files, which may be moved."""
+        """Become the copy that `snapshot` wrote, and take its files, which may be moved.
+
+        Raises:
+            CorruptDataError: the files are no snapshot; the store is empty then.
+        """
         raise NotImplementedError(f"{type(self).__name__} writes no snapshots of its own")
 
     @abstractmethod

@@ -1,8 +1,10 @@
 """What a store's entries are, told without the operator that wrote them: enough to read state, and to move it."""
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain, count
 from typing import Any
 
 import numpy as np
@@ -13,8 +15,8 @@ from serializers.pages import Column, PageLayout
 
 TIME, NUMBER = "time", "number"
 _ARROW = {"i8": pa.int64(), "f8": pa.float64(), "object": pa.string()}
-_LAST_SECOND = 253_402_300_799
-"""The end of the year 9999, which Spark's and Python's timestamps end with."""
+_FIRST_US, _END_US = -62_135_596_800_000_000, 253_402_300_800_000_000
+"""From the year 1 to before the year 10000: what Spark's and Python's timestamps can be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +93,18 @@ class StoredSchema:
 
     @property
     def readable(self) -> pa.Schema:
-        """The columns of `table`."""
+        """The columns of `table`. One whose name another has already, but for case, gets a number behind it."""
         head = [pa.field(name, _head_type(kind)) for name, kind in self.head]
         states = [
             pa.field(state.name, pa.struct([pa.field(part, _ARROW[code]) for part, code in state.parts]))
             for state in self.states
         ]
-        return pa.schema([*self.keys, *head, *states])
+        taken: dict[str, pa.Field] = {}
+        for field in (*self.keys, *head, *states):
+            names = chain([field.name], (f"{field.name}_{number}" for number in count(2)))
+            name = next(name for name in names if name.casefold() not in taken)
+            taken[name.casefold()] = field.with_name(name)
+        return pa.schema(list(taken.values()))
 
     def table(self, keys: Sequence[bytes], key: Column, columns: Sequence[Column]) -> pa.Table:
         """Return entries for people: keys decoded, times as timestamps, states as structs, objects as JSON.
@@ -123,8 +130,7 @@ class StoredSchema:
 
     def instants(self, ticks: Column) -> pa.Array:
         """Return ticks as timestamps; those that stand for no time are null."""
-        seconds = np.asarray(ticks, np.float64) * (self.tick_us / 1e6)
-        none = np.abs(seconds) > _LAST_SECOND
+        none = (ticks < -(-_FIRST_US // self.tick_us)) | (ticks >= _END_US // self.tick_us)
         micros = np.where(none, 0, ticks) * self.tick_us
         return pa.array(micros, pa.int64(), mask=none).cast(pa.timestamp("us", "UTC"))
 
@@ -140,11 +146,23 @@ def _told(column: Column, code: str) -> pa.Array:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, default=_text, ensure_ascii=False)
+    return json.dumps(_plain(value), ensure_ascii=False)
 
 
-def _text(value: Any) -> Any:
-    """What JSON has no form for: bytes in hex, other values as text."""
+def _plain(value: Any) -> Any:
+    """A value as JSON has it: bytes in hex, and what JSON has no form for, NaN as well, as text."""
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {
+            key if isinstance(key, str) else str(_plain(key)): _plain(item) for key, item in value.items()
+        }
+    if isinstance(value, float):
+        return (
+            value if math.isfinite(value) else {"inf": "Infinity", "-inf": "-Infinity"}.get(str(value), "NaN")
+        )
+    if value is None or isinstance(value, str | int):
+        return value
     return value.hex() if isinstance(value, bytes) else str(value)
 
 

@@ -15,13 +15,16 @@ from operators.emission import Counters
 from operators.errors import DefinitionError
 from operators.program import Program
 from operators.runtime.stateful import StatefulOperator
-from state_backends import StateConfig
+from state_backends import StateConfig, StateError
 from state_backends.checkpoints.bucket import opened
 from state_backends.checkpoints.savepoint import Savepoint, check_new, read_header, write_bucket, write_header
+from state_backends.config import BUILT_IN
 from state_backends.durability.folders import Folder
 from state_backends.durability.journal import Journal, MemoryJournal, SqliteJournal
 from state_backends.durability.pointer import read_pointer
 
+_TIMES = "stream_time", "highest"
+"""What a runner notes beside its state, in ticks: stream time, and the highest event time."""
 Binder = Callable[[pa.Schema, StateConfig], Program]
 
 
@@ -87,14 +90,17 @@ class LocalRunner:
         self, operator: StatefulOperator, table: pa.Table, stream_time: int | datetime | None
     ) -> pa.Table:
         program = operator.program
-        savepoint = self._config.savepoint if read_pointer(self._journal) is None else None
+        begins = self._config.savepoint is not None and read_pointer(self._journal) is None
         pointer = operator.open(self._journal)
-        first = [] if savepoint is None else [operator.start_from(read_header(savepoint), 0, 1)]
-        before, highest = pointer.progress.get("stream_time"), pointer.progress.get("highest")
+        reached, first = pointer.progress, []
+        if begins and self._config.savepoint is not None:
+            savepoint = read_header(self._config.savepoint)
+            reached, first = savepoint.origin, [operator.start_from(savepoint, 0, 1)]
+        before, highest = (reached.get(name) for name in _TIMES)
         highest = _latest(highest, _highest(table, program))
         after = _latest(before, highest if stream_time is None else _ticks(stream_time, program.tick_us))
         closes = _close(before, program.grace), _close(after, program.grace)
-        progress = {"stream_time": after, "highest": highest}
+        progress = dict(zip(_TIMES, (after, highest), strict=True))
         rows, counters, _ = operator.run([table], closes, self._journal, pointer, lambda: progress)
         counters.windows += sum(table.num_rows for table in first)
         self._count(counters)
@@ -108,9 +114,13 @@ class LocalRunner:
         """
         target = Folder(str(folder))
         check_new(target)
-        with opened(self._journal, None, self._config.snapshots.folder) as bucket:
+        if read_pointer(self._journal) is None:
+            raise StateError("there is no state to save yet: process a batch first, which may be empty")
+        backend = None if self._config.backend in BUILT_IN else self._config.backend
+        with opened(self._journal, backend, self._config.snapshots.folder) as bucket:
             saved = write_bucket(target, 0, bucket)
-            return write_header(target, bucket.identity, bucket.schema, bucket.close, [saved], {})
+            origin = {name: bucket.pointer.progress.get(name) for name in _TIMES}
+            return write_header(target, bucket.identity, bucket.schema, bucket.close, [saved], origin)
 
     def _check_columns(self, schema: pa.Schema) -> None:
         missing = [name for name in self._types if name not in schema.names]

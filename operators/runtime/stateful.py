@@ -8,7 +8,8 @@ import pyarrow as pa
 
 from operators.batch import FAR_PAST
 from operators.emission import Counters, Emission
-from operators.evolution import Adaption, adaption
+from operators.evolution import Adaption, adaption, settled, spread
+from operators.partials import Partials
 from operators.program import Program
 from state_backends import Entries, StateConfig
 from state_backends.backends.memory import MemoryBackend
@@ -27,10 +28,21 @@ class StatefulOperator:
         self.backend = config.open(directory)
         scratch = directory.with_name(f"{directory.name}-snapshots")
         self._durable = Durable(self.backend, config.backend, scratch, config.snapshots)
-        self.store = program.store(self.backend)
-        self.operator = program.plan.operator(self.store)
-        self._ready = False
+        self._use(program)
         self._evolution = config.evolution
+
+    def _use(self, working: Program) -> None:
+        """Work with a program: the one given, or what became of it beside the state that is there."""
+        self._working = working
+        self.store = working.store(self.backend)
+        self.operator = working.plan.operator(self.store)
+        self._ready = False
+
+    def _settle(self, stored_identity: dict[str, Any] | None) -> None:
+        working = self.program if stored_identity is None else settled(self.program, stored_identity)
+        if working.plan != self._working.plan:
+            self._use(working)
+        self._working = working
 
     def takes(self, program: Program) -> bool:
         """Go on with this program if it works on the same state in the same way; return whether it does.
@@ -49,6 +61,7 @@ class StatefulOperator:
             StateError: the state is another operator's, or cannot be restored.
         """
         pointer = pointer or read_pointer(journal) or Pointer.fresh()
+        self._settle(pointer.progress.get("identity"))
         change = self._change(pointer.progress)
         done = self._durable.align(journal, pointer)
         if change is not None:
@@ -86,7 +99,8 @@ class StatefulOperator:
             StateError: the savepoint is of another operator; names what differs.
             CorruptDataError: a file of it is damaged; names it.
         """
-        program = self.program
+        self._settle(savepoint.identity)
+        program = self._working
         change = adaption(program, savepoint.identity, savepoint.schema, self._evolution, moved=True)
         emitted: list[Emission] = []
         for close, keys, entries in savepoint.groups(bucket, buckets):
@@ -124,11 +138,14 @@ class StatefulOperator:
         """
         counters = Counters()
         self._ready = False  # An error from here on leaves a copy that has to be aligned anew.
-        emitted = self.operator.step(self.program.read(tables), *closes, counters)
-        rows = self.program.output.table(emitted)
+        batch = self.program.read(tables)
+        if isinstance(batch, Partials):
+            batch = spread(batch, self.program, self._working)
+        emitted = self.operator.step(batch, *closes, counters)
+        rows = self._working.output.table(emitted)
         noted = {
-            "identity": self.program.identity(),
-            "schema": self.program.stored().plain(),
+            "identity": self._working.identity(),
+            "schema": self._working.stored().plain(),
             "close": self.operator.close,
             **progress(),
         }

@@ -21,6 +21,7 @@ from rocksdict import (
 )
 from rocksdict import WriteBatch as RocksWriteBatch
 
+from serializers import CorruptDataError
 from state_backends.interface import StateBackend, StateError, WriteBatch
 
 FORMAT = b"1"
@@ -82,8 +83,8 @@ class RocksDBBackend(StateBackend):
             self._db: Any = Rdict(str(self._directory), options)
         except Exception as error:
             raise StateError(
-                f"RocksDB cannot open {self._directory}: {error}. If its disk is full, make room; if another process holds it, "
-                "stop that one; if it is damaged, delete the directory: it is restored from the changelog"
+                f"RocksDB cannot open {self._directory}: {error}. If its disk is full, make room. If another process holds "
+                "it, stop that one; if it is damaged, delete the directory: it is restored from the changelog"
             ) from error
         found = self._db.get(_FORMAT_KEY)
         if found is None and next(self._db.items(), None) is None:
@@ -184,9 +185,15 @@ class RocksDBBackend(StateBackend):
 
     def restore(self, directory: Path) -> None:
         self.close()
+        self._version = None
         shutil.rmtree(self._directory, ignore_errors=True)
         directory.replace(self._directory)
-        self._open()
+        try:
+            self._open()
+        except StateError as error:
+            shutil.rmtree(self._directory, ignore_errors=True)
+            self._open()
+            raise CorruptDataError(f"the snapshot is no database of this library: {error}") from error
 
     def close(self) -> None:
         db, self._db = self._db, None

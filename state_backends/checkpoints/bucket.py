@@ -3,7 +3,7 @@
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -115,18 +115,18 @@ def opened(journal: Journal, backend: str | None, snapshots: str | None) -> Iter
     if pointer is None or "schema" not in pointer.progress:
         raise StateError("the checkpoint has a bucket without a pointer: it holds no windows, or was altered")
     schema = StoredSchema.of(pointer.progress["schema"])
-    name = backend or (RESIDENT if pointer.home == JOURNAL else "memory")
+    # What lives in the journal stays there: taken out, it would be written to the folder of snapshots.
+    name = RESIDENT if pointer.home == JOURNAL else backend or "memory"
     directory = Path(tempfile.mkdtemp(prefix="windows-state-"))
-    copy = Durable(
-        load_backend(name).open(directory / "state", {}),
-        name,
-        directory / "snapshots",
-        SnapshotPolicy(snapshots, retain=2**62),
-    )
-    try:
+    with ExitStack() as after:
+        after.callback(shutil.rmtree, directory, ignore_errors=True)
+        after.callback(journal.rollback)
+        copy = Durable(
+            load_backend(name).open(directory / "state", {}),
+            name,
+            directory / "snapshots",
+            SnapshotPolicy(snapshots, retain=2**62),
+        )
+        after.callback(copy.close)
         copy.align(journal, pointer)
         yield Bucket(pointer, schema, copy.backend)
-    finally:
-        journal.rollback()
-        copy.close()
-        shutil.rmtree(directory, ignore_errors=True)

@@ -65,7 +65,8 @@ class Savepoint:
         schema: what its entries are.
         close: close time in ticks that the state counts from: the latest that any bucket or the query had reached.
         buckets: the files.
-        origin: for people: the checkpoint, its batch, and where the sources stood.
+        origin: of a query, for people: the checkpoint, its batch, and where the sources stood; of a local runner, the stream
+            time and the highest event time in ticks, from which a new one goes on.
     """
 
     uri: str

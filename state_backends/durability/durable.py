@@ -340,7 +340,8 @@ class Durable:
         if manifest is not None:
             done = replace(snapshot, size=manifest.size)
             return adopted(journal, replace(pointer, pending=None, failures=0), done, pending.log_bytes)
-        patience = (_AGAIN_SECONDS if hopeless else _PATIENCE_SECONDS) * 2**pointer.failures
+        patience = _AGAIN_SECONDS if hopeless else _PATIENCE_SECONDS
+        patience *= 2 ** min(pointer.failures, _MOST_FAILURES)
         # Another host's clock may be ahead, by more than any patience if it was wrong.
         if abs(time.time() - pending.since) < min(patience, _LONGEST_SECONDS):
             return pointer

@@ -18,10 +18,8 @@ from state_backends.interface import StateError
 _WHOLE_AT_CLOSE = ("s3", "gcs", "abfs")
 """Stores where a file appears as a whole or not at all."""
 _CHUNK = 4 << 20
-_SCHEMES = {
-    **{name: name for name in ("s3", "gs", "hdfs", "viewfs", "abfs", "abfss")},
-    **{"s3a": "s3", "s3n": "s3", "gcs": "gs"},
-}
+_SCHEMES = {name: name for name in ("s3", "gs", "hdfs", "viewfs", "abfs", "abfss")}
+_SCHEMES |= {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
 """How Arrow calls each scheme."""
 _KEPT_IN_URIS = "%/?&=:@+,;!$'()*~[]"
 _WANTED = "an absolute local path is wanted, or a URI of s3, gs, abfs or hdfs, such as s3://bucket/path"
@@ -80,8 +78,9 @@ class Folder:
             if not whole:
                 system.create_dir(target.rpartition("/")[0], recursive=True)
             with io.BytesIO(data) if isinstance(data, bytes) else data.open("rb") as source:
+                stream = system.open_output_stream(aside)
                 try:
-                    with system.open_output_stream(aside) as sink:
+                    with stream as sink:
                         while chunk := source.read(_CHUNK):
                             sink.write(chunk)
                     if not whole:
@@ -165,7 +164,9 @@ def _local_path(uri: str) -> str | None:
     path = uri
     if uri.startswith("file:"):
         if re.search("[?#]", uri):
-            raise StateError(f"the folder {uri!r} has a ? or #: write them as %3F and %23, or give a plain path")
+            raise StateError(
+                f"the folder {uri!r} has a ? or #: write them as %3F and %23, or give a plain path"
+            )
         host, slash, rest = re.sub("^//", "", uri.removeprefix("file:")).partition("/")
         path = slash + unquote(rest) if host in ("", "localhost") else host
     elif "://" in uri:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.faults.plans import Plan
+from tests.s3_server import CREDENTIALS
 
 ROOT = Path(__file__).parents[2]
 QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -140,7 +141,8 @@ class Driver:
         for old in answers.iterdir():
             old.unlink()
         command = [sys.executable, "-m", "tests.faults.driver", str(folder), master, json.dumps(conf or {})]
-        self.process = start([*wrapper, *command], self.log, mark, {"SPARK_LOCAL_IP": "127.0.0.1"})
+        env = {"SPARK_LOCAL_IP": "127.0.0.1", **CREDENTIALS}
+        self.process = start([*wrapper, *command], self.log, mark, env)
 
     def ask(self, task: str, plans: Sequence[Plan]) -> None:
         """Have the driver do a task, and do not wait."""

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from rocksdict import Options, Rdict
 
+from serializers import CorruptDataError
 from state_backends import StateError, WriteBatch
 from state_backends.backends.rocksdb import RocksDBBackend, segment_of, segment_prefix
 from state_backends.contract import AWKWARD_SEGMENTS, assert_holds, crash_state
@@ -234,3 +235,17 @@ def test_killed_process_leaves_a_version_that_went_to_disk(tmp_path: Path) -> No
             assert_holds(backend, crash_state(number), backend.version)
             backend.clear()
     assert any(version is not None for version in seen)
+
+
+def test_files_that_are_no_snapshot_are_refused(tmp_path: Path) -> None:
+    """A snapshot of other files is refused, and the store goes on, empty."""
+    with opened(tmp_path / "store") as backend:
+        backend.write(WriteBatch(puts={0: {b"a": b"page"}}), b"v1")
+        backend.snapshot(tmp_path / "good")
+        (tmp_path / "bad").mkdir()
+        (tmp_path / "bad" / "CURRENT").write_text("nonsense")
+        with pytest.raises(CorruptDataError, match="no database of this library"):
+            backend.restore(tmp_path / "bad")
+        assert_holds(backend, {}, None)
+        backend.restore(tmp_path / "good")
+        assert_holds(backend, {0: {b"a": b"page"}}, b"v1")

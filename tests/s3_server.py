@@ -1,0 +1,118 @@
+"""An S3 server for tests: moto's, in a process of its own, on a free port, which can be told to fail or to hang."""
+
+import random
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import parse_qs, urlencode
+
+SWITCH = "/-switch"
+CREDENTIALS = {
+    "AWS_ACCESS_KEY_ID": "test",
+    "AWS_SECRET_ACCESS_KEY": "test",
+    "AWS_EC2_METADATA_DISABLED": "true",
+}
+
+
+class S3:
+    """The server as tests see it."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+
+    def uri(self, path: str, scheme: str = "s3") -> str:
+        """The URI of a folder, bucket first."""
+        return f"{scheme}://{path}?endpoint_override=127.0.0.1:{self.port}&scheme=http&region=eu-central-1"
+
+    def bucket(self, name: str) -> None:
+        """Make a bucket."""
+        self._ask("PUT", f"/{name}")
+
+    def switch(
+        self,
+        fail: float = 0.0,
+        status: int = 403,
+        hang: bool = False,
+        methods: str = "GET,HEAD,PUT,POST,DELETE",
+    ) -> None:
+        """From now on refuse that share of the requests, or answer none until the next switch.
+
+        Args:
+            fail: the share.
+            status: of the refusals. Arrow tries for six seconds to get another answer than 503; 403 it takes at once.
+            hang: whether to answer none.
+            methods: which requests are meant.
+        """
+        given = {"fail": fail, "status": status, "hang": int(hang), "methods": methods}
+        self._ask("POST", f"{SWITCH}?{urlencode(given)}")
+
+    def _ask(self, method: str, path: str) -> None:
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", method=method)
+        with urllib.request.urlopen(request) as answer:  # noqa: S310
+            answer.read()
+
+
+@contextmanager
+def running() -> Iterator[S3]:
+    """A server that ends with the block, or with this process if that is killed."""
+    child = subprocess.Popen(
+        [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    assert child.stdin is not None
+    assert child.stdout is not None
+    try:
+        yield S3(int(child.stdout.readline()))
+    finally:
+        child.kill()
+        child.wait()
+        child.stdin.close()
+        child.stdout.close()
+
+
+class Unreliable:
+    """Passes requests on to an application, but for those that the switch says."""
+
+    def __init__(self, application: Callable[..., Iterable[bytes]]) -> None:
+        self._application = application
+        self._rng = random.Random(1)
+        self._fail, self._status, self._methods = 0.0, 403, ""
+        self._go_on = threading.Event()
+        self._go_on.set()
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        if environ["PATH_INFO"] == SWITCH:
+            given = {name: values[0] for name, values in parse_qs(environ["QUERY_STRING"]).items()}
+            self._go_on.set()
+            self._fail, self._status = float(given["fail"]), int(given["status"])
+            self._methods = given["methods"]
+            if given["hang"] == "1":
+                self._go_on = threading.Event()
+            start_response("200 OK", [])
+            return []
+        if environ["REQUEST_METHOD"] in self._methods.split(","):
+            self._go_on.wait()
+            if self._rng.random() < self._fail:
+                start_response(f"{self._status} Refused", [("Content-Type", "application/xml")])
+                code = "ServiceUnavailable" if self._status == 503 else "AccessDenied"
+                return [f"<Error><Code>{code}</Code><Message>out of order</Message></Error>".encode()]
+        return self._application(environ, start_response)
+
+
+def serve() -> None:
+    """Serve until standard input ends."""
+    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+    from werkzeug.serving import make_server
+
+    application = Unreliable(DomainDispatcherApplication(create_backend_app))
+    server = make_server("127.0.0.1", 0, application, threaded=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    print(server.server_port, flush=True)  # noqa: T201 - tells the port
+    sys.stdin.read()
+
+
+if __name__ == "__main__":
+    serve()
