@@ -19,7 +19,7 @@ from state_backends import StateConfig, StateError
 from state_backends.checkpoints.bucket import opened
 from state_backends.checkpoints.savepoint import Savepoint, check_new, read_header, write_bucket, write_header
 from state_backends.config import BUILT_IN
-from state_backends.durability.folders import Folder
+from state_backends.durability.folders import Folder, absolute
 from state_backends.durability.journal import Journal, MemoryJournal, SqliteJournal
 from state_backends.durability.pointer import read_pointer
 
@@ -112,7 +112,7 @@ class LocalRunner:
         Raises:
             StateError: there was no batch yet, or there is a savepoint in the folder already.
         """
-        target = Folder(str(folder))
+        target = Folder(absolute(folder))
         check_new(target)
         if read_pointer(self._journal) is None:
             raise StateError("there is no state to save yet: process a batch first, which may be empty")

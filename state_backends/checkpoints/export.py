@@ -11,7 +11,7 @@ import pyarrow as pa
 from state_backends.checkpoints.bucket import Bucket
 from state_backends.checkpoints.reading import Checkpoint, by_bucket, journals, pointers
 from state_backends.checkpoints.savepoint import SavedBucket, Savepoint, check_new, write_bucket, write_header
-from state_backends.durability.folders import Folder
+from state_backends.durability.folders import Folder, absolute
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,9 +68,9 @@ def write_savepoint(
 
     Cost: each bucket's state passes through one task's memory.
     """
-    target = Folder(str(folder))
+    target = Folder(absolute(folder))
     check_new(target)
-    found = Checkpoint(str(checkpoint), backend, batch, operator, snapshots)
+    found = Checkpoint(absolute(checkpoint), backend, batch, operator, snapshots)
     rows, schema = journals(found, spark)
     identities = [pointer.progress["identity"] for pointer in pointers(rows)]
     saved = by_bucket(rows, SaveBucket(found, target.uri), _SAVED).collect()

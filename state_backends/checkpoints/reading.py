@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from state_backends.checkpoints.bucket import Bucket, journal_of, opened
+from state_backends.durability.folders import absolute
 from state_backends.durability.pointer import Pointer
 from state_backends.interface import StateError
 from state_backends.stored import StoredSchema
@@ -84,7 +85,7 @@ def read_state(
 
     Cost: each bucket's state passes through one task's memory.
     """
-    found = Checkpoint(str(checkpoint), backend, batch, operator, snapshots)
+    found = Checkpoint(absolute(checkpoint), backend, batch, operator, snapshots)
     rows, schema = journals(found, spark)
     return by_bucket(rows, ReadRows(found, schema), schema.readable)
 
@@ -105,7 +106,7 @@ def summarize_state(
 
     Args, errors and cost: as `read_state`.
     """
-    found = Checkpoint(str(checkpoint), backend, batch, operator, snapshots)
+    found = Checkpoint(absolute(checkpoint), backend, batch, operator, snapshots)
     rows, schema = journals(found, spark)
     return by_bucket(rows, Summarize(found, schema), SUMMARY)
 
@@ -223,7 +224,7 @@ def _plain_path(path: str) -> str:
     # The frame reads it whenever it is asked for rows.
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     link = Path(directory, "checkpoint")
-    link.symlink_to(Path(path.removeprefix("file:")).absolute(), target_is_directory=True)
+    link.symlink_to(Path(path.removeprefix("file:")), target_is_directory=True)
     return str(link)
 
 

@@ -26,6 +26,12 @@ _WANTED = "an absolute local path is wanted, or a URI of s3, gs, abfs or hdfs, s
 T = TypeVar("T")
 
 
+def absolute(folder: str | Path) -> str:
+    """Return a folder that was named on this machine, so that other processes find it: a local path made absolute, or a URI."""
+    text = str(folder)
+    return text if "://" in text or text.startswith("file:") else str(Path(text).absolute())
+
+
 class Folder:
     """Files by name below one URI. Names may have slashes; they are made of letters, digits, "-", "_" and "." only.
 
