@@ -29,6 +29,7 @@ _FORMAT_KEY, _VERSION_KEY = b"m:format", b"m:version"
 _PAGES, _PAGES_END = b"p", b"q"
 _SIGN = 1 << 63
 _MIB = 1 << 20
+_FREED_BYTES = 64 * _MIB
 _SEGMENT = struct.Struct(">Q")
 _OPTIONS = {
     "writeBufferMb": "size of the memtable in MiB (default 64)",
@@ -62,6 +63,7 @@ class RocksDBBackend(StateBackend):
         self._directory = directory
         self._options = dict(options)
         self._write_options = _without_log()
+        self._written = 0
         self._open()
 
     @classmethod
@@ -140,12 +142,24 @@ class RocksDBBackend(StateBackend):
             prefix = segment_prefix(segment)
             for key, page in pages.items():
                 changes.put(prefix + key, page)
+            self._written += sum(map(len, pages.values()))
             if pages:
                 segments.add(segment)
         changes.put(_VERSION_KEY, version)
         self._apply(changes)
         self._segments = segments - {number for number in batch.deletes if self._is_empty(number)}
         self._version = version
+        if batch.drop_before is not None:
+            self._free(batch.drop_before)
+
+    def _free(self, before: int) -> None:
+        """Give back the disk of dropped segments, when enough was written since to be worth it.
+
+        RocksDB only notes that a range is deleted; files go when something compacts them.
+        """
+        if self._written > (_FREED_BYTES if self._segments else _MIB):
+            self._db.compact_range(_PAGES, segment_prefix(before))
+            self._written = 0
 
     def _apply(self, changes: RocksWriteBatch) -> None:
         try:

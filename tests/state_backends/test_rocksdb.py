@@ -1,10 +1,11 @@
 """What RocksDB adds to the contract: key order, foreign and locked directories, crashes of real processes."""
 
+import random
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -249,3 +250,25 @@ def test_files_that_are_no_snapshot_are_refused(tmp_path: Path) -> None:
         assert_holds(backend, {}, None)
         backend.restore(tmp_path / "good")
         assert_holds(backend, {0: {b"a": b"page"}}, b"v1")
+
+
+def test_dropped_segments_free_the_disk(tmp_path: Path) -> None:
+    """What lies on disk follows what is live while segments come and go, and is next to nothing when all are gone."""
+    rng = random.Random(1)
+    with opened(tmp_path, writeBufferMb="4") as backend:
+        for number in range(100):
+            pages = {b"%d" % n: rng.randbytes(10_000) for n in range(400)}
+            backend.write(WriteBatch(puts={number: pages}, drop_before=number - 4), b"v%d" % number)
+            assert disk_bytes(tmp_path) < 5 * 4_000_000 + (64 << 20) + (16 << 20)
+        backend.write(WriteBatch(drop_before=100), b"end")
+        assert disk_bytes(tmp_path) < 1 << 20
+        assert_holds(backend, {}, b"end")
+
+
+def disk_bytes(folder: Path) -> int:
+    """Bytes of all tables in a folder; RocksDB removes some meanwhile."""
+    total = 0
+    for path in folder.glob("*.sst"):
+        with suppress(FileNotFoundError):
+            total += path.stat().st_size
+    return total
