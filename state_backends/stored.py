@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from serializers import CorruptDataError, decode_keys, pack_value
+from serializers import CorruptDataError, decode_keys
 from serializers.pages import Column, PageLayout
 
 TIME, NUMBER = "time", "number"
@@ -164,8 +164,3 @@ def _plain(value: Any) -> Any:
     if value is None or isinstance(value, str | int):
         return value
     return value.hex() if isinstance(value, bytes) else str(value)
-
-
-def packed(column: Column) -> list[bytes]:
-    """Return each value of a column of objects as bytes, as pages have them."""
-    return [pack_value(value) for value in column.tolist()]

@@ -6,7 +6,7 @@ Expiry is one range deletion. The write-ahead log is off: the changelog restores
 
 import shutil
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -158,12 +158,15 @@ class RocksDBBackend(StateBackend):
         RocksDB only notes that a range is deleted; files go when something compacts them.
         """
         if self._written > (_FREED_BYTES if self._segments else _MIB):
-            self._db.compact_range(_PAGES, segment_prefix(before))
+            self._act(lambda: self._db.compact_range(_PAGES, segment_prefix(before)))
             self._written = 0
 
     def _apply(self, changes: RocksWriteBatch) -> None:
+        self._act(lambda: self._db.write(changes, self._write_options))
+
+    def _act(self, act: Callable[[], None]) -> None:
         try:
-            self._db.write(changes, self._write_options)
+            act()
         except Exception as error:
             raise StateError(
                 f"RocksDB cannot write to {self._directory}: {error}. Make room or mend the disk and start the query "

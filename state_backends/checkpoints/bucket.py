@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from serializers.pages import Column
 from state_backends.config import load_backend
+from state_backends.durability.changelog import page_bytes
 from state_backends.durability.durable import Durable
 from state_backends.durability.journal import Journal, MemoryJournal
 from state_backends.durability.pointer import JOURNAL, Pointer, read_pointer
@@ -82,9 +83,7 @@ class Bucket:
     def _decoded(self, segment: int, pages: dict[bytes, bytes]) -> Stored:
         columns, counts = self.schema.layout.decode(list(pages.values()))
         key = np.repeat(np.arange(len(pages)), counts)
-        return Stored(
-            segment, list(pages), key, columns, sum(map(len, pages)) + sum(map(len, pages.values()))
-        )
+        return Stored(segment, list(pages), key, columns, page_bytes({segment: pages}))
 
 
 def journal_of(blobs: Iterable[tuple[str, int, bytes]]) -> MemoryJournal:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from state_backends.checkpoints.bucket import Bucket
-from state_backends.checkpoints.reading import Checkpoint, by_bucket, journals, pointers
+from state_backends.checkpoints.reading import Checkpoint, by_bucket, journals, stored_schema
 from state_backends.checkpoints.savepoint import SavedBucket, Savepoint, check_new, write_bucket, write_header
 from state_backends.durability.folders import Folder, absolute
 
@@ -71,13 +71,13 @@ def write_savepoint(
     target = Folder(absolute(folder))
     check_new(target)
     found = Checkpoint(absolute(checkpoint), backend, batch, operator, snapshots)
-    rows, schema = journals(found, spark)
-    identities = [pointer.progress["identity"] for pointer in pointers(rows)]
+    rows, pointer = journals(found, spark)
+    schema, identity = stored_schema(pointer), pointer.progress["identity"]
     saved = by_bucket(rows, SaveBucket(found, target.uri), _SAVED).collect()
     origin = _origin(found)
     watermark = origin.get("watermark in ms") or 0
     close = watermark * 1_000 // schema.tick_us if watermark > 0 else -(2**61)
-    return write_header(target, identities[0], schema, close, [SavedBucket(*row) for row in saved], origin)
+    return write_header(target, identity, schema, close, [SavedBucket(*row) for row in saved], origin)
 
 
 def _origin(checkpoint: Checkpoint) -> dict[str, Any]:

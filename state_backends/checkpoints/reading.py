@@ -86,7 +86,8 @@ def read_state(
     Cost: each bucket's state passes through one task's memory.
     """
     found = Checkpoint(absolute(checkpoint), backend, batch, operator, snapshots)
-    rows, schema = journals(found, spark)
+    rows, pointer = journals(found, spark)
+    schema = stored_schema(pointer)
     return by_bucket(rows, ReadRows(found, schema), schema.readable)
 
 
@@ -107,7 +108,8 @@ def summarize_state(
     Args, errors and cost: as `read_state`.
     """
     found = Checkpoint(absolute(checkpoint), backend, batch, operator, snapshots)
-    rows, schema = journals(found, spark)
+    rows, pointer = journals(found, spark)
+    schema = stored_schema(pointer)
     return by_bucket(rows, Summarize(found, schema), SUMMARY)
 
 
@@ -172,8 +174,13 @@ class Summarize:
         return pa.Table.from_arrays(arrays, schema=SUMMARY)
 
 
-def journals(checkpoint: Checkpoint, spark: "SparkSession | None") -> "tuple[DataFrame, StoredSchema]":
-    """Return each bucket's blobs as rows of bucket, name, part and blob, and what the entries are.
+def stored_schema(pointer: Pointer) -> StoredSchema:
+    """Return what a pointer tells of the entries."""
+    return StoredSchema.of(pointer.progress.get("schema"))
+
+
+def journals(checkpoint: Checkpoint, spark: "SparkSession | None") -> "tuple[DataFrame, Pointer]":
+    """Return each bucket's blobs as rows of bucket, name, part and blob, and the pointer of one: all tell the same schema.
 
     Raises:
         StateError: there is no state of windows.
@@ -190,7 +197,7 @@ def journals(checkpoint: Checkpoint, spark: "SparkSession | None") -> "tuple[Dat
             f"the buckets of {checkpoint.path} hold states of different shape: let the query run one batch to its end"
         )
     (pointer,) = schemas.values()
-    return rows, StoredSchema.of(pointer.progress.get("schema"))
+    return rows, pointer
 
 
 def journal_rows(checkpoint: Checkpoint, spark: "SparkSession | None") -> "DataFrame":

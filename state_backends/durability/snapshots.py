@@ -9,7 +9,6 @@ names them, and are removed when no manifest names them any more.
 """
 
 import hashlib
-import json
 import shutil
 import time
 from collections.abc import Collection, Iterable
@@ -19,8 +18,9 @@ from datetime import datetime
 from itertools import islice
 from pathlib import Path
 
-from serializers import CorruptDataError, NewerFormatError
+from serializers import CorruptDataError
 from state_backends.durability.folders import Folder
+from state_backends.durability.signed import decode_signed, encode_signed
 
 MANIFEST_VERSION = 1
 PAGES = "pages"
@@ -70,8 +70,7 @@ class Manifest:
         return sum(part.size for part in self.parts)
 
     def encode(self) -> bytes:
-        body = json.dumps({"format": MANIFEST_VERSION, **asdict(self)}, indent=1).encode()
-        return hashlib.sha256(body).hexdigest().encode() + b"\n" + body
+        return encode_signed(asdict(self), MANIFEST_VERSION)
 
     @classmethod
     def decode(cls, blob: bytes, where: str) -> "Manifest":
@@ -81,12 +80,7 @@ class Manifest:
             CorruptDataError: it is truncated or altered; names the file.
             NewerFormatError: a newer version wrote it.
         """
-        check, _, body = blob.partition(b"\n")
-        if hashlib.sha256(body).hexdigest().encode() != check:
-            raise CorruptDataError(f"the manifest {where} is truncated, altered, or none")
-        values = json.loads(body)
-        if values.pop("format") != MANIFEST_VERSION:
-            raise NewerFormatError(f"the manifest {where}", json.loads(body)["format"], MANIFEST_VERSION)
+        values = decode_signed(blob, MANIFEST_VERSION, f"the manifest {where}")
         parts = tuple(Part(**part) for part in values.pop("parts"))
         for name in (name for part in parts for name in (part.name, part.file)):
             if "/" in name or name in ("", ".", ".."):
