@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -9,7 +10,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from benchmarks.data import FILES, ROWS, records
+from benchmarks.measure import Measure
 from operators import spark_session
+
+
+@pytest.fixture
+def measure(benchmark: Any) -> Measure:
+    """What takes the figure of a test."""
+    return Measure(benchmark)
 
 
 @pytest.fixture(scope="module")
