@@ -1,5 +1,6 @@
 """The built-in operations: counts, sums, extremes, moments and lists."""
 
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Context, Decimal
@@ -70,6 +71,13 @@ class SumInt(CountRows):
             self._check(total, combine_ranges(lambda a, b: (np.add(a[0], b[0]),), floats, lo, hi)[0])
         return (total,)
 
+    def of_halves(self, high: npt.NDArray[np.int64], low: npt.NDArray[np.int64]) -> State:
+        """Return sums of the upper and of the lower 32 bits of numbers as states."""
+        upper = high.astype(np.float64) * 2.0**32
+        total = (high << 32) + low
+        self._check(total, upper + low.astype(np.float64))
+        return (total,)
+
     @staticmethod
     def _safe(state: State) -> bool:
         """Whether no sum of any of these rows can leave 64 bits."""
@@ -118,6 +126,11 @@ class SumFloat(Operation):
     def combined(self, state: State, lo: Ints, hi: Ints) -> State:
         return exact_sums(state, lo, hi) or Operation.combined(self, state, lo, hi)
 
+    def of_halves(self, high: npt.NDArray[np.int64], low: npt.NDArray[np.int64]) -> State:
+        """Return sums of the upper and of the lower 32 bits of whole numbers as states."""
+        upper, rest = exact.of_ints(high)
+        return exact.add((upper * 2.0**32, rest * 2.0**32), exact.of_ints(low))
+
 
 @dataclass(frozen=True, slots=True)
 class SumDecimal(UfuncOperation):
@@ -155,8 +168,16 @@ class Extreme(UfuncOperation):
     code: str
 
     @property
+    @abstractmethod
+    def nothing(self) -> float:
+        """The state of no number at all."""
+
+    @property
     def codes(self) -> tuple[str, ...]:
         return (self.code,)
+
+    def lift(self, records: Records) -> State:
+        return (self.read(records).filled(self.nothing),)
 
     def combined(self, state: State, lo: Ints, hi: Ints) -> State:
         return overlap_ranges(self.combine, state, lo, hi)
@@ -168,8 +189,9 @@ class Min(Extreme):
 
     ufunc: ClassVar[np.ufunc] = np.fmin
 
-    def lift(self, records: Records) -> State:
-        return (self.read(records).filled(np.nan if self.code == "f8" else _INT64.max),)
+    @property
+    def nothing(self) -> float:
+        return np.nan if self.code == "f8" else int(_INT64.max)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,8 +200,9 @@ class Max(Extreme):
 
     ufunc: ClassVar[np.ufunc] = np.maximum
 
-    def lift(self, records: Records) -> State:
-        return (self.read(records).filled(-np.inf if self.code == "f8" else _INT64.min),)
+    @property
+    def nothing(self) -> float:
+        return -np.inf if self.code == "f8" else int(_INT64.min)
 
 
 @dataclass(frozen=True, slots=True)

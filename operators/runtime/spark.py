@@ -11,7 +11,8 @@ from pyspark.sql.types import StructType
 from operators.evolution import adaption
 from operators.partials import KEY, TIME, TwoStagePlan
 from operators.program import Program
-from operators.runtime.bounded import BoundedRun, FirstStage
+from operators.runtime.bounded import BoundedRun, FirstStage, FirstStageRows, InputRows, Source
+from operators.runtime.engine import FRAME, EngineStage
 from operators.runtime.gaps import with_gap
 from operators.runtime.packing import PACKED_DDL, RESULT_DDL, Pack, Unpack, partition_labels
 from operators.runtime.session import check_partitions, check_session
@@ -59,14 +60,18 @@ def _windows_conf(spark: SparkSession) -> dict[str, str]:
 
 def _bounded(df: DataFrame, program: Program, out: StructType) -> DataFrame:
     """The windows of a bounded frame; after the last record both policies say the same, so they are computed on close."""
-    if isinstance(program.plan, TwoStagePlan) and program.plan.condenses:
+    source: Source
+    keys, time = [program.aliases[name] for name in program.group_by], program.aliases[program.event_time]
+    stage = EngineStage.of(program, df)
+    if stage is not None:
+        df, time, source = stage.grouped(df), FRAME, stage
+    elif isinstance(program.plan, TwoStagePlan) and program.plan.condenses:
         first = FirstStage(program)
-        entries = df.mapInArrow(first, first.ddl).repartition(KEY)
-        return entries.sortWithinPartitions(KEY, TIME).mapInArrow(BoundedRun(program, accumulated=True), out)
-    keys = [program.aliases[name] for name in program.group_by]
+        df, keys, time, source = df.mapInArrow(first, first.ddl), [KEY], TIME, FirstStageRows(program)
+    else:
+        source = InputRows(program)
     parts = df.repartition(*keys) if keys else df.repartition(1)
-    ordered = parts.sortWithinPartitions(*keys, program.aliases[program.event_time])
-    return ordered.mapInArrow(BoundedRun(program), out)
+    return parts.sortWithinPartitions(*keys, time).mapInArrow(BoundedRun(program, source), out)
 
 
 def _streaming(df: DataFrame, program: Program, config: StateConfig, out: StructType, name: str) -> DataFrame:

@@ -481,7 +481,7 @@ def test_a_bounded_run_of_many_small_steps_is_one_of_a_single_step(
     for rows in (7, 100_000):
         monkeypatch.setattr(bounded, "_ROWS_PER_STEP", rows)
         batches = table.select(program.inputs).to_batches(max_chunksize=5)
-        emitted = pa.Table.from_batches(bounded.BoundedRun(program)(batches))
+        emitted = pa.Table.from_batches(bounded.BoundedRun(program, bounded.InputRows(program))(batches))
         results = (emitted[name].to_pylist() for name in ("key", "n", "low"))
         runs.append(sorted(zip(bounds(emitted), *results, strict=True)))
 
