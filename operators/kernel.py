@@ -155,8 +155,9 @@ def sliding_windows(
     place = distances(key, time, size + 1)
     a, b = np.flatnonzero(left), np.flatnonzero(right)
     lo = np.searchsorted(place, place[a] - size, "left")
-    hi = np.searchsorted(place, place[b] + (size + 1), "right")
-    wanted = (hi > b + 1) & (place[hi - 1] != place[b] + (size + 1))
+    beyond = place[b] + (size + 1)
+    hi = np.searchsorted(place, beyond, "right")
+    wanted = np.flatnonzero((hi > b + 1) & (place[hi - 1] != beyond))
     b, hi = b[wanted], hi[wanted]
     return Windows(
         np.concatenate([lo, b + 1]),
@@ -199,17 +200,26 @@ def overlap_ranges(combine: Combine, state: State, lo: Ints, hi: Ints) -> State:
 
     Arguments as `combine_ranges`. O(log(longest)) array passes, each range is touched once. (Sparse table)
     """
-    length = hi - lo
     result = tuple(np.empty(len(lo), column.dtype) for column in state)
-    level, width = state, 1
-    while len(length):
-        rows = np.flatnonzero((length >= width) & (length < 2 * width))
+    if not len(lo):
+        return result
+    power = _powers(hi - lo)
+    level, last = state, int(power.max())
+    for exponent in range(last + 1):
+        rows, width = np.flatnonzero(power == exponent), 1 << exponent
+        if len(rows) == len(lo):
+            return combine(_rows(level, lo), _rows(level, hi - width))
         if len(rows):
             _assign(result, rows, combine(_rows(level, lo[rows]), _rows(level, hi[rows] - width)))
-        if width * 2 > int(length.max()):
-            break
-        level, width = _doubled(combine, level, width), width * 2
+        if exponent < last:
+            level = _doubled(combine, level, width)
     return result
+
+
+def _powers(length: Ints) -> npt.NDArray[np.int8]:
+    """The exponent of the largest power of two that is not above each length."""
+    _, exponent = np.frexp(length.astype(np.float64))
+    return (exponent - 1).astype(np.int8)
 
 
 def _doubled(combine: Combine, level: State, width: int) -> State:

@@ -9,10 +9,15 @@ import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
 Pair = tuple[npt.NDArray[Any], ...]
 _SPLIT = 134217729.0  # 2**27 + 1
 _LARGEST_SPLIT = 2.0**996
-_DOUBLE_BITS = 52
+_EXACT_DOUBLE = 2.0**53
+_WORD_BITS = 63
+_LIMB_BITS = 58
+_MOST_ROUNDED = 2**26
+"""Rows up to which rounded prefix sums of limbs are right to 2**60: n additions, each off by 2**-53 of n * 2**58 at most."""
 _MOST_LIMBS = 3
 
 
@@ -89,32 +94,63 @@ def value(pair: Pair) -> Floats:
 
 
 @np.errstate(all="ignore")
-def sum_ranges(values: Floats, lo: npt.NDArray[np.int64], hi: npt.NDArray[np.int64]) -> Pair | None:
-    """Return the exact sum of each range [lo, hi) as a pair, or None if the values do not lend themselves to it.
+def sum_ranges(values: Pair, lo: Ints, hi: Ints) -> Pair | None:
+    """Return the exact sum of each range [lo, hi) of pairs, or None if they do not lend themselves to it.
 
-    The values are cut into whole numbers of a few fixed scales, whose prefix sums can be subtracted without any rounding:
+    The pairs are cut into whole numbers of a few fixed scales, whose prefix sums can be subtracted without any rounding:
     O(1) a range however long it is, and no drift. None where values are not finite, or spread over too many binary digits
     for `_MOST_LIMBS` scales.
     """
     if not len(lo):
         return np.empty(0), np.empty(0)
-    largest = float(np.abs(values).max())
+    rest = [values[0], values[1]] if values[1].any() else [values[0]]
+    largest = max(float(rest[0].max()), -float(rest[0].min()))
     if not np.isfinite(largest):
         return None
     _, exponent = np.frexp(largest)
-    bits = _DOUBLE_BITS - int((hi - lo).max()).bit_length()
-    total: Pair = np.zeros(len(lo)), np.zeros(len(lo))
-    rest, scale = values, float(np.ldexp(1.0, int(np.clip(bits - exponent, -1000, 1000))))
-    for limb in range(_MOST_LIMBS):
-        whole = np.rint(rest * scale)
-        rest = rest - whole / scale
-        prefix = np.zeros(len(values) + 1, np.int64)
-        np.cumsum(whole.astype(np.int64), out=prefix[1:])
-        part = (prefix[hi] - prefix[lo]) / scale
-        total = (part, total[1]) if limb == 0 else add(total, (part, np.zeros(1)))
-        if not rest.any():
+    sum_bits = int((hi - lo).max()).bit_length()
+    bits = _LIMB_BITS if len(rest[0]) <= _MOST_ROUNDED else _WORD_BITS - 1 - sum_bits
+    total: Pair | None = None
+    scale = float(np.ldexp(1.0, int(np.clip(bits - exponent, -1000, 1000))))
+    for _ in range(_MOST_LIMBS):
+        wholes = [np.rint(part * scale) for part in rest]
+        limb = sum((whole.astype(np.int64) for whole in wholes[1:]), wholes[0].astype(np.int64))
+        high, low = _whole_sums(limb, lo, hi, wraps=bits + 1 + sum_bits > _WORD_BITS)
+        sums = high / scale, low / scale
+        total = sums if total is None else add(total, sums)
+        rest = [part - whole / scale for part, whole in zip(rest, wholes, strict=True)]
+        if not any(part.any() for part in rest):
             return total
         scale *= 2.0**bits
         if not 2.0**-1000 < scale < 2.0**1000:
             return None
     return None
+
+
+def _whole_sums(whole: Ints, lo: Ints, hi: Ints, wraps: bool) -> Pair:
+    """Sums of ranges of whole numbers as pairs.
+
+    Args:
+        whole: the numbers.
+        lo, hi: the ranges.
+        wraps: whether a sum can be beyond 64 bits. It is then off by a multiple of 2**64, which rounded sums tell.
+    """
+    total = _prefix_difference(whole, lo, hi)
+    if not wraps:
+        high = total.astype(np.float64)
+        if max(float(high.max()), -float(high.min())) <= _EXACT_DOUBLE:
+            return high, np.zeros(len(high))
+    top, bottom = (total >> 32 << 32).astype(np.float64), (total & 0xFFFFFFFF).astype(np.float64)
+    if wraps:
+        top += np.rint((_prefix_difference(whole.astype(np.float64), lo, hi) - top) / 2.0**64) * 2.0**64
+    high = top + bottom
+    return high, bottom - (high - top)
+
+
+def _prefix_difference(column: npt.NDArray[Any], lo: Ints, hi: Ints) -> npt.NDArray[Any]:
+    prefix = np.empty(len(column) + 1, column.dtype)
+    prefix[0] = 0
+    np.cumsum(column, out=prefix[1:])
+    total = prefix[hi]
+    total -= prefix[lo]
+    return total

@@ -34,6 +34,8 @@ class Operation(ABC):
 
     combines: ClassVar[bool] = True
     """Whether states can be combined; if not, records are added to the state of each window one by one (a fold)."""
+    idempotent: ClassVar[bool] = False
+    """Whether ranges that overlap can be combined: a state combined with itself, or with a part of itself, is that state."""
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -91,14 +93,22 @@ class Operation(ABC):
         The rows of a run are sorted by their earliest event time; they may overlap in time.
         """
         ends = np.append(starts[1:], len(state[0]))
-        return kernel.combine_ranges(self.combine, state, starts, ends)
+        several = np.flatnonzero(ends - starts > 1)
+        if 2 * len(several) > len(starts):
+            return kernel.combine_ranges(self.combine, state, starts, ends)
+        reduced = tuple(column[starts] for column in state)
+        combined = kernel.combine_ranges(self.combine, state, starts[several], ends[several])
+        for column, values in zip(reduced, combined, strict=True):
+            column[several] = values
+        return reduced
 
     def combined(self, state: State, lo: Ints, hi: Ints) -> State:
         """Return the combination of each range [lo, hi) of rows, ready for `finish`.
 
         No range is empty; rows do not overlap in time.
         """
-        return kernel.combine_ranges(self.combine, state, lo, hi)
+        ranges = kernel.overlap_ranges if self.idempotent else kernel.combine_ranges
+        return ranges(self.combine, state, lo, hi)
 
     def accumulate(self, records: Records, starts: Ints) -> State:
         """Return the state of each run of records that begins at `starts`; those of a run are sorted by time."""

@@ -14,7 +14,7 @@ from operators.aggregates import exact
 from operators.aggregates.operation import Operation, UfuncOperation, prefix_difference
 from operators.batch import Records
 from operators.columns import ColumnData
-from operators.kernel import Ints, State, combine_ranges, overlap_ranges
+from operators.kernel import Ints, State, combine_ranges
 from serializers.pages import fill
 
 _INT64 = np.iinfo(np.int64)
@@ -92,15 +92,6 @@ class SumInt(CountRows):
             )
 
 
-def exact_sums(pair: State, lo: Ints, hi: Ints) -> State | None:
-    """Return the sums of ranges of pairs, or None if they cannot be had from prefixes."""
-    high = exact.sum_ranges(pair[0], lo, hi)
-    if high is None or not pair[1].any():
-        return high
-    low = exact.sum_ranges(pair[1], lo, hi)
-    return None if low is None else exact.add(high, low)
-
-
 @dataclass(frozen=True, slots=True)
 class SumFloat(Operation):
     """Sum of floating-point numbers in twice the precision: it does not drift, and hardly knows the order of its rows."""
@@ -124,7 +115,7 @@ class SumFloat(Operation):
         return "high", "low"
 
     def combined(self, state: State, lo: Ints, hi: Ints) -> State:
-        return exact_sums(state, lo, hi) or Operation.combined(self, state, lo, hi)
+        return exact.sum_ranges(state, lo, hi) or Operation.combined(self, state, lo, hi)
 
     def of_halves(self, high: npt.NDArray[np.int64], low: npt.NDArray[np.int64]) -> State:
         """Return sums of the upper and of the lower 32 bits of whole numbers as states."""
@@ -166,6 +157,7 @@ class Extreme(UfuncOperation):
     """
 
     code: str
+    idempotent: ClassVar[bool] = True
 
     @property
     @abstractmethod
@@ -178,9 +170,6 @@ class Extreme(UfuncOperation):
 
     def lift(self, records: Records) -> State:
         return (self.read(records).filled(self.nothing),)
-
-    def combined(self, state: State, lo: Ints, hi: Ints) -> State:
-        return overlap_ranges(self.combine, state, lo, hi)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +203,7 @@ class ObjectExtreme(Operation):
     """
 
     largest: bool
+    idempotent: ClassVar[bool] = True
 
     @property
     def codes(self) -> tuple[str, ...]:
@@ -225,9 +215,6 @@ class ObjectExtreme(Operation):
     def combine(self, left: State, right: State) -> State:
         pick = np.frompyfunc(_larger if self.largest else _smaller, 2, 1)
         return (np.asarray(pick(left[0], right[0]), object),)
-
-    def combined(self, state: State, lo: Ints, hi: Ints) -> State:
-        return overlap_ranges(self.combine, state, lo, hi)
 
 
 def _smaller(a: Any, b: Any) -> Any:
@@ -263,7 +250,7 @@ class Moments(Operation):
         return left[0] + right[0], *sums, *squares
 
     def combined(self, state: State, lo: Ints, hi: Ints) -> State:
-        sums, squares = exact_sums(state[1:3], lo, hi), exact_sums(state[3:5], lo, hi)
+        sums, squares = exact.sum_ranges(state[1:3], lo, hi), exact.sum_ranges(state[3:5], lo, hi)
         if sums is None or squares is None:
             return Operation.combined(self, state, lo, hi)
         return prefix_difference(state[0], lo, hi), *sums, *squares

@@ -16,7 +16,7 @@ from operators.aggregates.definitions import Aggregate, Bound, Types, is_atomic
 from operators.aggregates.operation import Operation
 from operators.batch import Records
 from operators.columns import ColumnData, arrow_column, state_code
-from operators.kernel import Ints, State, overlap_ranges
+from operators.kernel import State
 
 Signs = npt.NDArray[np.int8]
 _NOTHING, _NULL, _VALUE = range(3)
@@ -67,9 +67,6 @@ class Pick(Operation):
     def combine(self, left: State, right: State) -> State:
         better = self._rank(left, right) > 0
         return tuple(np.where(better, b, a) for a, b in zip(left, right, strict=True))
-
-    def combined(self, state: State, lo: Ints, hi: Ints) -> State:
-        return overlap_ranges(self.combine, state, lo, hi)
 
     def _rank(self, left: State, right: State) -> Signs:
         """1 where the right record is wanted more than the left one, -1 where less, 0 where they are equal."""

@@ -10,7 +10,6 @@ import pyarrow as pa
 from operators.aggregates import exact
 from operators.aggregates.definitions import Aggregate, Bound, Types, is_number
 from operators.aggregates.operation import Operation, prefix_difference
-from operators.aggregates.operations import exact_sums
 from operators.batch import Records
 from operators.kernel import Ints, State
 
@@ -56,7 +55,7 @@ class CoMoments(Operation):
     def combined(self, state: State, lo: Ints, hi: Ints) -> State:
         columns = [prefix_difference(state[0], lo, hi)]
         for at in range(1, 11, 2):
-            sums = exact_sums(state[at : at + 2], lo, hi)
+            sums = exact.sum_ranges(state[at : at + 2], lo, hi)
             if sums is None:
                 return Operation.combined(self, state, lo, hi)
             columns += sums

@@ -143,6 +143,16 @@ def first_by_key(key: Ints, value: Ints) -> tuple[Ints, Ints]:
     return key[starts], np.minimum.reduceat(value, starts) if len(starts) else value
 
 
+def distinct(numbers: Ints) -> Ints:
+    """Return the distinct ones of numbers that lie close together, ascending."""
+    if not len(numbers):
+        return numbers
+    low, high = int(numbers.min()), int(numbers.max())
+    if high - low > len(numbers):
+        return np.unique(numbers)
+    return np.flatnonzero(np.bincount(numbers - low)) + low
+
+
 def rows_by_segment(number: Ints, segments: Ints) -> list[Ints]:
     """Return the rows of each of the segments, in their order.
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from operators.aggregates.operation import Operation
 from operators.batch import Records
-from operators.kernel import Ints, State, run_starts
+from operators.kernel import Ints, State, overlap_ranges, run_starts
 from operators.partials import Partials
 from serializers.pages import Column, PageLayout
 from state_backends import Entries
@@ -93,8 +93,18 @@ class PaneSchema:
 
     def combined(self, panes: Entries, lo: Ints, hi: Ints) -> list[State]:
         """Return the states of the ranges [lo, hi) of panes; none is empty."""
-        states = self.states(panes)
-        return [op.combined(state, lo, hi) for op, state in zip(self.operations, states, strict=True)]
+        states = dict(zip(self.operations, self.states(panes), strict=True))
+        # Together, they search each range's levels once.
+        alike = [op for op in self.operations if op.idempotent]
+        joined = join_states([states[op] for op in alike])
+
+        def combine(left: State, right: State) -> State:
+            pairs = zip(alike, split_states(alike, left), split_states(alike, right), strict=True)
+            return join_states([op.combine(a, b) for op, a, b in pairs])
+
+        overlapped = split_states(alike, overlap_ranges(combine, joined, lo, hi)) if alike else []
+        found = dict(zip(alike, overlapped, strict=True))
+        return [found[op] if op in found else op.combined(states[op], lo, hi) for op in self.operations]
 
 
 def split_states(operations: Sequence[Operation], columns: Sequence[Column]) -> list[State]:
@@ -135,6 +145,13 @@ class MergedPanes:
     panes: Entries
     fresh: npt.NDArray[np.bool_]
     changed: npt.NDArray[np.bool_]
+
+    def take(self, rows: npt.NDArray[np.bool_]) -> "MergedPanes":
+        """Return the panes under the mask."""
+        if rows.all():
+            return self
+        chosen = np.flatnonzero(rows)
+        return MergedPanes(self.panes.take(chosen), self.fresh[chosen], self.changed[chosen])
 
 
 def merge_panes(schema: PaneSchema, stored: Entries, brought: Entries) -> MergedPanes:

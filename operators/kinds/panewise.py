@@ -16,7 +16,7 @@ from operators.batch import FAR_FUTURE, FAR_PAST, Records
 from operators.emission import Counters, Emission
 from operators.kernel import Ints
 from operators.kinds.calendar import NEVER
-from operators.kinds.closing import ClosingOperator, PageEnds, first_by_key, rows_by_segment
+from operators.kinds.closing import ClosingOperator, PageEnds, distinct, first_by_key
 from operators.kinds.panes import MergedPanes, PaneSchema, merge_panes
 from operators.partials import Partials
 from serializers.pages import PageLayout
@@ -141,23 +141,27 @@ class PaneOperator(ClosingOperator):
 
     def _save(self, work: Work, merged: MergedPanes, close: int) -> None:
         """Write the pages that the batch touched, without what is dead, and enter them and the visited ones as due."""
-        dead, panes, brought = self.plan.dead_before(close), merged.panes, work.brought
-        ticks = self.store.segment_ticks
-        numbers = brought.time // ticks
-        segments = np.union1d(numbers, np.array(list(work.due), np.int64))
-        visited = rows_by_segment(panes.time // ticks, segments), rows_by_segment(numbers, segments)
-        for segment, rows, new in zip(segments.tolist(), *visited, strict=True):
-            if len(new):
+        dead, brought = self.plan.dead_before(close), work.brought
+        alive = merged.take(merged.panes.time >= dead)
+        number = brought.time // self.store.segment_ticks
+        brought_to = set(distinct(number).tolist())
+        for segment in sorted(brought_to.union(work.due)):
+            begin = segment * self.store.segment_ticks
+            time = alive.panes.time
+            part = alive.take((time >= begin) & (time < begin + self.store.segment_ticks))
+            if segment in brought_to:
                 touched = np.zeros(len(work.keys), bool)
-                touched[brought.key[new]] = True
-                alive = touched[panes.key[rows]] & (panes.time[rows] >= dead)
-                self._replace(segment, work.keys, touched, panes.take(rows[alive]))
-            if self.closes and len(rows):
-                self._enter(segment, work.keys, work.due, self._page_ends(merged, rows, close))
+                touched[brought.key if len(brought_to) == 1 else brought.key[number == segment]] = True
+                kept = touched[part.panes.key]
+                self._replace(segment, work.keys, touched, part.panes if kept.all() else part.panes.take(kept))
+            if self.closes and len(part.panes):
+                self._enter(segment, work.keys, work.due, self._page_ends(part, close))
         self.store.expire(dead)
 
-    def _page_ends(self, merged: MergedPanes, rows: Ints, close: int) -> PageEnds:
-        key, ends = merged.panes.key[rows], self.plan.next_end(merged.panes.time[rows], close)
+    def _page_ends(self, merged: MergedPanes, close: int) -> PageEnds:
+        key, ends = merged.panes.key, self.plan.next_end(merged.panes.time, close)
         present, now = first_by_key(key, ends)
-        _, before = first_by_key(key, np.where(merged.fresh[rows], NEVER, ends))
+        before = np.full(len(now), NEVER)
+        if not merged.fresh.all():
+            _, before = first_by_key(key, np.where(merged.fresh, NEVER, ends))
         return PageEnds(present, now, before)
