@@ -73,13 +73,14 @@ class PageLayout:
         if len(counts) and int(counts.max()) > _MAX_ROWS:
             raise ValueError(f"a page holds at most {_MAX_ROWS} entries; choose a shorter segment")
         ends = np.cumsum(counts)
-        body = np.zeros((int(counts.sum()), self.width), dtype="<i8")
+        blank = np.empty if len(self._word_index) == self.width else np.zeros
+        body = blank((int(counts.sum()), self.width), dtype="<i8")
         for word, index in enumerate(self._word_index):
             body[:, word] = np.asarray(columns[index], _DTYPES[self.codes[index]]).view("<i8")
         tails = self._encode_tails(columns, ends - counts, ends)
         headers = self._headers(columns, counts, ends - counts, tails).tobytes()
         row_bytes = 8 * self.width
-        data = body.tobytes()
+        data = body.reshape(-1).view(np.uint8).data
         edges = [0, *(ends * row_bytes).tolist()]
         pages = [
             headers[row_bytes * page : row_bytes * (page + 1)] + data[edges[page] : edges[page + 1]]

@@ -146,13 +146,6 @@ class MergedPanes:
     fresh: npt.NDArray[np.bool_]
     changed: npt.NDArray[np.bool_]
 
-    def take(self, rows: npt.NDArray[np.bool_]) -> "MergedPanes":
-        """Return the panes under the mask."""
-        if rows.all():
-            return self
-        chosen = np.flatnonzero(rows)
-        return MergedPanes(self.panes.take(chosen), self.fresh[chosen], self.changed[chosen])
-
 
 def merge_panes(schema: PaneSchema, stored: Entries, brought: Entries) -> MergedPanes:
     """Return stored and new panes as one sorted set; panes of the same key, time and visibility are combined.

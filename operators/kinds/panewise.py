@@ -141,27 +141,26 @@ class PaneOperator(ClosingOperator):
 
     def _save(self, work: Work, merged: MergedPanes, close: int) -> None:
         """Write the pages that the batch touched, without what is dead, and enter them and the visited ones as due."""
-        dead, brought = self.plan.dead_before(close), work.brought
-        alive = merged.take(merged.panes.time >= dead)
-        number = brought.time // self.store.segment_ticks
+        dead, panes, brought = self.plan.dead_before(close), merged.panes, work.brought
+        ticks, time = self.store.segment_ticks, merged.panes.time
+        number = brought.time // ticks
         brought_to = set(distinct(number).tolist())
         for segment in sorted(brought_to.union(work.due)):
-            begin = segment * self.store.segment_ticks
-            time = alive.panes.time
-            part = alive.take((time >= begin) & (time < begin + self.store.segment_ticks))
+            begin = segment * ticks
+            alive = np.flatnonzero((time >= max(begin, dead)) & (time < begin + ticks))
             if segment in brought_to:
                 touched = np.zeros(len(work.keys), bool)
                 touched[brought.key if len(brought_to) == 1 else brought.key[number == segment]] = True
-                kept = touched[part.panes.key]
-                self._replace(segment, work.keys, touched, part.panes if kept.all() else part.panes.take(kept))
-            if self.closes and len(part.panes):
-                self._enter(segment, work.keys, work.due, self._page_ends(part, close))
+                self._replace(segment, work.keys, touched, panes.take(alive[touched[panes.key[alive]]]))
+            if self.closes and len(alive):
+                self._enter(segment, work.keys, work.due, self._page_ends(merged, alive, close))
         self.store.expire(dead)
 
-    def _page_ends(self, merged: MergedPanes, close: int) -> PageEnds:
-        key, ends = merged.panes.key, self.plan.next_end(merged.panes.time, close)
+    def _page_ends(self, merged: MergedPanes, rows: Ints, close: int) -> PageEnds:
+        key, fresh = merged.panes.key[rows], merged.fresh[rows]
+        ends = self.plan.next_end(merged.panes.time[rows], close)
         present, now = first_by_key(key, ends)
         before = np.full(len(now), NEVER)
-        if not merged.fresh.all():
-            _, before = first_by_key(key, np.where(merged.fresh, NEVER, ends))
+        if not fresh.all():
+            _, before = first_by_key(key, np.where(fresh, NEVER, ends))
         return PageEnds(present, now, before)
