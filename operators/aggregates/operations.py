@@ -114,6 +114,11 @@ class SumFloat(Operation):
     def parts(self) -> tuple[str, ...]:
         return "high", "low"
 
+    def reduce(self, state: State, starts: Ints) -> State:
+        if 2 * len(starts) > len(state[0]):
+            return Operation.reduce(self, state, starts)
+        return self.combined(state, starts, np.append(starts[1:], len(state[0])))
+
     def combined(self, state: State, lo: Ints, hi: Ints) -> State:
         return exact.sum_ranges(state, lo, hi) or Operation.combined(self, state, lo, hi)
 
