@@ -4,16 +4,17 @@ PYTHON ?= python3
 ARGS ?=
 KILLS ?= 200
 BACKEND ?=
+BASE ?= $(lastword $(sort $(wildcard benchmarks/runs/*.json)))
 VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test soak lint types bench clean
+.PHONY: help demo test soak lint types bench bench-full bench-compare clean
 
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-6s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-13s %s\n", $$1, $$2}' Makefile
 	@echo 'Options for what a target runs: make demo ARGS="--backend memory". Another Python: make test PYTHON=python3.12'
 
 demo: $(VENV)/.installed-demo ## run the flights example
@@ -32,8 +33,14 @@ lint: $(VENV)/.installed-dev ## check style and format
 types: $(VENV)/.installed-dev ## check types
 	$(BIN)/python -m mypy
 
-bench: $(VENV)/.installed-bench ## run the benchmarks
-	$(BIN)/python -m pytest benchmarks/ $(ARGS)
+bench: $(VENV)/.installed-bench ## run the benchmarks (10 minutes): build/bench/latest.json and report.html
+	$(BIN)/python -m benchmarks $(ARGS)
+
+bench-full: $(VENV)/.installed-bench ## the same with larger states, more backends and slower systems (an hour or so)
+	$(BIN)/python -m benchmarks --full $(ARGS)
+
+bench-compare: $(VENV)/.installed-bench ## compare build/bench/latest.json with the run BASE; fails if any figure is slower
+	$(BIN)/python -m benchmarks.compare $(BASE) $(ARGS)
 
 clean: ## remove caches and outputs; .venv stays
 	rm -rf build dist derby.log metastore_db spark-warehouse .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache

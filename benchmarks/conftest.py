@@ -1,44 +1,51 @@
-"""The Spark session of the benchmarks, and the files that they read."""
+"""What all benchmarks share: the option `--full`, the fixture that takes figures, and the file that they go to."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
 
-from benchmarks.data import FILES, ROWS, records
-from benchmarks.measure import Measure
-from operators import spark_session
+from benchmarks.measure import Measure, described
+from benchmarks.progress import Progress
+from benchmarks.report.stripping import stripped
+
+_PROGRESS = pytest.StashKey[Progress]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("benchmarks of this project")
+    group.addoption("--full", action="store_true", help="run the full set, which takes an hour or so")
+    group.addoption("--last-run", metavar="PATH", help="an earlier run, to tell how long this one will take")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    last = config.getoption("--last-run")
+    progress = Progress(config, json.loads(Path(last).read_text()).get("took", {}) if last else {})
+    config.stash[_PROGRESS] = progress
+    config.pluginmanager.register(progress)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--full"):
+        return
+    left_out = [item for item in items if item.get_closest_marker("full")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
+
+
+def pytest_benchmark_update_json(config: pytest.Config, output_json: dict[str, Any]) -> None:
+    progress = config.stash[_PROGRESS]
+    run = stripped(output_json, progress.took, progress.minutes, full=config.getoption("--full"))
+    output_json.clear()
+    output_json.update(run)
 
 
 @pytest.fixture
-def measure(benchmark: Any) -> Measure:
+def measure(request: pytest.FixtureRequest, benchmark: Any) -> Iterator[Measure]:
     """What takes the figure of a test."""
-    return Measure(benchmark)
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    conf = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.windows.state.directory": str(tmp_path_factory.mktemp("state")),
-    }
-    session = spark_session("benchmarks", master="local[2]", buckets=2, conf=conf)
-    session.sparkContext.setLogLevel("ERROR")
-    yield session
-    session.stop()
-
-
-@pytest.fixture(scope="module")
-def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("source")
-    table = records(FILES * ROWS)
-    at = table.column("at").cast(pa.timestamp("us")).cast(pa.timestamp("us", "UTC"))
-    table = table.set_column(1, "at", at)
-    for number in range(FILES):
-        pq.write_table(table.slice(number * ROWS, ROWS), folder / f"{number:03d}.parquet")
-    return folder
+    yield Measure(benchmark)
+    if "section" in benchmark.extra_info:
+        request.node.user_properties.append(("figure", described(benchmark.extra_info)))

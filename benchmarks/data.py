@@ -1,20 +1,27 @@
-"""Records for benchmarks, the operator that they are run through, and how a stream is timed."""
+"""Records for benchmarks, and the windows that they are put into."""
 
-import statistics
-from pathlib import Path
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 import pyarrow as pa
 
-from operators import SlidingWindows, WindowedAggregation
+from operators import HoppingWindows, SessionWindows, SlidingWindows, TumblingWindows, WindowedAggregation
 from operators import aggregates as agg
+from operators.aggregates import Aggregate
 
-FILES, ROWS = 10, 500_000
-SCHEMA = "k bigint, at timestamp, v double"
-"""What benchmarks on Spark read: so many files of so many rows, one a batch."""
 RECORDS, KEYS, GAP_MS = 1_000_000, 100, 100
 """A million records of a hundred keys; a key has one every 100 ms on average."""
+BATCH = 100_000
+"""Records that the local runner gets at once."""
+PER_WINDOW = 10, 100, 1_000, 10_000
+SCHEMA = "k bigint, at timestamp, v double"
+"""The records to Spark."""
+KINDS = {
+    "tumbling": TumblingWindows("10 seconds"),
+    "hopping": HoppingWindows("60 seconds", "600 ms"),
+    "session": SessionWindows("200 ms"),
+}
+"""Tumbling windows of 100 records, hopping ones of 600 with a step of 1 %, sessions of 7 on average."""
 
 
 def records(count: int = RECORDS, keys: int = KEYS, seed: int = 0) -> pa.Table:
@@ -29,27 +36,44 @@ def records(count: int = RECORDS, keys: int = KEYS, seed: int = 0) -> pa.Table:
     return pa.table(columns)
 
 
-def operator(per_window: int) -> WindowedAggregation:
-    """Return sliding windows of so many records on average, with five aggregates, on close."""
-    windows = SlidingWindows(size=per_window * GAP_MS).group_by("k")
-    return windows.aggregate(
-        n=agg.count(), total=agg.sum("v"), low=agg.min("v"), high=agg.max("v"), mean=agg.avg("v")
-    )
+def delayed(table: pa.Table, share: float, longest_ms: int, seed: int = 1) -> pa.Table:
+    """Return the records as they arrive when a share of them comes up to so many ms late."""
+    rng = np.random.default_rng(seed)
+    at = table.column("at").cast("int64").to_numpy()
+    arrival = at + (rng.random(len(at)) < share) * rng.integers(0, longest_ms + 1, len(at))
+    return table.take(np.argsort(arrival, kind="stable"))
 
 
-def run_stream(benchmark: Any, frame: Any, folder: Path) -> float:
-    """Run a streaming frame to its end without a sink, and return the median seconds of its batches after the second."""
-    seconds: list[float] = []
+def in_turn(batches: int, keys: int, seed: int = 0) -> list[pa.Table]:
+    """Return batches of `BATCH` records in order of event time, in each of which all keys are equally frequent."""
+    rng = np.random.default_rng(seed)
+    span = BATCH // keys * GAP_MS
+    tables = []
+    for number in range(batches):
+        at = np.sort(rng.integers(number * span, (number + 1) * span, BATCH))
+        key = rng.permutation(np.arange(BATCH) % keys)
+        columns = {"k": key, "at": pa.array(at, pa.timestamp("ms")), "v": rng.random(BATCH)}
+        tables.append(pa.table(columns))
+    return tables
 
-    def query() -> None:
-        writer = frame.writeStream.format("noop").option("checkpointLocation", str(folder / "cp"))
-        running = writer.start()
-        running.processAllAvailable()
-        running.stop()
-        progress = [p for p in running.recentProgress if p["numInputRows"]]
-        seconds.extend(p["durationMs"]["triggerExecution"] / 1_000 for p in progress[2:])
 
-    benchmark.pedantic(query, rounds=1)
-    median = statistics.median(seconds)
-    benchmark.extra_info["median seconds per batch"] = round(median, 3)
-    return median
+def five_aggregates() -> Mapping[str, Aggregate]:
+    """Count, sum, min, max and mean."""
+    return {
+        "n": agg.count(),
+        "total": agg.sum("v"),
+        "low": agg.min("v"),
+        "high": agg.max("v"),
+        "mean": agg.avg("v"),
+    }
+
+
+def operator(per_window: int, grace_ms: int = 0, emit: str = "on_close") -> WindowedAggregation:
+    """Return sliding windows of so many records on average, with five aggregates."""
+    windows = SlidingWindows(size=per_window * GAP_MS, grace=grace_ms).group_by("k")
+    return windows.aggregate(**five_aggregates()).emit(emit)
+
+
+def operator_of(kind: str) -> WindowedAggregation:
+    """Return windows of another kind, with the same aggregates, on close."""
+    return KINDS[kind].group_by("k").aggregate(**five_aggregates())

@@ -1,7 +1,7 @@
 """How a figure is taken, and what is noted with it: all that the report and the comparison of runs know of a benchmark."""
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -50,6 +50,10 @@ class Measure:
         """
         return self._note(seconds, section, system, rows, axes)
 
+    def beside(self, **results: float) -> None:
+        """Note what else was found at this point: bytes written, seconds of an empty batch."""
+        self.benchmark.extra_info["beside"] = results
+
     def _note(
         self, seconds: Sequence[float], section: str, system: str, rows: int, axes: dict[str, Any]
     ) -> float:
@@ -63,6 +67,14 @@ class Measure:
             "fastest": min(seconds),
             "axes": axes,
         }
-        where = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in axes.items())
-        print(f"\n{section} | {system} | {where}: {median:.3f} s, {rows / median:,.0f} rows/s")
         return median
+
+
+def described(figure: Mapping[str, Any]) -> str:
+    """Return a figure as one line."""
+    told = {**figure["axes"], **figure.get("beside", {})}
+    where = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in told.items())
+    seconds = figure["seconds"]
+    took = f"{seconds:.3f} s" if seconds >= 0.1 else f"{1_000 * seconds:.2f} ms"
+    place = " | ".join(filter(None, [figure["section"], figure["system"], where]))
+    return f"{place}: {took}, {figure['rows'] / seconds:,.0f} rows/s"

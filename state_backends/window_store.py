@@ -4,8 +4,9 @@ An entry is a key, a time in ticks and the columns of the layout. Time is cut in
 of one segment, sorted by time. Changes gather in memory until `take_changes`; reads see them.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,7 @@ from state_backends.ordering import append_order, row_order
 Ticks = npt.NDArray[np.int64]
 TIME_MIN, TIME_MAX = -(2**63), 2**63 - 1
 _FEW_PARTS = 4
+_SCANNED_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,19 +168,42 @@ class WindowStore:
             self.replace_segment(segment, names, old.take(~_contains(gone, old)))
 
     def scan(self, start: int = TIME_MIN, end: int = TIME_MAX) -> Iterator[tuple[list[bytes], Entries]]:
-        """Yield, segment by segment, the keys and entries with start <= time <= end, in order of time by segment."""
+        """Yield keys and entries with start <= time <= end, segment by segment in order of time, as `scan_segment` does."""
         for segment in self._segments_between(start, end):
-            keys = self.keys(segment)
-            entries = self.fetch_segment(segment, keys)
-            yield keys, entries.take((entries.time >= start) & (entries.time <= end))
+            for keys, entries in self.scan_segment(segment):
+                yield keys, entries.take((entries.time >= start) & (entries.time <= end))
+
+    def scan_segment(self, segment: int) -> Iterator[tuple[list[bytes], Entries]]:
+        """Yield the keys and entries of one segment, some MiB at a time. The store is not changed meanwhile."""
+        pages: dict[bytes, bytes] = {}
+        size = 0
+        for key, page in self._iterate(segment):
+            pages[key] = page
+            size += len(page)
+            if size >= _SCANNED_BYTES:
+                yield self._decoded(pages)
+                pages, size = {}, 0
+        if pages:
+            yield self._decoded(pages)
+
+    def _decoded(self, pages: Mapping[bytes, bytes]) -> tuple[list[bytes], Entries]:
+        columns, counts = self.layout.decode(list(pages.values()))
+        return list(pages), Entries(np.repeat(np.arange(len(pages)), counts), tuple(columns))
 
     def keys(self, segment: int) -> list[bytes]:
         """Return the keys that have a page in the segment."""
+        return [key for key, _ in self._iterate(segment)]
+
+    def _iterate(self, segment: int) -> Iterator[tuple[bytes, bytes]]:
+        """Return each key and page of the segment: what is stored and not changed since, then what is staged."""
         staged = self._staged
-        gone = staged.deletes.get(segment, set())
-        dropped = staged.drop_before is not None and segment < staged.drop_before
-        stored = [] if dropped else [key for key, _ in self.backend.iterate(segment) if key not in gone]
-        return list(dict.fromkeys([*stored, *staged.puts.get(segment, {})]))
+        puts, gone = staged.puts.get(segment, {}), staged.deletes.get(segment, set())
+        if staged.drop_before is not None and segment < staged.drop_before:
+            return iter(puts.items())
+        stored = self.backend.iterate(segment)
+        if puts or gone:
+            stored = (item for item in stored if item[0] not in gone and item[0] not in puts)
+        return chain(stored, puts.items())
 
     def expire(self, before: int) -> None:
         """Drop every segment whose entries are all older than `before`. O(segments)."""

@@ -64,18 +64,17 @@ class ClosingOperator(ABC):
         if changes is None:
             self._calendar.clear()
             for segment in self.store.segments():
-                self._enter_segment(segment, self.store.keys(segment))
+                for keys, entries in self.store.scan_segment(segment):
+                    self._enter_pages(segment, keys, entries)
             return
         for batch in changes:
             for segment, pages in batch.puts.items():
-                self._enter_segment(segment, list(pages))
+                keys = list(pages)
+                self._enter_pages(segment, keys, self.store.fetch_segment(segment, keys))
 
-    def _enter_segment(self, segment: int, keys: list[bytes]) -> None:
-        entries = self.store.fetch_segment(segment, keys)
-        if len(entries):
-            present, starts = np.unique(entries.key, return_index=True)
-            due = np.minimum.reduceat(self.next_due(entries), starts)
-            self._calendar.add(segment, [keys[n] for n in present.tolist()], due)
+    def _enter_pages(self, segment: int, keys: list[bytes], entries: Entries) -> None:
+        present, due = first_by_key(entries.key, self.next_due(entries))
+        self._calendar.add(segment, [keys[n] for n in present.tolist()], due)
 
     def _take_due(self, keys: list[bytes], close: int) -> tuple[list[bytes], dict[int, Ints]]:
         """The keys and those of the pages that are due before the close time; and these by segment, as numbers."""

@@ -1,11 +1,15 @@
 """The calendar names exactly what is due, once."""
 
 import random
+import tracemalloc
 
 import numpy as np
+import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from operators.kinds import calendar as calendar_module
 from operators.kinds.calendar import NEVER, ClosingCalendar
 
 Entry = tuple[int, bytes, int]
@@ -149,6 +153,115 @@ def test_runs_stay_few() -> None:
     calendar = ClosingCalendar()
     for n in range(5_000):
         add(calendar, 0, (b"%d" % n, n * 7919 % 5003))
-    assert 15 > len(calendar._runs)
-    for run in calendar._runs:
-        assert np.all(np.diff(run.due) >= 0)
+    check(calendar)
+    assert 8 * 5 > len(calendar._segments[0]._runs)
+
+
+def check(calendar: ClosingCalendar) -> None:
+    """Short runs are short, few and in order; long ones are packed, in order, and more than half of each is left."""
+    for entries in calendar._segments.values():
+        levels = {run.level for run in entries._runs}
+        assert all(0 < len(run) < calendar_module._LONG for run in entries._runs)
+        assert all(np.all(np.diff(run.due[run.used :]) >= 0) for run in entries._runs)
+        assert 8 * (1 + max(levels, default=0)) > len(entries._runs)
+        for run in entries._packed:
+            after = run._after[run._used :].astype(np.int64)
+            assert np.all(np.diff(after) >= 0)
+            assert run._next == run._base + after[0]
+            assert len(run._after) == len(run._keys) <= calendar_module._MOST_PACKED
+            assert not run.half_spent
+
+
+class Model:
+    """A calendar as a plain dictionary: the due times of each page."""
+
+    def __init__(self) -> None:
+        self.due: dict[tuple[int, bytes], list[int]] = {}
+
+    def add(self, segment: int, keys: list[bytes], due: np.ndarray) -> None:
+        for key, time in zip(keys, due.tolist(), strict=True):
+            if time < NEVER:
+                self.due.setdefault((segment, key), []).append(time)
+
+    def take_due(self, close: int) -> dict[int, set[bytes]]:
+        named: dict[int, set[bytes]] = {}
+        for (segment, key), times in list(self.due.items()):
+            if min(times) < close:
+                named.setdefault(segment, set()).add(key)
+                self.due[segment, key] = [time for time in times if time >= close]
+                if not self.due[segment, key]:
+                    del self.due[segment, key]
+        return named
+
+    def __len__(self) -> int:
+        return sum(map(len, self.due.values()))
+
+
+KEYS = [b"", b"\0", b"\0\0", b"a", b"a\0", b"long" * 100, *(b"%d" % n for n in range(200))]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_packed_runs_are_a_dictionary(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """Packing, cutting, opening and merging of many runs change nothing, with ties, re-entries and entries due never."""
+    monkeypatch.setattr(calendar_module, "_LONG", 16)
+    monkeypatch.setattr(calendar_module, "_MOST_PACKED", 32)
+    rng = np.random.default_rng(seed)
+    calendar, model, now = ClosingCalendar(), Model(), -1_000
+    spread = int(rng.choice([3, 300, 70_000, 2**40]))
+    packed = 0
+    for _ in range(300):
+        size = int(rng.choice([0, 1, 5, 40, 150]))
+        keys = [KEYS[n] for n in rng.choice(len(KEYS), size, replace=False).tolist()]
+        due = now + rng.integers(-spread // 10, spread, size)
+        due[rng.random(size) < 0.1] = NEVER
+        segment = int(rng.integers(-1, 2))
+        calendar.add(segment, keys, due)
+        model.add(segment, keys, due)
+        packed = max(packed, sum(len(entries._packed) for entries in calendar._segments.values()))
+        if rng.random() < 0.5:
+            now += int(rng.integers(0, max(2, spread // 8)))
+            found = calendar.take_due(now)
+            assert model.take_due(now) == {number: set(names) for number, names in found.items()}
+            assert all(len(names) == len(set(names)) for names in found.values())
+        assert len(model) == len(calendar)
+        check(calendar)
+    assert 5 < packed
+    found = calendar.take_due(NEVER)
+    assert model.take_due(NEVER) == {number: set(names) for number, names in found.items()}
+    assert (0, {}) == (len(calendar), calendar._segments)
+
+
+def test_long_runs() -> None:
+    """Of a million entries of a few large additions each is named at its time, whatever the close times."""
+    rng = np.random.default_rng(1)
+    calendar, model = ClosingCalendar(), Model()
+    for first in range(0, 1_000_000, 250_000):
+        keys = [b"%d" % n for n in range(first, first + 250_000)]
+        due = rng.integers(0, 1_000, len(keys))
+        calendar.add(0, keys, due)
+        model.add(0, keys, due)
+    for close in (0, 1, 300, 301, 900, 1_000):
+        assert model.take_due(close).get(0, set()) == set(calendar.take_due(close).get(0, []))
+        assert len(model) == len(calendar)
+        check(calendar)
+
+
+def test_many_entries_are_small() -> None:
+    """A million entries cost little more than their keys, and spent ones give their room back."""
+    calendar, rng = ClosingCalendar(), np.random.default_rng(1)
+    tracemalloc.start()
+    arrow = pa.total_allocated_bytes()
+    for first in range(0, 1_000_000, 20_000):
+        keys = [b"%08d" % n for n in range(first, first + 20_000)]
+        calendar.add(0, keys, rng.integers(0, 1_000_000, len(keys)))
+
+    def held() -> int:
+        return tracemalloc.get_traced_memory()[0] + pa.total_allocated_bytes() - arrow
+
+    del keys
+    full = held()
+    calendar.take_due(900_000)
+    rest = held()
+    tracemalloc.stop()
+    assert 35_000_000 > full
+    assert 9_000_000 > rest

@@ -84,6 +84,16 @@ def test_state_larger_than_the_memtable(tmp_path: Path) -> None:
         assert_holds(backend, pages, b"29")
 
 
+def test_many_keys_are_read_in_the_order_asked(tmp_path: Path) -> None:
+    """Pages of more keys than RocksDB is asked for at once come in the order asked, absent and repeated ones too."""
+    backend = RocksDBBackend.open(tmp_path, {})
+    backend.write(WriteBatch(puts={0: {b"%d" % n: b"page %d" % n for n in range(0, 10_000, 2)}}), b"v")
+    asked = random.Random(1).choices(range(10_000), k=20_000)
+    found = backend.get_many(0, [b"%d" % n for n in asked])
+    assert [None if n % 2 else b"page %d" % n for n in asked] == found
+    backend.close()
+
+
 def test_format_of_another_version_is_refused(tmp_path: Path) -> None:
     """State of another format is refused by directory and format with the way out, and left alone."""
     with opened(tmp_path) as backend:

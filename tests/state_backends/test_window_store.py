@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from serializers import PageLayout
 from serializers.pages import fill
-from state_backends import Entries, StateBackend, WindowStore, WriteBatch
+from state_backends import Entries, StateBackend, WindowStore, WriteBatch, window_store
 from state_backends.backends.memory import MemoryBackend
 from state_backends.window_store import TIME_MAX, TIME_MIN, merge_entries
 
@@ -131,6 +131,28 @@ def test_fetch_segment(backend: StateBackend) -> None:
     store = filled(backend)
     assert [(0, 9, "b9"), (1, 0, "a0"), (1, 9, "a9")] == rows_of(store.fetch_segment(0, [b"b", b"a", b"c"]))
     assert [] == rows_of(store.fetch_segment(1, [b"a", b"b"]))
+
+
+@pytest.mark.parametrize(("part_bytes", "parts"), [(1, 4), (10**9, 1)])
+def test_scan_in_parts(
+    backend: StateBackend, monkeypatch: pytest.MonkeyPatch, part_bytes: int, parts: int
+) -> None:
+    """A long segment is scanned in several parts, each with keys of its own, stored and staged alike."""
+    monkeypatch.setattr(window_store, "_SCANNED_BYTES", part_bytes)
+    store = filled(backend)
+    store.put_many([b"e", b"f", b"a"], entries((0, 1, "e1"), (1, 2, "f2"), (2, 6, "a6")))
+    commit(store)
+    store.put_many([b"d", b"e"], entries((0, 5, "d5"), (1, 3, "e3")))
+    store.delete_many([b"b"], np.array([0]), np.array([9]))
+    found = [
+        sorted((keys[n], time, tag) for n, time, tag in rows_of(part)) for keys, part in store.scan_segment(0)
+    ]
+    expected = [(b"a", 0, "a0"), (b"a", 6, "a6"), (b"a", 9, "a9"), (b"d", 5, "d5")]
+    expected += [(b"e", 1, "e1"), (b"e", 3, "e3"), (b"f", 2, "f2")]
+    assert (parts, expected) == (len(found), sorted(row for part in found for row in part))
+    assert [] == list(store.scan_segment(7))
+    store.expire(10)
+    assert [] == list(store.scan_segment(0))
 
 
 def test_keys_of_a_segment(backend: StateBackend) -> None:

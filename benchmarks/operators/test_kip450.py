@@ -4,7 +4,6 @@ All get the same rows in the same batches on the memory backend and emit the sam
 show what the way costs; those in plain Python what `agg.fold` costs on top: by KIP-450 without `merge`, by panes with it.
 """
 
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -12,6 +11,8 @@ import pyarrow as pa
 import pytest
 
 from benchmarks.data import GAP_MS, records
+from benchmarks.marks import full
+from benchmarks.measure import Measure
 from operators import SlidingWindows
 from operators import aggregates as agg
 from operators.kinds.kip450 import Kip450Plan
@@ -22,7 +23,7 @@ from state_backends import StateConfig, resolve
 KEYS, BATCH = 10, 10_000
 ROWS = {10: 1_000_000, 100: 400_000, 1_000: 100_000}
 PYTHON_ROWS = {10: 100_000, 100: 40_000, 1_000: 20_000}
-"""Rows by records per window: as many as take seconds."""
+"""Rows by records per window: as many as take seconds. Panes get the larger number."""
 COLUMNS = {"n": agg.count(), "total": agg.sum("v")}
 PYTHON = {
     "n": agg.fold(0, lambda n: n + 1, type="bigint"),
@@ -61,28 +62,19 @@ def run(table: pa.Table, per_window: int, way: str) -> int:
         return sum(running.process(table.slice(at, BATCH)).num_rows for at in range(0, len(table), BATCH))
 
 
-def seconds(table: pa.Table, per_window: int, way: str) -> float:
-    """The best of three runs."""
-    found = []
-    for _ in range(3):
-        begin = time.perf_counter()
-        run(table, per_window, way)
-        found.append(time.perf_counter() - begin)
-    return min(found)
-
-
-@pytest.mark.parametrize("per_window", ROWS)
-@pytest.mark.parametrize("way", [way for way in WAYS if way != "panes"])
-def test_beside_panes(benchmark, way: str, per_window: int) -> None:
+@pytest.mark.parametrize("per_window", [10, full(100), 1_000])
+@pytest.mark.parametrize("way", WAYS)
+def test_ways(measure: Measure, way: str, per_window: int) -> None:
     rows = (PYTHON_ROWS if "Python" in way else ROWS)[per_window]
     table = records(rows, KEYS)
-    benchmark.group = f"{per_window} records per window"
-    windows = benchmark.pedantic(run, (table, per_window, way), rounds=3)
-    panes = seconds(table, per_window, "panes")
-    ratio = benchmark.stats.stats.min / panes
-    benchmark.extra_info.update({"rows": rows, "panes, seconds": panes, "times the cost of panes": ratio})
-    print(
-        f"{way}, {per_window} records per window: {rows / benchmark.stats.stats.min:,.0f} rows/s, {ratio:.1f} x panes"
+    windows = measure(
+        lambda: run(table, per_window, way),
+        section="panes beside KIP-450",
+        system=way,
+        rows=rows,
+        rounds=1 if "Python" in way else 3,
+        warmup=0 if "Python" in way else 1,
+        per_window=per_window,
     )
     assert windows > 1.5 * (rows - per_window * KEYS)
 

@@ -1,0 +1,8 @@
+"""What runs only with `--full`."""
+
+from functools import partial
+
+import pytest
+
+full = partial(pytest.param, marks=pytest.mark.full)
+"""A parameter of the full set: `full(10_000)`."""

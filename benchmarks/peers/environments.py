@@ -1,0 +1,54 @@
+"""Where peers run: in environments of their own where their versions could clash with ours, else in ours."""
+
+import shutil
+import subprocess
+import sys
+import venv
+from functools import cache
+from pathlib import Path
+
+FOLDER = Path(__file__).parents[2] / ".peers"
+REQUIREMENTS = {
+    "bytewax": ("bytewax==0.21.*", "pyarrow>=18"),
+    "quix": ("quixstreams==3.28.*", "pyarrow>=18"),
+}
+"""What is installed for a peer; one that is not named here comes with the extra `bench`."""
+
+
+@cache
+def environment(peer: str) -> tuple[Path | None, str]:
+    """Return the Python that runs a peer, or None and why there is none.
+
+    An environment is made once, and anew when its requirements or this Python have changed.
+    """
+    wanted = REQUIREMENTS.get(peer)
+    if wanted is None:
+        return Path(sys.executable), ""
+    folder = FOLDER / peer
+    stamp, python = folder / "made-of", folder / "bin" / "python"
+    made_of = "\n".join([*wanted, sys.version])
+    if stamp.exists() and made_of == stamp.read_text():
+        return python, ""
+    problem = _make(folder, python, wanted)
+    if problem:
+        return (
+            None,
+            f"{', '.join(wanted)} could not be installed for Python {sys.version.split()[0]}: {problem}",
+        )
+    stamp.write_text(made_of)
+    return python, ""
+
+
+def _make(folder: Path, python: Path, wanted: tuple[str, ...]) -> str:
+    """Make an environment, and return what went wrong."""
+    print(f"\nMaking {folder.relative_to(FOLDER.parent)} with {', '.join(wanted)}: once, up to a minute")
+    shutil.rmtree(folder, ignore_errors=True)
+    venv.create(folder)
+    # Ours installs into theirs: an environment needs no pip. Building what has no wheel would take a compiler and minutes.
+    options = "--quiet", "--disable-pip-version-check", "--only-binary", ":all:"
+    pip = sys.executable, "-m", "pip", "--python", str(python), "install"
+    done = subprocess.run([*pip, *options, *wanted], capture_output=True, text=True, check=False)
+    if done.returncode == 0:
+        return ""
+    errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
+    return errors[-1] if errors else done.stderr.strip()[-500:]

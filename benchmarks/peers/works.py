@@ -1,0 +1,64 @@
+"""The kinds of work that peers do beside our operators."""
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from benchmarks.data import GAP_MS, KEYS, KINDS, operator, operator_of, records
+from operators import WindowedAggregation
+
+LONG_AGO_MS = 10**12
+"""Added to event times, which begin at 0: no window begins before the epoch, where Quix makes none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Windows of one kind and size over records of so many keys, with five aggregates.
+
+    Attributes:
+        kind: sliding, tumbling, hopping or session.
+        per_window: records per sliding window.
+        keys: how many.
+    """
+
+    kind: str
+    per_window: int = 0
+    keys: int = KEYS
+
+    def __str__(self) -> str:
+        return "-".join(map(str, [self.kind, *self.axes.values()]))
+
+    @property
+    def size_ms(self) -> int:
+        """Length of the windows, or the gap of sessions."""
+        if self.kind == "sliding":
+            return self.per_window * GAP_MS
+        return KINDS[self.kind].gap_ticks if self.kind == "session" else KINDS[self.kind].size_ticks
+
+    @property
+    def step_ms(self) -> int:
+        """From one hopping window to the next."""
+        return KINDS[self.kind].advance_ticks if self.kind == "hopping" else 0
+
+    @property
+    def operator(self) -> WindowedAggregation:
+        """What we do it with."""
+        return operator(self.per_window) if self.kind == "sliding" else operator_of(self.kind)
+
+    @property
+    def section(self) -> str:
+        """Where its figures stand beside ours."""
+        return f"{self.kind} windows, local"
+
+    @property
+    def axes(self) -> dict[str, int]:
+        """Where its figures stand in the section."""
+        return {"per_window": self.per_window, "keys": self.keys} if self.per_window else {"keys": self.keys}
+
+
+def later_records(least: int, keys: int) -> pa.Table:
+    """Return at least so many records of all benchmarks, as many of each key on average, at times long after the epoch."""
+    table = records(-(-least // keys) * keys, keys)
+    at = pc.add(table.column("at").cast(pa.int64()), LONG_AGO_MS)
+    return table.set_column(1, "at", at.cast(pa.timestamp("ms")))

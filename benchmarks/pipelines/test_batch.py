@@ -1,0 +1,58 @@
+"""How fast are windows over bounded frames, beside Spark's own on the same rows, and beside passing rows through?
+
+Spark's own sliding windows are row frames: left windows only. With a thousand records per window they get fewer rows.
+"""
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from benchmarks.data import KINDS, records
+from benchmarks.measure import Measure
+from benchmarks.pipelines.conftest import spark_times
+from benchmarks.pipelines.kinds import our_sliding, ours, own, own_sliding
+from benchmarks.pipelines.streams import ROWS
+
+SYSTEMS = ["Spark's own", "memory"]
+LARGE_FILES = {"tumbling": 4, "hopping": 1, "session": 4}
+SLIDING = {10: (1_000_000, 100), 1_000: (100_000, 10)}
+"""Rows and keys by records per window."""
+
+
+def collect(frame: DataFrame) -> None:
+    """Compute all rows, and keep none."""
+    frame.write.format("noop").mode("overwrite").save()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_kind(measure: Measure, spark: SparkSession, source: Path, system: str, kind: str) -> None:
+    files = LARGE_FILES[kind]
+    frame = spark.read.parquet(*(str(source / f"large-{number:03d}.parquet") for number in range(files)))
+    windows = own(frame, kind) if system == "Spark's own" else ours(frame, kind, system)
+    measure(
+        lambda: collect(windows),
+        section=f"batch: {kind} windows",
+        system=system,
+        rows=files * ROWS,
+        rounds=1 if kind == "hopping" else 2,
+    )
+
+
+@pytest.mark.parametrize("per_window", SLIDING)
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_sliding(measure: Measure, spark: SparkSession, tmp_path: Path, system: str, per_window: int) -> None:
+    rows, keys = SLIDING[per_window]
+    pq.write_table(spark_times(records(rows, keys)), tmp_path / "rows.parquet")
+    frame = spark.read.parquet(str(tmp_path / "rows.parquet"))
+    windows = (own_sliding if system == "Spark's own" else our_sliding)(frame, per_window)
+    measure(
+        lambda: collect(windows),
+        section="batch: sliding windows",
+        system=system,
+        rows=rows,
+        rounds=2,
+        per_window=per_window,
+    )

@@ -1,0 +1,25 @@
+"""How much does a batch of a stream of hopping, tumbling and session windows cost, beside Spark's own on the same rows?
+
+Hopping windows slide by a hundredth of their size, so Spark makes a hundred rows of each; their streams are shorter.
+"""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from benchmarks.data import KINDS
+from benchmarks.marks import full
+from benchmarks.measure import Measure
+from benchmarks.pipelines.kinds import ours, own
+from benchmarks.pipelines.streams import FILES, read, timed
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("system", ["Spark's own", "memory", full("rocksdb"), full("spark")])
+def test_kind(
+    measure: Measure, spark: SparkSession, source: Path, tmp_path: Path, system: str, kind: str
+) -> None:
+    frame = read(spark, source, 3 if kind == "hopping" else FILES)
+    windows = own(frame, kind) if system == "Spark's own" else ours(frame, kind, system)
+    timed(measure, windows, tmp_path, section=f"streaming: {kind} windows", system=system)

@@ -1,0 +1,53 @@
+"""How much does a batch of a stream of sliding windows cost, beside passing the same rows through mapInArrow untouched?
+
+Two rows come out for each that goes in, so a pass-through that doubles its rows stands beside the plain one.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from benchmarks.data import SCHEMA
+from benchmarks.marks import full
+from benchmarks.measure import Measure
+from benchmarks.pipelines.kinds import our_sliding
+from benchmarks.pipelines.streams import FILES, read, timed
+
+
+def untouched(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield from batches
+
+
+def through(frame: DataFrame) -> DataFrame:
+    return frame.mapInArrow(untouched, SCHEMA)
+
+
+def doubled(frame: DataFrame) -> DataFrame:
+    twice = frame.withColumn("copy", F.explode(F.array(F.lit(1), F.lit(2)))).drop("copy")
+    return twice.mapInArrow(untouched, SCHEMA)
+
+
+FLOORS = {"pass-through": through, "pass-through, rows doubled": doubled}
+POINTS = [
+    ("memory", 10), ("memory", 1_000), ("rocksdb", 10), full("rocksdb", 1_000), full("spark", 10), full("spark", 1_000),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("floor", FLOORS)
+def test_floor(measure: Measure, spark: SparkSession, source: Path, tmp_path: Path, floor: str) -> None:
+    frame = FLOORS[floor](read(spark, source, FILES))
+    timed(measure, frame, tmp_path, section="streaming: pass-through", system=floor)
+
+
+@pytest.mark.parametrize(("backend", "per_window"), POINTS)
+def test_sliding(
+    measure: Measure, spark: SparkSession, source: Path, tmp_path: Path, backend: str, per_window: int
+) -> None:
+    frame = our_sliding(read(spark, source, FILES), per_window, backend)
+    timed(
+        measure, frame, tmp_path, section="streaming: sliding windows", system=backend, per_window=per_window
+    )

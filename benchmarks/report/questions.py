@@ -1,0 +1,140 @@
+"""The questions that the report answers: with which pictures, over which figures, read how."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchmarks.report.charts import Bars, Lines, Panel
+from benchmarks.report.figures import Figure, Run
+from benchmarks.report.systems import place
+
+Value = Callable[[Figure], float]
+
+
+def rate(figure: Figure) -> float:
+    """Rows per second."""
+    return figure.rate
+
+
+def seconds(figure: Figure) -> float:
+    """Median time."""
+    return figure.seconds
+
+
+def milliseconds(figure: Figure) -> float:
+    """Median time, in thousandths."""
+    return 1_000 * figure.seconds
+
+
+def mebibytes(figure: Figure) -> float:
+    """Bytes written, in MiB."""
+    return float(figure.beside["written_mib"])
+
+
+def resident(figure: Figure) -> float:
+    """Most memory of a process, in MB."""
+    return float(figure.beside["resident_mb"])
+
+
+@dataclass(frozen=True, slots=True)
+class Along:
+    """Lines over an axis of one section.
+
+    Attributes:
+        section, axis, where: which figures, by which axis, at which points of others.
+        title, across: what the values and the places are.
+        value: what is drawn.
+    """
+
+    section: str
+    axis: str
+    title: str
+    across: str
+    where: Mapping[str, Any] = field(default_factory=dict)
+    value: Value = rate
+
+    def panel(self, run: Run) -> Panel | None:
+        """Return the picture, or None if the run has nothing to draw."""
+        points: dict[str, list[tuple[float, float]]] = {}
+        for figure in run.of(self.section, **self.where):
+            if self.axis in figure.axes:
+                points.setdefault(figure.system, []).append((figure.axes[self.axis], self.value(figure)))
+        return Lines(self.title, self.across, points) if points else None
+
+    @property
+    def sections(self) -> tuple[str, ...]:
+        """The sections that are drawn."""
+        return (self.section,)
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """Bars of all figures of some sections at one point.
+
+    Attributes:
+        sections, where, without: which figures, and of which system none.
+        title: what the values are.
+        value: what is drawn.
+        log: whether the axis is logarithmic.
+        floor: whether the empty batch's part is drawn paler.
+        named: whether labels begin with the section's name.
+    """
+
+    sections: tuple[str, ...]
+    title: str
+    where: Mapping[str, Any] = field(default_factory=dict)
+    value: Value = rate
+    without: str = ""
+    log: bool = False
+    floor: bool = False
+    named: bool = False
+
+    def panel(self, run: Run) -> Panel | None:
+        """Return the picture, or None if the run has nothing to draw."""
+        found = [one for name in self.sections for one in _in_order(run.of(name, **self.where))]
+        figures = [one for one in found if one.system != self.without]
+        bars = [(one.system, self._label(one), self.value(one)) for one in figures]
+        floors = [one.beside.get("empty_seconds", 0.0) for one in figures] if self.floor else []
+        return Bars(self.title, bars, floors, self.log) if bars else None
+
+    def _label(self, figure: Figure) -> str:
+        kind = figure.section.partition(": ")[2].removesuffix(" windows")
+        rest = [
+            _told(name, value) for name, value in figure.axes.items() if name not in {"keys", *self.where}
+        ]
+        front = [kind] if self.named and kind != "pass-through" else []
+        return ", ".join([*front, figure.system, *rest])
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One section of the report.
+
+    Attributes:
+        title: the question.
+        reading: how to read the picture, in one sentence.
+        pictures: what is drawn side by side.
+    """
+
+    title: str
+    reading: str
+    pictures: Sequence[Along | Beside]
+
+    def panels(self, run: Run) -> list[Panel]:
+        """Return the pictures for which the run has figures."""
+        return [panel for picture in self.pictures if (panel := picture.panel(run))]
+
+    def figures(self, run: Run) -> list[Figure]:
+        """Return the figures that are drawn."""
+        names = dict.fromkeys(name for picture in self.pictures for name in picture.sections)
+        return [figure for name in names for figure in _in_order(run.of(name))]
+
+
+def _in_order(figures: Sequence[Figure]) -> Iterator[Figure]:
+    """Figures by axes, then by system."""
+    yield from sorted(figures, key=lambda one: (sorted(one.axes.items()), place(one.system), one.system))
+
+
+def _told(name: str, value: object) -> str:
+    words = {"per_window": "per window", "keys": "keys"}
+    return f"{value:,} {words[name]}" if name in words else str(value)

@@ -1,0 +1,164 @@
+"""What we want to reach, and whether a run has reached it: ratios of figures of that run alone."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from benchmarks.report.figures import NotMeasured, Run
+
+NOT_MEASURED = "not measured in this run"
+PER_WINDOW = 10, 100, 1_000, 10_000
+SLIDING = "sliding windows, local"
+KIP450 = "panes beside KIP-450"
+KEYS = "number of keys"
+THROUGH = "streaming: pass-through"
+OWN = "Spark's own"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One number to be reached.
+
+    Attributes:
+        group: what several targets are about.
+        what: what the number is.
+        bound: the number.
+        at_least: whether it is a lower bound; else an upper one.
+        found: returns the number of a run; raises NotMeasured.
+        unit: of the number.
+    """
+
+    group: str
+    what: str
+    bound: float
+    at_least: bool
+    found: Callable[[Run], float]
+    unit: str = "x"
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A target beside a run; `reached` is None if the run lacks its figures."""
+
+    target: Target
+    reached: float | None
+
+    @property
+    def verdict(self) -> str:
+        """Whether it is met."""
+        if self.reached is None:
+            return NOT_MEASURED
+        target = self.target
+        met = self.reached >= target.bound if target.at_least else self.reached <= target.bound
+        return "met" if met else "missed"
+
+
+def judged(run: Run) -> list[Judged]:
+    """Return every target beside the run."""
+    return [Judged(target, _found(target, run)) for target in targets()]
+
+
+def _found(target: Target, run: Run) -> float | None:
+    try:
+        return target.found(run)
+    except NotMeasured:
+        return None
+
+
+def targets() -> Iterator[Target]:
+    """Every target, those of one group together."""
+    for group in (_sliding, _kip450, _state, _streams, _beside_own):
+        yield from group()
+
+
+def _sliding() -> Iterator[Target]:
+    group = "Sliding windows without Spark, memory, 100 keys"
+    for n in PER_WINDOW:
+        yield Target(group, f"records/s, of polars', {n:,} per window", 0.35, True, _vs("polars", n))
+    what = "slowest beside fastest, from 10 to 10,000 per window"
+    yield Target(group, what, 1.3, False, _spread)
+    for n, bound in ((10, 200), (1_000, 10_000)):
+        what = f"records/s, of Quix Streams', {n:,} per window"
+        yield Target(group, what, bound, True, _vs("Quix Streams", n))
+
+
+def _kip450() -> Iterator[Target]:
+    group = "Panes beside KIP-450 as written, same store, same language"
+    for way, words in (("KIP-450", "on columns"), ("KIP-450 in Python", "record by record, in plain Python")):
+        for n, bound in ((10, 10), (1_000, 500)):
+            what = f"records/s, of KIP-450's {words}, {n:,} per window"
+            yield Target(group, what, bound, True, _ratio(KIP450, "panes", way, per_window=n))
+
+
+def _state() -> Iterator[Target]:
+    group = "State"
+    for keys, least in ((100, 0.7), (100_000, 0.35)):
+        what = f"records/s on rocksdb, of memory's, {keys:,} keys touched in each batch"
+        yield Target(group, what, least, True, _ratio(KEYS, "rocksdb", "memory", keys=keys))
+    what = "time per batch beside 1 million idle keys, of that beside 10 thousand"
+    yield Target(group, what, 1.5, False, _idle)
+    what = "resident memory of a worker with 10 million live keys on rocksdb"
+    yield Target(group, what, 1_500, False, _resident, unit="MB")
+
+
+def _streams() -> Iterator[Target]:
+    group = "Streams on Spark, 500,000 rows a batch, memory, time above an empty batch"
+    for kind, floor, most in (
+        ("tumbling", "pass-through", 2.5),
+        ("sliding", "pass-through", 5),
+        ("sliding", "pass-through, rows doubled", 2.5),
+    ):
+        yield Target(group, f"{kind} windows, of {floor}", most, False, _above_floor(kind, floor))
+
+
+def _beside_own() -> Iterator[Target]:
+    group = "On Spark, rows/s beside Spark's own windows"
+    for kind, how, least in (
+        ("hopping", "batch", 10),
+        ("hopping", "streaming", 10),
+        ("tumbling", "batch", 0.7),
+        ("tumbling", "streaming", 1),
+        ("session", "batch", 1.5),
+        ("session", "streaming", 2),
+    ):
+        what = f"{kind} windows, {how}" + (", a step of 1 %" if kind == "hopping" else "")
+        yield Target(group, what, least, True, _ratio(f"{how}: {kind} windows", "memory", OWN))
+    for n, least in ((10, 1), (1_000, 10)):
+        what = f"sliding windows, batch, beside rangeBetween, {n:,} per window"
+        found = _ratio("batch: sliding windows", "memory", OWN, per_window=n)
+        yield Target(group, what, least, True, found)
+
+
+def _ratio(section: str, system: str, other: str, **axes: int) -> Callable[[Run], float]:
+    return lambda run: run.one(section, system, **axes).rate / run.one(section, other, **axes).rate
+
+
+def _vs(other: str, per_window: int) -> Callable[[Run], float]:
+    return _ratio(SLIDING, "memory", other, per_window=per_window, keys=100)
+
+
+def _spread(run: Run) -> float:
+    rates = [run.one(SLIDING, "memory", per_window=n, keys=100).rate for n in PER_WINDOW]
+    return max(rates) / min(rates)
+
+
+def _idle(run: Run) -> float:
+    many, few = (run.one("idle keys", "memory", idle=idle) for idle in (1_000_000, 10_000))
+    return many.seconds / few.seconds
+
+
+def _resident(run: Run) -> float:
+    found = run.of("10 million live keys", keys=10_000_000)
+    if not found:
+        raise NotMeasured("10 million live keys")
+    return max(float(figure.beside["resident_mb"]) for figure in found)
+
+
+def _above_floor(kind: str, floor: str) -> Callable[[Run], float]:
+    def found(run: Run) -> float:
+        figures = run.of(f"streaming: {kind} windows")
+        ours = [figure.above_empty for figure in figures if figure.system == "memory"]
+        if not ours:
+            raise NotMeasured(f"streaming: {kind} windows")
+        return max(ours) / run.one(THROUGH, floor).above_empty
+
+    return found
