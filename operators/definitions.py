@@ -98,9 +98,11 @@ class SlidingWindows(_Grouping):
             return Kip450Plan(self.size_ticks, policy == "on_update", schema.operations)
         return SlidingPlan(self.size_ticks, policy == "on_update", schema)
 
-    def segment(self) -> int:
+    def segment(self, schema: PaneSchema) -> int:
         """Return the default length of a stored segment in ticks."""
-        return default_segment(self.size_ticks, self.grace_ticks, self.tick_us)
+        # Of panes, a step reads the pages where windows begin and end; of folds, it reads all.
+        least = 0 if schema.combines else self.size_ticks
+        return default_segment(least, self.size_ticks, self.grace_ticks, self.tick_us)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,9 +155,9 @@ class HoppingWindows(_Grouping):
             return FoldedPlan(*lengths, on_update, schema.operations)
         return FramedPlan(*lengths, on_update, schema)
 
-    def segment(self) -> int:
+    def segment(self, schema: PaneSchema) -> int:
         """Return the default length of a stored segment in ticks."""
-        return default_segment(self.size_ticks, self.grace_ticks, self.tick_us)
+        return default_segment(self.size_ticks, self.size_ticks, self.grace_ticks, self.tick_us)
 
 
 class TumblingWindows(HoppingWindows):
@@ -260,8 +262,8 @@ class SessionWindows(_Grouping):
                 )
         return SessionPlan(self.gap_ticks, self.max_length_ticks, policy == "on_update", schema.operations)
 
-    def segment(self) -> int:
+    def segment(self, schema: PaneSchema) -> int:
         """Return the default length of a stored segment in ticks."""
         # Where gaps are of each record, sessions can end at any time far ahead, and a batch looks into every segment.
         gap = self.gap_ticks or _HOUR_US // self.tick_us
-        return default_segment(gap, self.grace_ticks, self.tick_us)
+        return default_segment(gap, gap, self.grace_ticks, self.tick_us)

@@ -139,7 +139,7 @@ class Program:
         }
 
 
-def default_segment(size: int, grace: int, tick_us: int) -> int:
-    """Return the default length of a segment in ticks: a window or more, and few segments alive at a time."""
+def default_segment(least: int, size: int, grace: int, tick_us: int) -> int:
+    """Return the default length of a segment in ticks: `least` or more, a minute or more, few segments alive at a time."""
     fewest = -(-_FEWEST_SEGMENT_US // tick_us)
-    return max(size, fewest, (2 * size + grace) // _MOST_LIVE_SEGMENTS)
+    return max(least, fewest, (2 * size + grace) // _MOST_LIVE_SEGMENTS)

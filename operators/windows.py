@@ -47,7 +47,7 @@ class WindowDefinition(Protocol):
     def plan(self, schema: PaneSchema, policy: str) -> Plan:
         """Return what is computed for these operations."""
 
-    def segment(self) -> int:
+    def segment(self, schema: PaneSchema) -> int:
         """Return the default length of a stored segment in ticks."""
 
 
@@ -188,11 +188,12 @@ class WindowedAggregation:
             retracts=windows.retracts and self.policy == "on_update",
         )
         columns = {name for op in output.operations for name in op.inputs}
-        segment = windows.segment()
+        schema = PaneSchema(output.operations)
+        segment = windows.segment(schema)
         if config.segment is not None:
             segment = ticks(config.segment, windows.tick_us, "spark.windows.state.segment", 1)
         return Program(
-            windows.plan(PaneSchema(output.operations), self.policy),
+            windows.plan(schema, self.policy),
             output,
             event_time,
             self.keys,

@@ -1,7 +1,7 @@
 """What operators share that close windows by a calendar of the store's pages."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -110,16 +110,21 @@ class ClosingOperator(ABC):
 
     def _fetch(self, keys: list[bytes], first: Ints, last: Ints, due: dict[int, Ints]) -> Entries:
         """Return whole pages: those that are due, and those of each key's span of time; first > last is no span."""
-        store, parts = self.store, []
-        for segment in store.segments():
-            begin = segment * store.segment_ticks
-            wanted = (first < begin + store.segment_ticks) & (last >= begin)
+        parts = []
+        for segment, numbers in self._wanted(first, last, due):
+            entries = self.store.fetch_segment(segment, [keys[n] for n in numbers.tolist()])
+            parts.append(Entries(numbers[entries.key], entries.columns))
+        return merge_entries(parts, self.store.layout)
+
+    def _wanted(self, first: Ints, last: Ints, due: dict[int, Ints]) -> Iterator[tuple[int, Ints]]:
+        """Yield the segments of which pages are wanted, as `_fetch` says, and the numbers of their keys."""
+        ticks = self.store.segment_ticks
+        for segment in self.store.segments():
+            begin = segment * ticks
+            wanted = (first < begin + ticks) & (last >= begin)
             wanted[due.get(segment, _NO_KEYS)] = True
-            numbers = np.flatnonzero(wanted)
-            if len(numbers):
-                entries = store.fetch_segment(segment, [keys[n] for n in numbers.tolist()])
-                parts.append(Entries(numbers[entries.key], entries.columns))
-        return merge_entries(parts, store.layout)
+            if wanted.any():
+                yield segment, np.flatnonzero(wanted)
 
     def _replace(self, segment: int, keys: list[bytes], touched: Mask, entries: Entries) -> None:
         """Write the pages of the touched keys; the entries are all that they hold, sorted by key and time."""

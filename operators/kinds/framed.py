@@ -139,9 +139,7 @@ class _Frames:
 class FramedOperator(PaneOperator):
     """Hopping or tumbling windows over one store."""
 
-    def __init__(self, plan: FramedPlan, store: WindowStore) -> None:
-        super().__init__(store, closes=not plan.on_update)
-        self.plan: FramedPlan = plan
+    plan: FramedPlan
 
     def arrive(self, panes: Entries, close: int) -> Entries:
         # A window that is still open sees every record that was accepted, so panes need not know when they came.

@@ -6,7 +6,7 @@ last tick, for every kind, so a window is closed when its end is before the clos
 """
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -18,9 +18,11 @@ from operators.kernel import Ints
 from operators.kinds.calendar import NEVER
 from operators.kinds.closing import ClosingOperator, PageEnds, distinct, first_by_key
 from operators.kinds.panes import MergedPanes, PaneSchema, merge_panes
+from operators.kinds.summaries import PageSums
 from operators.partials import Partials
 from serializers.pages import PageLayout
-from state_backends import Entries
+from state_backends import Entries, WindowStore, WriteBatch
+from state_backends.window_store import merge_entries
 
 
 class PanePlan(Protocol):
@@ -48,6 +50,10 @@ class PanePlan(Protocol):
     def reach(self) -> int:
         """How far in ticks a pane can be from what it takes to know its windows."""
 
+    @property
+    def size(self) -> int:
+        """Ticks from the start of a window to its end."""
+
     def late_before(self, close: int) -> int:
         """Return the time before which a record is late as a whole."""
 
@@ -59,6 +65,9 @@ class PanePlan(Protocol):
 
     def describe(self) -> dict[str, Any]:
         """Return what stored state depends on, as plain values to be compared."""
+
+
+_NO_KEYS = np.empty(0, np.int64)
 
 
 @dataclass(slots=True)
@@ -82,7 +91,10 @@ class Work:
 class PaneOperator(ClosingOperator):
     """An operator over the panes of one store."""
 
-    plan: PanePlan
+    def __init__(self, plan: PanePlan, store: WindowStore) -> None:
+        super().__init__(store, closes=not plan.on_update)
+        self.plan = plan
+        self._sums = PageSums(plan.schema, store)
 
     @abstractmethod
     def arrive(self, panes: Entries, close: int) -> Entries:
@@ -106,11 +118,46 @@ class PaneOperator(ClosingOperator):
         if not plan.on_update:
             work.keys, work.due = self._take_due(work.keys, close_end)
         self._choose_spans(work, close_end)
-        stored = self._fetch(work.keys, work.first, work.last, work.due)
+        stored = self._load(work, close_start, close_end)
         merged = merge_panes(plan.schema, stored, work.brought)
         windows = list(self.emit(work, stored, merged, close_start, close_end))
         self._save(work, merged, close_end)
         return windows
+
+    def rebuild(self, close: int, changes: Sequence[WriteBatch] | None = None) -> None:
+        super().rebuild(close, changes)
+        if changes is None:
+            self._sums.clear()
+        for batch in changes or ():
+            for pages in (batch.puts, batch.deletes):
+                for segment, keys in pages.items():
+                    self._sums.forget(segment, keys)
+
+    def _load(self, work: Work, close_start: int, close_end: int) -> Entries:
+        """The panes that the step has to see; of a page that all its windows hold as a whole, the sum will do.
+
+        A window that the step emits because it closes ends at `self.close` or later, and begins before `close_end` less its
+        size. Keys with a partly late record are read as they are: older windows may come to be.
+        """
+        if self.plan.on_update:
+            return self._fetch(work.keys, work.first, work.last, work.due)
+        ticks, brought, parts = self.store.segment_ticks, work.brought, []
+        plain = np.zeros(len(work.keys), bool)
+        plain[brought.key[brought.time < close_start]] = True
+        for segment, numbers in self._wanted(work.first, work.last, work.due):
+            begin = segment * ticks
+            inside = begin >= close_end - self.plan.size and begin + ticks <= self.close
+            summed = np.zeros(len(numbers), bool)
+            if inside:
+                summed = ~plain[numbers] & ~np.isin(numbers, work.due.get(segment, _NO_KEYS))
+            for read, some in (
+                (self.store.fetch_segment, numbers[~summed]),
+                (self._sums.fetch, numbers[summed]),
+            ):
+                if len(some):
+                    entries = read(segment, [work.keys[n] for n in some.tolist()])
+                    parts.append(Entries(some[entries.key], entries.columns))
+        return merge_entries(parts, self.store.layout)
 
     def _choose_spans(self, work: Work, close: int) -> None:
         """Which times of each key the step has to see."""
@@ -152,9 +199,11 @@ class PaneOperator(ClosingOperator):
                 touched = np.zeros(len(work.keys), bool)
                 touched[brought.key if len(brought_to) == 1 else brought.key[number == segment]] = True
                 self._replace(segment, work.keys, touched, panes.take(alive[touched[panes.key[alive]]]))
+                self._sums.forget(segment, [work.keys[n] for n in np.flatnonzero(touched).tolist()])
             if self.closes and len(alive):
                 self._enter(segment, work.keys, work.due, self._page_ends(merged, alive, close))
         self.store.expire(dead)
+        self._sums.keep_from(dead // ticks)
 
     def _page_ends(self, merged: MergedPanes, rows: Ints, close: int) -> PageEnds:
         key, fresh = merged.panes.key[rows], merged.fresh[rows]

@@ -102,9 +102,7 @@ class SlidingPlan:
 class SlidingOperator(PaneOperator):
     """Sliding windows over one store."""
 
-    def __init__(self, plan: SlidingPlan, store: WindowStore) -> None:
-        super().__init__(store, closes=not plan.on_update)
-        self.plan: SlidingPlan = plan
+    plan: SlidingPlan
 
     def arrive(self, panes: Entries, close: int) -> Entries:
         return seen_from(panes, close)

@@ -1,6 +1,7 @@
 """Several copies of one state, as Spark's workers keep them: whoever takes the next batch ends at the same rows."""
 
 import random
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,6 +10,7 @@ import pytest
 from operators import HoppingWindows, SessionWindows, SlidingWindows
 from operators import aggregates as agg
 from operators.batch import FAR_PAST
+from operators.kinds import summaries
 from operators.runtime.stateful import StatefulOperator
 from state_backends import resolve
 from state_backends.durability.journal import MemoryJournal
@@ -21,6 +23,14 @@ KINDS = {
     "session of a greatest length": SessionWindows(gap=6, grace=10, max_length=20),
     "session with a gap per record": SessionWindows(gap_column="v", grace=10, max_length=40),
 }
+
+
+@pytest.fixture(autouse=True, scope="module")
+def sums_of_all_pages() -> Iterator[None]:
+    """Sums stand in for pages of any size, so that the few records of these tests go the way of many."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(summaries, "_DENSE", 1)
+        yield
 
 
 def batches(chance: random.Random, count: int) -> list[tuple[pa.Table, int]]:

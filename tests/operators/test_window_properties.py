@@ -28,6 +28,7 @@ from oracle import (
 from operators import HoppingWindows, SessionWindows, SlidingWindows, TumblingWindows
 from operators import aggregates as agg
 from operators.batch import FAR_FUTURE
+from operators.kinds import summaries
 from operators.runtime.local import LocalRunner
 
 Step = tuple[list[Record], int | None]
@@ -55,6 +56,14 @@ FLOATING = {
     "variance": agg.variance("value"),
     "stddev": agg.stddev("value"),
 }
+
+
+@pytest.fixture(autouse=True, scope="module")
+def sums_of_all_pages() -> Iterator[None]:
+    """Sums stand in for pages of any size, so that the few records of these tests go the way of many."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(summaries, "_DENSE", 1)
+        yield
 
 
 @dataclass(frozen=True)

@@ -147,6 +147,28 @@ class TestFloats:
         for a, b, total in zip(lo.tolist(), hi.tolist(), found, strict=True):
             assert total == pytest.approx(math.fsum(values[a:b].tolist()), rel=1e-14, abs=1e-300)
 
+    @pytest.mark.parametrize("sign", [1.0, -1.0])
+    def test_long_windows_of_full_numbers_are_exact(self, sign: float) -> None:
+        """Sums whose limbs add up to far more than 64 bits are right to the last bit."""
+        values = sign * np.random.default_rng(3).uniform(0.5, 4.0, 100_000)
+        lo, hi = np.array([0, 1, 50_000, 99_999, 7]), np.array([100_000, 99_999, 90_000, 100_000, 2_000])
+        bound = agg.sum("v").bind({"v": pa.float64()})
+        states = [op.lift(records_of(v=pa.array(values))) for op in bound.operations]
+        halves = [
+            op.reduce(state, np.arange(0, 100_000, 2))
+            for op, state in zip(bound.operations, states, strict=True)
+        ]
+        for panes, per_pane in ((states, 1), (halves, 2)):
+            ranges = -(-lo // per_pane), hi // per_pane
+            combined = [
+                op.combined(state, *ranges) for op, state in zip(bound.operations, panes, strict=True)
+            ]
+            expected = [
+                math.fsum(values[a * per_pane : b * per_pane]) for a, b in zip(*ranges, strict=True) if a < b
+            ]
+            found = bound.finish(combined).to_pylist()
+            assert expected == [value for value, a, b in zip(found, *ranges, strict=True) if a < b]
+
     @pytest.mark.parametrize("offset", [0.0, 1e6, 1e9, -1e12])
     def test_spread_far_from_zero(self, offset: float) -> None:
         """The variance of numbers that are close together far from zero keeps its digits."""
