@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from queue import Queue
+from threading import Event, Thread
 from typing import Any
 
 import numpy as np
@@ -26,6 +28,7 @@ PACKED = pa.schema(
 PACKED_DDL = "bucket int, rows bigint, bad bigint, sent bigint, row_bytes bigint, blob binary"
 RESULT_DDL = "bucket int, rows bigint, late bigint, windows bigint, blob binary"
 _ROWS_PER_BLOB = 250_000
+_BATCHES_AHEAD = 32
 _SAMPLE_ROWS = 16_384
 _LEAST_SAVING = 2
 _Part = tuple[int, int, int, int, int, bytes | None]
@@ -34,10 +37,13 @@ _Part = tuple[int, int, int, int, int, bytes | None]
 
 def to_blob(table: pa.Table) -> bytes:
     """Return a table as an Arrow IPC stream."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
+    sizing = pa.MockOutputStream()
+    with pa.ipc.new_stream(sizing, table.schema) as writer:
         writer.write_table(table)
-    return sink.getvalue().to_pybytes()
+    blob = pa.allocate_buffer(sizing.size())
+    with pa.FixedSizeBufferWriter(blob) as sink, pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return blob.to_pybytes()
 
 
 def from_blobs(blobs: Iterable[bytes]) -> list[pa.Table]:
@@ -141,7 +147,7 @@ def gathered(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]
     """Yield the batches joined to tables of at least so many rows, the last one of what is left."""
     waiting: list[pa.RecordBatch] = []
     count = 0
-    for batch in batches:
+    for batch in read_ahead(batches):
         waiting.append(batch)
         count += batch.num_rows
         if count >= rows:
@@ -149,6 +155,33 @@ def gathered(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]
             waiting, count = [], 0
     if count:
         yield pa.Table.from_batches(waiting)
+
+
+def read_ahead(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the batches, which a thread reads while those before are worked on: Spark goes on converting rows meanwhile."""
+    ready: Queue[pa.RecordBatch | None] = Queue(_BATCHES_AHEAD)
+    failed: list[BaseException] = []
+    unwanted = Event()
+
+    def read() -> None:
+        try:
+            for batch in batches:
+                ready.put(batch)
+                if unwanted.is_set():
+                    return
+        except BaseException as error:  # noqa: BLE001 - raised again where the batches are wanted
+            failed.append(error)
+        ready.put(None)
+
+    Thread(target=read, name="read-ahead", daemon=True).start()
+    try:
+        yield from iter(ready.get, None)
+    finally:
+        unwanted.set()
+        while not ready.empty():  # so that the thread does not wait for room for ever
+            ready.get_nowait()
+    if failed:
+        raise failed[0]
 
 
 @dataclass(frozen=True)
