@@ -1,18 +1,17 @@
 """Batch mode: one pass over rows sorted by key and time, every window closes at the end of its key."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
 import pyarrow as pa
 
-from operators.batch import FAR_FUTURE, FAR_PAST, Records, event_ticks, number_keys
+from operators.batch import FAR_FUTURE, Records
 from operators.emission import Counters, Emission
-from operators.kernel import Ints
-from operators.partials import KEY, TIME, Partials, TwoStagePlan, as_partial, column_names, to_table
+from operators.partials import KEY, Partials, TwoStagePlan, as_partial, column_names, to_table
 from operators.program import Program, WindowOperator
 from operators.runtime.packing import gathered
+from operators.runtime.sorting import ORDER, last_group, reached
 from state_backends.backends.memory import MemoryBackend
 
 _ROWS_PER_STEP = 250_000
@@ -52,18 +51,8 @@ class FirstStage:
 class Source(Protocol):
     """How the rows that come to a bounded run are read."""
 
-    @property
-    def keys(self) -> Sequence[str]:
-        """The columns that the rows are sorted by before time, under the names that `named` gives."""
-
-    def named(self, table: pa.Table) -> pa.Table:
-        """Return rows as Spark sends them under the names that the other methods know."""
-
-    def latest(self, table: pa.Table) -> int:
-        """Return the latest time of some rows in ticks, or the far past."""
-
     def read(self, table: pa.Table) -> Records | Partials:
-        """Return rows as a batch for the operator."""
+        """Return rows as Spark sends them as a batch for the operator."""
 
 
 @dataclass(frozen=True)
@@ -72,19 +61,9 @@ class InputRows:
 
     program: Program
 
-    @property
-    def keys(self) -> Sequence[str]:
-        return self.program.group_by
-
-    def named(self, table: pa.Table) -> pa.Table:
-        return table.rename_columns(self.program.inputs)
-
-    def latest(self, table: pa.Table) -> int:
-        time, usable = event_ticks(table.column(self.program.event_time), self.program.tick_us)
-        return _latest(time if usable is None else time[usable])
-
     def read(self, table: pa.Table) -> Records | Partials:
-        return self.program.read([table])
+        """Return the rows as records, or accumulated."""
+        return self.program.read([table.rename_columns(self.program.inputs)])
 
 
 @dataclass(frozen=True)
@@ -93,18 +72,9 @@ class FirstStageRows:
 
     program: Program
 
-    @property
-    def keys(self) -> Sequence[str]:
-        return (KEY,)
-
-    def named(self, table: pa.Table) -> pa.Table:
-        return as_partial(table)
-
-    def latest(self, table: pa.Table) -> int:
-        return _latest(table.column(TIME).to_numpy())
-
     def read(self, table: pa.Table) -> Records | Partials:
-        return self.program.read([table])
+        """Return the entries."""
+        return self.program.read([as_partial(table)])
 
 
 @dataclass(frozen=True)
@@ -123,40 +93,30 @@ class BoundedRun:
     source: Source
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the windows of a partition that is sorted by key and time."""
-        open_key: WindowOperator | None = None
+        """Yield the windows of a partition that is sorted as `in_order` does."""
+        open_keys: WindowOperator | None = None
         waiting: pa.Table | None = None
         for part in gathered(batches, _ROWS_PER_STEP):
-            named = self.source.named(part)
-            table = named if waiting is None else pa.concat_tables([waiting, named])
-            edge = self._last_key_start(table)
+            table = part if waiting is None else pa.concat_tables([waiting, part])
+            edge = last_group(table)
             if edge > 0:
-                yield from self._step(open_key or self._operator(), table.slice(0, edge), FAR_FUTURE)
-                open_key = None
+                yield from self._step(open_keys or self._operator(), table.slice(0, edge), FAR_FUTURE)
+                open_keys = None
             waiting = table.slice(edge)
             if waiting.num_rows > _ROWS_PER_STEP:
-                open_key = open_key or self._operator()
-                last = waiting.num_rows - 1  # kept back: it says whether the next rows are of its key
+                open_keys = open_keys or self._operator()
+                last = waiting.num_rows - 1  # kept back: it says whether the next rows are of its keys
                 taken = waiting.slice(0, last)
-                yield from self._step(open_key, taken, self.source.latest(taken))
+                yield from self._step(open_keys, taken, reached(taken, self.program.tick_us))
                 waiting = waiting.slice(last)
         if waiting is not None:
-            yield from self._step(open_key or self._operator(), waiting, FAR_FUTURE)
+            yield from self._step(open_keys or self._operator(), waiting, FAR_FUTURE)
 
     def _operator(self) -> WindowOperator:
         return self.program.plan.operator(self.program.store(MemoryBackend()))
 
-    def _last_key_start(self, table: pa.Table) -> int:
-        """Where the rows of the last key begin."""
-        number, _ = number_keys([table.column(name) for name in self.source.keys], table.num_rows)
-        others = np.flatnonzero(number != number[-1])
-        return int(others[-1]) + 1 if len(others) else 0
-
     def _step(self, operator: WindowOperator, table: pa.Table, close: int) -> Iterator[pa.RecordBatch]:
         """Take rows and close what ends before `close`."""
-        emitted: list[Emission] = operator.step(self.source.read(table), operator.close, close, Counters())
+        batch = self.source.read(table.drop_columns([ORDER]))
+        emitted: list[Emission] = operator.step(batch, operator.close, close, Counters())
         yield from self.program.output.table(emitted).to_batches()
-
-
-def _latest(time: Ints) -> int:
-    return int(time.max()) if len(time) else FAR_PAST

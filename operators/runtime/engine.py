@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as pat
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that every Spark user knows
@@ -124,14 +123,6 @@ class EngineStage:
 
     def _where(self, operation: Operation) -> Column:
         return F.col(self.program.aliases[operation.where or ""])
-
-    def named(self, table: pa.Table) -> pa.Table:
-        """Return the table as it is."""
-        return table
-
-    def latest(self, table: pa.Table) -> int:
-        """Return the latest frame of some rows, which are not none, in ticks."""
-        return int(pc.max(table.column(FRAME)).as_py()) // self.program.tick_us
 
     def read(self, table: pa.Table) -> Partials:
         """Return rows of `grouped` as panes, one for each key and frame."""

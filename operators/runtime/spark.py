@@ -16,8 +16,9 @@ from operators.runtime.engine import FRAME, EngineStage
 from operators.runtime.gaps import with_gap
 from operators.runtime.packing import PACKED_DDL, RESULT_DDL, Pack, Unpack, partition_labels
 from operators.runtime.session import check_partitions, check_session
+from operators.runtime.sorting import in_order
 from operators.runtime.types import arrow_schema, spark_schema
-from operators.runtime.watermarks import check_time, watermarked, zoned_column
+from operators.runtime.watermarks import check_time, utc, watermarked, zoned_column
 from state_backends import StateConfig, resolve
 from state_backends.checkpoints.savepoint import read_header
 
@@ -64,14 +65,15 @@ def _bounded(df: DataFrame, program: Program, out: StructType) -> DataFrame:
     keys, time = [program.aliases[name] for name in program.group_by], program.aliases[program.event_time]
     stage = EngineStage.of(program, df)
     if stage is not None:
-        df, time, source = stage.grouped(df), FRAME, stage
+        df, micros, source = stage.grouped(df), F.col(FRAME), stage
     elif isinstance(program.plan, TwoStagePlan) and program.plan.condenses:
         first = FirstStage(program)
-        df, keys, time, source = df.mapInArrow(first, first.ddl), [KEY], TIME, FirstStageRows(program)
+        df, keys, source = df.mapInArrow(first, first.ddl), [KEY], FirstStageRows(program)
+        most = 2**60 // program.tick_us
+        micros = F.least(F.greatest(F.col(TIME), F.lit(-most)), F.lit(most)) * F.lit(program.tick_us)
     else:
-        source = InputRows(program)
-    parts = df.repartition(*keys) if keys else df.repartition(1)
-    return parts.sortWithinPartitions(*keys, time).mapInArrow(BoundedRun(program, source), out)
+        micros, source = F.unix_micros(utc(df, time)), InputRows(program)
+    return in_order(df, keys, micros).mapInArrow(BoundedRun(program, source), out)
 
 
 def _streaming(df: DataFrame, program: Program, config: StateConfig, out: StructType, name: str) -> DataFrame:

@@ -26,8 +26,13 @@ def check_time(df: DataFrame, event_time: str) -> None:
 
 def zoned_column(df: DataFrame, name: str) -> Column:
     """Return a column of the frame; in a stream a timestamp without zone as one of UTC: watermarks are for these only."""
+    return utc(df, name) if df.isStreaming else F.col(quoted(name))
+
+
+def utc(df: DataFrame, name: str) -> Column:
+    """Return a column of the frame; a timestamp without zone as one of UTC."""
     column = F.col(quoted(name))
-    if not (df.isStreaming and isinstance(df.schema[name].dataType, TimestampNTZType)):
+    if not isinstance(df.schema[name].dataType, TimestampNTZType):
         return column
     # From its fields, not by a cast: that would go through the session's zone and its changes of the clock.
     day = F.unix_date(F.to_date(column)).cast("bigint") * 86_400

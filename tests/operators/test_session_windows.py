@@ -480,7 +480,13 @@ def test_a_bounded_run_of_many_small_steps_is_one_of_a_single_step(
     runs = []
     for rows in (7, 100_000):
         monkeypatch.setattr(bounded, "_ROWS_PER_STEP", rows)
-        batches = table.select(program.inputs).to_batches(max_chunksize=5)
+        order = [
+            (key << 43) + 2**42 + (time * 1_000 >> 10)
+            for key, time, _ in sorted(draw, key=lambda row: row[:2])
+        ]
+        batches = (
+            table.select(program.inputs).append_column("order", pa.array(order)).to_batches(max_chunksize=5)
+        )
         emitted = pa.Table.from_batches(bounded.BoundedRun(program, bounded.InputRows(program))(batches))
         results = (emitted[name].to_pylist() for name in ("key", "n", "low"))
         runs.append(sorted(zip(bounds(emitted), *results, strict=True)))
