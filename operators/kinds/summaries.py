@@ -14,7 +14,6 @@ from state_backends import Entries, WindowStore
 from state_backends.window_store import merge_entries
 
 _DENSE = 32
-_NO_PAGE = -1
 
 
 @dataclass(slots=True)
@@ -23,7 +22,7 @@ class _Segment:
 
     Attributes:
         rows: one pane for each page that was summed.
-        row: the row of each key, or `_NO_PAGE`.
+        row: the row of each key whose page was.
     """
 
     rows: Entries
@@ -62,20 +61,19 @@ class PageSums:
                 self._sparse.add(segment)
                 del self._segments[segment]
                 return self._store.fetch_segment(segment, keys)
-            self._add(known, missing, self._schema.reduce(panes, starts))
-        row = np.fromiter((known.row[key] for key in keys), np.int64, len(keys))
-        present = np.flatnonzero(row != _NO_PAGE)
+            if len(starts):
+                self._add(known, missing, self._schema.reduce(panes, starts))
+        row = np.fromiter((known.row.get(key, -1) for key in keys), np.int64, len(keys))
+        present = np.flatnonzero(row >= 0)
         found = known.rows.take(row[present])
         return Entries(present, found.columns)
 
     @staticmethod
     def _add(known: _Segment, keys: Sequence[bytes], sums: Entries) -> None:
         if len(known.rows) > 2 * len(known.row) + _DENSE:
-            kept = {key: row for key, row in known.row.items() if row != _NO_PAGE}
-            known.rows = known.rows.take(np.fromiter(kept.values(), np.int64, len(kept)))
-            known.row |= {key: number for number, key in enumerate(kept)}
+            known.rows = known.rows.take(np.fromiter(known.row.values(), np.int64, len(known.row)))
+            known.row = {key: number for number, key in enumerate(known.row)}
         first = len(known.rows)
-        known.row.update(dict.fromkeys(keys, _NO_PAGE))
         known.row.update((keys[n], first + at) for at, n in enumerate(sums.key.tolist()))
         both = zip(known.rows.columns, sums.columns, strict=True)
         columns = tuple(np.concatenate(pair) for pair in both)
