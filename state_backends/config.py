@@ -37,7 +37,7 @@ _GENERAL = {
     "state.snapshots.background": "whether batches go on while a snapshot is written: true (default) or false",
     "state.savepoint": "folder of a savepoint that a query without a checkpoint starts from (default: the empty state)",
     "state.evolution": "stored state when aggregates were added, removed or their columns widened: refuse (default), or adapt",
-    "state.segment": "length of a stored time segment, such as '10 minutes' (default: half the retention)",
+    "state.segment": "length of a stored time segment, such as '10 minutes' (default: by the windows' size)",
 }
 
 

@@ -167,9 +167,10 @@ def _label(axes: Any, ends: Sequence[tuple[str, float, float]]) -> None:
     """Write each system's name right of all lines, none over another, with a thread to its line's end."""
     to_height = axes.transAxes.inverted()
     places = [to_height.transform(axes.transData.transform((x, y))) for _, x, y in ends]
-    lowest = 0.0
-    for (system, x, y), (_, height) in sorted(zip(ends, places, strict=True), key=lambda one: one[1][1]):
-        at = max(height, lowest)
+    highest = 1 - _ROOM / 2
+    ordered = sorted(zip(ends, places, strict=True), key=lambda one: one[1][1], reverse=True)
+    for (system, x, y), (_, height) in ordered:
+        at = min(height, highest)
         axes.annotate(
             system,
             (x, y),
@@ -180,4 +181,4 @@ def _label(axes: Any, ends: Sequence[tuple[str, float, float]]) -> None:
             weight="bold" if is_ours(system) else "normal",
             arrowprops={"arrowstyle": "-", "color": colour(system), "linewidth": 0.7, "alpha": 0.6},
         )
-        lowest = at + _ROOM
+        highest = at - _ROOM
