@@ -232,11 +232,11 @@ def test_packed_runs_are_a_dictionary(monkeypatch: pytest.MonkeyPatch, seed: int
 
 
 def test_long_runs() -> None:
-    """Of a million entries of a few large additions each is named at its time, whatever the close times."""
+    """Of some hundred thousand entries of a few large additions each is named at its time, whatever the close times."""
     rng = np.random.default_rng(1)
     calendar, model = ClosingCalendar(), Model()
-    for first in range(0, 1_000_000, 250_000):
-        keys = [b"%d" % n for n in range(first, first + 250_000)]
+    for first in range(0, 300_000, 150_000):
+        keys = [b"%d" % n for n in range(first, first + 150_000)]
         due = rng.integers(0, 1_000, len(keys))
         calendar.add(0, keys, due)
         model.add(0, keys, due)

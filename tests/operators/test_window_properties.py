@@ -192,7 +192,7 @@ def close_everything(runner: LocalRunner, type_: pa.DataType = INT64) -> None:
     assert runner.store.is_empty()
 
 
-@settings(max_examples=600)
+@settings(max_examples=400)
 @given(scenarios())
 def test_rows_are_those_of_the_oracle(scenario: Scenario) -> None:
     """Every batch emits exactly the windows, with exactly the values, that follow from all raw records."""
