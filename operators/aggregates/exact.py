@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from operators.kernel import Ints, prefix_difference
+
 Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 Pair = tuple[npt.NDArray[Any], ...]
 _SPLIT = 134217729.0  # 2**27 + 1
 _LARGEST_SPLIT = 2.0**996
@@ -135,22 +136,13 @@ def _whole_sums(whole: Ints, lo: Ints, hi: Ints, wraps: bool) -> Pair:
         lo, hi: the ranges.
         wraps: whether a sum can be beyond 64 bits. It is then off by a multiple of 2**64, which rounded sums tell.
     """
-    total = _prefix_difference(whole, lo, hi)
+    total = prefix_difference(whole, lo, hi)
     if not wraps:
         high = total.astype(np.float64)
         if max(float(high.max()), -float(high.min())) <= _EXACT_DOUBLE:
             return high, np.zeros(len(high))
     top, bottom = (total >> 32 << 32).astype(np.float64), (total & 0xFFFFFFFF).astype(np.float64)
     if wraps:
-        top += np.rint((_prefix_difference(whole.astype(np.float64), lo, hi) - top) / 2.0**64) * 2.0**64
+        top += np.rint((prefix_difference(whole.astype(np.float64), lo, hi) - top) / 2.0**64) * 2.0**64
     high = top + bottom
     return high, bottom - (high - top)
-
-
-def _prefix_difference(column: npt.NDArray[Any], lo: Ints, hi: Ints) -> npt.NDArray[Any]:
-    prefix = np.empty(len(column) + 1, column.dtype)
-    prefix[0] = 0
-    np.cumsum(column, out=prefix[1:])
-    total = prefix[hi]
-    total -= prefix[lo]
-    return total

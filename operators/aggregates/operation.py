@@ -132,13 +132,3 @@ class UfuncOperation(Operation):
 def runs(starts: Ints, rows: int) -> Iterator[tuple[int, int]]:
     """Return where each run of rows begins and ends."""
     return zip(starts.tolist(), np.append(starts[1:], rows).tolist(), strict=False)
-
-
-def prefix_difference(column: npt.NDArray[np.int64], lo: Ints, hi: Ints) -> npt.NDArray[np.int64]:
-    """Return the sum of each range by deducting prefixes: exact for integers, O(1) a range.
-
-    A prefix may wrap beyond 64 bits; the difference is right all the same as long as the sum itself fits.
-    """
-    prefix = np.zeros(len(column) + 1, np.int64)
-    np.cumsum(column, out=prefix[1:])
-    return prefix[hi] - prefix[lo]

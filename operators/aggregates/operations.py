@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from operators.aggregates import exact
-from operators.aggregates.operation import Operation, UfuncOperation, prefix_difference
+from operators.aggregates.operation import Operation, UfuncOperation
 from operators.batch import Records
 from operators.columns import ColumnData
-from operators.kernel import Ints, State, combine_ranges
+from operators.kernel import Ints, State, combine_ranges, prefix_difference
 from serializers.pages import fill
 
 _INT64 = np.iinfo(np.int64)

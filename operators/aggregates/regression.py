@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from operators.aggregates import exact
 from operators.aggregates.definitions import Aggregate, Bound, Types, is_number
-from operators.aggregates.operation import Operation, prefix_difference
+from operators.aggregates.operation import Operation
 from operators.batch import Records
-from operators.kernel import Ints, State
+from operators.kernel import Ints, State, prefix_difference
 
 Floats = npt.NDArray[np.float64]
 _TINY = 1e-290  # below it products lose digits
