@@ -16,7 +16,7 @@ from state_backends import Entries, WindowStore, WriteBatch
 from state_backends.ordering import row_order
 from state_backends.window_store import merge_entries
 
-_NO_KEYS = np.empty(0, np.int64)
+NO_KEYS = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,20 +122,21 @@ class ClosingOperator(ABC):
         for segment in self.store.segments():
             begin = segment * ticks
             wanted = (first < begin + ticks) & (last >= begin)
-            wanted[due.get(segment, _NO_KEYS)] = True
+            wanted[due.get(segment, NO_KEYS)] = True
             if wanted.any():
                 yield segment, np.flatnonzero(wanted)
 
-    def _replace(self, segment: int, keys: list[bytes], touched: Mask, entries: Entries) -> None:
-        """Write the pages of the touched keys; the entries are all that they hold, sorted by key and time."""
+    def _replace(self, segment: int, keys: list[bytes], touched: Mask, entries: Entries) -> list[bytes]:
+        """Write the pages of the touched keys, and return these; the entries are all that they hold, sorted by key and time."""
         names = [keys[n] for n in np.flatnonzero(touched).tolist()]
         local = np.cumsum(touched) - 1
         self.store.replace_segment(segment, names, Entries(local[entries.key], entries.columns))
+        return names
 
     def _enter(self, segment: int, keys: list[bytes], due: dict[int, Ints], ends: PageEnds) -> None:
         """Enter the pages that were due again, and those that now have an earlier end than they had."""
         was_due = np.zeros(len(keys), bool)
-        was_due[due.get(segment, _NO_KEYS)] = True
+        was_due[due.get(segment, NO_KEYS)] = True
         wanted = was_due[ends.key] | (ends.now < ends.before)
         names = [keys[n] for n in ends.key[wanted].tolist()]
         self._calendar.add(segment, names, ends.now[wanted])

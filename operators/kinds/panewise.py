@@ -16,7 +16,7 @@ from operators.batch import FAR_FUTURE, FAR_PAST, Records
 from operators.emission import Counters, Emission
 from operators.kernel import Ints
 from operators.kinds.calendar import NEVER
-from operators.kinds.closing import ClosingOperator, PageEnds, distinct, first_by_key
+from operators.kinds.closing import NO_KEYS, ClosingOperator, PageEnds, distinct, first_by_key
 from operators.kinds.panes import MergedPanes, PaneSchema, merge_panes
 from operators.kinds.summaries import PageSums
 from operators.partials import Partials
@@ -65,9 +65,6 @@ class PanePlan(Protocol):
 
     def describe(self) -> dict[str, Any]:
         """Return what stored state depends on, as plain values to be compared."""
-
-
-_NO_KEYS = np.empty(0, np.int64)
 
 
 @dataclass(slots=True)
@@ -149,7 +146,7 @@ class PaneOperator(ClosingOperator):
             inside = begin >= close_end - self.plan.size and begin + ticks <= self.close
             summed = np.zeros(len(numbers), bool)
             if inside:
-                summed = ~plain[numbers] & ~np.isin(numbers, work.due.get(segment, _NO_KEYS))
+                summed = ~plain[numbers] & ~np.isin(numbers, work.due.get(segment, NO_KEYS))
             for read, some in (
                 (self.store.fetch_segment, numbers[~summed]),
                 (self._sums.fetch, numbers[summed]),
@@ -198,8 +195,8 @@ class PaneOperator(ClosingOperator):
             if segment in brought_to:
                 touched = np.zeros(len(work.keys), bool)
                 touched[brought.key if len(brought_to) == 1 else brought.key[number == segment]] = True
-                self._replace(segment, work.keys, touched, panes.take(alive[touched[panes.key[alive]]]))
-                self._sums.forget(segment, [work.keys[n] for n in np.flatnonzero(touched).tolist()])
+                held = panes.take(alive[touched[panes.key[alive]]])
+                self._sums.forget(segment, self._replace(segment, work.keys, touched, held))
             if self.closes and len(alive):
                 self._enter(segment, work.keys, work.due, self._page_ends(merged, alive, close))
         self.store.expire(dead)

@@ -14,6 +14,7 @@ from state_backends import Entries, WindowStore
 from state_backends.window_store import merge_entries
 
 _DENSE = 32
+_FIXED = frozenset({"i8", "f8"})
 
 
 @dataclass(slots=True)
@@ -32,7 +33,8 @@ class _Segment:
 class PageSums:
     """The combined panes of pages of one store, by segment and key, kept in memory as long as the pages stay as they are.
 
-    Only of segments whose pages hold `_DENSE` panes or more on average: others are read as quickly as they are looked up.
+    Only of segments whose pages hold `_DENSE` panes or more on average: others are read as quickly as they are looked up. And
+    only of states of fixed width: a collected list is as large as what it was collected from.
 
     Args:
         schema: the panes.
@@ -44,13 +46,14 @@ class PageSums:
         self._store = store
         self._segments: dict[int, _Segment] = {}
         self._sparse: set[int] = set()
+        self._small = _FIXED.issuperset(schema.layout.codes)
 
     def fetch(self, segment: int, keys: Sequence[bytes]) -> Entries:
         """Return one pane for each of the keys that has a page in the segment, or all its panes where they are few.
 
         Cost: pages are read when they are first asked for.
         """
-        if segment in self._sparse:
+        if segment in self._sparse or not self._small:
             return self._store.fetch_segment(segment, keys)
         known = self._segments.setdefault(segment, _Segment(merge_entries([], self._store.layout)))
         missing = [key for key in keys if key not in known.row]

@@ -74,6 +74,17 @@ def test_pages_in_the_middle_of_windows_are_not_read_again(monkeypatch: pytest.M
     assert counts[0] < 0.6 * counts[1]
 
 
+def test_no_collected_lists_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sums of states without a fixed width would hold all that was collected: none is made."""
+    monkeypatch.setattr(summaries, "_DENSE", 1)
+    added = []
+    monkeypatch.setattr(summaries.PageSums, "_add", lambda *_: added.append(1))
+    listing = WINDOWS["sliding"].group_by("k").aggregate(all=agg.collect_list("x"))
+    with listing.local_runner("at", options={"state.segment": "100 ms"}) as runner:
+        assert 0 < sum(runner.process(table).num_rows for table in feed(1, 0))
+    assert [] == added
+
+
 @pytest.mark.parametrize("backend", ["memory", "rocksdb"])
 def test_an_aborted_batch_leaves_no_sum_behind(monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
     """What a failed batch wrote into a page is not in the page's sum afterwards."""

@@ -60,9 +60,10 @@ FLOATING = {
 
 @pytest.fixture(autouse=True, scope="module")
 def sums_of_all_pages() -> Iterator[None]:
-    """Sums stand in for pages of any size, so that the few records of these tests go the way of many."""
+    """Sums stand in for pages of any size and state, so that the few records of these tests go the way of many."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(summaries, "_DENSE", 1)
+        patch.setattr(summaries, "_FIXED", summaries._FIXED | {"object"})
         yield
 
 
