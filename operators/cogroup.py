@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from operators.aggregates import Aggregate
-from operators.emission import Counters
+from operators.base.step import Counters
 from operators.errors import DefinitionError
 from operators.runtime.local import LocalRunner
 

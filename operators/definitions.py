@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from operators.aggregates import Aggregate
-from operators.durations import Duration, ticks
+from operators.durations import Duration, tick_length, window_length
 from operators.errors import DefinitionError
 from operators.kinds.folded import FoldedPlan
 from operators.kinds.framed import FramedPlan
@@ -18,8 +18,6 @@ from operators.windows import WindowedAggregation
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-_TICKS_US = {"1 ms": 1_000, "1 us": 1}
-_LONGEST = 2**59
 _HOUR_US = 3_600_000_000
 
 
@@ -50,19 +48,6 @@ class _Grouping:
         return WindowedAggregation(self).aggregate(**aggregates)  # type: ignore[arg-type]
 
 
-def _tick_us(tick: str) -> int:
-    if tick not in _TICKS_US:
-        raise DefinitionError(f"tick is {tick!r}; known are {', '.join(map(repr, _TICKS_US))}")
-    return _TICKS_US[tick]
-
-
-def _length(value: Duration, tick_us: int, name: str, least: int) -> int:
-    length = ticks(value, tick_us, name, least)
-    if length >= _LONGEST:
-        raise DefinitionError(f"{name} {value!r} is longer than time can be counted")
-    return length
-
-
 @dataclass(frozen=True, slots=True)
 class SlidingWindows(_Grouping):
     """Record-driven sliding windows: one window for each distinct set of records that lie within `size` of each other.
@@ -87,9 +72,9 @@ class SlidingWindows(_Grouping):
     tick_us: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        tick_us = _tick_us(self.tick)
-        object.__setattr__(self, "size_ticks", _length(self.size, tick_us, "size", 1))
-        object.__setattr__(self, "grace_ticks", _length(self.grace, tick_us, "grace", 0))
+        tick_us = tick_length(self.tick)
+        object.__setattr__(self, "size_ticks", window_length(self.size, tick_us, "size", 1))
+        object.__setattr__(self, "grace_ticks", window_length(self.grace, tick_us, "grace", 0))
         object.__setattr__(self, "tick_us", tick_us)
 
     def plan(self, schema: PaneSchema, policy: str) -> SlidingPlan | Kip450Plan:
@@ -136,16 +121,19 @@ class HoppingWindows(_Grouping):
     tick_us: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        tick_us = _tick_us(self.tick)
-        size, advance = _length(self.size, tick_us, "size", 1), _length(self.advance, tick_us, "advance", 1)
+        tick_us = tick_length(self.tick)
+        size, advance = (
+            window_length(self.size, tick_us, "size", 1),
+            window_length(self.advance, tick_us, "advance", 1),
+        )
         if advance > size:
             raise DefinitionError(
                 f"advance is {self.advance!r}, more than size {self.size!r}: records between windows would be in none"
             )
         object.__setattr__(self, "size_ticks", size)
         object.__setattr__(self, "advance_ticks", advance)
-        object.__setattr__(self, "grace_ticks", _length(self.grace, tick_us, "grace", 0))
-        object.__setattr__(self, "offset_ticks", _length(self.offset, tick_us, "offset", 0) % advance)
+        object.__setattr__(self, "grace_ticks", window_length(self.grace, tick_us, "grace", 0))
+        object.__setattr__(self, "offset_ticks", window_length(self.offset, tick_us, "offset", 0) % advance)
         object.__setattr__(self, "tick_us", tick_us)
 
     def plan(self, schema: PaneSchema, policy: str) -> FramedPlan | FoldedPlan:
@@ -215,7 +203,7 @@ class SessionWindows(_Grouping):
     tick_us: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        tick_us = _tick_us(self.tick)
+        tick_us = tick_length(self.tick)
         if (self.gap is None) == (self.gap_column is None):
             raise DefinitionError("sessions want a gap or a gap_column, and not both")
         if not isinstance(self.gap_column, str | None):
@@ -228,7 +216,7 @@ class SessionWindows(_Grouping):
             ("grace", self.grace, 0),
             ("max_length", self.max_length, 0),
         ):
-            length = None if value is None else _length(value, tick_us, name, least)  # type: ignore[arg-type]
+            length = None if value is None else window_length(value, tick_us, name, least)  # type: ignore[arg-type]
             object.__setattr__(self, f"{name}_ticks", length)
         object.__setattr__(self, "tick_us", tick_us)
 

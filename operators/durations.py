@@ -6,6 +6,8 @@ from datetime import timedelta
 from operators.errors import DefinitionError
 
 Duration = str | timedelta | int
+_TICKS_US = {"1 ms": 1_000, "1 us": 1}
+_LONGEST = 2**59
 _MICROSECONDS = {
     "us": 1, "microsecond": 1,
     "ms": 1_000, "millisecond": 1_000,
@@ -77,3 +79,26 @@ def ticks(value: Duration, tick_us: int, name: str, least: int) -> int:
         wanted = "must be positive" if least > 0 else "must not be negative"
         raise DefinitionError(f"{name} is {value!r}: it {wanted}")
     return length // tick_us
+
+
+def tick_length(tick: str) -> int:
+    """Return the length in microseconds of a tick that is given as text.
+
+    Raises:
+        DefinitionError: it is not among the known ones.
+    """
+    if tick not in _TICKS_US:
+        raise DefinitionError(f"tick is {tick!r}; known are {', '.join(map(repr, _TICKS_US))}")
+    return _TICKS_US[tick]
+
+
+def window_length(value: Duration, tick_us: int, name: str, least: int) -> int:
+    """Return a length of windows in ticks, as `ticks` does.
+
+    Raises:
+        DefinitionError: as `ticks`, or it is longer than time can be counted.
+    """
+    length = ticks(value, tick_us, name, least)
+    if length >= _LONGEST:
+        raise DefinitionError(f"{name} {value!r} is longer than time can be counted")
+    return length

@@ -35,16 +35,6 @@ class Emission:
     retract: bool = False
 
 
-@dataclass(slots=True)
-class Counters:
-    """What one step saw. Rows, but for `windows`, which counts emitted windows."""
-
-    rows: int = 0
-    late: int = 0
-    bad: int = 0
-    windows: int = 0
-
-
 @dataclass(frozen=True)
 class OutputSchema:
     """The rows of an operator: key columns, the window, the aggregates, and `change` if emitted on update.
@@ -91,11 +81,7 @@ class OutputSchema:
 
     def _batch(self, emission: Emission) -> pa.RecordBatch:
         schema = self.arrow
-        used = np.zeros(len(emission.keys), bool)
-        used[emission.key] = True
-        names = [emission.keys[n] for n in np.flatnonzero(used).tolist()]
-        number = pa.array((np.cumsum(used) - 1)[emission.key])
-        columns = [c.take(number) for c in decode_keys(names, [type_ for _, type_ in self.keys])]
+        columns = key_columns(emission.keys, emission.key, [type_ for _, type_ in self.keys])
         columns.append(self._windows(emission, schema.field("window").type))
         columns += self._results(emission)
         if self.with_change:
@@ -109,13 +95,32 @@ class OutputSchema:
         return [bound.finish([state_of[op] for op in bound.operations]) for _, bound in self.aggregates]
 
     def _windows(self, emission: Emission, type_: pa.StructType) -> pa.StructArray:
-        bounds = [pa.array(self._to_time(t)).cast(self.time) for t in (emission.start, emission.end)]
+        bounds = [
+            pa.array(to_unit(t, self.tick_us, self.time.unit)).cast(self.time)
+            for t in (emission.start, emission.end)
+        ]
         return pa.StructArray.from_arrays(bounds, fields=list(type_))
 
-    def _to_time(self, ticks: Ints) -> Ints:
-        """Ticks as numbers in the unit of the bounds' type."""
-        per_tick = {"s": 1e-6, "ms": 1e-3, "us": 1, "ns": 1_000}[self.time.unit] * self.tick_us
-        return ticks * int(per_tick) if per_tick >= 1 else ticks // round(1 / per_tick)
+
+def key_columns(keys: Sequence[bytes], key: Ints, types: Sequence[pa.DataType]) -> list[pa.Array]:
+    """Return the key columns of rows.
+
+    Args:
+        keys: encoded keys.
+        key: shape (n,), int64: position of each row's key in `keys`.
+        types: of the key columns.
+    """
+    used = np.zeros(len(keys), bool)
+    used[key] = True
+    names = [keys[n] for n in np.flatnonzero(used).tolist()]
+    number = pa.array((np.cumsum(used) - 1)[key])
+    return [column.take(number) for column in decode_keys(names, types)]
+
+
+def to_unit(ticks: Ints, tick_us: int, unit: str) -> Ints:
+    """Return ticks as numbers in a unit of Arrow's timestamps."""
+    per_tick = {"s": 1e-6, "ms": 1e-3, "us": 1, "ns": 1_000}[unit] * tick_us
+    return ticks * int(per_tick) if per_tick >= 1 else ticks // round(1 / per_tick)
 
 
 def bind_aggregates(

@@ -19,6 +19,7 @@ from operators.aggregates.operation import Operation
 from operators.aggregates.operations import SumFloat, SumInt
 from operators.batch import Records
 from operators.columns import column_data
+from operators.emission import OutputSchema
 from operators.kernel import Ints, State
 from operators.kinds.panes import PaneSchema, join_states, split_states
 from operators.partials import Partials
@@ -94,7 +95,9 @@ def settled(program: Program, stored_identity: dict[str, Any]) -> Program:
     An aggregate is made from stored states if all that it needs are there, the oldest first; else from new ones alone.
     """
     names = list(stored_identity.get(_STATE) or [])
-    if names == [operation.describe() for operation in program.plan.operations]:
+    given = program.output
+    same = names == [operation.describe() for operation in program.plan.operations]
+    if same or not isinstance(given, OutputSchema):
         return program
     widened = _widened_columns(program, stored_identity)
     latest = max([0, *(int(found[1]) for found in map(_SINCE.search, names) if found)])
@@ -109,12 +112,12 @@ def settled(program: Program, stored_identity: dict[str, Any]) -> Program:
         return whole[0] if whole else latest + 1 if any(map(any, there)) else 0
 
     aggregates = []
-    for name, bound in program.output.aggregates:
+    for name, bound in given.aggregates:
         operations = tuple(map(_bare, bound.operations))
         number = since(operations)
         aggregates.append((name, replace(bound, operations=tuple(_begun(op, number) for op in operations))))
-    output = replace(program.output, aggregates=tuple(aggregates))
-    if output.operations == program.output.operations:
+    output = replace(given, aggregates=tuple(aggregates))
+    if output.operations == given.operations:
         return program
     plan: Any = program.plan
     change = (

@@ -4,17 +4,17 @@ The first stage runs where the records are read, before Spark moves anything bet
 entries as there are panes, not records. The second stage joins the entries of all tasks. (Hazelcast Jet's two stages)
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
 
+from operators.base.step import Step
 from operators.batch import Records
 from operators.columns import plain_array
-from operators.emission import Counters
-from operators.kernel import Ints, Mask
+from operators.kernel import Ints, Mask, spread
 from serializers import pack_value, unpack_value
 from serializers.pages import Column, PageLayout, fill
 from state_backends import Entries
@@ -33,21 +33,41 @@ class Partials:
         entries: in columns of the plan's layout, sorted by key and time.
         records: shape (n,), int64: how many records are in each entry.
         bad: records left out, as in `Records`.
+        order: shape (records,), int64: the records' positions before they were put in the order of the entries; None if that
+            was theirs already, or nobody knows any more.
     """
 
     keys: list[bytes]
     entries: Entries
     records: Ints
     bad: int = 0
+    order: Ints | None = None
 
     def __len__(self) -> int:
         return len(self.records)
 
-    def count(self, counters: Counters, late: Mask) -> None:
-        """Count the records, and those of the entries that are late."""
-        counters.rows += int(self.records.sum()) + self.bad
-        counters.bad += self.bad
-        counters.late += int(self.records[late].sum())
+    def report(self, step: Step, late: Mask, bounds: Callable[[Ints], tuple[Ints, Ints]]) -> None:
+        """Count the records, and report those of the entries that are late.
+
+        Args:
+            step: where to.
+            late: shape (n,), bool: which entries are.
+            bounds: returns start and end of the last window that entries of these times could have been in.
+        """
+        step.counters.rows += int(self.records.sum()) + self.bad
+        step.counters.bad += self.bad
+        if late.any():
+            self.report_late(step, np.flatnonzero(late), bounds(self.entries.time[late]))
+
+    def report_late(self, step: Step, late: Ints, bounds: tuple[Ints, Ints]) -> None:
+        """Report the records of entries as late, with the bounds of the last window that each entry could have been in."""
+        if step.late is None:
+            step.counters.late += int(self.records[late].sum())
+            return
+        ends = np.cumsum(self.records)
+        entry, place = spread(ends[late] - self.records[late], ends[late])
+        row = place if self.order is None else self.order[place]
+        step.report_late(row, (bounds[0][entry], bounds[1][entry]))
 
 
 @runtime_checkable

@@ -7,8 +7,8 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from operators.aggregates.operation import Operation
+from operators.base.step import Step
 from operators.batch import RecordColumns, Records
-from operators.emission import Counters, Emission, OutputSchema
 from operators.partials import Partials, TwoStagePlan, from_table, is_partial, join
 from serializers.pages import PageLayout
 from state_backends import WindowStore, WriteBatch
@@ -26,12 +26,27 @@ class WindowOperator(Protocol):
     def rebuild(self, close: int, changes: "list[WriteBatch] | tuple[WriteBatch, ...] | None" = None) -> None:
         """Learn what the operator keeps beside the store, after the store was filled from outside."""
 
-    def step(self, batch: Any, close_start: int, close_end: int, counters: Counters) -> list[Emission]:
-        """Take one batch and return the windows to emit."""
+    def step(self, batch: Any, step: Step) -> Sequence[Any]:
+        """Take one batch and return what to emit, as `Output.table` takes it."""
+
+
+class Output(Protocol):
+    """The rows that come out of an operator."""
+
+    @property
+    def keys(self) -> tuple[tuple[str, pa.DataType], ...]:
+        """Names and Arrow types of the key columns."""
+
+    @property
+    def arrow(self) -> pa.Schema:
+        """The Arrow schema of the rows."""
+
+    def table(self, emitted: Sequence[Any]) -> pa.Table:
+        """Return what steps emitted as rows."""
 
 
 class Plan(Protocol):
-    """A window kind with its sizes in ticks and its panes."""
+    """What an operator computes: a window kind with its sizes in ticks and its panes, or a user's own."""
 
     @property
     def layout(self) -> PageLayout:
@@ -57,7 +72,7 @@ class Program:
     """An operator bound to the columns of a frame.
 
     Attributes:
-        plan: the windows.
+        plan: what is computed.
         output: the rows that come out.
         event_time: name of the event-time column.
         group_by: names of the key columns.
@@ -69,7 +84,7 @@ class Program:
     """
 
     plan: Plan
-    output: OutputSchema
+    output: Output
     event_time: str
     group_by: tuple[str, ...]
     columns: tuple[tuple[str, pa.DataType], ...]

@@ -2,22 +2,21 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 import pyarrow.types as pat
 
 from operators.aggregates import Aggregate
-from operators.batch import check_event_time, check_gap
+from operators.applicable import Applicable, check_columns, column_types, refuse_twice
+from operators.batch import check_gap
 from operators.cogroup import CoGroupedAggregation, Side
 from operators.durations import ticks
 from operators.emission import OutputSchema, bind_aggregates
 from operators.errors import DefinitionError
 from operators.kinds.panes import PaneSchema
 from operators.program import Plan, Program
-from operators.runtime.local import LocalRunner
-from state_backends import StateConfig, resolve
+from state_backends import StateConfig
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -52,7 +51,7 @@ class WindowDefinition(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class WindowedAggregation:
+class WindowedAggregation(Applicable):
     """Windows, keys, aggregates and an emission policy; each method returns a changed copy.
 
     Attributes:
@@ -72,7 +71,7 @@ class WindowedAggregation:
         for column in columns:
             if not isinstance(column, str):
                 raise DefinitionError(f"group_by takes names of columns, not {column!r}")
-        _refuse_twice("key column", columns)
+        refuse_twice("key column", columns)
         return _checked(replace(self, keys=columns))
 
     def aggregate(self, **aggregates: Aggregate) -> "WindowedAggregation":
@@ -118,64 +117,18 @@ class WindowedAggregation:
             raise DefinitionError(f"emission policy {policy!r} is unknown; known are {', '.join(_POLICIES)}")
         return _checked(replace(self, policy=policy))
 
-    def apply(
-        self,
-        df: "DataFrame",
-        event_time: str,
-        *,
-        backend: str | None = None,
-        options: Mapping[str, object] | None = None,
-        name: str = "windows",
-    ) -> "DataFrame":
-        """Return the windows of a batch or streaming DataFrame, as a DataFrame of the same kind.
+    def bounded(self) -> "WindowedAggregation":
+        # After the last record both policies say the same.
+        return self.emit("on_close")
 
-        Columns: the keys, `window` struct<start, end>, the aggregates by name and, on update, `change`.
+    def prepared(self, df: "DataFrame", event_time: str) -> "tuple[WindowedAggregation, DataFrame]":
+        from operators.runtime.gaps import with_gap
 
-        Args:
-            df: the input. A streaming one gets its watermark here, from `grace`.
-            event_time: column of type timestamp or timestamp_ntz.
-            backend: "memory", "rocksdb" or another known one; else Spark's conf `spark.windows.state.backend`, else "memory".
-            options: options by name, such as {"state.buckets": 8}; they go before Spark's conf.
-            name: begins the names of the metrics that a stream reports; several operators in one query need several names.
-
-        Raises:
-            DefinitionError: a missing column, a wrong type, or nothing to compute.
-            ValueError: an unknown backend or option.
-            SessionSetupError: a streaming frame in a session that lacks what its state needs.
-        """
-        from operators.runtime.spark import apply
-
-        return apply(self, df, event_time, backend, options, name)
-
-    def local_runner(
-        self,
-        event_time: str,
-        backend: str = "memory",
-        directory: str | Path | None = None,
-        options: Mapping[str, object] | None = None,
-    ) -> LocalRunner:
-        """Return a runner of this operator without Spark, to be used as a context manager.
-
-        Args:
-            event_time: column of timestamps, or of int64 ticks.
-            backend: name of the state backend.
-            directory: where state and changelog live; None for a temporary one that goes with the runner.
-            options: options by name, as for `apply`.
-        """
-
-        def bind(schema: pa.Schema, config: StateConfig) -> Program:
-            return self.program(schema, event_time, config)
-
-        return LocalRunner(bind, resolve(backend, options), directory)
+        return with_gap(self, df, event_time)
 
     def program(self, schema: pa.Schema, event_time: str, config: StateConfig) -> Program:
-        """Return the operator bound to a frame's columns.
-
-        Raises:
-            DefinitionError: a missing column, a wrong type, or nothing to compute.
-        """
         windows = self.windows
-        types = {name: _plain(type_) for name, type_ in zip(schema.names, schema.types, strict=True)}
+        types = column_types(schema)
         gap = windows.gap_input
         self._check_columns(types, event_time, gap)
         bound = bind_aggregates(dict(self.aggregates), types)
@@ -207,38 +160,17 @@ class WindowedAggregation:
     def _check_columns(self, types: Mapping[str, pa.DataType], event_time: str, gap: str | None) -> None:
         if not self.aggregates:
             raise DefinitionError("nothing to compute: add aggregates, such as .aggregate(n=agg.count())")
-        named = [("event time", event_time), ("gap", gap), *(("key", key) for key in self.keys)]
-        for what, name in named:
-            if name is not None and name not in types:
-                raise DefinitionError(f"there is no {what} column {name!r}; the frame has {', '.join(types)}")
-        check_event_time(types[event_time], event_time)
+        check_columns(types, event_time, self.keys, {"gap": gap})
         if gap is not None:
             check_gap(types[gap], gap)
-        for key in self.keys:
-            if (
-                pat.is_nested(types[key])
-                or pat.is_time(types[key])
-                or getattr(types[key], "unit", "us") == "ns"
-            ):
-                raise DefinitionError(
-                    f"key column {key!r} is {types[key]}; an atomic type of Spark is wanted: cast it, or group by its fields"
-                )
 
 
 def _checked(operator: WindowedAggregation) -> WindowedAggregation:
-    names = [*operator.keys, "window", *(name for name, _ in operator.aggregates)]
-    _refuse_twice("output column", [*names, "change"] if operator.policy == "on_update" else names)
+    change = ("change",) if operator.policy == "on_update" else ()
+    refuse_twice(
+        "output column", (*operator.keys, "window", *(name for name, _ in operator.aggregates), *change)
+    )
     return operator
-
-
-def _plain(type_: pa.DataType) -> pa.DataType:
-    return type_.value_type if pat.is_dictionary(type_) else type_
-
-
-def _refuse_twice(what: str, names: Any) -> None:
-    for name in names:
-        if list(names).count(name) > 1:
-            raise DefinitionError(f"{what} {name!r} is there twice; give each a name of its own")
 
 
 def _bounds_type(type_: pa.DataType, tick_us: int) -> pa.DataType:

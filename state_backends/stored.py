@@ -13,7 +13,9 @@ import pyarrow as pa
 from serializers import CorruptDataError, decode_keys
 from serializers.pages import Column, PageLayout
 
-TIME, NUMBER = "time", "number"
+TIME, NUMBER, FLOAT, VALUE = "time", "number", "float", "value"
+"""Kinds of stored columns beside states: ticks, int64, float64, or a value as msgpack has it."""
+_CODES = {TIME: "i8", NUMBER: "i8", FLOAT: "f8", VALUE: "object"}
 _ARROW = {"i8": pa.int64(), "f8": pa.float64(), "object": pa.string()}
 _FIRST_US, _END_US = -62_135_596_800_000_000, 253_402_300_800_000_000
 """From the year 1 to before the year 10000: what Spark's and Python's timestamps can be."""
@@ -41,7 +43,7 @@ class StoredSchema:
         tick_us: length of a tick in microseconds.
         segment: length of a segment in ticks.
         grace: of the windows, in ticks.
-        head: name and kind, TIME or NUMBER, of each column before the states.
+        head: name and kind of each column before the states.
         states: the states.
     """
 
@@ -56,7 +58,7 @@ class StoredSchema:
     def layout(self) -> PageLayout:
         """The layout of a page."""
         codes = [code for state in self.states for _, code in state.parts]
-        return PageLayout((*["i8"] * len(self.head), *codes))
+        return PageLayout((*head_codes(self.head), *codes))
 
     def plain(self) -> dict[str, Any]:
         """Return the schema as values that can be packed, or written as JSON but for the keys."""
@@ -117,7 +119,7 @@ class StoredSchema:
         rows = pa.array(key)
         arrays = [column.take(rows) for column in decode_keys(keys, self.keys.types)]
         for (_, kind), column in zip(self.head, columns, strict=False):
-            arrays.append(self.instants(column) if kind == TIME else pa.array(column))
+            arrays.append(self.instants(column) if kind == TIME else _told(column, _CODES[kind]))
         at = len(self.head)
         for state in self.states:
             parts = [
@@ -135,8 +137,13 @@ class StoredSchema:
         return pa.array(micros, pa.int64(), mask=none).cast(pa.timestamp("us", "UTC"))
 
 
+def head_codes(head: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+    """Return the page code of each column before the states."""
+    return tuple(_CODES[kind] for _, kind in head)
+
+
 def _head_type(kind: str) -> pa.DataType:
-    return pa.timestamp("us", "UTC") if kind == TIME else pa.int64()
+    return pa.timestamp("us", "UTC") if kind == TIME else _ARROW[_CODES[kind]]
 
 
 def _told(column: Column, code: str) -> pa.Array:

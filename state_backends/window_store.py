@@ -4,7 +4,7 @@ An entry is a key, a time in ticks and the columns of the layout. Time is cut in
 of one segment, sorted by time. Changes gather in memory until `take_changes`; reads see them.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -61,6 +61,8 @@ class WindowStore:
         self.backend = backend
         self.layout = layout
         self.segment_ticks = segment_ticks
+        self.on_write: Callable[[int, Sequence[bytes], Entries], None] | None = None
+        """Is told what `replace_segment` writes, through which all writes go."""
         self._staged = WriteBatch()
         self._latest: dict[int, int] = {}
 
@@ -115,6 +117,8 @@ class WindowStore:
         staged_deletes |= gone
         staged_deletes.difference_update(pages)
         staged_puts.update(pages)
+        if self.on_write is not None:
+            self.on_write(segment, keys, entries)
 
     def _note_latest(self, segment: int, entries: Entries) -> None:
         """Keep the latest time of segments that were empty when this store first wrote to them."""
@@ -146,6 +150,15 @@ class WindowStore:
             keys: distinct keys; `entries.key` counts positions in it.
             entries: sorted by key, then by time; several of one key and time are kept in their order.
         """
+        self._write(keys, entries, lambda old, fresh: old.take(~_contains(fresh, old)))
+
+    def add_many(self, keys: Sequence[bytes], entries: Entries) -> None:
+        """Write entries beside what the store holds, after those of the same key and time; else as `put_many`."""
+        self._write(keys, entries, lambda old, _: old)
+
+    def _write(
+        self, keys: Sequence[bytes], entries: Entries, kept_of: Callable[[Entries, Entries], Entries]
+    ) -> None:
         numbers = entries.time // self.segment_ticks
         for segment in np.unique(numbers).tolist():
             fresh = entries.take(numbers == segment)
@@ -153,7 +166,7 @@ class WindowStore:
             names = [keys[n] for n in touched.tolist()]
             fresh = Entries(local, fresh.columns)
             old = self.fetch_segment(segment, names)
-            kept = old.take(~_contains(fresh, old))
+            kept = kept_of(old, fresh)
             self.replace_segment(segment, names, merge_entries([kept, fresh], self.layout))
 
     def delete_many(self, keys: Sequence[bytes], key: npt.NDArray[np.int64], time: Ticks) -> None:

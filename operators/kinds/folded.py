@@ -73,6 +73,11 @@ class FoldedPlan:
         """Return the time before which a record is late: the first start of a window that ends at `close` or later."""
         return int(self._first_start(np.asarray(close + 1 - self.size)))
 
+    def last_window(self, time: Ints) -> tuple[Ints, Ints]:
+        """Return start and end of the last window that holds a record at each time."""
+        start = time - (time - self.offset) % self.step
+        return start, start + self.size
+
     def dead_before(self, close: int) -> int:
         """Return the end before which no window matters any more: closed ones are of no use to others."""
         return close

@@ -11,11 +11,12 @@ from typing import Protocol
 
 import numpy as np
 
+from operators.base.calendar import NEVER
+from operators.base.step import Step
+from operators.base.store_operator import PageEnds, StoreOperator, first_by_key, rows_by_segment
 from operators.batch import FAR_FUTURE, FAR_PAST, Records
-from operators.emission import Counters, Emission
+from operators.emission import Emission
 from operators.kernel import Ints, Mask
-from operators.kinds.calendar import NEVER
-from operators.kinds.closing import ClosingOperator, PageEnds, first_by_key, rows_by_segment
 from operators.kinds.folding import FoldedWindows, FoldSchema
 from state_backends import Entries, WindowStore
 from state_backends.ordering import row_order
@@ -39,6 +40,9 @@ class FoldPlan(Protocol):
     def late_before(self, close: int) -> int:
         """Return the time before which a record is late as a whole."""
 
+    def last_window(self, time: Ints) -> tuple[Ints, Ints]:
+        """Return start and end, as they are emitted, of the last window that can hold a record at each time."""
+
     def dead_before(self, close: int) -> int:
         """Return the end before which no entry can matter any more."""
 
@@ -60,7 +64,7 @@ class _Visit:
     due: dict[int, Ints]
 
 
-class FoldOperator(ClosingOperator):
+class FoldOperator(StoreOperator):
     """An operator over the windows of one store."""
 
     def __init__(self, plan: FoldPlan, store: WindowStore) -> None:
@@ -74,8 +78,8 @@ class FoldOperator(ClosingOperator):
     def _next_end(entries: Entries, windows: Mask, close: int) -> Ints:
         return np.where(windows & (entries.time >= close), entries.time, NEVER)
 
-    def take(self, batch: Records, close_start: int, close_end: int, counters: Counters) -> list[Emission]:
-        accepted = self._accepted(batch, close_start, counters)
+    def take(self, batch: Records, step: Step) -> list[Emission]:
+        accepted, close_start, close_end = self._accepted(batch, step), step.close_start, step.close_end
         visit = _Visit(*(self._take_due(batch.keys, close_end) if self.closes else (batch.keys, {})))
         stored = self._load(visit, accepted)
         folded = self.plan.fold(stored, accepted, close_start)
@@ -83,12 +87,12 @@ class FoldOperator(ClosingOperator):
         self._save(visit, folded, close_end)
         return windows
 
-    def _accepted(self, records: Records, close: int, counters: Counters) -> Records:
+    def _accepted(self, records: Records, step: Step) -> Records:
         """The records that are not late, sorted by key and time."""
-        late = records.time < self.plan.late_before(close)
-        counters.rows += len(records) + records.bad
-        counters.bad += records.bad
-        counters.late += int(np.count_nonzero(late))
+        late = records.time < self.plan.late_before(step.close_start)
+        step.counters.rows += len(records) + records.bad
+        step.counters.bad += records.bad
+        step.report_late(np.flatnonzero(late), self.plan.last_window(records.time[late]))
         accepted = records.take(np.flatnonzero(~late)) if late.any() else records
         order = row_order(accepted.key, accepted.time)
         return accepted if order is None else accepted.take(order)

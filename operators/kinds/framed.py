@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from operators.aggregates.operation import Operation
+from operators.base.calendar import NEVER
 from operators.batch import FAR_PAST, Records
 from operators.emission import Emission
 from operators.kernel import Ints, distances
-from operators.kinds.calendar import NEVER
 from operators.kinds.panes import MergedPanes, PaneSchema
 from operators.kinds.panewise import PaneOperator, Work
 from operators.partials import Partials
@@ -114,6 +114,11 @@ class FramedPlan:
         open_end = self._aligned_up(np.maximum(close + 1 - self.size, FAR_PAST)) + self.size - 1
         following = np.maximum(self.first_end(time), open_end)
         return np.where(following <= self.last_end(time), following, NEVER)
+
+    def last_window(self, time: Ints) -> tuple[Ints, Ints]:
+        """Return start and end of the last window that holds each frame."""
+        end = self.last_end(time) + 1
+        return end - self.size, end
 
     def late_before(self, close: int) -> int:
         """Return the time before which a record is late: its last window is closed."""

@@ -81,6 +81,10 @@ class Kip450Plan:
         """Return the time before which a record is late: no window that ends at `close` or later can hold it."""
         return close - self.size
 
+    def last_window(self, time: Ints) -> tuple[Ints, Ints]:
+        """Return the bounds of the last window that can hold a record at each time."""
+        return time, time + self.size
+
     def dead_before(self, close: int) -> int:
         """Return the end before which no entry can matter any more.
 

@@ -65,7 +65,7 @@ class PaneSchema:
         states = [op.accumulate(records, starts) for op in self.operations]
         time, count = slot[starts], np.diff(np.append(starts, len(records)))
         panes = self.entries(records.key[starts], time, time, states)
-        return Partials(records.keys, panes, count, records.bad)
+        return Partials(records.keys, panes, count, records.bad, order)
 
     def join(self, partials: Partials) -> Partials:
         """Return panes in any order as one pane for each key and time, sorted."""

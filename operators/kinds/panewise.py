@@ -12,11 +12,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from operators.base.calendar import NEVER
+from operators.base.step import Step
+from operators.base.store_operator import NO_KEYS, PageEnds, StoreOperator, distinct, first_by_key
 from operators.batch import FAR_FUTURE, FAR_PAST, Records
-from operators.emission import Counters, Emission
+from operators.emission import Emission
 from operators.kernel import Ints
-from operators.kinds.calendar import NEVER
-from operators.kinds.closing import NO_KEYS, ClosingOperator, PageEnds, distinct, first_by_key
 from operators.kinds.panes import MergedPanes, PaneSchema, merge_panes
 from operators.kinds.summaries import PageSums
 from operators.partials import Partials
@@ -57,6 +58,9 @@ class PanePlan(Protocol):
     def late_before(self, close: int) -> int:
         """Return the time before which a record is late as a whole."""
 
+    def last_window(self, time: Ints) -> tuple[Ints, Ints]:
+        """Return start and end, as they are emitted, of the last window that a pane at each time is part of."""
+
     def dead_before(self, close: int) -> int:
         """Return the time before which no pane can matter any more."""
 
@@ -85,7 +89,7 @@ class Work:
     last: Ints = field(default_factory=lambda: np.empty(0, np.int64))
 
 
-class PaneOperator(ClosingOperator):
+class PaneOperator(StoreOperator):
     """An operator over the panes of one store."""
 
     def __init__(self, plan: PanePlan, store: WindowStore) -> None:
@@ -106,10 +110,10 @@ class PaneOperator(ClosingOperator):
     def next_due(self, entries: Entries) -> Ints:
         return self.plan.next_end(entries.time, self.close)
 
-    def take(self, batch: Partials, close_start: int, close_end: int, counters: Counters) -> list[Emission]:
-        plan = self.plan
+    def take(self, batch: Partials, step: Step) -> list[Emission]:
+        plan, close_start, close_end = self.plan, step.close_start, step.close_end
         late = batch.entries.time < plan.late_before(close_start)
-        batch.count(counters, late)
+        batch.report(step, late, plan.last_window)
         accepted = batch.entries.take(~late) if late.any() else batch.entries
         work = Work(batch.keys, self.arrive(accepted, close_start))
         if not plan.on_update:

@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 
 from operators.aggregates.operation import Operation
+from operators.base.calendar import NEVER
+from operators.base.step import Step
+from operators.base.store_operator import PageEnds, StoreOperator, first_by_key, rows_by_segment
 from operators.batch import FAR_FUTURE, FAR_PAST, Records
-from operators.emission import Counters, Emission
+from operators.emission import Emission
 from operators.kernel import Ints, Mask, State, run_starts, session_starts
-from operators.kinds.calendar import NEVER
-from operators.kinds.closing import ClosingOperator, PageEnds, first_by_key, rows_by_segment
 from operators.kinds.panes import join_states, split_states
 from operators.partials import Partials
 from serializers.pages import PageLayout
@@ -87,7 +88,7 @@ class SessionPlan:
         waits = np.maximum.reduceat(waits, starts) if len(starts) else waits
         count = np.diff(np.append(starts, len(records)))
         entries = _entries(records.key[starts], (at[starts], at[starts], at[starts], waits), states)
-        return Partials(records.keys, entries, count, records.bad)
+        return Partials(records.keys, entries, count, records.bad, order)
 
     def reduce(self, partials: Partials) -> Partials:
         """Return the entries of several tasks as few as can be."""
@@ -138,14 +139,14 @@ class _Sessions:
 
     Attributes:
         entries: with the end and start that their sessions had in the store; those of the batch have none.
-        records: shape (n,), int64: number of the batch's records in each entry; 0 if it was stored.
+        source: shape (n,), int64: position of each entry among those of the batch; -1 if it was stored.
         first: shape (m,), int64: where each session begins.
         start, end: shape (m,), int64: bounds of each session.
         number: shape (n,), int64: the number of each entry's session.
     """
 
     entries: Entries
-    records: Ints
+    source: Ints
     first: Ints
     start: Ints
     end: Ints
@@ -156,17 +157,22 @@ class _Sessions:
         object.__setattr__(self, "number", np.repeat(np.arange(len(self.first)), length))
 
     @property
+    def stored(self) -> Mask:
+        """Whether each entry was stored before."""
+        return self.source < 0
+
+    @property
     def moved(self) -> Mask:
         """Whether each entry was stored in a session of other bounds than those of the one that it is in now."""
         columns = self.entries.columns
         same = (columns[_START] == self.start[self.number]) & (columns[_END] == self.end[self.number])
-        return (self.records == 0) & ~same
+        return self.stored & ~same
 
     @property
     def changed(self) -> Mask:
         """Whether each session is another than it was in the store."""
         changed = np.zeros(len(self.first), bool)
-        changed[self.number[(self.records > 0) | self.moved]] = True
+        changed[self.number[~self.stored | self.moved]] = True
         return changed
 
     def take(self, wanted: Mask) -> "_Sessions":
@@ -176,11 +182,11 @@ class _Sessions:
         kept = wanted[self.number]
         first = np.flatnonzero(np.diff(self.number[kept], prepend=-1))
         return _Sessions(
-            self.entries.take(kept), self.records[kept], first, self.start[wanted], self.end[wanted]
+            self.entries.take(kept), self.source[kept], first, self.start[wanted], self.end[wanted]
         )
 
 
-class SessionOperator(ClosingOperator):
+class SessionOperator(StoreOperator):
     """Session windows over one store."""
 
     def __init__(self, plan: SessionPlan, store: WindowStore) -> None:
@@ -190,22 +196,25 @@ class SessionOperator(ClosingOperator):
     def next_due(self, entries: Entries) -> Ints:
         return entries.time
 
-    def take(self, batch: Partials, close_start: int, close_end: int, counters: Counters) -> list[Emission]:
+    def take(self, batch: Partials, step: Step) -> list[Emission]:
+        close_start, close_end = step.close_start, step.close_end
         late = self._late(batch.entries, close_start)
-        batch.count(counters, late)
-        brought, count = batch.entries.take(~late), batch.records[~late]
+        batch.report(step, late, lambda _: _alone(batch.entries.take(late)))
+        source = np.flatnonzero(~late)
+        brought = batch.entries.take(source)
         keys, due = self._take_due(batch.keys, close_end) if self.closes else (batch.keys, {})
         stored = self._load(keys, brought, due)
         final = stored.take(stored.time < close_start)
-        sessions = self._joined(stored.take(stored.time >= close_start), brought, count)
+        sessions = self._joined(stored.take(stored.time >= close_start), brought, source)
         if self.plan.longest is None:
             late = sessions.end < close_start
-            counters.late += int(sessions.records[late[sessions.number]].sum())
-            sessions = sessions.take(~late)
+            if late.any():
+                self._report_late(batch, step, sessions.take(late))
+                sessions = sessions.take(~late)
         if self.plan.on_update:
             windows = [self._retracted(keys, sessions), self._emission(keys, sessions.take(sessions.changed))]
         else:
-            closed = self._joined(final, brought.take(np.empty(0, np.int64)), count[:0])
+            closed = self._joined(final, brought.take(source[:0]), source[:0])
             windows = [
                 self._emission(keys, closed),
                 self._emission(keys, sessions.take(sessions.end < close_end)),
@@ -219,6 +228,13 @@ class SessionOperator(ClosingOperator):
             return np.zeros(len(brought), bool)
         return brought.columns[_WAITS] < close
 
+    @staticmethod
+    def _report_late(batch: Partials, step: Step, sessions: _Sessions) -> None:
+        """Report the records of sessions that were closed before these came."""
+        brought = ~sessions.stored
+        number = sessions.number[brought]
+        batch.report_late(step, sessions.source[brought], (sessions.start[number], sessions.end[number]))
+
     def _load(self, keys: list[bytes], brought: Entries, due: dict[int, Ints]) -> Entries:
         """The due pages, and of the batch's keys those that can hold a session that waits for one of its records."""
         first = np.full(len(keys), FAR_FUTURE)
@@ -227,18 +243,18 @@ class SessionOperator(ClosingOperator):
         last = np.where(first < FAR_FUTURE, FAR_FUTURE, FAR_PAST)
         return self._fetch(keys, first, last, due)
 
-    def _joined(self, stored: Entries, brought: Entries, count: Ints) -> _Sessions:
+    def _joined(self, stored: Entries, brought: Entries, source: Ints) -> _Sessions:
         """Put stored entries and new ones together to sessions."""
         columns = tuple(map(np.concatenate, zip(stored.columns, brought.columns, strict=True)))
         entries = Entries(np.concatenate([stored.key, brought.key]), columns)
-        records = np.concatenate([np.zeros(len(stored), np.int64), count])
+        source = np.concatenate([np.full(len(stored), -1), source])
         order = row_order(entries.key, entries.columns[_AT])
         if order is not None:
-            entries, records = entries.take(order), records[order]
+            entries, source = entries.take(order), source[order]
         at, waits = entries.columns[_AT], entries.columns[_WAITS]
         first = session_starts(entries.key, at, waits, self.plan.longest)
         end = np.maximum.reduceat(waits, first) if len(first) else first
-        return _Sessions(entries, records, first, at[first], end)
+        return _Sessions(entries, source, first, at[first], end)
 
     def _emission(self, keys: list[bytes], sessions: _Sessions) -> Emission:
         merged = self.plan.merged(sessions.entries, sessions.first)
@@ -259,7 +275,7 @@ class SessionOperator(ClosingOperator):
     def _save(self, visit: "_Visit", sessions: _Sessions, close: int) -> None:
         """Write the pages that lost or gained an entry, and enter them and the visited ones as due."""
         changed, closed, ticks = sessions.changed, sessions.end < close, self.store.segment_ticks
-        gone = (sessions.records == 0) & (changed | closed)[sessions.number]
+        gone = sessions.stored & (changed | closed)[sessions.number]
         entries, number = self._to_store(sessions.take(~closed))
         touched = [visit.final, sessions.entries.take(gone), entries.take(changed[~closed][number])]
         key = np.concatenate([some.key for some in touched])
@@ -301,6 +317,11 @@ class _Visit:
     due: dict[int, Ints]
     stored: Entries
     final: Entries
+
+
+def _alone(entries: Entries) -> tuple[Ints, Ints]:
+    """Bounds of the sessions that entries would be by themselves."""
+    return entries.columns[_AT], entries.columns[_WAITS]
 
 
 def _page_ends(page: Entries, before: Entries, keys: int) -> PageEnds:

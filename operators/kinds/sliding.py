@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from operators.aggregates.operation import Operation
+from operators.base.calendar import NEVER
 from operators.batch import FAR_PAST, Records
 from operators.emission import Emission
 from operators.kernel import Ints, Windows, distances, run_starts, sliding_windows, spread
-from operators.kinds.calendar import NEVER
 from operators.kinds.panes import MergedPanes, PaneSchema, seen_from, visible
 from operators.kinds.panewise import PaneOperator, Work
 from operators.partials import Partials
@@ -80,6 +80,10 @@ class SlidingPlan:
     def late_before(self, close: int) -> int:
         """Return the time before which a record is late: no window that ends at `close` or later can hold it."""
         return close - self.size
+
+    def last_window(self, time: Ints) -> tuple[Ints, Ints]:
+        """Return the bounds of the last window that can hold a record at each time."""
+        return time, time + self.size
 
     def operator(self, store: WindowStore) -> "SlidingOperator":
         """Return the operator over a store."""

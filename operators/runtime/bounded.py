@@ -6,8 +6,8 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from operators.base.step import Step
 from operators.batch import FAR_FUTURE, Records
-from operators.emission import Counters, Emission
 from operators.partials import KEY, Partials, TwoStagePlan, as_partial, column_names, to_table
 from operators.program import Program, WindowOperator
 from operators.runtime.packing import gathered
@@ -118,5 +118,5 @@ class BoundedRun:
     def _step(self, operator: WindowOperator, table: pa.Table, close: int) -> Iterator[pa.RecordBatch]:
         """Take rows and close what ends before `close`."""
         batch = self.source.read(table.drop_columns([ORDER]))
-        emitted: list[Emission] = operator.step(batch, operator.close, close, Counters())
+        emitted = operator.step(batch, Step(operator.close, close))
         yield from self.program.output.table(emitted).to_batches()

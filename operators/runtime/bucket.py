@@ -19,8 +19,8 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
+from operators.base.step import Counters
 from operators.batch import FAR_PAST
-from operators.emission import Counters
 from operators.program import Program
 from operators.runtime.packing import from_blobs, to_blob
 from operators.runtime.stateful import StatefulOperator

@@ -10,8 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from operators.base.step import Counters
 from operators.batch import FAR_PAST, event_ticks
-from operators.emission import Counters
 from operators.errors import DefinitionError
 from operators.program import Program
 from operators.runtime.stateful import StatefulOperator
@@ -103,7 +103,7 @@ class LocalRunner:
         progress = dict(zip(_TIMES, (after, highest), strict=True))
         rows, counters, _ = operator.run([table], closes, self._journal, pointer, lambda: progress)
         counters.windows += sum(table.num_rows for table in first)
-        self._count(counters)
+        self.counters.add(counters)
         return pa.concat_tables([*first, rows])
 
     def savepoint(self, folder: str | Path) -> Savepoint:
@@ -136,15 +136,6 @@ class LocalRunner:
         if self._operator is None:
             self._operator = StatefulOperator(program, self._config, self._directory / "state")
         return self._operator
-
-    def _count(self, counters: Counters) -> None:
-        total = self.counters
-        self.counters = Counters(
-            total.rows + counters.rows,
-            total.late + counters.late,
-            total.bad + counters.bad,
-            total.windows + counters.windows,
-        )
 
     def restart(self) -> None:
         """Drop everything that is in memory; the next batch reopens state from disk and changelog."""

@@ -13,7 +13,6 @@ from operators.partials import KEY, TIME, TwoStagePlan
 from operators.program import Program
 from operators.runtime.bounded import BoundedRun, FirstStage, FirstStageRows, InputRows, Source
 from operators.runtime.engine import FRAME, EngineStage
-from operators.runtime.gaps import with_gap
 from operators.runtime.packing import PACKED_DDL, RESULT_DDL, Pack, Unpack, partition_labels
 from operators.runtime.session import check_partitions, check_session
 from operators.runtime.sorting import in_order
@@ -23,32 +22,32 @@ from state_backends import StateConfig, resolve
 from state_backends.checkpoints.savepoint import read_header
 
 if TYPE_CHECKING:
-    from operators.windows import WindowedAggregation
+    from operators.applicable import Applicable
 
 _RETAIN_KEY = "spark.sql.streaming.minBatchesToRetain"
 _PARTITIONS_KEY = "spark.sql.shuffle.partitions"
 
 
 def apply(
-    operator: "WindowedAggregation",
+    operator: "Applicable",
     df: DataFrame,
     event_time: str,
     backend: str | None,
     options: Mapping[str, object] | None,
     name: str,
 ) -> DataFrame:
-    """Return the operator's windows of a frame; see `WindowedAggregation.apply`."""
+    """Return what the operator makes of a frame; see `Applicable.apply`."""
     spark = df.sparkSession
     config = resolve(backend, options, _windows_conf(spark))
     config = config.with_default("state.snapshots.retain", spark.conf.get(_RETAIN_KEY, None))
     check_time(df, event_time)
-    operator, df = with_gap(operator, df, event_time)
+    operator, df = operator.prepared(df, event_time)
     program = operator.program(arrow_schema(df.schema), event_time, config)
     # Numbered names: Spark's own mapInArrow fails on a column name with a dot.
     narrow = df.select(*[zoned_column(df, name).alias(alias) for name, alias in program.aliases.items()])
     out = spark_schema(program.output.arrow)
     if not df.isStreaming:
-        plan = operator.emit("on_close").program(arrow_schema(df.schema), event_time, config).plan
+        plan = operator.bounded().program(arrow_schema(df.schema), event_time, config).plan
         return _bounded(narrow, replace(program, plan=plan), out)
     check_session(spark)
     return _streaming(narrow, program, config, out, name)

@@ -6,8 +6,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from operators.base.step import Counters, Step
 from operators.batch import FAR_PAST
-from operators.emission import Counters, Emission
+from operators.emission import Emission
 from operators.evolution import Adaption, adaption, settled, spread
 from operators.partials import Partials
 from operators.program import Program
@@ -111,7 +112,7 @@ class StatefulOperator:
             operator = program.plan.operator(store)
             operator.rebuild(close)
             nothing = program.read([program.empty()])
-            emitted += operator.step(nothing, savepoint.close, savepoint.close, Counters())
+            emitted += operator.step(nothing, Step(savepoint.close, savepoint.close))
             for names, left in store.scan():
                 self.store.put_many(names, left)
         self.operator.rebuild(savepoint.close)
@@ -136,12 +137,12 @@ class StatefulOperator:
             progress: says, after the step, what the host wants to find again in the pointer.
             clock: number of the host's batch, if it has one.
         """
-        counters = Counters()
         self._ready = False  # An error from here on leaves a copy that has to be aligned anew.
         batch = self.program.read(tables)
         if isinstance(batch, Partials):
             batch = spread(batch, self.program, self._working)
-        emitted = self.operator.step(batch, *closes, counters)
+        step = Step(*closes)
+        emitted = self.operator.step(batch, step)
         rows = self._working.output.table(emitted)
         noted = {
             "identity": self._working.identity(),
@@ -151,7 +152,7 @@ class StatefulOperator:
         }
         pointer = self._durable.commit(journal, pointer, self.store.take_changes(), noted, clock)
         self._ready = True
-        return rows, counters, pointer
+        return rows, step.counters, pointer
 
     def close(self) -> None:
         """Release the backend."""

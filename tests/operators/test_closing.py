@@ -8,7 +8,7 @@ import pytest
 
 from operators import HoppingWindows, SessionWindows, SlidingWindows
 from operators import aggregates as agg
-from operators.kinds import calendar
+from operators.base import calendar
 from state_backends import window_store
 
 KINDS = {

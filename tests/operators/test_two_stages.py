@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from operators import HoppingWindows, SessionWindows, SlidingWindows, TumblingWindows
 from operators import aggregates as agg
+from operators.base.step import Counters, Step
 from operators.batch import FAR_FUTURE
-from operators.emission import Counters
 from operators.partials import from_table, is_partial, to_table
 from operators.program import Program
 from operators.runtime.packing import Pack, from_blobs
@@ -77,7 +77,7 @@ def emitted(program_: Program, batches: Sequence[tuple[list[pa.Table], int]]) ->
     """What the operator emits for batches at their close times, and what it counts."""
     operator, counters, found = program_.plan.operator(program_.store(MemoryBackend())), Counters(), []
     for tables, close in batches:
-        emissions = operator.step(program_.read(tables), close, close, counters)
+        emissions = operator.step(program_.read(tables), Step(close, close, counters))
         found.append(sorted(map(repr, program_.output.table(emissions).to_pylist())))
     return found, counters
 

@@ -1,17 +1,20 @@
-"""What operators share that close windows by a calendar of the store's pages."""
+"""What all operators are made of: steps between two close times, over one store, with timers that follow from what is stored.
+
+The timers are kept by page, in a calendar: so a step looks only at the pages that its batch touches or that are due.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
+from operators.base.calendar import ClosingCalendar
+from operators.base.step import Step
 from operators.batch import FAR_PAST
-from operators.emission import Counters, Emission
 from operators.kernel import Ints, Mask
-from operators.kinds.calendar import ClosingCalendar
 from state_backends import Entries, WindowStore, WriteBatch
 from state_backends.ordering import row_order
 from state_backends.window_store import merge_entries
@@ -33,7 +36,19 @@ class PageEnds:
     before: Ints
 
 
-class ClosingOperator(ABC):
+class Emitted(Protocol):
+    """Rows of several keys."""
+
+    @property
+    def key(self) -> Ints:
+        """Each row's key."""
+
+    @property
+    def retract(self) -> bool:
+        """Whether the rows take back what was emitted before."""
+
+
+class StoreOperator(ABC):
     """An operator over one store. `close` is the close time reached; it is kept by whoever owns the store.
 
     Args:
@@ -88,25 +103,26 @@ class ClosingOperator(ABC):
         }
         return list(number), numbered
 
-    def step(self, batch: Any, close_start: int, close_end: int, counters: Counters) -> list[Emission]:
-        """Take one batch and return the windows to emit.
+    def step(self, batch: Any, step: Step) -> Sequence[Emitted]:
+        """Take one batch and return what to emit.
 
         Args:
             batch: what `Program.read` makes for the plan.
-            close_start: close time in ticks that says what is late and final; not before that of earlier steps.
-            close_end: close time in ticks after the batch, not before `close_start`.
-            counters: is added to.
+            step: the close times, and where to count.
         """
-        close_start = max(close_start, self.close)
-        close_end = max(close_end, close_start)
-        windows = self.take(batch, close_start, close_end, counters)
-        self.close = close_end
-        counters.windows += sum(len(emission.key) for emission in windows if not emission.retract)
-        return windows
+        step.begin(self.close)
+        emitted = self.take(batch, step)
+        self.close = step.close_end
+        for some in emitted:
+            if some.retract:
+                step.counters.retracted += len(some.key)
+            else:
+                step.counters.windows += len(some.key)
+        return emitted
 
     @abstractmethod
-    def take(self, batch: Any, close_start: int, close_end: int, counters: Counters) -> list[Emission]:
-        """Do what `step` says, but for moving `close`, which is still that of the step before, and counting windows."""
+    def take(self, batch: Any, step: Step) -> Sequence[Emitted]:
+        """Do what `step` says, but for moving `close`, which is still that of the step before, and counting rows."""
 
     def _fetch(self, keys: list[bytes], first: Ints, last: Ints, due: dict[int, Ints]) -> Entries:
         """Return whole pages: those that are due, and those of each key's span of time; first > last is no span."""

@@ -1,0 +1,138 @@
+"""What every operator that is grouped by keys can do: run on a Spark frame, and run without Spark."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.types as pat
+
+from operators.batch import check_event_time
+from operators.errors import DefinitionError
+from operators.program import Program
+from operators.runtime.local import LocalRunner
+from state_backends import StateConfig, resolve
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Types = Mapping[str, pa.DataType]
+
+
+class Applicable(ABC):
+    """An operator with its keys."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def program(self, schema: pa.Schema, event_time: str, config: StateConfig) -> Program:
+        """Return the operator bound to a frame's columns.
+
+        Raises:
+            DefinitionError: a missing column, a wrong type, or nothing to compute.
+        """
+
+    def bounded(self) -> "Applicable":
+        """Return the operator as it runs over a frame that is all there: itself, or one that does the same in less time."""
+        return self
+
+    def prepared(self, df: "DataFrame", event_time: str) -> "tuple[Applicable, DataFrame]":
+        """Return the operator and the frame that it runs on: as they are, or with expressions made columns."""
+        return self, df
+
+    def apply(
+        self,
+        df: "DataFrame",
+        event_time: str,
+        *,
+        backend: str | None = None,
+        options: Mapping[str, object] | None = None,
+        name: str = "windows",
+    ) -> "DataFrame":
+        """Return what the operator makes of a batch or streaming DataFrame, as a DataFrame of the same kind.
+
+        Columns: the keys, and the results. Those of windows are `window` struct<start, end>, the aggregates by name and, on
+        update, `change`.
+
+        Args:
+            df: the input. A streaming one gets its watermark here, from `grace`.
+            event_time: column of type timestamp or timestamp_ntz.
+            backend: "memory", "rocksdb" or another known one; else Spark's conf `spark.windows.state.backend`, else "memory".
+            options: options by name, such as {"state.buckets": 8}; they go before Spark's conf.
+            name: begins the names of the metrics that a stream reports; several operators in one query need several names.
+
+        Raises:
+            DefinitionError: a missing column, a wrong type, or nothing to compute.
+            ValueError: an unknown backend or option.
+            SessionSetupError: a streaming frame in a session that lacks what its state needs.
+        """
+        from operators.runtime.spark import apply
+
+        return apply(self, df, event_time, backend, options, name)
+
+    def local_runner(
+        self,
+        event_time: str,
+        backend: str = "memory",
+        directory: str | Path | None = None,
+        options: Mapping[str, object] | None = None,
+    ) -> LocalRunner:
+        """Return a runner of this operator without Spark, to be used as a context manager.
+
+        Args:
+            event_time: column of timestamps, or of int64 ticks.
+            backend: name of the state backend.
+            directory: where state and changelog live; None for a temporary one that goes with the runner.
+            options: options by name, as for `apply`.
+        """
+
+        def bind(schema: pa.Schema, config: StateConfig) -> Program:
+            return self.program(schema, event_time, config)
+
+        return LocalRunner(bind, resolve(backend, options), directory)
+
+
+def column_types(schema: pa.Schema) -> dict[str, pa.DataType]:
+    """Return a frame's columns with their types, those of dictionaries as what they stand for."""
+    return {
+        name: type_.value_type if pat.is_dictionary(type_) else type_
+        for name, type_ in zip(schema.names, schema.types, strict=True)
+    }
+
+
+def check_columns(
+    types: Types, event_time: str, keys: tuple[str, ...], others: Mapping[str, str | None]
+) -> None:
+    """Refuse a frame that lacks a column, or whose event time or keys are of a wrong type.
+
+    Args:
+        types: the frame's columns.
+        event_time: name of the event-time column.
+        keys: names of the key columns.
+        others: further columns that are wanted, with what each is; None is none.
+
+    Raises:
+        DefinitionError: names the column, and those that there are.
+    """
+    named = [("event time", event_time), *others.items(), *(("key", key) for key in keys)]
+    for what, name in named:
+        if name is not None and name not in types:
+            raise DefinitionError(f"there is no {what} column {name!r}; the frame has {', '.join(types)}")
+    check_event_time(types[event_time], event_time)
+    for key in keys:
+        if pat.is_nested(types[key]) or pat.is_time(types[key]) or getattr(types[key], "unit", "us") == "ns":
+            raise DefinitionError(
+                f"key column {key!r} is {types[key]}; an atomic type of Spark is wanted: cast it, or group by its fields"
+            )
+
+
+def refuse_twice(what: str, names: tuple[str, ...]) -> None:
+    """Refuse names of which one is there twice.
+
+    Raises:
+        DefinitionError: names it.
+    """
+    for name in names:
+        if names.count(name) > 1:
+            raise DefinitionError(f"{what} {name!r} is there twice; give each a name of its own")

@@ -1,0 +1,1 @@
+"""What every operator stands on, built in or not: steps, timers, and the store."""
