@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,13 +10,17 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from operators.batch import check_event_time
+from operators.emission import bounds_type
 from operators.errors import DefinitionError
+from operators.late import LateSide
 from operators.program import Program
 from operators.runtime.local import LocalRunner
 from state_backends import StateConfig, resolve
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from operators.runtime.with_late import WithLate
 
 Types = Mapping[str, pa.DataType]
 
@@ -71,12 +76,39 @@ class Applicable(ABC):
 
         return apply(self, df, event_time, backend, options, name)
 
+    def apply_with_late(
+        self,
+        df: "DataFrame",
+        event_time: str,
+        *,
+        backend: str | None = None,
+        options: Mapping[str, object] | None = None,
+        name: str = "windows",
+    ) -> "WithLate":
+        """Return what the operator makes of a DataFrame, with the late and bad records beside it, in one pass over the source.
+
+        A late record is told with the last window that could have held it and by how much it missed that; a bad one with what
+        is wrong with it. Both are told whole, with all columns that the frame has. For this all columns go where the record's
+        key is, and nothing is accumulated before: `apply` is faster where late records need only be counted.
+
+        Args:
+            df, event_time, backend, options, name: as for `apply`.
+
+        Raises:
+            DefinitionError: as `apply`; or a column that does not go through Arrow.
+        """
+        from operators.runtime.with_late import WithLate
+
+        return WithLate.of(self, df, event_time, backend, options, name)
+
     def local_runner(
         self,
         event_time: str,
         backend: str = "memory",
         directory: str | Path | None = None,
         options: Mapping[str, object] | None = None,
+        *,
+        late: bool = False,
     ) -> LocalRunner:
         """Return a runner of this operator without Spark, to be used as a context manager.
 
@@ -85,10 +117,15 @@ class Applicable(ABC):
             backend: name of the state backend.
             directory: where state and changelog live; None for a temporary one that goes with the runner.
             options: options by name, as for `apply`.
+            late: whether each batch's late and bad records are kept, in the runner's `late`.
         """
 
         def bind(schema: pa.Schema, config: StateConfig) -> Program:
-            return self.program(schema, event_time, config)
+            program = self.program(schema, event_time, config)
+            if not late:
+                return program
+            time = bounds_type(column_types(schema)[event_time], program.tick_us)
+            return replace(program, late=LateSide(schema.remove_metadata(), time, program.tick_us))
 
         return LocalRunner(bind, resolve(backend, options), directory)
 

@@ -89,6 +89,22 @@ class RecordColumns:
             return table, 0
         return table.filter(pa.array(usable)), len(usable) - int(usable.sum())
 
+    def faults(self, table: pa.Table) -> pa.Array | None:
+        """Return why each row cannot be used, as text, null for those that can; or None if all can."""
+        _, _, usable = self._times(table)
+        if usable is None:
+            return None
+        reasons = np.full(len(usable), None, object)
+        reasons[~usable] = "event time is out of range"
+        if self.gap is not None:
+            gap = table.column(self.gap)
+            _, timed = event_ticks(table.column(self.event_time), self.tick_us)
+            timed = np.ones(len(usable), bool) if timed is None else timed
+            reasons[timed & ~usable] = "gap is not positive, or out of range"
+            reasons[timed & gap.is_null().to_numpy()] = "gap is null"
+        reasons[table.column(self.event_time).is_null().to_numpy()] = "event time is null"
+        return pa.array(reasons, pa.string())
+
     def _times(self, table: pa.Table) -> tuple[Ints, Ints | None, npt.NDArray[np.bool_] | None]:
         """Event times and gaps in ticks, and a mask of the rows in which both can be used, or None if all can."""
         time, usable = event_ticks(table.column(self.event_time), self.tick_us)

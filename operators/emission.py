@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.types as pat
 
 from operators.aggregates import Aggregate, Bound
 from operators.aggregates.operation import Operation
@@ -138,3 +139,12 @@ def bind_aggregates(
         except DefinitionError as error:
             raise DefinitionError(f"aggregate {name!r}: {error}") from None
     return tuple(bound)
+
+
+def bounds_type(type_: pa.DataType, tick_us: int) -> pa.DataType:
+    """Return a timestamp type like the event time's, with a unit that can tell ticks apart."""
+    coarse = ("s", "ms") if tick_us == 1 else ("s",)
+    tick_unit = "us" if tick_us == 1 else "ms"
+    if pat.is_int64(type_):
+        return pa.timestamp(tick_unit)
+    return pa.timestamp(tick_unit if type_.unit in coarse else type_.unit, type_.tz)

@@ -9,6 +9,7 @@ import pyarrow as pa
 from operators.aggregates.operation import Operation
 from operators.base.step import Step
 from operators.batch import RecordColumns, Records
+from operators.late import LateSide, Sifted
 from operators.partials import Partials, TwoStagePlan, from_table, is_partial, join
 from serializers.pages import PageLayout
 from state_backends import WindowStore, WriteBatch
@@ -81,6 +82,7 @@ class Program:
         tick_us: length of a tick in microseconds.
         segment: length of a stored segment in ticks.
         gap: name of the column of session gaps, or None.
+        late: how late and bad records are told, if somebody wants to know.
     """
 
     plan: Plan
@@ -92,14 +94,15 @@ class Program:
     tick_us: int
     segment: int
     gap: str | None = None
+    late: LateSide | None = None
 
     @property
     def inputs(self) -> list[str]:
         """Names of all input columns, each once."""
         gap = [] if self.gap is None else [self.gap]
-        return list(
-            dict.fromkeys([*self.group_by, self.event_time, *gap, *(name for name, _ in self.columns)])
-        )
+        told = [] if self.late is None else self.late.record.names
+        read = [*self.group_by, self.event_time, *gap, *(name for name, _ in self.columns)]
+        return list(dict.fromkeys([*read, *told]))
 
     @property
     def records(self) -> RecordColumns:
@@ -114,10 +117,36 @@ class Program:
 
     def empty(self) -> pa.Table:
         """Return a table without rows that can be read."""
-        types = {self.event_time: pa.timestamp("us"), **dict(self.output.keys), **dict(self.columns)}
+        told = (
+            {}
+            if self.late is None
+            else dict(zip(self.late.record.names, self.late.record.types, strict=True))
+        )
+        types = {**told, self.event_time: pa.timestamp("us"), **dict(self.output.keys), **dict(self.columns)}
         if self.gap is not None:
             types.setdefault(self.gap, pa.duration("us"))
         return pa.schema([(name, types[name]) for name in self.inputs]).empty_table()
+
+    @property
+    def rows(self) -> pa.Schema:
+        """The Arrow schema of the rows that come out, those of late records among them."""
+        return self.output.arrow if self.late is None else self.late.beside(self.output.arrow)
+
+    def sifted(self, tables: Sequence[pa.Table]) -> Sifted | None:
+        """Return the rows by whether they can be used, if somebody wants to know of those that cannot."""
+        return None if self.late is None else Sifted.of(pa.concat_tables(tables), self.records)
+
+    def told(self, batch: Sifted | None, step: Step) -> pa.StructArray | None:
+        """Return what is to be told of a batch's late and bad records after its step; count the bad ones."""
+        if batch is None or self.late is None:
+            return None
+        step.counters.rows += batch.bad.num_rows
+        step.counters.bad += batch.bad.num_rows
+        return self.late.told(batch, step.late or [])
+
+    def joined(self, rows: pa.Table, told: pa.StructArray | None) -> pa.Table:
+        """Return rows, and what is told of late records, as one table of the schema `rows`."""
+        return rows if told is None or self.late is None else self.late.joined(rows, told)
 
     def read(self, tables: Sequence[pa.Table]) -> Records | Partials:
         """Return a batch for the operator's step, from tables of rows or of what a first stage made of rows."""

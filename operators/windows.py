@@ -5,14 +5,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
-import pyarrow.types as pat
 
 from operators.aggregates import Aggregate
 from operators.applicable import Applicable, check_columns, column_types, refuse_twice
 from operators.batch import check_gap
 from operators.cogroup import CoGroupedAggregation, Side
 from operators.durations import ticks
-from operators.emission import OutputSchema, bind_aggregates
+from operators.emission import OutputSchema, bind_aggregates, bounds_type
 from operators.errors import DefinitionError
 from operators.kinds.panes import PaneSchema
 from operators.program import Plan, Program
@@ -134,7 +133,7 @@ class WindowedAggregation(Applicable):
         bound = bind_aggregates(dict(self.aggregates), types)
         output = OutputSchema(
             tuple((name, types[name]) for name in self.keys),
-            _bounds_type(types[event_time], windows.tick_us),
+            bounds_type(types[event_time], windows.tick_us),
             windows.tick_us,
             bound,
             with_change=self.policy == "on_update",
@@ -171,12 +170,3 @@ def _checked(operator: WindowedAggregation) -> WindowedAggregation:
         "output column", (*operator.keys, "window", *(name for name, _ in operator.aggregates), *change)
     )
     return operator
-
-
-def _bounds_type(type_: pa.DataType, tick_us: int) -> pa.DataType:
-    """A timestamp like the event time's, with a unit that can tell ticks apart."""
-    coarse = ("s", "ms") if tick_us == 1 else ("s",)
-    tick_unit = "us" if tick_us == 1 else "ms"
-    if pat.is_int64(type_):
-        return pa.timestamp(tick_unit)
-    return pa.timestamp(tick_unit if type_.unit in coarse else type_.unit, type_.tz)

@@ -117,6 +117,9 @@ class BoundedRun:
 
     def _step(self, operator: WindowOperator, table: pa.Table, close: int) -> Iterator[pa.RecordBatch]:
         """Take rows and close what ends before `close`."""
-        batch = self.source.read(table.drop_columns([ORDER]))
-        emitted = operator.step(batch, Step(operator.close, close))
-        yield from self.program.output.table(emitted).to_batches()
+        program, rows = self.program, table.drop_columns([ORDER])
+        sifted = None if program.late is None else program.sifted([rows.rename_columns(program.inputs)])
+        batch = self.source.read(rows) if sifted is None else program.read([sifted.usable])
+        step = Step(operator.close, close, late=None if sifted is None else [])
+        emitted = program.output.table(operator.step(batch, step))
+        yield from program.joined(emitted, program.told(sifted, step)).to_batches()

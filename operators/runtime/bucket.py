@@ -23,7 +23,7 @@ from operators.base.step import Counters
 from operators.batch import FAR_PAST
 from operators.program import Program
 from operators.runtime.packing import from_blobs, to_blob
-from operators.runtime.stateful import StatefulOperator
+from operators.runtime.stateful import Outcome, StatefulOperator
 from state_backends import StateConfig, StateError
 from state_backends.checkpoints.savepoint import Savepoint
 from state_backends.durability.journal import Blob, made
@@ -218,14 +218,13 @@ class BucketProcessor(StatefulProcessor):
         try:
             pointer = operator.open(self._journal, pointer)
             first = self._begun(operator, label) if begins else []
-            rows, counters = self._step(operator, pointer, blobs, watermark, fired)
+            outcome = self._step(operator, pointer, blobs, watermark, fired)
         except BaseException:
             drop_copy(self._config, pointer.store_id)
             raise
-        if first:
-            counters.windows += sum(table.num_rows for table in first)
-            rows = pa.concat_tables([*first, rows])
-        yield from _results(label, rows, counters)
+        outcome.counters.windows += sum(table.num_rows for table in first)
+        rows = self._program.joined(pa.concat_tables([*first, outcome.rows]), outcome.late)
+        yield from _results(label, rows, outcome.counters)
 
     def _begun(self, operator: StatefulOperator, label: int) -> list[pa.Table]:
         """Start from the savepoint; return the rows that fell due on the way."""
@@ -240,11 +239,11 @@ class BucketProcessor(StatefulProcessor):
         blobs: list[bytes],
         watermark: int,
         fired: int | None,
-    ) -> tuple[pa.Table, Counters]:
+    ) -> Outcome:
         tables = from_blobs(blobs) or [self._program.empty()]
         # Spark's watermark begins at 0, which says nothing; it stays there while all events are before 1970.
         close = FAR_PAST if watermark <= 0 else watermark * 1_000 // self._program.tick_us
-        rows, counters, _ = operator.run(
+        return operator.run(
             tables,
             (close, close),
             self._journal,
@@ -255,7 +254,6 @@ class BucketProcessor(StatefulProcessor):
             },
             _batch_number(),
         )
-        return rows, counters
 
     def _set_timer(
         self, operator: StatefulOperator, old: int | None, new: int, fired: int | None

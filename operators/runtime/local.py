@@ -48,6 +48,8 @@ class LocalRunner:
         self._operator: StatefulOperator | None = None
         self.counters = Counters()
         """Rows, late and bad rows, and windows since the runner was made."""
+        self.late: pa.Table | None = None
+        """The last batch's late and bad records, if the runner was made to keep them: reason, window, late_by_ms, record."""
 
     def __enter__(self) -> "LocalRunner":
         return self
@@ -101,10 +103,12 @@ class LocalRunner:
         after = _latest(before, highest if stream_time is None else _ticks(stream_time, program.tick_us))
         closes = _close(before, program.grace), _close(after, program.grace)
         progress = dict(zip(_TIMES, (after, highest), strict=True))
-        rows, counters, _ = operator.run([table], closes, self._journal, pointer, lambda: progress)
-        counters.windows += sum(table.num_rows for table in first)
-        self.counters.add(counters)
-        return pa.concat_tables([*first, rows])
+        done = operator.run([table], closes, self._journal, pointer, lambda: progress)
+        done.counters.windows += sum(table.num_rows for table in first)
+        self.counters.add(done.counters)
+        if done.late is not None:
+            self.late = pa.Table.from_struct_array(done.late)
+        return pa.concat_tables([*first, done.rows])
 
     def savepoint(self, folder: str | Path) -> Savepoint:
         """Write the state after the last batch to a new folder, for another runner or a query to start from.

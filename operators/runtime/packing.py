@@ -96,7 +96,10 @@ class Pack:
         if self.wakes:
             yield _packed([(label, 0, 0, 0, 0, None) for label in self.labels])
         for table in gathered(batches, _ROWS_PER_BLOB):
-            named, bad = self.program.records.usable(table.rename_columns(self.program.inputs))
+            named = table.rename_columns(self.program.inputs)
+            usable, bad = self.program.records.usable(named)
+            if self.program.late is None:  # else a bad row is told where its key is
+                named = usable
             plan = self._first_stage(named)
             parts = self._rows(named) if plan is None else self._accumulated(named, plan)
             yield _packed([*parts, (self.labels[0], 0, bad, 0, 0, None)] if bad else list(parts))
@@ -104,7 +107,7 @@ class Pack:
     def _first_stage(self, table: pa.Table) -> TwoStagePlan | None:
         """The plan, if the first rows become so much fewer by being accumulated that all should be."""
         plan = self.program.plan
-        if not isinstance(plan, TwoStagePlan):
+        if not isinstance(plan, TwoStagePlan) or self.program.late is not None:
             return None
         sample = self.program.records.read(table.slice(0, _SAMPLE_ROWS))
         return plan if len(plan.accumulate(sample)) * _LEAST_SAVING <= len(sample) else None

@@ -8,7 +8,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that every Spark user knows
 from pyspark.sql.types import StructType
 
+from operators.applicable import refuse_twice
+from operators.emission import bounds_type
 from operators.evolution import adaption
+from operators.late import LateSide
 from operators.partials import KEY, TIME, TwoStagePlan
 from operators.program import Program
 from operators.runtime.bounded import BoundedRun, FirstStage, FirstStageRows, InputRows, Source
@@ -16,7 +19,7 @@ from operators.runtime.engine import FRAME, EngineStage
 from operators.runtime.packing import PACKED_DDL, RESULT_DDL, Pack, Unpack, partition_labels
 from operators.runtime.session import check_partitions, check_session
 from operators.runtime.sorting import in_order
-from operators.runtime.types import arrow_schema, spark_schema
+from operators.runtime.types import arrow_schema, spark_schema, told_schema
 from operators.runtime.watermarks import check_time, utc, watermarked, zoned_column
 from state_backends import StateConfig, resolve
 from state_backends.checkpoints.savepoint import read_header
@@ -35,22 +38,37 @@ def apply(
     backend: str | None,
     options: Mapping[str, object] | None,
     name: str,
+    *,
+    with_late: bool = False,
 ) -> DataFrame:
-    """Return what the operator makes of a frame; see `Applicable.apply`."""
+    """Return what the operator makes of a frame; see `Applicable.apply`.
+
+    With late records, these are rows too, beside which all is null but the column `late`.
+    """
+    columns = df.columns
     spark = df.sparkSession
     config = resolve(backend, options, _windows_conf(spark))
     config = config.with_default("state.snapshots.retain", spark.conf.get(_RETAIN_KEY, None))
     check_time(df, event_time)
     operator, df = operator.prepared(df, event_time)
     program = operator.program(arrow_schema(df.schema), event_time, config)
+    if with_late:
+        program = replace(program, late=_late_side(program, df, columns, event_time))
     # Numbered names: Spark's own mapInArrow fails on a column name with a dot.
     narrow = df.select(*[zoned_column(df, name).alias(alias) for name, alias in program.aliases.items()])
-    out = spark_schema(program.output.arrow)
+    out = spark_schema(program.rows)
     if not df.isStreaming:
         plan = operator.bounded().program(arrow_schema(df.schema), event_time, config).plan
         return _bounded(narrow, replace(program, plan=plan), out)
     check_session(spark)
     return _streaming(narrow, program, config, out, name)
+
+
+def _late_side(program: Program, df: DataFrame, columns: list[str], event_time: str) -> LateSide:
+    """How late records are told: with all columns that the frame had before it was prepared."""
+    refuse_twice("column", tuple(columns))
+    record = told_schema(StructType([df.schema[name] for name in columns]))
+    return LateSide(record, bounds_type(record.field(event_time).type, program.tick_us), program.tick_us)
 
 
 def _windows_conf(spark: SparkSession) -> dict[str, str]:
@@ -62,10 +80,10 @@ def _bounded(df: DataFrame, program: Program, out: StructType) -> DataFrame:
     """The windows of a bounded frame; after the last record both policies say the same, so they are computed on close."""
     source: Source
     keys, time = [program.aliases[name] for name in program.group_by], program.aliases[program.event_time]
-    stage = EngineStage.of(program, df)
+    stage = EngineStage.of(program, df) if program.late is None else None
     if stage is not None:
         df, micros, source = stage.grouped(df), F.col(FRAME), stage
-    elif isinstance(program.plan, TwoStagePlan) and program.plan.condenses:
+    elif isinstance(program.plan, TwoStagePlan) and program.plan.condenses and program.late is None:
         first = FirstStage(program)
         df, keys, source = df.mapInArrow(first, first.ddl), [KEY], FirstStageRows(program)
         most = 2**60 // program.tick_us
@@ -95,4 +113,4 @@ def _streaming(df: DataFrame, program: Program, config: StateConfig, out: Struct
         BucketProcessor(program, config, labels, savepoint), RESULT_DDL, "append", "eventtime"
     )
     results = results.observe(f"{name}_out", F.sum("late").alias("late"), F.sum("windows").alias("windows"))
-    return results.mapInArrow(Unpack(program.output.arrow), out)
+    return results.mapInArrow(Unpack(program.rows), out)

@@ -1,6 +1,7 @@
 """One operator over one durable store: what the local runner and each bucket of a streaming query run."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,23 @@ from state_backends.durability.durable import Alignment, Durable
 from state_backends.durability.journal import Journal
 from state_backends.durability.pointer import Pointer, read_pointer
 from state_backends.stored import StoredSchema
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a batch.
+
+    Attributes:
+        rows: to be emitted.
+        late: what is to be told of late and bad records, or None if nobody wants to know.
+        counters: what was counted.
+        pointer: of the state after it.
+    """
+
+    rows: pa.Table
+    late: pa.StructArray | None
+    counters: Counters
+    pointer: Pointer
 
 
 class StatefulOperator:
@@ -126,8 +144,8 @@ class StatefulOperator:
         pointer: Pointer,
         progress: Callable[[], dict[str, Any]] = dict,
         clock: int | None = None,
-    ) -> tuple[pa.Table, Counters, Pointer]:
-        """Take one batch, commit it, and return the rows to emit, what was counted, and the new pointer.
+    ) -> Outcome:
+        """Take one batch, commit it, and return what came of it.
 
         Args:
             tables: input rows with the program's input columns, or what a first stage made of some.
@@ -138,12 +156,14 @@ class StatefulOperator:
             clock: number of the host's batch, if it has one.
         """
         self._ready = False  # An error from here on leaves a copy that has to be aligned anew.
-        batch = self.program.read(tables)
+        sifted = self.program.sifted(tables)
+        batch = self.program.read(tables if sifted is None else [sifted.usable])
         if isinstance(batch, Partials):
             batch = spread(batch, self.program, self._working)
-        step = Step(*closes)
+        step = Step(*closes, late=None if sifted is None else [])
         emitted = self.operator.step(batch, step)
         rows = self._working.output.table(emitted)
+        late = self.program.told(sifted, step)
         noted = {
             "identity": self._working.identity(),
             "schema": self._working.stored().plain(),
@@ -152,7 +172,7 @@ class StatefulOperator:
         }
         pointer = self._durable.commit(journal, pointer, self.store.take_changes(), noted, clock)
         self._ready = True
-        return rows, step.counters, pointer
+        return Outcome(rows, late, step.counters, pointer)
 
     def close(self) -> None:
         """Release the backend."""

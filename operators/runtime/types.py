@@ -1,4 +1,4 @@
-"""Spark types as Arrow types and back, for the atomic types and lists that windows read and write.
+"""Spark types as Arrow types and back, for what windows read and write.
 
 Kept here rather than taken from PySpark's internals, whose signatures change from version to version.
 """
@@ -6,6 +6,8 @@ Kept here rather than taken from PySpark's internals, whose signatures change fr
 import pyarrow as pa
 import pyarrow.types as pat
 from pyspark.sql import types as spark
+
+from operators.errors import DefinitionError
 
 _TO_ARROW: dict[type[spark.DataType], pa.DataType] = {
     spark.BooleanType: pa.bool_(),
@@ -43,7 +45,7 @@ _OTHER = pa.struct([])
 
 
 def arrow_schema(schema: spark.StructType) -> pa.Schema:
-    """Return the columns as Arrow fields; a nested or exotic type becomes a struct, which every use of it refuses."""
+    """Return the columns as Arrow fields; an exotic type becomes a struct without fields, which every use of it refuses."""
     return pa.schema([pa.field(field.name, arrow_type(field.dataType)) for field in schema.fields])
 
 
@@ -51,7 +53,40 @@ def arrow_type(type_: spark.DataType) -> pa.DataType:
     """Return the Arrow type of a Spark type."""
     if isinstance(type_, spark.DecimalType):
         return pa.decimal128(type_.precision, type_.scale)
+    if isinstance(type_, spark.ArrayType):
+        return pa.list_(arrow_type(type_.elementType))
+    if isinstance(type_, spark.MapType):
+        return pa.map_(arrow_type(type_.keyType), arrow_type(type_.valueType))
+    if isinstance(type_, spark.StructType):
+        return pa.struct([pa.field(field.name, arrow_type(field.dataType)) for field in type_.fields])
     return _TO_ARROW.get(type(type_), _OTHER)
+
+
+def told_schema(schema: spark.StructType) -> pa.Schema:
+    """Return the columns as Arrow fields, to be told as they came.
+
+    Raises:
+        DefinitionError: a column is of a type that does not go through Arrow; names it.
+    """
+    told = arrow_schema(schema)
+    for field, given in zip(told, schema.fields, strict=True):
+        if _is_exotic(field.type):
+            raise DefinitionError(
+                f"column {field.name!r} is {given.dataType.simpleString()}, which cannot be told beside late records: "
+                "cast it, or leave it out with df.drop"
+            )
+    return told
+
+
+def _is_exotic(type_: pa.DataType) -> bool:
+    """Whether a type is, or holds, one that has no Arrow type here."""
+    if pat.is_map(type_):
+        return _is_exotic(type_.key_type) or _is_exotic(type_.item_type)
+    if pat.is_list(type_):
+        return _is_exotic(type_.value_type)
+    if pat.is_struct(type_):
+        return not type_.num_fields or any(map(_is_exotic, (f.type for f in type_)))
+    return False
 
 
 def spark_schema(schema: pa.Schema) -> spark.StructType:
@@ -67,6 +102,8 @@ def spark_type(type_: pa.DataType) -> spark.DataType:
     """Return the Spark type of an Arrow type."""
     if pat.is_decimal(type_):
         return spark.DecimalType(type_.precision, type_.scale)
+    if pat.is_map(type_):
+        return spark.MapType(spark_type(type_.key_type), spark_type(type_.item_type))
     if pat.is_list(type_):
         return spark.ArrayType(spark_type(type_.value_type))
     if pat.is_struct(type_):
