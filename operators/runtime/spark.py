@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 from operators.applicable import refuse_twice
 from operators.emission import bounds_type
 from operators.evolution import adaption
-from operators.late import LateSide
+from operators.late import LATE, LateSide
 from operators.partials import KEY, TIME, TwoStagePlan
 from operators.program import Program
 from operators.runtime.bounded import BoundedRun, FirstStage, FirstStageRows, InputRows, Source
@@ -67,6 +67,7 @@ def apply(
 def _late_side(program: Program, df: DataFrame, columns: list[str], event_time: str) -> LateSide:
     """How late records are told: with all columns that the frame had before it was prepared."""
     refuse_twice("column", tuple(columns))
+    refuse_twice("output column", (*program.output.arrow.names, LATE))
     record = told_schema(StructType([df.schema[name] for name in columns]))
     return LateSide(record, bounds_type(record.field(event_time).type, program.tick_us), program.tick_us)
 
