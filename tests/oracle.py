@@ -1,274 +1,46 @@
-"""Windows by brute force, over raw records: the judge of the operators.
+"""Rows that the tests of window operators expect, from what the brute-force oracles of `operators.testing` say."""
 
-The rules are those of DESIGN.md, section 4. Nothing is ever pruned or reused: every batch works out every
-window of its keys from every record there was.
-"""
-
-import math
 import statistics
-from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
 import pytest
 
-Record = tuple[Any, int, Any]
-"""Key, event time in ticks, value."""
+from operators import SlidingWindows, testing
+from operators.testing.oracles import (
+    Batch,
+    FramedOracle,
+    Output,
+    Record,
+    SessionOracle,
+    SlidingOracle,
+    StreamClock,
+    Window,
+)
+
+__all__ = [
+    "Batch",
+    "FramedOracle",
+    "Output",
+    "Record",
+    "Row",
+    "SessionOracle",
+    "SlidingOracle",
+    "StreamClock",
+    "Window",
+    "evaluate",
+    "exact_rows",
+    "in_order",
+    "rounded_rows",
+]
 Row = tuple[Any, ...]
 """Key, start and end of a window, and the aggregates of its values."""
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """Records, and the close times before and after them."""
-
-    records: Sequence[Record]
-    close_start: float
-    close_end: float
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """A window with its bounds as emitted; `content` holds (time, value) of its records in order of time."""
-
-    key: Any
-    start: int
-    end: int
-    content: tuple[tuple[int, Any], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Output:
-    """What a batch makes an operator emit, the positions of its late records, and the windows that it takes back."""
-
-    windows: list[Window]
-    late: list[int]
-    retracted: list[Window] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class StreamClock:
-    """The rule of the local runner: stream time is given or the highest event time, and never goes back."""
-
-    grace: int
-    stream_time: float = -math.inf
-    highest: float = -math.inf
-
-    def batch(self, records: Sequence[Record], stream_time: int | None = None) -> Batch:
-        """Return the records with the close times before and after them."""
-        before = self.stream_time
-        self.highest = max([self.highest, *(time for _, time, _ in records)])
-        self.stream_time = max(before, self.highest if stream_time is None else stream_time)
-        return Batch(records, before - self.grace, self.stream_time - self.grace)
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class _Accepted:
-    time: int
-    number: int
-    value: Any = field(compare=False)
-    close: float = field(compare=False)
-
-
-class SlidingOracle:
-    """Takes batch after batch and says what each emits. Inside, the end of a window is its last tick.
-
-    Args:
-        size: of a window, in ticks.
-        emit: "on_close" or "on_update".
-    """
-
-    def __init__(self, size: int, emit: str) -> None:
-        self.size = size
-        self.emit = emit
-        self._records: dict[Any, list[_Accepted]] = {}
-        self._emitted: set[tuple[Any, int]] = set()
-        self._count = 0
-
-    def step(self, batch: Batch) -> Output:
-        """Take one batch."""
-        before = list(self._closed(batch.close_start)) if self.emit == "on_close" else []
-        touched = {key for key, _, _ in batch.records}
-        existed = {(key, end) for key in touched for end in self._ends(key)}
-        first, late = self._count, []
-        for position, record in enumerate(batch.records):
-            if self._last_end(record[1]) < batch.close_start:
-                late.append(position)
-            else:
-                self._accept(record, batch.close_start)
-        if self.emit == "on_close":
-            return Output([*before, *self._closed(batch.close_end)], late)
-        changed = [
-            self._window(key, end)
-            for key in touched
-            for end in self._ends(key)
-            if end >= batch.close_start and ((key, end) not in existed or self._has_new(key, end, first))
-        ]
-        return Output(changed, late)
-
-    def _accept(self, record: Record, close: float) -> None:
-        key, time, value = record
-        insort(self._records.setdefault(key, []), _Accepted(time, self._count, value, close))
-        self._count += 1
-
-    def _start(self, end: int) -> int:
-        """The first tick of the window that ends then."""
-        return end - self.size
-
-    def _last_end(self, time: int) -> int:
-        """The end of the last window that can hold a record of this time."""
-        return time + self.size
-
-    def _content(self, key: Any, end: int) -> list[_Accepted]:
-        """The records of the window that ends then, without those that came when it was closed."""
-        records = self._records[key]
-        first = bisect_left(records, self._start(end), key=lambda record: record.time)
-        last = bisect_right(records, end, key=lambda record: record.time)
-        return [record for record in records[first:last] if end >= record.close]
-
-    def _ends(self, key: Any) -> set[int]:
-        """The ends of a key's windows: left and right windows of each record, if anything is in them."""
-        times = {record.time for record in self._records.get(key, [])}
-        ends = times | {time + 1 + self.size for time in times}
-        return {end for end in ends if self._content(key, end)}
-
-    def _closed(self, close: float) -> Iterator[Window]:
-        """The windows that are closed at this close time and were not emitted before."""
-        for key in self._records:
-            for end in self._ends(key):
-                if end < close and (key, end) not in self._emitted:
-                    self._emitted.add((key, end))
-                    yield self._window(key, end)
-
-    def _has_new(self, key: Any, end: int, first: int) -> bool:
-        return any(record.number >= first for record in self._content(key, end))
-
-    def _window(self, key: Any, end: int) -> Window:
-        content = tuple((record.time, record.value) for record in self._content(key, end))
-        return Window(key, self._start(end), end, content)
-
-
-class FramedOracle(SlidingOracle):
-    """The judge of hopping and tumbling windows, [start, start + size) with starts at offset + n * step."""
-
-    def __init__(self, size: int, step: int, offset: int, emit: str) -> None:
-        super().__init__(size, emit)
-        self.step_ticks = step
-        self.offset = offset
-
-    def _start(self, end: int) -> int:
-        return end - self.size + 1
-
-    def _last_end(self, time: int) -> int:
-        return time - (time - self.offset) % self.step_ticks + self.size - 1
-
-    def _ends(self, key: Any) -> set[int]:
-        ends: set[int] = set()
-        for time in {record.time for record in self._records.get(key, [])}:
-            last = self._last_end(time)
-            ends.update(range(last, time - 1, -self.step_ticks))
-        return {end for end in ends if self._content(key, end)}
-
-    def _window(self, key: Any, end: int) -> Window:
-        return replace(super()._window(key, end), end=end + 1)
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class _Event:
-    time: int
-    number: int
-    waits: int
-    value: Any = field(compare=False)
-
-
-class SessionOracle:
-    """The judge of session windows: with every batch it walks through all records that are in no final session.
-
-    Args:
-        gap: of a record, in ticks.
-        longest: from a session's first event to its last, in ticks, or None.
-        emit: "on_close" or "on_update".
-    """
-
-    def __init__(self, gap: Callable[[Record], int], longest: int | None, emit: str) -> None:
-        self.gap = gap
-        self.longest = longest
-        self.emit = emit
-        self._open: dict[Any, list[_Event]] = {}
-        self._count = 0
-
-    def step(self, batch: Batch) -> Output:
-        """Take one batch."""
-        closed = self._close(batch.close_start)
-        before = {(key, *self._bounds(session)) for key, session in self._sessions()}
-        first, late = self._count, []
-        numbers = {self._count + position: position for position in range(len(batch.records))}
-        for record in batch.records:
-            waits = record[1] + self.gap(record)
-            if self.longest is not None and waits < batch.close_start:
-                late.append(self._count)
-            else:
-                insort(self._open.setdefault(record[0], []), _Event(record[1], self._count, waits, record[2]))
-            self._count += 1
-        for key, session in list(self._sessions()):
-            if self.longest is None and self._bounds(session)[1] < batch.close_start:
-                late += [event.number for event in session]
-                self._remove(key, session)
-        late = sorted(numbers[number] for number in late)
-        if self.emit == "on_close":
-            return Output([*closed, *self._close(batch.close_end)], late)
-        after = list(self._sessions())
-        bounds = {(key, *self._bounds(session)) for key, session in after}
-        changed = [
-            self._window(key, session)
-            for key, session in after
-            if (key, *self._bounds(session)) not in before or any(e.number >= first for e in session)
-        ]
-        self._close(batch.close_end)
-        return Output(changed, late, [Window(*gone, ()) for gone in before - bounds])
-
-    def _sessions(self) -> Iterator[tuple[Any, list[_Event]]]:
-        """The sessions of all keys, record by record."""
-        for key, events in self._open.items():
-            session: list[_Event] = []
-            for event in events:
-                if session and self._ends(session, event):
-                    yield key, session
-                    session = []
-                session.append(event)
-            if session:
-                yield key, session
-
-    def _ends(self, session: Sequence[_Event], event: _Event) -> bool:
-        """Whether the event is too late for the session, or would make it too long."""
-        too_long = self.longest is not None and event.time - session[0].time > self.longest
-        return too_long or event.time > max(e.waits for e in session)
-
-    def _close(self, close: float) -> list[Window]:
-        """The sessions that end before the close time; they are final from now on."""
-        closed = [(key, session) for key, session in self._sessions() if self._bounds(session)[1] < close]
-        for key, session in closed:
-            self._remove(key, session)
-        return [self._window(key, session) for key, session in closed]
-
-    def _remove(self, key: Any, session: Sequence[_Event]) -> None:
-        gone = {event.number for event in session}
-        self._open[key] = [event for event in self._open[key] if event.number not in gone]
-
-    @staticmethod
-    def _bounds(session: Sequence[_Event]) -> tuple[int, int]:
-        return session[0].time, max(event.waits for event in session)
-
-    def _window(self, key: Any, session: Sequence[_Event]) -> Window:
-        return Window(key, *self._bounds(session), tuple((event.time, event.value) for event in session))
-
-
 def evaluate(batches: Iterable[Batch], size: int, emit: str) -> list[Output]:
-    """Return what each batch emits."""
-    oracle = SlidingOracle(size, emit)
-    return [oracle.step(batch) for batch in batches]
+    """Return what each batch emits of sliding windows."""
+    return testing.evaluate(SlidingWindows(size), batches, emit)
 
 
 def in_order(windows: Any) -> list[Row]:

@@ -3,6 +3,7 @@
 import shutil
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from types import TracebackType
@@ -14,8 +15,8 @@ from operators.base.step import Counters
 from operators.batch import FAR_PAST, event_ticks
 from operators.errors import DefinitionError
 from operators.program import Program
-from operators.runtime.stateful import StatefulOperator
-from state_backends import StateConfig, StateError
+from operators.runtime.stateful import Outcome, StatefulOperator
+from state_backends import StateConfig, StateError, resolve
 from state_backends.checkpoints.bucket import opened
 from state_backends.checkpoints.savepoint import Savepoint, check_new, read_header, write_bucket, write_header
 from state_backends.config import BUILT_IN
@@ -32,7 +33,7 @@ class LocalRunner:
     """Feeds batches to an operator and returns what it emits. Use it as a context manager.
 
     The operator is bound to the first table's columns. With a directory, state outlives the runner: a new one on
-    the same directory goes on where the last commit was.
+    the same directory goes on where the last commit was. `abort` and `restart` are what happens to operators on Spark.
     """
 
     def __init__(self, bind: Binder, config: StateConfig, directory: str | Path | None) -> None:
@@ -75,25 +76,51 @@ class LocalRunner:
         Raises:
             DefinitionError: a column is missing or of a wrong type.
         """
+        done = self._attempt(table, stream_time, self._journal)
+        self.counters.add(done.counters)
+        self.late = None if done.late is None else pa.Table.from_struct_array(done.late)
+        return done.rows
+
+    def abort(self, table: pa.Table, stream_time: int | datetime | None = None) -> pa.Table:
+        """Take one batch that is never committed, as an attempt that Spark gives up, and return the rows that it made.
+
+        The local copy has what the batch wrote, the journal has not: the next batch finds the copy ahead of what counts and
+        restores it. It then gives what it would have given without this one, and nothing is counted.
+
+        Args:
+            table, stream_time: as for `process`.
+
+        Raises:
+            DefinitionError: as `process`.
+        """
+        try:
+            return self._attempt(table, stream_time, _NeverCommitted(self._journal)).rows
+        finally:
+            self._journal.rollback()
+
+    def _attempt(self, table: pa.Table, stream_time: int | datetime | None, journal: Journal) -> Outcome:
         if isinstance(table, pa.RecordBatch):
             table = pa.Table.from_batches([table])
         if self._program is None:
             self._program = self._bind(table.schema, self._config)
             self._types = {name: table.schema.field(name).type for name in self._program.inputs}
         self._check_columns(table.schema)
-        program = self._program
         try:
-            return self._step(self._open(program), table, stream_time)
+            return self._step(self._open(self._program), table, stream_time, journal)
         except BaseException:
-            self._journal.rollback()
+            journal.rollback()
             raise
 
     def _step(
-        self, operator: StatefulOperator, table: pa.Table, stream_time: int | datetime | None
-    ) -> pa.Table:
+        self,
+        operator: StatefulOperator,
+        table: pa.Table,
+        stream_time: int | datetime | None,
+        journal: Journal,
+    ) -> Outcome:
         program = operator.program
-        begins = self._config.savepoint is not None and read_pointer(self._journal) is None
-        pointer = operator.open(self._journal)
+        begins = self._config.savepoint is not None and read_pointer(journal) is None
+        pointer = operator.open(journal)
         reached, first = pointer.progress, []
         if begins and self._config.savepoint is not None:
             savepoint = read_header(self._config.savepoint)
@@ -103,12 +130,9 @@ class LocalRunner:
         after = _latest(before, highest if stream_time is None else _ticks(stream_time, program.tick_us))
         closes = _close(before, program.grace), _close(after, program.grace)
         progress = dict(zip(_TIMES, (after, highest), strict=True))
-        done = operator.run([table], closes, self._journal, pointer, lambda: progress)
+        done = operator.run([table], closes, journal, pointer, lambda: progress)
         done.counters.windows += sum(table.num_rows for table in first)
-        self.counters.add(done.counters)
-        if done.late is not None:
-            self.late = pa.Table.from_struct_array(done.late)
-        return pa.concat_tables([*first, done.rows])
+        return replace(done, rows=pa.concat_tables([*first, done.rows]))
 
     def savepoint(self, folder: str | Path) -> Savepoint:
         """Write the state after the last batch to a new folder, for another runner or a query to start from.
@@ -138,11 +162,22 @@ class LocalRunner:
 
     def _open(self, program: Program) -> StatefulOperator:
         if self._operator is None:
-            self._operator = StatefulOperator(program, self._config, self._directory / "state")
+            # Backends that follow one another must not meet each other's files.
+            own = f"state-{self._config.backend.replace(':', '.').replace('/', '.')}"
+            self._operator = StatefulOperator(program, self._config, self._directory / own)
         return self._operator
 
-    def restart(self) -> None:
-        """Drop everything that is in memory; the next batch reopens state from disk and changelog."""
+    def restart(self, backend: str | None = None) -> None:
+        """Drop everything that is in memory; the next batch reopens state from disk and changelog.
+
+        Args:
+            backend: name of the backend to go on with, which takes over the state; by default the one so far.
+
+        Raises:
+            ValueError: an unknown backend, or one that does not know an option of the one so far.
+        """
+        if backend is not None:
+            self._config = resolve(backend, dict(self._config.options))
         if self._operator is not None:
             self._operator.close()
             self._operator = None
@@ -154,6 +189,17 @@ class LocalRunner:
             self._journal.close()
         if self._temporary:
             shutil.rmtree(self._directory, ignore_errors=True)
+
+
+class _NeverCommitted:
+    """A journal whose changes are there until they are rolled back."""
+
+    def __init__(self, journal: Journal) -> None:
+        self.get, self.put, self.remove = journal.get, journal.put, journal.remove
+        self.rollback = journal.rollback
+
+    def commit(self) -> None:
+        """Leave the changes uncommitted."""
 
 
 def _highest(table: pa.Table, program: Program) -> int | None:

@@ -1,0 +1,251 @@
+"""Rows that an operator emitted beside those that were expected, with differences that can be read."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from operators.errors import DefinitionError
+from operators.testing.evaluator import Definition, Step
+from operators.testing.scene import column_type, read_rows, scene
+from operators.testing.timelines import draw
+from operators.testing.times import DEFAULT_TICK_US, iso, tick_of
+
+Rows: TypeAlias = "pa.Table | Sequence[Mapping[str, Any]]"
+Row = dict[str, Any]
+_MOST_SHOWN = 10
+
+
+def assert_rows(
+    actual: Rows,
+    expected: Rows,
+    *,
+    keys: Sequence[str] | None = None,
+    tolerance: float = 0.0,
+    windows: Definition | None = None,
+    records: pa.Table | Sequence[Step] | None = None,
+    event_time: str | None = None,
+) -> None:
+    """Assert that an operator emitted the rows that were expected, in whatever order.
+
+    Rows are told apart by their keys, and by the window if they have one; without either each is as good as any other.
+    Bounds are datetimes, or whole numbers of ticks; naive datetimes are in UTC. NaN equals NaN.
+
+    Args:
+        actual: what came out, a table or dictionaries.
+        expected: what should have, likewise. `window` is {"start": ..., "end": ...} or (start, end).
+        keys: the key columns; by default those before `window`.
+        tolerance: fractions may differ by this, or by this share of the larger one; also inside lists and structs.
+        windows: the window definition: it says how long a tick is (else 1 ms).
+        records: with `event_time`, the input as for `timeline`, which then draws the key of the first difference.
+        event_time: the event-time column of the records.
+
+    Raises:
+        AssertionError: rows are missing, were not expected, or differ; the message lists up to 10 of each.
+        DefinitionError: keys that are no columns; records without an event time, or for rows without windows.
+    """
+    if (records is None) != (event_time is None):
+        raise DefinitionError("records and event_time are given together, for the timeline")
+    tick_us = windows.tick_us if windows else DEFAULT_TICK_US
+    rows, wanted = _read(actual, tick_us), _read(expected, tick_us)
+    _check_columns(rows, wanted)
+    keys = _keys(rows or wanted, keys)
+    comparison = _Comparison(keys, tick_us, tolerance, numbers=_in_ticks(expected, records, event_time))
+    comparison.compare(rows, wanted)
+    if not comparison.found:
+        return
+    message = comparison.message(len(rows), len(wanted))
+    if records is not None and event_time is not None:
+        message += "\n\n" + comparison.drawing(records, windows, event_time, rows)
+    raise AssertionError(message)
+
+
+def _read(rows: Rows, tick_us: int) -> list[Row]:
+    """Rows with the bounds of their windows, if they have any, as (start, end) in ticks."""
+    if isinstance(rows, pa.Table):
+        return read_rows(rows, tick_us)[1] if "window" in rows.column_names else rows.to_pylist()
+    plain = []
+    for row in rows:
+        bounds = {}
+        if "window" in row:
+            window = row["window"]
+            pair = (window["start"], window["end"]) if isinstance(window, Mapping) else window
+            bounds["window"] = tuple(tick_of(bound, tick_us) for bound in pair)
+        plain.append({**row, **bounds})
+    return plain
+
+
+def _keys(rows: Sequence[Row], given: Sequence[str] | None) -> list[str]:
+    """The given key columns, or those before `window`; none where there is no window."""
+    names = list(rows[0]) if rows else []
+    if given is not None:
+        missing = [name for name in given if rows and name not in names]
+        if missing:
+            raise DefinitionError(
+                f"there are no key columns {', '.join(missing)}; the rows have {', '.join(names)}"
+            )
+        return list(given)
+    return names[: names.index("window")] if "window" in names else []
+
+
+def _in_ticks(rows: Rows, records: pa.Table | Sequence[Step] | None, event_time: str | None) -> bool:
+    """Whether bounds, or the records' event times, were given as ticks."""
+    if records is not None and column_type(records, event_time) == pa.int64():
+        return True
+    if isinstance(rows, pa.Table) or not rows or "window" not in rows[0]:
+        return False
+    window = rows[0]["window"]
+    return isinstance(window["start"] if isinstance(window, Mapping) else window[0], int)
+
+
+def _check_columns(actual: Iterable[Row], expected: Iterable[Row]) -> None:
+    """Every row has the same columns."""
+    shapes = [{tuple(sorted(row)) for row in rows} for rows in (actual, expected)]
+    if all(shapes) and shapes[0] != shapes[1]:
+        here, there = (set().union(*some) for some in shapes)
+        uneven = "" if here ^ there else "; not every row has the same ones"
+        raise AssertionError(
+            f"columns differ: only in actual {sorted(here - there)}, only in expected {sorted(there - here)}{uneven}"
+        )
+
+
+class _Comparison:
+    """Rows that are missing, that were not expected, and that differ; each with its identity.
+
+    Args:
+        keys: key columns.
+        tick_us: length of a tick in microseconds.
+        tolerance: of numbers that are not whole.
+        numbers: whether bounds are written as ticks.
+    """
+
+    def __init__(self, keys: Sequence[str], tick_us: int, tolerance: float, *, numbers: bool) -> None:
+        self._keys, self._tick_us = keys, tick_us
+        self._tolerance, self._numbers = tolerance, numbers
+        self.missing: list[Row] = []
+        self.extra: list[Row] = []
+        self.different: list[tuple[Row, Row]] = []
+
+    @property
+    def found(self) -> int:
+        """Number of differences."""
+        return len(self.missing) + len(self.extra) + len(self.different)
+
+    def compare(self, actual: Sequence[Row], expected: Sequence[Row]) -> None:
+        """Match rows by identity, equal ones first: a window may come once a batch."""
+        left: dict[Any, list[Row]] = {}
+        for row in actual:
+            left.setdefault(self._identity(row), []).append(row)
+        unmatched = []
+        for row in expected:
+            candidates = left.get(self._identity(row), [])
+            equal = next((n for n, other in enumerate(candidates) if not self._differing(other, row)), None)
+            if equal is None:
+                unmatched.append(row)
+            else:
+                del candidates[equal]
+        for row in unmatched:
+            identity = self._identity(row)
+            candidates = left.get(identity, [])
+            if candidates and identity:
+                self.different.append((candidates.pop(0), row))
+            else:
+                self.missing.append(row)
+        self.extra = [row for rows in left.values() for row in rows]
+
+    def _identity(self, row: Row) -> tuple[Any, ...]:
+        return (*(repr(row[name]) for name in self._keys), *([row["window"]] if "window" in row else []))
+
+    def _differing(self, actual: Row, expected: Row) -> list[str]:
+        return [name for name in expected if not _equal(actual[name], expected[name], self._tolerance)]
+
+    def message(self, actual: int, expected: int) -> str:
+        """Return the differences as text."""
+        counts = {
+            "missing": len(self.missing),
+            "not expected": len(self.extra),
+            "different": len(self.different),
+        }
+        told = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+        lines = [f"rows differ: {told}; {actual} came, {expected} were expected"]
+        lines += self._section("missing:", self.missing, self._whole)
+        lines += self._section("not expected:", self.extra, self._whole)
+        lines += self._section("different:", self.different, self._both)
+        return "\n".join(lines)
+
+    def _section(self, title: str, rows: Sequence[Any], text: Callable[[Any], str]) -> list[str]:
+        if not rows:
+            return []
+        more = [f"  ... and {len(rows) - _MOST_SHOWN} more"] if len(rows) > _MOST_SHOWN else []
+        return ["", title, *(f"  {text(row)}" for row in rows[:_MOST_SHOWN]), *more]
+
+    def _name(self, row: Row) -> str:
+        named = [f"{name}={row[name]!r}" for name in self._keys]
+        if "window" in row:
+            bounds = [str(t) if self._numbers else iso(t, self._tick_us) for t in row["window"]]
+            named.append(f"window=({', '.join(bounds)})")
+        return " ".join(named)
+
+    def _whole(self, row: Row) -> str:
+        rest = [f"{n}={value!r}" for n, value in row.items() if n not in {*self._keys, "window"}]
+        return " ".join([self._name(row), *rest]).lstrip()
+
+    def _both(self, pair: tuple[Row, Row]) -> str:
+        actual, expected = pair
+        columns = [
+            f"\n    {name} is {actual[name]!r}, expected {expected[name]!r}"
+            for name in self._differing(actual, expected)
+        ]
+        return self._name(actual) + "".join(columns)
+
+    def drawing(
+        self,
+        records: pa.Table | Sequence[Step],
+        windows: Definition | None,
+        event_time: str,
+        actual: Sequence[Row],
+    ) -> str:
+        """Return the timeline of the first difference's key, missing windows included; each says what is wrong with it."""
+        if not all("window" in row for row in (*actual, *self.missing)):
+            raise DefinitionError("rows without windows have no timeline: leave records and event_time out")
+        wrong = [*self.missing, *self.extra, *(row for row, _ in self.different)]
+        key = tuple(wrong[0][name] for name in self._keys) or None
+        rows = [*actual, *self.missing]
+        said = {id(row): "different" for row, _ in self.different}
+        said |= {
+            id(row): what
+            for what, rows_ in (("missing", self.missing), ("not expected", self.extra))
+            for row in rows_
+        }
+        drawn = scene(records, [{**row, "window": _bounds(row)} for row in rows], windows, event_time, key)
+        bars = [
+            replace(bar, text=f"{bar.text}  <- {said[id(rows[bar.row])]}")
+            if id(rows[bar.row]) in said
+            else bar
+            for bar in drawn.bars
+        ]
+        return draw(replace(drawn, bars=tuple(bars)))
+
+
+def _bounds(row: Row) -> dict[str, int]:
+    return dict(zip(("start", "end"), row["window"], strict=True))
+
+
+def _equal(a: Any, b: Any, tolerance: float) -> bool:
+    if isinstance(a, float) or isinstance(b, float):
+        return _close(a, b, tolerance)
+    if isinstance(a, list | tuple) and isinstance(b, list | tuple):
+        return len(a) == len(b) and all(_equal(x, y, tolerance) for x, y in zip(a, b, strict=True))
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(_equal(a[name], b[name], tolerance) for name in a)
+    return isinstance(a, bool) == isinstance(b, bool) and bool(a == b)
+
+
+def _close(a: Any, b: Any, tolerance: float) -> bool:
+    if not all(isinstance(value, float | int) and not isinstance(value, bool) for value in (a, b)):
+        return False
+    if math.isnan(a) or math.isnan(b):
+        return math.isnan(a) and math.isnan(b)
+    return a == b or math.isclose(a, b, rel_tol=tolerance, abs_tol=tolerance)
