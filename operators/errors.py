@@ -5,5 +5,9 @@ class DefinitionError(ValueError):
     """An operator definition, or its use on a frame, that cannot work."""
 
 
+class WorkerError(RuntimeError):
+    """A batch that failed in a worker: names operator, bucket and batch, and what went wrong; its cause is the error itself."""
+
+
 class SessionSetupError(RuntimeError):
     """A Spark session that lacks what a stateful streaming query needs."""

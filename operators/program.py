@@ -83,6 +83,7 @@ class Program:
         segment: length of a stored segment in ticks.
         gap: name of the column of session gaps, or None.
         late: how late and bad records are told, if somebody wants to know.
+        counts: names of what the operator counts itself.
     """
 
     plan: Plan
@@ -95,6 +96,7 @@ class Program:
     segment: int
     gap: str | None = None
     late: LateSide | None = None
+    counts: tuple[str, ...] = ()
 
     @property
     def inputs(self) -> list[str]:

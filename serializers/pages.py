@@ -230,6 +230,11 @@ class PageLayout:
             columns[index] = values
 
 
+def count_rows(pages: Sequence[bytes]) -> npt.NDArray[np.uint32]:
+    """Return the number of rows of each page, by its header alone."""
+    return np.frombuffer(b"".join([page[4:8] for page in pages]), "<u4")
+
+
 def fill(values: Sequence[object]) -> npt.NDArray[np.object_]:
     """Return a one-dimensional object array of the values, lists among them left whole. O(n)."""
     return np.fromiter(values, object, len(values))

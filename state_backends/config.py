@@ -22,6 +22,7 @@ BUILT_IN = {
     "spark": "state_backends.backends.journaled:JournalBackend",
 }
 _SNAPSHOTS = "state.snapshots."
+_LEVELS = ("debug", "info", "warning", "error")
 _UNITS = {"b": 0, "k": 10, "m": 20, "g": 30}
 _GENERAL = {
     "state.backend": "memory (default), rocksdb, spark, a name from the entry-point group "
@@ -37,6 +38,7 @@ _GENERAL = {
     "state.snapshots.background": "whether batches go on while a snapshot is written: true (default) or false",
     "state.savepoint": "folder of a savepoint that a query without a checkpoint starts from (default: the empty state)",
     "state.evolution": "stored state when aggregates were added, removed or their columns widened: refuse (default), or adapt",
+    "log.level": "what workers write to their stderr: warning (default), info for a line for each bucket and batch, or debug",
     "state.segment": "length of a stored time segment, such as '10 minutes' (default: by the windows' size)",
 }
 
@@ -109,6 +111,14 @@ class StateConfig:
         return given
 
     @property
+    def log_level(self) -> str:
+        """From which level on workers log."""
+        given = self._options.get("log.level", "warning")
+        if given not in _LEVELS:
+            raise ValueError(f"{PREFIX}log.level is {given!r}; {', '.join(_LEVELS)} are known")
+        return given
+
+    @property
     def savepoint(self) -> str | None:
         """Folder of the savepoint that a new query starts from, or None."""
         return self._options.get("state.savepoint") or None
@@ -147,7 +157,7 @@ def resolve(
             raise ValueError(_unknown(f"option {PREFIX}{key}", PREFIX + key, [PREFIX + k for k in known]))
     merged.pop("state.backend", None)
     config = StateConfig(name, tuple(sorted(merged.items())))
-    _ = config.buckets, config.snapshots, config.evolution
+    _ = config.buckets, config.snapshots, config.evolution, config.log_level
     config.backend_class.check_options(config.backend_options)
     return config
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from serializers.pages import Column, PageLayout
 from state_backends.interface import StateBackend, WriteBatch
 from state_backends.ordering import append_order, row_order
+from state_backends.usage import StoreUsage
 
 Ticks = npt.NDArray[np.int64]
 TIME_MIN, TIME_MAX = -(2**63), 2**63 - 1
@@ -63,8 +64,12 @@ class WindowStore:
         self.segment_ticks = segment_ticks
         self.on_write: Callable[[int, Sequence[bytes], Entries], None] | None = None
         """Is told what `replace_segment` writes, through which all writes go."""
+        self.usage = StoreUsage()
+        """How much is stored, and how many pages were read and written."""
         self._staged = WriteBatch()
         self._latest: dict[int, int] = {}
+        self._read: dict[int, dict[bytes, bytes | None]] = {}
+        """What was read of the backend since the last changes were taken."""
 
     def segment_of(self, time: int) -> int:
         """Return the number of the segment that holds the time."""
@@ -89,6 +94,8 @@ class WindowStore:
             pages: list[bytes | None] = [None] * len(keys)
         else:
             pages = self.backend.get_many(segment, keys)
+            self._read.setdefault(segment, {}).update(zip(keys, pages, strict=True))
+            self.usage.pages_read += len(keys) - pages.count(None)
         deletes, puts = staged.deletes.get(segment), staged.puts.get(segment)
         if deletes:
             pages = [None if key in deletes else page for key, page in zip(keys, pages, strict=True)]
@@ -194,14 +201,21 @@ class WindowStore:
             pages[key] = page
             size += len(page)
             if size >= _SCANNED_BYTES:
+                self.usage.saw(segment, pages)
                 yield self._decoded(pages)
                 pages, size = {}, 0
         if pages:
+            self.usage.saw(segment, pages)
             yield self._decoded(pages)
 
     def _decoded(self, pages: Mapping[bytes, bytes]) -> tuple[list[bytes], Entries]:
         columns, counts = self.layout.decode(list(pages.values()))
         return list(pages), Entries(np.repeat(np.arange(len(pages)), counts), tuple(columns))
+
+    def note_keys(self) -> None:
+        """Count the keys of what was filled from outside and is not scanned. O(pages)."""
+        for segment in self.backend.segments():
+            self.usage.saw(segment, (key for key, _ in self.backend.iterate(segment)))
 
     def keys(self, segment: int) -> list[bytes]:
         """Return the keys that have a page in the segment."""
@@ -240,9 +254,12 @@ class WindowStore:
             changes: what was written; None if anything may have changed.
         """
         self._staged = WriteBatch()
+        self._read.clear()
         if changes is None:
             self._latest.clear()
+            self.usage.forget_keys()
         else:
+            self.usage.replayed(changes)
             for segment in {number for batch in changes for number in batch.puts}:
                 self._latest.pop(segment, None)
 
@@ -261,6 +278,8 @@ class WindowStore:
         changes, self._staged = self._staged, WriteBatch()
         changes.puts = {segment: pages for segment, pages in changes.puts.items() if pages}
         changes.deletes = {segment: keys for segment, keys in changes.deletes.items() if keys}
+        self.usage.wrote(changes, self._read, self.backend)
+        self._read = {}
         return changes
 
 

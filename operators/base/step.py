@@ -17,6 +17,7 @@ class Counters:
         rows: records that came, late and bad ones included.
         late: records of which every window was closed; they changed nothing.
         bad: records that could not be used, because of their event time or gap.
+        panes: panes, frames, sessions or folded windows that began: what windows are made of.
         windows: rows that were emitted, without those that retract.
         retracted: rows that took an emitted one back.
         own: what an operator counts itself, by name.
@@ -25,6 +26,7 @@ class Counters:
     rows: int = 0
     late: int = 0
     bad: int = 0
+    panes: int = 0
     windows: int = 0
     retracted: int = 0
     own: dict[str, int] = field(default_factory=dict)
@@ -34,6 +36,7 @@ class Counters:
         self.rows += other.rows
         self.late += other.late
         self.bad += other.bad
+        self.panes += other.panes
         self.windows += other.windows
         self.retracted += other.retracted
         for name, number in other.own.items():

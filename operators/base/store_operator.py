@@ -75,6 +75,8 @@ class StoreOperator(ABC):
         """
         self.close = close
         if not self.closes:
+            if changes is None:
+                self.store.note_keys()
             return
         if changes is None:
             self._calendar.clear()

@@ -83,6 +83,8 @@ class FoldOperator(StoreOperator):
         visit = _Visit(*(self._take_due(batch.keys, close_end) if self.closes else (batch.keys, {})))
         stored = self._load(visit, accepted)
         folded = self.plan.fold(stored, accepted, close_start)
+        fresh = self.plan.is_window(folded.entries) & folded.fresh
+        step.counters.panes += int(np.count_nonzero(fresh))
         windows = list(self._emit(visit.keys, stored, folded, (close_start, close_end)))
         self._save(visit, folded, close_end)
         return windows

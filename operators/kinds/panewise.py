@@ -121,6 +121,7 @@ class PaneOperator(StoreOperator):
         self._choose_spans(work, close_end)
         stored = self._load(work, close_start, close_end)
         merged = merge_panes(plan.schema, stored, work.brought)
+        step.counters.panes += int(np.count_nonzero(merged.fresh))
         windows = list(self.emit(work, stored, merged, close_start, close_end))
         self._save(work, merged, close_end)
         return windows

@@ -175,6 +175,11 @@ class _Sessions:
         changed[self.number[~self.stored | self.moved]] = True
         return changed
 
+    @property
+    def begun(self) -> int:
+        """How many sessions have nothing that was stored."""
+        return len(self.first) - len(np.unique(self.number[self.stored]))
+
     def take(self, wanted: Mask) -> "_Sessions":
         """Return the sessions under the mask."""
         if wanted.all():
@@ -211,6 +216,7 @@ class SessionOperator(StoreOperator):
             if late.any():
                 self._report_late(batch, step, sessions.take(late))
                 sessions = sessions.take(~late)
+        step.counters.panes += sessions.begun
         if self.plan.on_update:
             windows = [self._retracted(keys, sessions), self._emission(keys, sessions.take(sessions.changed))]
         else:

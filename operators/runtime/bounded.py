@@ -10,6 +10,7 @@ from operators.base.step import Step
 from operators.batch import FAR_FUTURE, Records
 from operators.partials import KEY, Partials, TwoStagePlan, as_partial, column_names, to_table
 from operators.program import Program, WindowOperator
+from operators.runtime.failures import located, task
 from operators.runtime.packing import gathered
 from operators.runtime.sorting import ORDER, last_group, reached
 from state_backends.backends.memory import MemoryBackend
@@ -87,13 +88,19 @@ class BoundedRun:
     Attributes:
         program: with every row's window emitted once, whatever the policy: after the last record they agree.
         source: how the rows are read.
+        name: of the operator, in errors.
     """
 
     program: Program
     source: Source
+    name: str
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the windows of a partition that is sorted as `in_order` does."""
+        with located(f"operator {self.name!r}, {task()}"):
+            yield from self._windows(batches)
+
+    def _windows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         open_keys: WindowOperator | None = None
         waiting: pa.Table | None = None
         for part in gathered(batches, _ROWS_PER_STEP):

@@ -9,7 +9,7 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -19,9 +19,11 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
-from operators.base.step import Counters
 from operators.batch import FAR_PAST
 from operators.program import Program
+from operators.runtime.failures import located
+from operators.runtime.logs import log_at
+from operators.runtime.metrics import line, names
 from operators.runtime.packing import from_blobs, to_blob
 from operators.runtime.stateful import Outcome, StatefulOperator
 from state_backends import StateConfig, StateError
@@ -35,6 +37,11 @@ _IDLE_SECONDS = 600.0
 _ORPHAN_SECONDS = 86_400.0
 _LOG = logging.getLogger(__name__)
 _BATCH_KEY = "streaming.sql.batchId"
+
+
+def result_ddl(counts: Sequence[str]) -> str:
+    """Return the columns of what a bucket gives back: its metrics, those of the operator's own behind, and rows as a blob."""
+    return ", ".join(["bucket int", *(f"`{name}` bigint" for name in names(counts)), "blob binary"])
 
 
 class SparkJournal:
@@ -172,22 +179,34 @@ def _held(lock: Path) -> bool:
 
 
 class BucketProcessor(StatefulProcessor):
-    """Runs the program over one bucket per call: one commit, and one event-time timer while state is left."""
+    """Runs the program over one bucket per call: one commit, and one event-time timer while state is left.
+
+    Args:
+        program: what is run.
+        config: the backend.
+        labels: of all buckets, in their order.
+        name: of the operator, in errors and in the log.
+        savepoint: what a query without a checkpoint starts from.
+    """
 
     def __init__(
         self,
         program: Program,
         config: StateConfig,
         labels: tuple[int, ...],
+        name: str,
         savepoint: Savepoint | None = None,
     ) -> None:
         self._program = program
+        self._name = name
+        self._metrics = names(program.counts)
         self._config = config
         self._labels = labels
         self._savepoint = savepoint
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Keep Spark's handle and open the journal."""
+        log_at(self._config.log_level)
         self._handle = handle
         self._journal = SparkJournal(handle)
 
@@ -207,6 +226,13 @@ class BucketProcessor(StatefulProcessor):
     def _run(
         self, label: int, blobs: list[bytes], watermark: int, fired: int | None
     ) -> Iterator[pd.DataFrame]:
+        bucket, batch = self._labels.index(label), _batch_number()
+        with located(f"operator {self._name!r}, bucket {bucket} of {len(self._labels)}, batch {batch}"):
+            yield from self._batch(label, blobs, watermark, fired)
+
+    def _batch(
+        self, label: int, blobs: list[bytes], watermark: int, fired: int | None
+    ) -> Iterator[pd.DataFrame]:
         stored = read_pointer(self._journal)
         pointer = stored or Pointer.fresh()
         self._check_buckets(pointer)
@@ -222,9 +248,20 @@ class BucketProcessor(StatefulProcessor):
         except BaseException:
             drop_copy(self._config, pointer.store_id)
             raise
-        outcome.counters.windows += sum(table.num_rows for table in first)
+        outcome.metrics["windows"] += sum(table.num_rows for table in first)
+        told = self._name, self._labels.index(label), _batch_number(), line(outcome.metrics)
+        _LOG.info("operator=%s bucket=%d batch=%s %s", *told)
         rows = self._program.joined(pa.concat_tables([*first, outcome.rows]), outcome.late)
-        yield from _results(label, rows, outcome.counters)
+        yield from self._results(label, rows, outcome.metrics)
+
+    def _results(self, label: int, rows: pa.Table, metrics: dict[str, int]) -> Iterator[pd.DataFrame]:
+        """The result blobs; the metrics stand beside the first."""
+        tables = [rows.slice(at, _ROWS_PER_BLOB) for at in range(0, rows.num_rows, _ROWS_PER_BLOB)]
+        for table in tables or [None]:
+            counts = [metrics.get(name, 0) for name in self._metrics]
+            values = (label, *counts, None if table is None else to_blob(table))
+            yield pd.DataFrame([values], columns=["bucket", *self._metrics, "blob"])
+            metrics = {}
 
     def _begun(self, operator: StatefulOperator, label: int) -> list[pa.Table]:
         """Start from the savepoint; return the rows that fell due on the way."""
@@ -279,15 +316,3 @@ def _batch_number() -> int | None:
     context = TaskContext.get()
     text = None if context is None else context.getLocalProperty(_BATCH_KEY)
     return int(text) if text is not None else None
-
-
-def _results(label: int, rows: pa.Table, counters: Counters) -> Iterator[pd.DataFrame]:
-    """The result blobs; the counts stand beside the first."""
-    tables = [rows.slice(at, _ROWS_PER_BLOB) for at in range(0, rows.num_rows, _ROWS_PER_BLOB)]
-    if not tables and not (counters.rows or counters.late):
-        return
-    counts = (counters.rows, counters.late, counters.windows)
-    for table in tables or [None]:
-        values = (label, *counts, None if table is None else to_blob(table))
-        yield pd.DataFrame([values], columns=["bucket", "rows", "late", "windows", "blob"])
-        counts = (0, 0, 0)

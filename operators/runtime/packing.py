@@ -13,6 +13,7 @@ import pyarrow as pa
 from operators.batch import number_keys
 from operators.partials import TwoStagePlan, to_table
 from operators.program import Program
+from operators.runtime.failures import located, task
 from serializers.keys import NO_COLUMNS, bucket_of, encode_keys
 
 PACKED = pa.schema(
@@ -26,7 +27,6 @@ PACKED = pa.schema(
     ]
 )
 PACKED_DDL = "bucket int, rows bigint, bad bigint, sent bigint, row_bytes bigint, blob binary"
-RESULT_DDL = "bucket int, rows bigint, late bigint, windows bigint, blob binary"
 _ROWS_PER_BLOB = 250_000
 _BATCHES_AHEAD = 32
 _SAMPLE_ROWS = 16_384
@@ -84,15 +84,21 @@ class Pack:
     Attributes:
         program: names the columns.
         labels: one bucket label per slice of the key space.
+        name: of the operator, in errors.
         wakes: whether each bucket gets a row from each task, so that those start from a savepoint that have no rows.
     """
 
     program: Program
     labels: tuple[int, ...]
+    name: str = "windows"
     wakes: bool = False
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield one row per bucket for every some hundred thousand rows."""
+        with located(f"operator {self.name!r}, reading rows in {task()}"):
+            yield from self._buckets(batches)
+
+    def _buckets(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         if self.wakes:
             yield _packed([(label, 0, 0, 0, 0, None) for label in self.labels])
         for table in gathered(batches, _ROWS_PER_BLOB):

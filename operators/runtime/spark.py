@@ -16,7 +16,9 @@ from operators.partials import KEY, TIME, TwoStagePlan
 from operators.program import Program
 from operators.runtime.bounded import BoundedRun, FirstStage, FirstStageRows, InputRows, Source
 from operators.runtime.engine import FRAME, EngineStage
-from operators.runtime.packing import PACKED_DDL, RESULT_DDL, Pack, Unpack, partition_labels
+from operators.runtime.gaps import quoted
+from operators.runtime.metrics import names
+from operators.runtime.packing import PACKED_DDL, Pack, Unpack, partition_labels
 from operators.runtime.session import check_partitions, check_session
 from operators.runtime.sorting import in_order
 from operators.runtime.types import arrow_schema, spark_schema, told_schema
@@ -59,7 +61,7 @@ def apply(
     out = spark_schema(program.rows)
     if not df.isStreaming:
         plan = operator.bounded().program(arrow_schema(df.schema), event_time, config).plan
-        return _bounded(narrow, replace(program, plan=plan), out)
+        return _bounded(narrow, replace(program, plan=plan), out, name)
     check_session(spark)
     return _streaming(narrow, program, config, out, name)
 
@@ -77,7 +79,7 @@ def _windows_conf(spark: SparkSession) -> dict[str, str]:
     return dict(found() if callable(found) else found)
 
 
-def _bounded(df: DataFrame, program: Program, out: StructType) -> DataFrame:
+def _bounded(df: DataFrame, program: Program, out: StructType, name: str) -> DataFrame:
     """The windows of a bounded frame; after the last record both policies say the same, so they are computed on close."""
     source: Source
     keys, time = [program.aliases[name] for name in program.group_by], program.aliases[program.event_time]
@@ -91,13 +93,13 @@ def _bounded(df: DataFrame, program: Program, out: StructType) -> DataFrame:
         micros = F.least(F.greatest(F.col(TIME), F.lit(-most)), F.lit(most)) * F.lit(program.tick_us)
     else:
         micros, source = F.unix_micros(utc(df, time)), InputRows(program)
-    return in_order(df, keys, micros).mapInArrow(BoundedRun(program, source), out)
+    return in_order(df, keys, micros).mapInArrow(BoundedRun(program, source, name), out)
 
 
 def _streaming(df: DataFrame, program: Program, config: StateConfig, out: StructType, name: str) -> DataFrame:
     spark = df.sparkSession
     # Imported here: the bucket's processor needs pandas, which a batch does not.
-    from operators.runtime.bucket import BucketProcessor
+    from operators.runtime.bucket import BucketProcessor, result_ddl
 
     buckets = config.buckets or int(spark.conf.get(_PARTITIONS_KEY) or 1)
     check_partitions(spark, buckets)
@@ -107,11 +109,16 @@ def _streaming(df: DataFrame, program: Program, config: StateConfig, out: Struct
         adaption(program, savepoint.identity, savepoint.schema, config.evolution, moved=True)
     grace_us, time = program.grace * program.tick_us, program.aliases[program.event_time]
     marked = watermarked(df, time, grace_us, program.event_time)
-    packed = marked.mapInArrow(Pack(program, labels, wakes=savepoint is not None), PACKED_DDL)
+    packed = marked.mapInArrow(Pack(program, labels, name, wakes=savepoint is not None), PACKED_DDL)
     counts = [F.sum(column).alias(column) for column in ("rows", "bad", "sent", "row_bytes")]
     packed = packed.observe(f"{name}_in", *counts, F.sum(F.length("blob")).alias("sent_bytes"))
     results = packed.groupBy("bucket").transformWithStateInPandas(
-        BucketProcessor(program, config, labels, savepoint), RESULT_DDL, "append", "eventtime"
+        BucketProcessor(program, config, labels, name, savepoint),
+        result_ddl(program.counts),
+        "append",
+        "eventtime",
     )
-    results = results.observe(f"{name}_out", F.sum("late").alias("late"), F.sum("windows").alias("windows"))
+    results = results.observe(
+        f"{name}_out", *[F.sum(quoted(one)).alias(one) for one in names(program.counts)]
+    )
     return results.mapInArrow(Unpack(program.rows), out)

@@ -1,5 +1,6 @@
 """One operator over one durable store: what the local runner and each bucket of a streaming query run."""
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from operators.emission import Emission
 from operators.evolution import Adaption, adaption, settled, spread
 from operators.partials import Partials
 from operators.program import Program
+from operators.runtime.metrics import counted
 from state_backends import Entries, StateConfig
 from state_backends.backends.memory import MemoryBackend
 from state_backends.checkpoints.savepoint import Savepoint
@@ -28,6 +30,7 @@ class Outcome:
 
     Attributes:
         rows: to be emitted.
+        metrics: by name, as `operators.runtime.metrics` has them.
         late: what is to be told of late and bad records, or None if nobody wants to know.
         counters: what was counted.
         pointer: of the state after it.
@@ -36,6 +39,7 @@ class Outcome:
     rows: pa.Table
     late: pa.StructArray | None
     counters: Counters
+    metrics: dict[str, int]
     pointer: Pointer
 
 
@@ -49,6 +53,7 @@ class StatefulOperator:
         self._durable = Durable(self.backend, config.backend, scratch, config.snapshots)
         self._use(program)
         self._evolution = config.evolution
+        self._restoring = 0.0
 
     def _use(self, working: Program) -> None:
         """Work with a program: the one given, or what became of it beside the state that is there."""
@@ -79,6 +84,7 @@ class StatefulOperator:
         Raises:
             StateError: the state is another operator's, or cannot be restored.
         """
+        began = time.perf_counter()
         pointer = pointer or read_pointer(journal) or Pointer.fresh()
         self._settle(pointer.progress.get("identity"))
         change = self._change(pointer.progress)
@@ -93,7 +99,12 @@ class StatefulOperator:
         changes = done.replayed if known else None
         self.store.changed_outside(changes)
         self.operator.rebuild(close, changes)
+        if change is None and "usage" in pointer.progress:
+            self.store.usage.load(pointer.progress["usage"])
+        else:
+            self.store.usage.measure(self.backend)
         self._ready = True
+        self._restoring += time.perf_counter() - began
         return done.pointer
 
     def _change(self, progress: dict[str, Any]) -> Adaption | None:
@@ -155,6 +166,7 @@ class StatefulOperator:
             progress: says, after the step, what the host wants to find again in the pointer.
             clock: number of the host's batch, if it has one.
         """
+        began = time.perf_counter()
         self._ready = False  # An error from here on leaves a copy that has to be aligned anew.
         sifted = self.program.sifted(tables)
         batch = self.program.read(tables if sifted is None else [sifted.usable])
@@ -164,15 +176,33 @@ class StatefulOperator:
         emitted = self.operator.step(batch, step)
         rows = self._working.output.table(emitted)
         late = self.program.told(sifted, step)
+        stepped = time.perf_counter()
+        changes = self.store.take_changes()
+        usage = self.store.usage
         noted = {
             "identity": self._working.identity(),
             "schema": self._working.stored().plain(),
             "close": self.operator.close,
+            "usage": usage.plain(),
             **progress(),
         }
-        pointer = self._durable.commit(journal, pointer, self.store.take_changes(), noted, clock)
+        pointer = self._durable.commit(journal, pointer, changes, noted, clock)
         self._ready = True
-        return Outcome(rows, late, step.counters, pointer)
+        committed, restoring, self._restoring = time.perf_counter(), self._restoring, 0.0
+        read, written = usage.take_traffic()
+        metrics = {
+            **counted(self._working, step.counters),
+            "live_keys": usage.keys,
+            "live_panes": usage.entries,
+            "state_bytes": usage.size,
+            "pages_read": read,
+            "pages_written": written,
+            "changed_bytes": sum(len(page) for pages in changes.puts.values() for page in pages.values()),
+            "step_ms": round(1_000 * (stepped - began)),
+            "commit_ms": round(1_000 * (committed - stepped)),
+            "restore_ms": round(1_000 * restoring),
+        }
+        return Outcome(rows, late, step.counters, metrics, pointer)
 
     def close(self) -> None:
         """Release the backend."""

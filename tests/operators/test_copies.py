@@ -58,7 +58,7 @@ def run(copies: list[StatefulOperator], chance: random.Random, feed: list[tuple[
             lost = MemoryJournal()
             lost._blobs.update(journal._blobs)
             failed.run([table], (close, close), lost, failed.open(lost))
-        emitted, _, _ = copy.run([table], (close, close), journal, copy.open(journal))
+        emitted = copy.run([table], (close, close), journal, copy.open(journal)).rows
         rows += [repr(row) for row in emitted.to_pylist()]
     assert all(copy.open(journal) and copy.store.is_empty() for copy in copies)
     return sorted(rows)

@@ -483,13 +483,13 @@ def test_copies_follow_the_one_that_adapts(
         close = FAR_FUTURE if number == 14 else close
         times = batch.column("at").cast(pa.int64()).to_pylist()
         high = max([*times, *([] if high is None else [high])], default=None)
-        expected, _, _ = alone.run([batch], (close, close), known, alone.open(known))
+        expected = alone.run([batch], (close, close), known, alone.open(known)).rows
         tables = [batch]
         if accumulated and len(batch):
             parts = program.plan.accumulate(program.records.read(batch.select(program.inputs)))
             tables = [to_table(parts, slice(None)), batch.slice(0, 0)]
         copy = own[chance.choice("abc")]
-        emitted, _, _ = copy.run(tables, (close, close), journal, copy.open(journal))
+        emitted = copy.run(tables, (close, close), journal, copy.open(journal)).rows
         assert rows(expected, names) == rows(emitted, names)
     for one in (*own.values(), alone):
         one.close()

@@ -143,7 +143,7 @@ class Buckets:
         for number, (part, journal) in enumerate(self.parts):
             pointer = part.open(journal)
             found += rows(part.start_from(savepoint, number, len(self.parts)))
-            emitted, _, _ = part.run([self.program.empty()], (FAR_PAST, FAR_PAST), journal, pointer)
+            emitted = part.run([self.program.empty()], (FAR_PAST, FAR_PAST), journal, pointer).rows
             found += rows(emitted)
         return found
 
@@ -155,7 +155,7 @@ class Buckets:
         for number, (part, journal) in enumerate(self.parts):
             own = batch.filter(pa.array([n == number for n in slot], pa.bool_()))
             if len(own) or self.chance.random() >= lag:
-                emitted, _, _ = part.run([own], (close, close), journal, part.open(journal))
+                emitted = part.run([own], (close, close), journal, part.open(journal)).rows
                 found += rows(emitted)
         return found
 

@@ -487,7 +487,9 @@ def test_a_bounded_run_of_many_small_steps_is_one_of_a_single_step(
         batches = (
             table.select(program.inputs).append_column("order", pa.array(order)).to_batches(max_chunksize=5)
         )
-        emitted = pa.Table.from_batches(bounded.BoundedRun(program, bounded.InputRows(program))(batches))
+        emitted = pa.Table.from_batches(
+            bounded.BoundedRun(program, bounded.InputRows(program), "sessions")(batches)
+        )
         results = (emitted[name].to_pylist() for name in ("key", "n", "low"))
         runs.append(sorted(zip(bounds(emitted), *results, strict=True)))
 

@@ -1,0 +1,53 @@
+"""Errors in workers: told with where they happened, and found again in what Spark makes of them on the driver."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from operators.errors import WorkerError
+
+_MARK = f"{WorkerError.__name__}: "
+_END = re.compile(r"\n(\s*\n|\s*at |JVM stacktrace|Driver stacktrace|Traceback |\s*\Z)")
+
+
+@contextmanager
+def located(where: str) -> Iterator[None]:
+    """Have errors in the block say where they happened.
+
+    Args:
+        where: operator, bucket and batch, or what there is of these.
+    """
+    try:
+        yield
+    except GeneratorExit:
+        raise
+    except WorkerError:
+        raise
+    except Exception as error:
+        raise WorkerError(f"{where}: {type(error).__name__}: {error}") from error
+
+
+def task() -> str:
+    """Return in words which task of Spark this is."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return "a task" if context is None else f"partition {context.partitionId()}"
+
+
+def what_failed(failed: Any) -> str | None:
+    """Return what went wrong in a worker, in a sentence or a few, without Spark's own traces.
+
+    Args:
+        failed: a streaming query that has ended, or the exception that it, or an action on a frame, raised.
+
+    Returns:
+        operator, bucket and batch, the error and its message; None if no operator of this library failed.
+    """
+    error = failed.exception() if hasattr(failed, "lastProgress") else failed
+    _, mark, told = str(error or "").rpartition(_MARK)
+    if not mark:
+        return None
+    end = _END.search(told)
+    return told[: end.start()].strip() if end else told.strip()
