@@ -18,9 +18,11 @@ class StateError(RuntimeError):
 class WriteBatch:
     """All changes of one micro-batch. Segments below `drop_before` go first, then deletes, then puts.
 
+    So a segment or a key may be dropped or deleted and put by the same batch, and is there afterwards.
+
     Attributes:
-        puts: pages to write, by segment and key.
-        deletes: keys whose pages go, by segment; a key that is not there is no error.
+        puts: pages to write, by segment and key; a page that is there is replaced. A segment may come without keys.
+        deletes: keys whose pages go, by segment; a key or a segment that is not there is no error.
         drop_before: segments with a lower number go as a whole; None drops nothing.
     """
 
@@ -33,15 +35,39 @@ class WriteBatch:
 
 
 class StateBackend(ABC):
-    """A local, versioned store of pages. Not thread-safe; one owner at a time.
+    """A local, versioned store of pages: the copy that one worker has of one bucket's state.
 
-    Durability is not a backend's job: the changelog restores what a backend loses. A backend promises only that
-    after a crash it shows the state after some write, whole, with that write's version, or is empty with version None.
+    **What is stored.** A page is bytes under a segment and a key, and means nothing to a backend.
+
+    - Segments are whole numbers from -2**62 to 2**62; event times may be before 1970. `drop_before` may be one more. A segment
+      is there as long as it holds a page.
+    - Keys are any bytes from none at all to some 20 KB, in no order that counts; one may be the beginning of another.
+    - Pages are any bytes, from none at all to many MiB; most have some 100 bytes to some KiB.
+    - Versions are any 1 to 1,000 bytes. The host makes up a new one for each batch, but may give an earlier one again.
+
+    **Atomicity, not durability.** The host has every batch in a changelog and restores what a backend loses. After a crash, of
+    the process or of the machine, and after a close, a store shows the state after some earlier write, whole and with that
+    write's version, or is empty with version None. Writes may be lost also after `write` has returned, the latest ones first.
+    Nothing needs to be flushed. What must never be seen is a version beside pages that are not exactly that version's.
+
+    **Order of calls.** On the driver `known_options` and `check_options`. On a worker `open`; then, with each batch:
+    `version`; if that is not the version that counts, writes of the changes that it lacks, or `clear` or `restore` and
+    writes; then reads; then at most one `write`, and perhaps a `snapshot`. `close` comes last. After any error the
+    host closes the store and opens it anew, or asks for `version` and goes on.
+
+    **Threads and owners.** One call at a time, as a rule all from one thread, though the owner may go on from another. No two
+    owners have the same directory open at a time.
+
+    **Errors.** `StateError`, which says what could not be done, where, and the way out. `close` and `snapshot` raise nothing
+    else (a snapshot may also let an OSError pass): from these the host goes on. Others fail the batch, which is tried again.
+
+    `state_backends.contract.BackendContract` has these promises as tests, docs/writing-a-backend.md an example.
 
     Attributes:
-        resident: whether pages live in the journal itself, so that there is nothing to restore.
+        resident: whether pages live in the journal itself, so that there is nothing to restore. For the backend `spark` alone:
+            the host takes a journal's pages for what that one writes.
         snapshots: whether `snapshot` writes files, most of which are the same from one snapshot to the next. If not, a
-            snapshot is all pages.
+            snapshot is all pages, as `iterate` gives them, and any backend can restore it.
     """
 
     resident: ClassVar[bool] = False
@@ -52,9 +78,15 @@ class StateBackend(ABC):
     def open(cls, directory: Path, options: Mapping[str, str]) -> "StateBackend":
         """Open the store in a directory of its own, which may be absent or hold an earlier state of this backend.
 
+        What a killed process left there has to open too: an error here fails the batch each time that it is tried.
+
         Args:
-            directory: for this store alone; a backend that keeps nothing on disk ignores it.
-            options: this backend's options by short name, as text; unknown names are refused before.
+            directory: for this store alone, on a local disk; it and its parents may have to be made. A backend that keeps
+                nothing on disk ignores it. What lies beside it is not the backend's.
+            options: this backend's options by short name, as text; unknown names are refused before. Each has a default:
+                tools that read a checkpoint give none.
+
+        Cost: once per worker and bucket; little beside a batch, whatever the state's size.
 
         Raises:
             StateError: the directory holds what this backend cannot read.
@@ -62,12 +94,15 @@ class StateBackend(ABC):
 
     @classmethod
     def known_options(cls) -> Mapping[str, str]:
-        """Return this backend's options: short name to one line of help. None by default."""
+        """Return this backend's options: short name to one line of help. None by default.
+
+        An option `depth` of a backend named `shelf` is set as `spark.windows.state.shelf.depth`.
+        """
         return {}
 
     @classmethod  # noqa: B027 - checking nothing is a good default
     def check_options(cls, options: Mapping[str, str]) -> None:
-        """Refuse values that `open` would refuse. Called on the driver; by default every value is good.
+        """Refuse values that `open` would refuse. Called on the driver, with known names; by default every value is good.
 
         Raises:
             ValueError: names the option, its value and what is wanted.
@@ -76,43 +111,71 @@ class StateBackend(ABC):
     @property
     @abstractmethod
     def version(self) -> bytes | None:
-        """The version given to the last write that is here, or None for a store without any."""
+        """The version given to the last write that is here, or None for a store without any. O(1), several times a batch."""
 
     @abstractmethod
     def get_many(self, segment: int, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Return the pages of the keys in the segment, in the order asked, None where there is none."""
+        """Return the pages of the keys in the segment, in the order asked, None where there is none.
+
+        Called for each segment that a batch looks into, with up to all keys of the batch, hundreds of thousands; a key may
+        come twice, and the segment need not be there. Cost: O(keys), whatever the store holds.
+        """
 
     @abstractmethod
     def write(self, batch: WriteBatch, version: bytes) -> None:
-        """Apply the changes and the version, all or nothing."""
+        """Apply the changes and the version, all or nothing.
+
+        A batch without changes sets the version. The batch is left as it is: it goes to the changelog next. If this raises, the
+        store shows what it showed before.
+
+        Cost: O(keys of the batch and bytes of its pages). The drop of segments, which comes with most batches, should not cost
+        by the page.
+        """
 
     @abstractmethod
     def iterate(self, segment: int) -> Iterator[tuple[bytes, bytes]]:
-        """Yield each key and page of the segment, in any order. The store is not written meanwhile."""
+        """Yield each key and page of the segment once, in any order; nothing for a segment that is not there.
+
+        The store is not written meanwhile. An iterator may be left unfinished: it must then hinder neither a write nor a close.
+        Cost: O(pages of the segment) time, and the memory of a few: a segment may be larger than memory. The first page comes
+        soon.
+        """
 
     @abstractmethod
     def segments(self) -> list[int]:
-        """Return the numbers of the segments that hold a page, ascending."""
+        """Return the numbers of the segments that hold a page, ascending. O(segments), not O(pages): called often."""
 
     @abstractmethod
     def clear(self) -> None:
-        """Drop every page and the version."""
+        """Drop every page and the version, all or nothing; what is gone stays gone after `close` and `open`."""
 
     def attach(self, journal: "Journal") -> None:  # noqa: B027 - most have nothing to do
-        """Use the journal of this batch. Called before each batch; for backends that are resident."""
+        """Use the journal of this batch. Called before each batch, on backends that are `resident`, and on no others."""
 
     def snapshot(self, directory: Path) -> None:
         """Write a copy of the store as it is now, with its version, as files of a new directory.
 
-        Files that never change may be hard links. Called on the owner's thread; the files are then read by another.
+        Only called if `snapshots` is True. Batches wait for it. Once it returns, another thread reads the files, while the
+        owner goes on and writes, clears, or restores the store: their bytes never change. Files that are as they were in
+        the snapshot before are not copied again; a file that the store never changes may be a hard link.
+
+        Args:
+            directory: it is not there, but its parent is, on the same file system as the store's own. Plain files go into
+                it, no folders and no symbolic links.
+
+        Raises:
+            StateError, OSError: it could not be written; the store is as before. The host tries again later.
         """
         raise NotImplementedError(f"{type(self).__name__} writes no snapshots of its own")
 
     def restore(self, directory: Path) -> None:
-        """Become the copy that `snapshot` wrote, and take its files, which may be moved.
+        """Become the copy that `snapshot` wrote, in place of all that the store held, and take its files, which may be moved.
+
+        Only called if `snapshots` is True; on any worker, perhaps with other options. The host has compared each file's
+        SHA-256, and looks at `version` afterwards.
 
         Raises:
-            CorruptDataError: the files are no snapshot; the store is empty then.
+            CorruptDataError: the files are no snapshot of this backend. The store is empty then, and can be used.
         """
         raise NotImplementedError(f"{type(self).__name__} writes no snapshots of its own")
 

@@ -1,12 +1,22 @@
-"""The shipped contract suite on the built-in backends."""
+"""The shipped contract suite: the built-in backends keep it, and those that break a promise are told which."""
 
-from collections.abc import Mapping
+import os
+import re
+from collections.abc import Mapping, Sequence
+from inspect import signature
+from pathlib import Path
 from typing import ClassVar
 
+import pytest
+
+from serializers import CorruptDataError
+from serializers.changes import decode_changes, encode_changes
+from state_backends import WriteBatch
 from state_backends.backends.journaled import JournalBackend
 from state_backends.backends.memory import MemoryBackend
 from state_backends.backends.rocksdb import RocksDBBackend
 from state_backends.contract import BackendContract
+from state_backends.contract.snapshots import SnapshotContract
 
 
 class TestMemory(BackendContract):
@@ -32,3 +42,151 @@ class TestSmallRocksDB(BackendContract):
 
     backend_class = RocksDBBackend
     options: ClassVar[Mapping[str, str]] = {"writeBufferMb": "1", "blockCacheMb": "1", "compression": "zstd"}
+
+
+class Filed(MemoryBackend):
+    """Dictionaries whose snapshots are a file of the version and one of all pages."""
+
+    snapshots = True
+
+    @classmethod
+    def open(cls, directory: Path, options: Mapping[str, str]) -> "Filed":
+        del directory, options
+        return cls()
+
+    def snapshot(self, directory: Path) -> None:
+        directory.mkdir()
+        pages = {segment: dict(self.iterate(segment)) for segment in self.segments()}
+        (directory / "version").write_bytes(self.version or b"")
+        (directory / "pages").write_bytes(encode_changes(pages, {}, None))
+
+    def restore(self, directory: Path) -> None:
+        self.clear()
+        pages, _, _ = decode_changes((directory / "pages").read_bytes())
+        self.write(WriteBatch(puts=pages), (directory / "version").read_bytes())
+
+
+class TestFiled(SnapshotContract):
+    """Snapshots of the simplest kind."""
+
+    backend_class = Filed
+
+
+class Unordered(Filed):
+    def get_many(self, segment: int, keys: Sequence[bytes]) -> list[bytes | None]:
+        return super().get_many(segment, sorted(keys))
+
+
+class Greedy(Filed):
+    def write(self, batch: WriteBatch, version: bytes) -> None:
+        edge = None if batch.drop_before is None else batch.drop_before + 1
+        super().write(WriteBatch(batch.puts, batch.deletes, edge), version)
+
+
+class Lazy(Filed):
+    def write(self, batch: WriteBatch, version: bytes) -> None:
+        if batch:
+            super().write(batch, version)
+
+
+class Scattered(Filed):
+    def segments(self) -> list[int]:
+        return list(self._segments)
+
+
+class Versionless(Filed):
+    def snapshot(self, directory: Path) -> None:
+        super().snapshot(directory)
+        (directory / "version").write_bytes(b"some")
+
+
+class Nested(Filed):
+    def snapshot(self, directory: Path) -> None:
+        super().snapshot(directory)
+        (directory / "more").mkdir()
+
+
+class Adding(Filed):
+    def restore(self, directory: Path) -> None:
+        before = WriteBatch(puts={segment: dict(self.iterate(segment)) for segment in self.segments()})
+        super().restore(directory)
+        self.write(before, self.version or b"")
+
+
+class Shared(Filed):
+    """Its snapshots are links to a file that it writes to."""
+
+    _file: Path | None = None
+
+    def snapshot(self, directory: Path) -> None:
+        super().snapshot(directory)
+        self._file = self._file or directory.with_name("shared")
+        self._file.write_bytes((directory / "pages").read_bytes())
+        (directory / "pages").unlink()
+        os.link(self._file, directory / "pages")
+
+    def write(self, batch: WriteBatch, version: bytes) -> None:
+        super().write(batch, version)
+        if self._file is not None:
+            self._file.write_bytes(b"other bytes")
+
+
+class Credulous(Filed):
+    def restore(self, directory: Path) -> None:
+        try:
+            super().restore(directory)
+        except CorruptDataError:
+            self.clear()
+
+
+class Frank(Filed):
+    def restore(self, directory: Path) -> None:
+        try:
+            super().restore(directory)
+        except CorruptDataError as error:
+            raise KeyError(str(error)) from error
+
+
+class Clinging(Filed):
+    def restore(self, directory: Path) -> None:
+        decode_changes((directory / "pages").read_bytes())
+        super().restore(directory)
+
+
+BROKEN = [
+    (Unordered, "get_many_keeps_the_order_asked", "in the order asked"),
+    (Greedy, "drop_before_keeps_its_own_segment", "drops the segments below it as a whole, and no others"),
+    (Lazy, "version_is_that_of_the_last_write", "also of one without changes (version)"),
+    (Scattered, "segments_are_ascending", "in the order of their numbers"),
+    (
+        Versionless,
+        "snapshot_brings_the_store_back",
+        "the version of the snapshot, and nothing else (version)",
+    ),
+    (Nested, "snapshot_brings_the_store_back", "plain files, without folders"),
+    (Adding, "later_writes_leave_snapshots_alone", "restore replaces all that the store held"),
+    (Shared, "later_writes_leave_snapshots_alone", "files of a snapshot do not change"),
+    (
+        Credulous,
+        "restore_refuses_what_is_no_snapshot",
+        "raises CorruptDataError and leaves the store empty\n  it raised nothing",
+    ),
+    (Frank, "restore_refuses_what_is_no_snapshot", "it raised KeyError"),
+    (Clinging, "restore_refuses_what_is_no_snapshot", "leaves the store empty (version)"),
+]
+
+
+@pytest.mark.parametrize(("broken", "name", "promise"), BROKEN, ids=[case[0].__name__ for case in BROKEN])
+def test_broken_promises_are_named(broken: type[Filed], name: str, promise: str, tmp_path: Path) -> None:
+    """A backend that breaks a promise fails the test that asks for it, with the promise in the message."""
+    suite = type("Suite", (BackendContract,), {"backend_class": broken})()
+    test = getattr(suite, f"test_{name}")
+    given = {
+        "backend": suite.open(tmp_path),
+        "directory": tmp_path,
+        "tmp_path": tmp_path,
+        "damage": lambda _: b"",
+    }
+    with pytest.raises(AssertionError, match=re.escape(promise)) as failed:
+        test(**{argument: given[argument] for argument in signature(test).parameters})
+    assert str(failed.value).startswith("a promise of StateBackend is broken: ")

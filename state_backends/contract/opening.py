@@ -1,0 +1,91 @@
+"""Promises about opening, options, clearing and closing."""
+
+from contextlib import closing
+from pathlib import Path
+from threading import Thread
+
+from state_backends.contract.base import Contract
+from state_backends.contract.states import assert_holds, check
+from state_backends.interface import StateBackend, WriteBatch
+
+_PAGES = {0: {b"a": b"1"}}
+
+
+class OpeningContract(Contract):
+    """A store begins empty, is told apart from others, and ends when it is closed."""
+
+    def test_new_store_is_empty(self, backend: StateBackend) -> None:
+        """A store in a directory that was not there has no version, no segments and no pages."""
+        assert_holds(backend, {}, None, "a new store is empty")
+        check("get_many returns None where there is no page", [None], backend.get_many(0, [b"a"]))
+
+    def test_empty_directory_is_a_new_store(self, directory: Path) -> None:
+        """A store in an empty directory has no version, no segments and no pages."""
+        directory.mkdir(parents=True)
+        with closing(self.open(directory)) as backend:
+            assert_holds(backend, {}, None, "a store in an empty directory is empty")
+
+    def test_known_options_are_described(self) -> None:
+        """Every known option has a line of help; the options of this run are known and their values good."""
+        known = self.backend_class.known_options()
+        without = {name: text for name, text in known.items() if not (name and text)}
+        check("every known option has a name and a line of help", {}, without)
+        check("the suite's options are known ones", set(), set(self.options) - set(known))
+        self.backend_class.check_options(self.options)
+
+    def test_options_have_defaults(self, directory: Path) -> None:
+        """A store opens without any option, as tools that read a checkpoint open it."""
+        self.backend_class.check_options({})
+        with closing(self.backend_class.open(directory, {})) as backend:
+            assert_holds(backend, {}, None, "a new store that is opened without options is empty")
+
+    def test_stores_are_independent(self, backend: StateBackend, tmp_path: Path) -> None:
+        """A store in another directory sees nothing of this one."""
+        promise = "stores in two directories have nothing in common"
+        backend.write(WriteBatch(puts=_PAGES), b"v1")
+        with closing(self.open(tmp_path / "other")) as other:
+            assert_holds(other, {}, None, promise)
+            other.write(WriteBatch(puts={0: {b"a": b"2"}}), b"v2")
+        assert_holds(backend, _PAGES, b"v1", promise)
+
+    def test_another_thread_may_go_on(self, backend: StateBackend) -> None:
+        """A store that one thread opened and wrote is read, written and read again by others, one after another."""
+        backend.write(WriteBatch(puts=_PAGES), b"v1")
+        errors: list[Exception] = []
+
+        def go_on() -> None:
+            try:
+                assert_holds(backend, _PAGES, b"v1")
+                backend.write(WriteBatch(puts={1: {b"a": b"2"}}), b"v2")
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is told below
+                errors.append(error)
+
+        other = Thread(target=go_on)
+        other.start()
+        other.join()
+        check("calls may come from another thread than before, one at a time", [], errors)
+        assert_holds(backend, {**_PAGES, 1: {b"a": b"2"}}, b"v2")
+
+    def test_clear_drops_all(self, backend: StateBackend) -> None:
+        """After clear the store is like a new one and can be written."""
+        backend.clear()
+        backend.write(WriteBatch(puts={n: {b"a": b"1"} for n in (-5, 5)}), b"v1")
+        backend.clear()
+        assert_holds(backend, {}, None, "clear drops every page and the version")
+        backend.write(WriteBatch(puts={5: {b"b": b"2"}}), b"v2")
+        assert_holds(backend, {5: {b"b": b"2"}}, b"v2", "a cleared store can be written")
+
+    def test_clear_holds_after_reopening(self, directory: Path) -> None:
+        """What was cleared does not come back with the next open."""
+        with closing(self.open(directory)) as backend:
+            backend.write(WriteBatch(puts=_PAGES), b"v1")
+            backend.clear()
+        with closing(self.open(directory)) as backend:
+            assert_holds(backend, {}, None, "what was cleared does not come back with the next open")
+
+    def test_close_twice(self, directory: Path) -> None:
+        """A second close is no error."""
+        backend = self.open(directory)
+        backend.write(WriteBatch(puts=_PAGES), b"v1")
+        backend.close()
+        backend.close()

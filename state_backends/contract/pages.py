@@ -1,0 +1,99 @@
+"""Promises about pages: what is put is found by its key, whatever its bytes, until it is deleted."""
+
+import random
+
+from state_backends.contract.base import Contract
+from state_backends.contract.states import AWKWARD_KEYS, assert_holds, check
+from state_backends.interface import StateBackend, WriteBatch
+
+
+class PagesContract(Contract):
+    """Pages by key, and the version beside them."""
+
+    def test_get_many_keeps_the_order_asked(self, backend: StateBackend) -> None:
+        """Pages come in the order asked, None where there is none; a key may be asked for twice."""
+        backend.write(WriteBatch(puts={3: {b"a": b"1", b"b": b"2", b"c": b"3"}}), b"v")
+        asked = [b"c", b"x", b"a", b"c", b"", b"b", b"y"]
+        expected = [b"3", None, b"1", b"3", None, b"2", None]
+        check(
+            "get_many returns one page or None for each key, in the order asked",
+            expected,
+            backend.get_many(3, asked),
+        )
+
+    def test_get_many_of_nothing(self, backend: StateBackend) -> None:
+        """No keys asked for are no pages, in a segment that is there and in one that is not."""
+        backend.write(WriteBatch(puts={3: {b"a": b"1"}}), b"v")
+        for segment in (3, 4):
+            check("get_many of no keys is an empty list", [], backend.get_many(segment, []))
+
+    def test_get_many_looks_in_one_segment(self, backend: StateBackend) -> None:
+        """The same key in neighbouring segments is another page."""
+        backend.write(WriteBatch(puts={-1: {b"a": b"-"}, 0: {b"a": b"0"}, 1: {b"b": b"+"}}), b"v")
+        found = [backend.get_many(segment, [b"a"]) for segment in (-1, 0, 1)]
+        check(
+            "get_many finds pages of the segment that was asked for, and of no other",
+            [[b"-"], [b"0"], [None]],
+            found,
+        )
+
+    def test_get_many_of_many_keys(self, backend: StateBackend) -> None:
+        """Ten thousand pages are found at once, and as many that are not there are None."""
+        pages = {b"%d" % n: b"page %d" % n for n in range(10_000)}
+        backend.write(WriteBatch(puts={0: pages}), b"v")
+        asked = [key for n in range(10_000) for key in (b"%d" % n, b"no %d" % n)]
+        expected = [pages.get(key) for key in asked]
+        check("get_many takes tens of thousands of keys at once", expected, backend.get_many(0, asked))
+
+    def test_last_put_counts(self, backend: StateBackend) -> None:
+        """A put replaces the page that was there, by a longer or a shorter one."""
+        for number, page in enumerate([b"first", b"", b"the longest of them all", b"2"]):
+            backend.write(WriteBatch(puts={0: {b"a": page}}), b"v%d" % number)
+            assert_holds(
+                backend, {0: {b"a": page}}, b"v%d" % number, "a put replaces the page that was there"
+            )
+
+    def test_deletes_of_what_is_not_there(self, backend: StateBackend) -> None:
+        """Deleting an absent key, or in an absent segment, is no error and changes nothing."""
+        backend.write(WriteBatch(puts={0: {b"a": b"1"}}), b"v1")
+        backend.write(WriteBatch(deletes={0: {b"b", b""}, 7: {b"a"}, -7: set()}), b"v2")
+        assert_holds(backend, {0: {b"a": b"1"}}, b"v2", "a delete of what is not there changes nothing")
+
+    def test_write_leaves_its_batch_alone(self, backend: StateBackend) -> None:
+        """The batch is the same after the write, since it goes to the changelog next."""
+        batch = WriteBatch(puts={0: {b"a": b"1"}, 1: {}}, deletes={0: {b"a"}, 2: {b"b"}}, drop_before=0)
+        backend.write(batch, b"v")
+        same = WriteBatch({0: {b"a": b"1"}, 1: {}}, {0: {b"a"}, 2: {b"b"}}, 0)
+        check("write leaves its batch as it is", same, batch)
+
+    def test_version_is_that_of_the_last_write(self, backend: StateBackend) -> None:
+        """Any bytes are a version, a batch without changes sets it too, and the same one may come twice."""
+        pages = {0: {b"a": b"1"}}
+        backend.write(WriteBatch(puts=pages), b"first")
+        for version in (b"\x00\xff" * 8, b"\x00", b"first", b"first", b"v" * 1_000):
+            backend.write(WriteBatch(), version)
+            assert_holds(
+                backend, pages, version, "the version is that of the last write, also of one without changes"
+            )
+
+    def test_keys_of_any_bytes(self, backend: StateBackend) -> None:
+        """Keys that are empty, long, prefixes of others or of any bytes are kept apart, in every segment."""
+        promise = "keys of any bytes are kept apart"
+        pages = {n: {key: b"%d %d" % (n, i) for i, key in enumerate(AWKWARD_KEYS)} for n in (-1, 0, 1)}
+        backend.write(WriteBatch(puts=pages), b"v1")
+        assert_holds(backend, pages, b"v1", promise)
+        for key in AWKWARD_KEYS:
+            del pages[0][key]
+            pages = {n: kept for n, kept in pages.items() if kept}
+            backend.write(WriteBatch(deletes={0: {key}}), b"v2")
+            assert_holds(backend, pages, b"v2", promise)
+
+    def test_pages_of_any_bytes_and_size(self, backend: StateBackend) -> None:
+        """Pages may be empty, of any bytes, and of many MiB."""
+        large = random.Random(1).randbytes(1 << 20) * 9
+        pages = {
+            0: {b"empty": b"", b"zero": b"\x00", b"all": bytes(range(256)), b"large": large},
+            1: {b"": large},
+        }
+        backend.write(WriteBatch(puts=pages), b"v")
+        assert_holds(backend, pages, b"v", "pages may be empty, of any bytes, and of many MiB")

@@ -1,0 +1,150 @@
+"""Promises about snapshots: a copy that no later write changes, and that brings back exactly the state.
+
+A backend without snapshots of its own is tested with those that the host takes of it: all pages, put back in parts.
+"""
+
+import random
+import shutil
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from serializers import CorruptDataError
+from state_backends.contract.base import Contract
+from state_backends.contract.states import AWKWARD_KEYS, FAR, assert_holds, check, fail
+from state_backends.durability.uploads import page_parts
+from state_backends.interface import StateBackend, WriteBatch
+
+_PAGES = {n: dict.fromkeys(AWKWARD_KEYS, b"%d" % n * 50) for n in (-FAR, -1, 0, 7)}
+_BACK = "restore brings back the pages and the version of the snapshot, and nothing else"
+_FIXED = "files of a snapshot do not change, whatever happens to the store"
+_REFUSED = "restore of what is no snapshot raises CorruptDataError and leaves the store empty"
+
+
+class _Copy:
+    """A snapshot of a store, as the host takes it; it may be restored any number of times."""
+
+    def __init__(self, backend: StateBackend, directory: Path) -> None:
+        self.directory = directory
+        self._version = backend.version
+        self._parts: list[dict[int, dict[bytes, bytes]]] = []
+        if not backend.snapshots:
+            self._parts += page_parts(backend)
+            return
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        backend.snapshot(directory)
+        others = [path.name for path in directory.iterdir() if path.is_symlink() or not path.is_file()]
+        check("a snapshot is plain files, without folders and symbolic links", [], others)
+
+    def files(self) -> dict[str, bytes]:
+        """What the files hold, by name."""
+        return {path.name: path.read_bytes() for path in self.directory.glob("*")}
+
+    def give(self, backend: StateBackend) -> None:
+        """Restore the store from it."""
+        if backend.snapshots:
+            taken = shutil.copytree(self.directory, self.directory.with_name(f"{self.directory.name}-taken"))
+            backend.restore(taken)
+            shutil.rmtree(taken, ignore_errors=True)
+            return
+        backend.clear()
+        for puts in self._parts:
+            backend.write(WriteBatch(puts=puts), b"restoring")
+        if self._version is not None:
+            backend.write(WriteBatch(), self._version)
+
+
+class SnapshotContract(Contract):
+    """What `snapshots` promises; if it is False, that the host's own way works."""
+
+    def test_snapshot_brings_the_store_back(self, backend: StateBackend, tmp_path: Path) -> None:
+        """A new store that is restored from a snapshot is equal to the old one, which a snapshot leaves as it is."""
+        backend.write(WriteBatch(puts=_PAGES), b"v1")
+        copy = _Copy(backend, tmp_path / "copies" / "1")
+        assert_holds(backend, _PAGES, b"v1", "a snapshot leaves the store as it is")
+        with closing(self.open(tmp_path / "restored")) as restored:
+            copy.give(restored)
+            assert_holds(restored, _PAGES, b"v1", _BACK)
+
+    def test_snapshot_without_pages(self, backend: StateBackend, tmp_path: Path) -> None:
+        """A store whose pages are all gone has a snapshot too: its version."""
+        backend.write(WriteBatch(puts=_PAGES), b"v1")
+        backend.write(WriteBatch(drop_before=FAR), b"v2")
+        copy = _Copy(backend, tmp_path / "copies" / "1")
+        with closing(self.open(tmp_path / "restored")) as restored:
+            copy.give(restored)
+            assert_holds(restored, {}, b"v2", _BACK)
+
+    def test_later_writes_leave_snapshots_alone(self, directory: Path, tmp_path: Path) -> None:
+        """Writes, drops, later snapshots, clear and close change no file of a snapshot, and so nothing that it restores."""
+        with closing(self.open(directory)) as backend:
+            backend.write(WriteBatch(puts=_PAGES), b"v1")
+            first = _Copy(backend, tmp_path / "copies" / "1")
+            files = first.files()
+            changes = WriteBatch({0: {b"a": b"2"}, 9: {b"b": b"2"}}, {7: set(AWKWARD_KEYS)}, -1)
+            later = {-1: _PAGES[-1], 0: {**_PAGES[0], b"a": b"2"}, 9: {b"b": b"2"}}
+            backend.write(changes, b"v2")
+            second = _Copy(backend, tmp_path / "copies" / "2")
+            check(_FIXED, files, first.files())
+            backend.clear()
+            check(_FIXED, files, first.files())
+        check(_FIXED, files, first.files())
+        with closing(self.open(tmp_path / "restored")) as restored:
+            first.give(restored)
+            assert_holds(restored, _PAGES, b"v1", _BACK)
+            second.give(restored)
+            assert_holds(restored, later, b"v2", "restore replaces all that the store held")
+
+    def test_restored_store_goes_on(self, backend: StateBackend, tmp_path: Path) -> None:
+        """A restored store can be written, closed and opened again, and is then some version, whole."""
+        backend.write(WriteBatch(puts=_PAGES), b"v1")
+        copy = _Copy(backend, tmp_path / "copies" / "1")
+        place, more = tmp_path / "restored", {**_PAGES, 8: {b"a": b"1"}}
+        with closing(self.open(place)) as restored:
+            restored.write(WriteBatch(puts={5: {b"a": b"gone"}}), b"before")
+            copy.give(restored)
+            restored.write(WriteBatch(puts={8: {b"a": b"1"}}), b"v2")
+            assert_holds(restored, more, b"v2", "a restored store can be written")
+        with closing(self.open(place)) as again:
+            states = {None: {}, b"v1": _PAGES, b"v2": more}
+            promise = "a restored store that is opened again shows the snapshot, or a later write, whole, or is empty"
+            if again.version not in states:
+                fail(promise, f"its version is {again.version!r}")
+            assert_holds(again, states[again.version], again.version, promise)
+
+    @pytest.mark.parametrize(
+        "damage",
+        [lambda data: random.Random(1).randbytes(len(data)), lambda data: data[:0]],
+        ids=["garbage", "empty files"],
+    )
+    def test_restore_refuses_what_is_no_snapshot(
+        self, backend: StateBackend, tmp_path: Path, damage: Callable[[bytes], bytes]
+    ) -> None:
+        """Files of other bytes are refused, and leave an empty store that can be restored; without snapshots all are."""
+        pages = {0: {b"a": b"1"}}
+        backend.write(WriteBatch(puts=pages), b"v1")
+        if not backend.snapshots:
+            with pytest.raises(NotImplementedError):
+                backend.restore(tmp_path)
+            assert_holds(backend, pages, b"v1")
+            return
+        copy = _Copy(backend, tmp_path / "copies" / "1")
+        damaged = tmp_path / "copies" / "damaged"
+        damaged.mkdir()
+        for name, data in copy.files().items():
+            (damaged / name).write_bytes(damage(data))
+        try:
+            backend.restore(damaged)
+        except CorruptDataError:
+            pass
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is another than the one promised
+            fail(_REFUSED, f"it raised {error!r}")
+        else:
+            fail(_REFUSED, "it raised nothing")
+        assert_holds(backend, {}, None, _REFUSED)
+        copy.give(backend)
+        assert_holds(
+            backend, pages, b"v1", "a store that refused what is no snapshot can be restored from one"
+        )
