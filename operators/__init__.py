@@ -1,17 +1,39 @@
 """Window operators for PySpark with pluggable state.
 
 from operators import SlidingWindows, aggregates as agg
+
+Each name is imported when it is first used: the package itself costs nothing where only a part of it is wanted.
 """
 
-from operators import aggregates
-from operators.aggregates import AggregateOperation
-from operators.base.calendar import NEVER
-from operators.base.columnar import Declaration, Operator, Rows, Stored, Work
-from operators.base.keyed import Keyed, KeyedOperator
-from operators.definitions import HoppingWindows, SessionWindows, SlidingWindows, TumblingWindows
-from operators.errors import DefinitionError, SessionSetupError
-from operators.runtime.session import session_conf, spark_session
-from operators.windows import WindowedAggregation
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from operators import aggregates
+    from operators.aggregates import AggregateOperation
+    from operators.base.calendar import NEVER
+    from operators.base.columnar import Declaration, Operator, Rows, Stored, Work
+    from operators.base.keyed import Keyed, KeyedOperator
+    from operators.definitions import HoppingWindows, SessionWindows, SlidingWindows, TumblingWindows
+    from operators.errors import DefinitionError, SessionSetupError, WorkerError
+    from operators.runtime.failures import what_failed
+    from operators.runtime.progress import print_batches
+    from operators.runtime.session import session_conf, spark_session
+    from operators.windows import WindowedAggregation
+
+_HOMES = {
+    "operators.aggregates": ("AggregateOperation",),
+    "operators.base.calendar": ("NEVER",),
+    "operators.base.columnar": ("Declaration", "Operator", "Rows", "Stored", "Work"),
+    "operators.base.keyed": ("Keyed", "KeyedOperator"),
+    "operators.definitions": ("HoppingWindows", "SessionWindows", "SlidingWindows", "TumblingWindows"),
+    "operators.errors": ("DefinitionError", "SessionSetupError", "WorkerError"),
+    "operators.runtime.failures": ("what_failed",),
+    "operators.runtime.progress": ("print_batches",),
+    "operators.runtime.session": ("session_conf", "spark_session"),
+    "operators.windows": ("WindowedAggregation",),
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "NEVER",
@@ -30,7 +52,22 @@ __all__ = [
     "TumblingWindows",
     "WindowedAggregation",
     "Work",
+    "WorkerError",
     "aggregates",
+    "print_batches",
     "session_conf",
     "spark_session",
+    "what_failed",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "aggregates":
+        return import_module("operators.aggregates")
+    if name not in _HOME:
+        raise AttributeError(f"module 'operators' has no attribute {name!r}; it has {', '.join(__all__)}")
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

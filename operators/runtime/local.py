@@ -49,6 +49,8 @@ class LocalRunner:
         self._operator: StatefulOperator | None = None
         self.counters = Counters()
         """Rows, late and bad rows, and windows since the runner was made."""
+        self.metrics: dict[str, int] = {}
+        """What the last batch told of itself, by the names that a stream has in `<name>_out`."""
         self.late: pa.Table | None = None
         """The last batch's late and bad records, if the runner was made to keep them: reason, window, late_by_ms, record."""
 
@@ -78,6 +80,7 @@ class LocalRunner:
         """
         done = self._attempt(table, stream_time, self._journal)
         self.counters.add(done.counters)
+        self.metrics = done.metrics
         self.late = None if done.late is None else pa.Table.from_struct_array(done.late)
         return done.rows
 

@@ -1,0 +1,87 @@
+"""A line for each batch of a stream, for people who watch it."""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQueryListener
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+)
+
+_LOG = logging.getLogger(__name__)
+_OUT = "_out"
+_MIB = 1 << 20
+_TIMES = "step", "commit", "restore"
+_SLOW_MS = 100
+
+
+def batch_line(
+    batch: int, seconds: float, name: str, taken: Mapping[str, Any], out: Mapping[str, Any]
+) -> str:
+    """Return what an operator did in a batch as a line of text.
+
+    Args:
+        batch: its number.
+        seconds: how long the whole batch took.
+        name: of the operator.
+        taken: the observed metrics `<name>_in`.
+        out: the observed metrics `<name>_out`.
+    """
+    rows, bad, did = taken.get("rows") or 0, taken.get("bad") or 0, {key: out[key] or 0 for key in out}
+    size = f"{did['live_keys']:,} keys and {did['live_panes']:,} panes in {did['state_bytes'] / _MIB:.1f} MiB"
+    slow = [f"{what} {did[f'{what}_ms'] / 1_000:.1f} s" for what in _TIMES if did[f"{what}_ms"] >= _SLOW_MS]
+    parts = [
+        f"batch {batch}, {name}: {rows:,} rows in {seconds:.1f} s",
+        f"{did['windows']:,} rows out",
+        f"{did['late']:,} late" if did["late"] else "",
+        f"{bad:,} bad" if bad else "",
+        size,
+        ", ".join(slow),
+    ]
+    return "; ".join(part for part in parts if part)
+
+
+class BatchLines(StreamingQueryListener):
+    """Tells a line for each batch in which an operator of this library worked.
+
+    Args:
+        tell: takes the line; by default it goes to the log, as information.
+    """
+
+    def __init__(self, tell: Callable[[str], None] = _LOG.info) -> None:
+        self._tell = tell
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
+        """Wait for the first batch."""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
+        """Tell what the batch did."""
+        progress = event.progress
+        observed = {name: row.asDict() for name, row in progress.observedMetrics.items()}
+        for name, out in observed.items():
+            if name.endswith(_OUT) and "live_keys" in out:
+                operator = name.removesuffix(_OUT)
+                taken = observed.get(f"{operator}_in", {})
+                self._tell(batch_line(progress.batchId, progress.batchDuration / 1_000, operator, taken, out))
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
+        """Say nothing."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
+        """Say nothing: the query's own exception does."""
+
+
+def print_batches(spark: SparkSession, tell: Callable[[str], None] = print) -> BatchLines:
+    """Have a line printed for each batch of the session's queries, from now on.
+
+    Returns:
+        the listener, to be given to `spark.streams.removeListener` when it is enough.
+    """
+    lines = BatchLines(tell)
+    spark.streams.addListener(lines)
+    return lines
