@@ -176,6 +176,7 @@ class StatefulOperator:
         emitted = self.operator.step(batch, step)
         rows = self._working.output.table(emitted)
         late = self.program.told(sifted, step)
+        told = progress()  # asks whether the store is empty, while it knows of this batch's changes
         stepped = time.perf_counter()
         changes = self.store.take_changes()
         usage = self.store.usage
@@ -184,7 +185,7 @@ class StatefulOperator:
             "schema": self._working.stored().plain(),
             "close": self.operator.close,
             "usage": usage.plain(),
-            **progress(),
+            **told,
         }
         pointer = self._durable.commit(journal, pointer, changes, noted, clock)
         self._ready = True
