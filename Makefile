@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test soak lint types bench bench-full bench-compare clean
+.PHONY: help demo test soak lint types docs bench bench-full bench-compare clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-13s %s\n", $$1, $$2}' Makefile
@@ -32,6 +32,10 @@ lint: $(VENV)/.installed-dev ## check style and format
 
 types: $(VENV)/.installed-dev ## check types
 	$(BIN)/python -m mypy
+
+docs: $(VENV)/.installed-docs ## build the documentation into build/site (Python 3.11 or newer); a warning is an error
+	$(BIN)/zensical build --clean --strict
+	$(BIN)/python -m benchmarks.report $(BASE) --out build/site/benchmarks/report.html
 
 bench: $(VENV)/.installed-bench ## run the benchmarks (10 minutes): build/bench/latest.json and report.html
 	$(BIN)/python -m benchmarks $(ARGS)

@@ -1,0 +1,55 @@
+"""The pages are whole: pictures are those that the library computes, options are known ones, and the menu has every page."""
+
+import re
+import runpy
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import operators
+import operators.testing
+import state_backends
+from state_backends import known_options
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+
+
+def test_pictures_are_as_drawn() -> None:
+    """A window kind that changes its windows changes the pictures: `python docs/pictures.py` draws them again."""
+    pictures = runpy.run_path(str(DOCS / "pictures.py"))["PICTURES"]
+    assert {f"{name}.svg" for name in pictures} | {"benchmarks.svg"} == {
+        p.name for p in DOCS.glob("images/*")
+    }
+    for name, draw in pictures.items():
+        assert draw() == (DOCS / "images" / f"{name}.svg").read_text("utf-8"), name
+
+
+def test_the_reference_has_every_option_and_no_other() -> None:
+    """Those of all built-in backends."""
+    page = (DOCS / "reference" / "state.md").read_text("utf-8")
+    assert sorted(known_options("memory")) == sorted(
+        re.findall(r"^\| `(\w+(?:\.\w+)+)` \|", page, re.MULTILINE)
+    )
+
+
+def test_every_page_is_in_the_menu_and_shows_pictures_that_are_there() -> None:
+    """The build checks links between pages, but not these."""
+    menu = (ROOT / "mkdocs.yml").read_text("utf-8")
+    pages = sorted(DOCS.rglob("*.md"))
+    assert sorted(str(page.relative_to(DOCS)) for page in pages) == sorted(
+        re.findall(r": (\S+\.md)$", menu, re.MULTILINE)
+    )
+    for page in pages:
+        for picture in re.findall(r"!\[[^]]*]\(([^)]+)\)", page.read_text("utf-8")):
+            assert (page.parent / picture).is_file(), f"{page.name}: {picture}"
+
+
+@pytest.mark.parametrize("package", [operators, operators.testing, state_backends], ids=lambda p: p.__name__)
+def test_the_reference_has_every_public_name(package: ModuleType) -> None:
+    """What a package offers is described, there or as a member of what is."""
+    pages = "".join(page.read_text("utf-8") for page in (DOCS / "reference").glob("*.md"))
+    described = set(re.findall(r"^::: \S*?(\w+)$", pages, re.MULTILINE))
+    described |= set(re.findall(r"\w+", " ".join(re.findall(r"members: \[(.*)]", pages))))
+    assert described >= set(package.__all__)
