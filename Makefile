@@ -32,6 +32,7 @@ lint: $(VENV)/.installed-dev ## check style and format
 
 types: $(VENV)/.installed-dev ## check types
 	$(BIN)/python -m mypy
+	$(BIN)/python -m mypy --strict tests/packaging/user_program.py
 
 docs: $(VENV)/.installed-docs ## build the documentation into build/site (Python 3.11 or newer); a warning is an error
 	$(BIN)/zensical build --clean --strict

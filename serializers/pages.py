@@ -137,6 +137,17 @@ class PageLayout:
             sums += np.array([zlib.crc32(tail) for tail in tails], np.uint64)
         return sums.view(np.int64)
 
+    def count_rows(self, pages: Sequence[bytes], size: int) -> int:
+        """Return how many rows pages of this layout have in all.
+
+        Args:
+            pages: the pages.
+            size: their bytes in all.
+        """
+        if not self._object_index:
+            return size // (8 * self.width) - len(pages)
+        return int(np.frombuffer(b"".join([page[4:8] for page in pages]), "<u4").sum())
+
     def decode(self, pages: Sequence[bytes]) -> tuple[list[Column], npt.NDArray[np.int64]]:
         """Return the columns of all pages one after another, and the number of rows of each page.
 
@@ -228,11 +239,6 @@ class PageLayout:
                 target[end - count : end] = fill(values)
         for index, values in zip(self._object_index, merged, strict=True):
             columns[index] = values
-
-
-def count_rows(pages: Sequence[bytes]) -> npt.NDArray[np.uint32]:
-    """Return the number of rows of each page, by its header alone."""
-    return np.frombuffer(b"".join([page[4:8] for page in pages]), "<u4")
 
 
 def fill(values: Sequence[object]) -> npt.NDArray[np.object_]:

@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from serializers.pages import count_rows
+from serializers.pages import PageLayout
 from state_backends.interface import StateBackend, WriteBatch
 
 _SAMPLED_PAGES = 2**14
-Before = Mapping[int, Mapping[bytes, bytes | None]]
+Read = tuple[Sequence[bytes], list[bytes | None]]
+"""Keys that were asked for, and their pages."""
+Reads = Mapping[int, Sequence[Read]]
 
 
 class KeySample:
@@ -69,25 +71,34 @@ class KeySample:
 class SegmentUsage:
     """What one segment holds."""
 
+    layout: PageLayout
     pages: int = 0
     entries: int = 0
     size: int = 0
 
-    def add(self, pages: Sequence[bytes], sign: int) -> None:
-        """Add pages, or take them away."""
+    def add(self, pages: Sequence[bytes], sign: int) -> int:
+        """Add pages, or take them away; return their bytes."""
+        size = sum(map(len, pages))
         self.pages += sign * len(pages)
-        self.entries += sign * int(count_rows(pages).sum())
-        self.size += sign * sum(map(len, pages))
+        self.entries += sign * self.layout.count_rows(pages, size)
+        self.size += sign * size
+        return size
 
 
 class StoreUsage:
-    """What a store holds, by segment, and how many pages were read and written since `take_traffic`."""
+    """What a store holds, by segment, and how much was read and written since `take_traffic`.
 
-    def __init__(self) -> None:
+    Args:
+        layout: of the pages.
+    """
+
+    def __init__(self, layout: PageLayout) -> None:
+        self._layout = layout
         self._segments: dict[int, SegmentUsage] = {}
         self._sample = KeySample()
         self.pages_read = 0
         self.pages_written = 0
+        self.bytes_written = 0
 
     @property
     def pages(self) -> int:
@@ -109,31 +120,31 @@ class StoreUsage:
         """Distinct keys, as `KeySample` counts."""
         return self._sample.keys
 
-    def wrote(self, changes: WriteBatch, before: Before, backend: StateBackend) -> None:
+    def wrote(self, changes: WriteBatch, reads: Reads, backend: StateBackend) -> None:
         """Take note of changes that are about to be written.
 
         Args:
             changes: the changes.
-            before: pages of the backend that were read on the way, None where there was none.
+            reads: what was read of the backend on the way.
             backend: is asked for what was not read.
         """
-        if changes.drop_before is not None:
-            self._drop_before(changes.drop_before)
+        edge = changes.drop_before
+        if edge is not None:
+            self._drop_before(edge)
         for segment in {*changes.puts, *changes.deletes}:
             puts, deletes = changes.puts.get(segment, {}), changes.deletes.get(segment, set())
-            dropped = changes.drop_before is not None and segment < changes.drop_before
-            known = {} if dropped else before.get(segment, {})
-            keys = [*puts, *deletes]
-            unread = [] if dropped else [key for key in keys if key not in known]
-            if unread:
-                known = {**known, **dict(zip(unread, backend.get_many(segment, unread), strict=True))}
-            old = [page for page in map(known.get, keys) if page is not None]
-            usage = self._segments.setdefault(segment, SegmentUsage())
-            usage.add(old, -1)
-            usage.add(list(puts.values()), 1)
+            keys = [*puts, *deletes] if deletes else list(puts)
+            dropped = edge is not None and segment < edge
+            old = [None] * len(keys) if dropped else _before(segment, keys, reads.get(segment, []), backend)
+            missing = old.count(None)
+            usage = self._segments.setdefault(segment, SegmentUsage(self._layout))
+            usage.add([page for page in old if page is not None] if missing else old, -1)  # type: ignore[arg-type]
+            self.bytes_written += usage.add(list(puts.values()), 1)
             self.pages_written += len(puts)
-            self._sample.add(segment, [key for key in puts if known.get(key) is None])
-            self._sample.remove(segment, deletes)
+            if missing:
+                self._sample.add(segment, (key for key, page in zip(puts, old, strict=False) if page is None))
+            if deletes:
+                self._sample.remove(segment, deletes)
 
     def replayed(self, changes: Iterable[WriteBatch]) -> None:
         """Take note of the keys of changes that another copy of the store has counted."""
@@ -162,15 +173,15 @@ class StoreUsage:
         """Count all that a backend holds. O(pages)."""
         self._segments = {}
         for number in backend.segments():
-            usage = self._segments[number] = SegmentUsage()
+            usage = self._segments[number] = SegmentUsage(self._layout)
             pages = (page for _, page in backend.iterate(number))
             while some := list(islice(pages, _SAMPLED_PAGES)):
                 usage.add(some, 1)
 
-    def take_traffic(self) -> tuple[int, int]:
-        """Return the pages read and written since the last call."""
-        taken = self.pages_read, self.pages_written
-        self.pages_read = self.pages_written = 0
+    def take_traffic(self) -> tuple[int, int, int]:
+        """Return the pages read, those written, and the bytes of these, since the last call."""
+        taken = self.pages_read, self.pages_written, self.bytes_written
+        self.pages_read = self.pages_written = self.bytes_written = 0
         return taken
 
     def plain(self) -> list[list[int]]:
@@ -179,4 +190,17 @@ class StoreUsage:
 
     def load(self, plain: Any) -> None:
         """Take over what `plain` told."""
-        self._segments = {number: SegmentUsage(*held) for number, *held in plain}
+        self._segments = {number: SegmentUsage(self._layout, *held) for number, *held in plain}
+
+
+def _before(
+    segment: int, keys: list[bytes], reads: Sequence[Read], backend: StateBackend
+) -> list[bytes | None]:
+    """The pages of keys as the backend has them."""
+    if len(reads) == 1 and reads[0][0] == keys:  # the same objects in the same order: nothing is looked up
+        return reads[0][1]
+    known = {key: page for names, pages in reads for key, page in zip(names, pages, strict=True)}
+    unread = [key for key in keys if key not in known]
+    if unread:
+        known.update(zip(unread, backend.get_many(segment, unread), strict=True))
+    return [known[key] for key in keys]

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from serializers.pages import Column, PageLayout
 from state_backends.interface import StateBackend, WriteBatch
 from state_backends.ordering import append_order, row_order
-from state_backends.usage import StoreUsage
+from state_backends.usage import Read, StoreUsage
 
 Ticks = npt.NDArray[np.int64]
 TIME_MIN, TIME_MAX = -(2**63), 2**63 - 1
@@ -64,11 +64,11 @@ class WindowStore:
         self.segment_ticks = segment_ticks
         self.on_write: Callable[[int, Sequence[bytes], Entries], None] | None = None
         """Is told what `replace_segment` writes, through which all writes go."""
-        self.usage = StoreUsage()
+        self.usage = StoreUsage(layout)
         """How much is stored, and how many pages were read and written."""
         self._staged = WriteBatch()
         self._latest: dict[int, int] = {}
-        self._read: dict[int, dict[bytes, bytes | None]] = {}
+        self._read: dict[int, list[Read]] = {}
         """What was read of the backend since the last changes were taken."""
 
     def segment_of(self, time: int) -> int:
@@ -94,7 +94,7 @@ class WindowStore:
             pages: list[bytes | None] = [None] * len(keys)
         else:
             pages = self.backend.get_many(segment, keys)
-            self._read.setdefault(segment, {}).update(zip(keys, pages, strict=True))
+            self._read.setdefault(segment, []).append((keys, pages))
             self.usage.pages_read += len(keys) - pages.count(None)
         deletes, puts = staged.deletes.get(segment), staged.puts.get(segment)
         if deletes:

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 from pyspark.sql.streaming import StreamingQueryListener
 from pyspark.sql.streaming.listener import (
     QueryIdleEvent,
@@ -62,7 +62,7 @@ class BatchLines(StreamingQueryListener):
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
         """Tell what the batch did."""
         progress = event.progress
-        observed = {name: row.asDict() for name, row in progress.observedMetrics.items()}
+        observed = {name: _by_name(row) for name, row in progress.observedMetrics.items()}
         for name, out in observed.items():
             if name.endswith(_OUT) and "live_keys" in out:
                 operator = name.removesuffix(_OUT)
@@ -74,6 +74,15 @@ class BatchLines(StreamingQueryListener):
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
         """Say nothing: the query's own exception does."""
+
+
+def _by_name(row: Row) -> dict[str, Any]:
+    """A row's values by name. Spark Connect hands a row over as the values beside their schema."""
+    found = row.asDict()
+    if found.keys() == {"schema", "values"}:
+        names = [field["name"] for field in found["schema"]["fields"]]
+        return dict(zip(names, found["values"], strict=True))
+    return found
 
 
 def print_batches(spark: SparkSession, tell: Callable[[str], None] = print) -> BatchLines:

@@ -190,7 +190,7 @@ class StatefulOperator:
         pointer = self._durable.commit(journal, pointer, changes, noted, clock)
         self._ready = True
         committed, restoring, self._restoring = time.perf_counter(), self._restoring, 0.0
-        read, written = usage.take_traffic()
+        read, written, changed = usage.take_traffic()
         metrics = {
             **counted(self._working, step.counters),
             "live_keys": usage.keys,
@@ -198,7 +198,7 @@ class StatefulOperator:
             "state_bytes": usage.size,
             "pages_read": read,
             "pages_written": written,
-            "changed_bytes": sum(len(page) for pages in changes.puts.values() for page in pages.values()),
+            "changed_bytes": changed,
             "step_ms": round(1_000 * (stepped - began)),
             "commit_ms": round(1_000 * (committed - stepped)),
             "restore_ms": round(1_000 * restoring),

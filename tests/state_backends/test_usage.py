@@ -54,7 +54,7 @@ def test_usage_follows_every_change(kind: type[StateBackend], tmp_path: Path) ->
         store.backend.write(store.take_changes(), b"%d" % number)
         assert held(store) == told(store.usage)
     assert held(store)[0] > 20
-    again = StoreUsage()
+    again = StoreUsage(LAYOUT)
     again.load(store.usage.plain())
     assert told(again)[:3] == held(store)[:3]
     again.measure(store.backend)
@@ -62,15 +62,23 @@ def test_usage_follows_every_change(kind: type[StateBackend], tmp_path: Path) ->
     store.backend.close()
 
 
+def test_rows_of_pages_without_objects() -> None:
+    """Their number follows from the bytes alone."""
+    layout, counts = PageLayout(("i8", "f8", "i8", "f8")), np.array([3, 1, 7])
+    pages = layout.encode([np.arange(11), np.zeros(11), np.arange(11), np.ones(11)], counts)
+    assert 11 == layout.count_rows(pages, sum(map(len, pages)))
+    assert 0 == layout.count_rows([], 0)
+
+
 def test_traffic_counts_pages() -> None:
     """Pages that are there count as read, each time; pages that change as written, once a batch."""
     store = WindowStore(MemoryBackend(), LAYOUT, 10)
     store.put_many([b"a", b"b"], Entries(np.array([0, 1]), (np.array([1, 2]), np.zeros(2), fill(["x", "y"]))))
     store.backend.write(store.take_changes(), b"1")
-    assert store.usage.take_traffic() == (0, 2)
+    assert store.usage.take_traffic()[:2] == (0, 2)
     store.fetch_segment(0, [b"a", b"b", b"c"])
     store.fetch_segment(0, [b"a"])
-    assert store.usage.take_traffic() == (3, 0)
+    assert store.usage.take_traffic() == (3, 0, 0)
 
 
 def test_many_keys_are_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,7 +92,7 @@ def test_many_keys_are_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
     sample.remove(3, names)
     sample.drop_before(2)
     assert abs(sample.keys - 40_000) < 4_000
-    replayed = StoreUsage()
+    replayed = StoreUsage(LAYOUT)
     replayed.replayed(
         [WriteBatch(puts={1: dict.fromkeys(names[:9], b""), 2: dict.fromkeys(names[5:20], b"")})]
     )
