@@ -13,6 +13,7 @@ from operators.errors import SessionSetupError
 from operators.java import ensure_java
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 _PROVIDER_KEY = "spark.sql.streaming.stateStore.providerClass"
@@ -28,8 +29,8 @@ def session_conf(buckets: int | None = None) -> dict[str, str]:
     """Return the Spark conf that a session for stateful windows needs, to be merged into one's own.
 
     Args:
-        buckets: slices of the key space, each a state store of its own that commits every batch: about as many as cores. Kept
-            in a query's checkpoint from its first start on. By default the cores of this machine.
+        buckets: slices of the key space, each a state store of its own that commits every batch: about as many as the cores
+            of all workers. Kept in a query's checkpoint from its first start on. By default the cores of this machine.
     """
     return {
         _PROVIDER_KEY: _PROVIDER,
@@ -43,30 +44,40 @@ def spark_session(
     app_name: str = "stateful-windows",
     *,
     master: str | None = None,
+    remote: str | None = None,
     buckets: int | None = None,
     conf: Mapping[str, str] | None = None,
 ) -> "SparkSession":
     """Return a Spark session set up for stateful windows.
 
-    Finds a Java, makes the workers run this interpreter, and sets what `session_conf` says.
+    Sets what `session_conf` says and, unless Spark runs elsewhere, finds a Java and makes the workers run this interpreter.
 
     Args:
         app_name: the application's name.
         master: such as "local[2]"; None for Spark's own default.
-        buckets: as in `session_conf`.
-        conf: more conf, which goes before all else.
+        remote: a Spark Connect server, such as "sc://host:15002", in place of a master; None for the one that the environment
+            variable SPARK_REMOTE names, if any. Wants the extra `connect`, and no Java here.
+        buckets: as in `session_conf`; with a Connect server, by default its `spark.sql.shuffle.partitions`.
+        conf: more conf, which goes before all else. Of a Connect server only what can change at run time can be set.
 
     Raises:
         JavaNotFoundError: no Java 17 or newer is to be found.
     """
-    ensure_java()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    elsewhere = (remote or os.environ.get("SPARK_REMOTE", "")).startswith("sc://")
+    settings = session_conf(buckets)
+    if not elsewhere:
+        ensure_java()
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    elif buckets is None:
+        del settings[_PARTITIONS_KEY]
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName(app_name)
     if master is not None:
         builder = builder.master(master)
-    for key, value in {**session_conf(buckets), **(conf or {})}.items():
+    if remote is not None:
+        builder = builder.remote(remote)
+    for key, value in {**settings, **(conf or {})}.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
 
@@ -101,7 +112,7 @@ def check_partitions(spark: "SparkSession", buckets: int) -> None:
             "time in every batch, and shared ones run one after another; set both to the same number",
             stacklevel=4,
         )
-    elif partitions > _MANY_PARTITIONS_PER_CORE * (os.cpu_count() or 1) and partitions >= 200:
+    elif partitions >= 200 and partitions > _MANY_PARTITIONS_PER_CORE * _known_cores(spark):
         warnings.warn(
             f"{_PARTITIONS_KEY} is {partitions}: each is a state store that commits every batch, which costs seconds "
             "on a small machine; set it to about the number of cores before the query first starts",
@@ -128,9 +139,19 @@ def _wrong_provider(spark: "SparkSession") -> list[str]:
     return [f"{_PROVIDER_KEY} is {provider!r}: spark.conf.set({_PROVIDER_KEY!r}, {_PROVIDER!r})"]
 
 
+def _known_cores(spark: "SparkSession") -> int:
+    """The cores of this machine, or 0 where Spark runs elsewhere."""
+    return 0 if _context(spark) is None else os.cpu_count() or 1
+
+
+def _context(spark: "SparkSession") -> "SparkContext | None":
+    """The session's context; a Spark Connect session has none, and says so with an AttributeError."""
+    return getattr(spark, "sparkContext", None)
+
+
 def _wrong_python(spark: "SparkSession") -> list[str]:
-    context = getattr(spark, "_sc", None)
-    if context is None or not context.master.startswith("local"):
+    context = _context(spark)
+    if context is None or not (context.master or "").startswith("local"):
         return []
     chosen = shutil.which(context.pythonExec)
     same = chosen is not None and Path(chosen).absolute() == Path(sys.executable).absolute()

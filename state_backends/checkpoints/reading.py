@@ -213,6 +213,7 @@ def journal_rows(checkpoint: Checkpoint, spark: "SparkSession | None") -> "DataF
         reader = reader.option("batchId", str(checkpoint.batch))
     try:
         rows = reader.load(_plain_path(checkpoint.path))
+        _ = rows.schema  # Spark Connect looks for the state only when it is asked something
     except PySparkException as error:
         raise StateError(f"the state in {checkpoint.path} cannot be read: {error}") from error
     return rows.select(
