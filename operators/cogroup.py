@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from operators.aggregates import Aggregate
+from operators.aggregates.definitions import INPUTS
 from operators.base.step import Counters
-from operators.errors import DefinitionError
+from operators.errors import DefinitionError, names_told
 from operators.runtime.local import LocalRunner
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
     from operators.windows import WindowedAggregation
 
-_INPUTS = ("column", "where", "by", "other")
 EVENT_TIME = "event time"
 
 
@@ -62,7 +62,7 @@ class Side:
         changes: dict[str, Any] = {"where": self.marker}
         for field in fields(aggregate):
             value = getattr(aggregate, field.name)
-            if field.name in _INPUTS and value is not None:
+            if field.name in INPUTS and value is not None:
                 changes[field.name] = self.joint(value)
             if field.name == "columns":
                 changes["columns"] = tuple(map(self.joint, value))
@@ -70,7 +70,7 @@ class Side:
 
 
 def _inputs(aggregate: Aggregate) -> Sequence[str]:
-    given = [getattr(aggregate, name, None) for name in _INPUTS]
+    given = [getattr(aggregate, name, None) for name in INPUTS]
     return [*(name for name in given if name is not None), *getattr(aggregate, "columns", ())]
 
 
@@ -145,6 +145,7 @@ class CoGroupedAggregation:
             DefinitionError: the frames are others than those of the operator, or one has no event time.
         """
         names = [side.name for side in self.sides]
+        self.check_given(frames)
         if set(names) != set(frames):
             raise DefinitionError(
                 f"frames {', '.join(names)} are wanted, {', '.join(frames) or 'none'} given"
@@ -155,6 +156,18 @@ class CoGroupedAggregation:
         if missing:
             raise DefinitionError(f"no event time is named for {', '.join(missing)}")
         return {name: event_time[name] for name in names}
+
+    def check_given(self, frames: object) -> None:
+        """Refuse frames that are not given by name.
+
+        Raises:
+            DefinitionError: says how they are given.
+        """
+        if not isinstance(frames, Mapping):
+            wanted = ", ".join(f"{side.name!r}: ..." for side in self.sides)
+            raise DefinitionError(
+                f"frames are given by name, as {{{wanted}}}, not as a {type(frames).__name__}"
+            )
 
     def shared(self) -> list[str]:
         """Return the columns that every frame has, beside the event time: the keys, and each record's gap if there is one."""
@@ -195,6 +208,7 @@ class CoGroupedRunner:
         Raises:
             DefinitionError: a frame or a column is missing, or types differ.
         """
+        self._operator.check_given(tables)
         self._schemas.update({name: table.schema for name, table in tables.items()})
         times = self._operator.times(self._schemas, self._event_time)
         given = {name: tables.get(name, schema.empty_table()) for name, schema in self._schemas.items()}
@@ -232,7 +246,7 @@ def check_columns(side: Side, names: Sequence[str], wanted: Sequence[str]) -> No
     for name in wanted:
         if name not in names:
             raise DefinitionError(
-                f"frame {side.name}: there is no column {name!r}; it has {', '.join(names)}"
+                f"frame {side.name}: there is no column {name!r}; it has {names_told(name, names)}"
             )
 
 

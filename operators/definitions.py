@@ -1,7 +1,7 @@
 """Window definitions: sliding, hopping, tumbling and session windows, checked when they are made."""
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from operators.aggregates import Aggregate
 from operators.durations import Duration, tick_length, window_length
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 _HOUR_US = 3_600_000_000
+_OF_OPERATORS = ("apply", "apply_with_late", "cogroup", "emit", "explain", "local_runner")
 
 
 class _Grouping:
@@ -43,9 +44,21 @@ class _Grouping:
         """
         return WindowedAggregation(self).group_by(*columns)  # type: ignore[arg-type]
 
-    def aggregate(self, **aggregates: Aggregate) -> WindowedAggregation:
+    def aggregate(self, *unnamed: NoReturn, **aggregates: Aggregate) -> WindowedAggregation:
         """Return an operator over all records as one group, with these results by name."""
-        return WindowedAggregation(self).aggregate(**aggregates)  # type: ignore[arg-type]
+        return WindowedAggregation(self).aggregate(*unnamed, **aggregates)  # type: ignore[arg-type]
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            kind = type(self).__name__
+            said = f"{kind!r} object has no attribute {name!r}"
+            if name in _OF_OPERATORS:
+                said = (
+                    f"{kind} are no operator yet, which has {name!r}: say what is computed, such as "
+                    f".group_by('k').aggregate(n=agg.count()), then .{name}(...)"
+                )
+            raise AttributeError(said, name=name, obj=self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,9 @@ def _parse(text: str, name: str) -> int:
         total += int(part[1]) * scale
         position = part.end()
     if position == 0 or position != len(text):
-        raise DefinitionError(f"{name} is {text!r}: write a number and a unit, such as '60 minutes'")
+        raise DefinitionError(
+            f"{name} is {text!r}: write a number and a unit, such as '60 minutes' or '1 hour 30 min', in whole numbers"
+        )
     return total
 
 

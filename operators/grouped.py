@@ -1,6 +1,6 @@
 """An operator of a user's own, grouped by keys: what binds it to the columns of a frame."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -9,7 +9,7 @@ from operators.applicable import Applicable, check_columns, column_types, refuse
 from operators.base.columnar import Declaration, Operator
 from operators.base.own import KINDS, OwnOutput, OwnPlan
 from operators.durations import tick_length, ticks
-from operators.errors import DefinitionError
+from operators.errors import DefinitionError, check_column_name, names_told
 from operators.program import Program
 from state_backends import StateConfig
 
@@ -21,26 +21,49 @@ class GroupedOperator(Applicable):
     Attributes:
         definition: the operator.
         keys: key columns.
+        whole: whether it runs over a frame that is all there.
     """
 
     definition: Operator
     keys: tuple[str, ...]
+    whole: bool = False
+
+    def __post_init__(self) -> None:
+        definition, name = self.definition, type(self.definition).__name__
+        for column in self.keys:
+            check_column_name("group_by", column)
+        tick_us = tick_length(definition.tick)
+        ticks(definition.grace, tick_us, f"grace of {name}", 0)
+        ticks(definition.segment, tick_us, f"segment of {name}", 1)
+        timers, fires = (
+            getattr(type(definition), method) is not getattr(Operator, method) for method in ("due", "fire")
+        )
+        if timers and not fires:
+            raise DefinitionError(f"{name} has timers (`due`) and no `fire`, which takes what is due")
+        if fires and not timers:
+            raise DefinitionError(f"{name} has a `fire` and no timers: say by `due` when it is to be called")
+
+    def bounded(self) -> "GroupedOperator":
+        return replace(self, whole=True)
 
     def program(self, schema: pa.Schema, event_time: str, config: StateConfig) -> Program:
         definition, types = self.definition, column_types(schema)
         check_columns(types, event_time, self.keys, {})
         tick_us = tick_length(definition.tick)
-        grace = ticks(definition.grace, tick_us, "grace", 0)
         declared = self._declared(types)
-        results = tuple((name, result_type(type_)) for name, type_ in declared.results.items())
+        results = tuple((name, self._result_type(name, type_)) for name, type_ in declared.results.items())
         refuse_twice("output column", (*self.keys, *declared.results))
         inputs = tuple((name, types[name]) for name in declared.inputs)
+        keys = tuple((key, types[key]) for key in self.keys)
+        grace = ticks(definition.grace, tick_us, "grace", 0)
         segment, name = definition.segment, f"segment of {type(definition).__name__}"
         if config.segment is not None:
             segment, name = config.segment, "spark.windows.state.segment"
+        plan = OwnPlan(definition, declared, inputs, keys, grace, whole=self.whole)
+        plan.describe()
         return Program(
-            OwnPlan(definition, declared, inputs, grace),
-            OwnOutput(tuple((key, types[key]) for key in self.keys), results, tick_us),
+            plan,
+            OwnOutput(keys, results, tick_us, type(definition).__name__),
             event_time,
             self.keys,
             inputs,
@@ -54,14 +77,31 @@ class GroupedOperator(Applicable):
         declared = self.definition.declare(types)
         if not isinstance(declared, Declaration):
             raise DefinitionError(f"{name}.declare returns {declared!r}; a Declaration is wanted")
+        for what, names in (("inputs", declared.inputs), ("counts", declared.counts)):
+            if isinstance(names, str):
+                raise DefinitionError(f"{name} declares {names!r} as {what}; a list of names is wanted")
+        refuse_twice(f"input of {name}", tuple(declared.inputs))
         for column in declared.inputs:
             if column not in types:
                 raise DefinitionError(
-                    f"{name} reads the column {column!r}, which is not there; the frame has {', '.join(types)}"
+                    f"{name} reads the column {column!r}, which is not there; the frame has {names_told(column, types)}"
                 )
         for column, type_ in declared.state.items():
             if type_ not in KINDS:
                 raise DefinitionError(f"{name} keeps {column!r} as {type_!r}; int, float or object is wanted")
+            if column in ("key", "time"):
+                raise DefinitionError(
+                    f"{name} declares {column!r} as state; every entry has it: declare what is beside it"
+                )
         if not declared.results:
             raise DefinitionError(f"{name} declares no results: there would be nothing to emit")
         return declared
+
+    def _result_type(self, name: str, given: "str | pa.DataType") -> pa.DataType:
+        if not isinstance(given, str | pa.DataType):
+            wanted = "Spark's name of a type, such as 'double', or an Arrow type, is wanted"
+            raise DefinitionError(f"{type(self.definition).__name__} makes {name!r} as {given!r}; {wanted}")
+        try:
+            return result_type(given)
+        except DefinitionError as error:
+            raise DefinitionError(f"{type(self.definition).__name__} makes {name!r}: {error}") from None

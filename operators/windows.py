@@ -2,17 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 import pyarrow as pa
 
-from operators.aggregates import Aggregate
+from operators.aggregates import Aggregate, AggregateOperation
 from operators.applicable import Applicable, check_columns, column_types, refuse_twice
 from operators.batch import check_gap
 from operators.cogroup import CoGroupedAggregation, Side
 from operators.durations import ticks
 from operators.emission import OutputSchema, bind_aggregates, bounds_type
-from operators.errors import DefinitionError
+from operators.errors import DefinitionError, check_column_name
 from operators.kinds.panes import PaneSchema
 from operators.program import Plan, Program
 from state_backends import StateConfig
@@ -68,18 +68,19 @@ class WindowedAggregation(Applicable):
     def group_by(self, *columns: str) -> "WindowedAggregation":
         """Return the operator grouped by these columns, in place of earlier ones."""
         for column in columns:
-            if not isinstance(column, str):
-                raise DefinitionError(f"group_by takes names of columns, not {column!r}")
+            check_column_name("group_by", column)
         refuse_twice("key column", columns)
         return _checked(replace(self, keys=columns))
 
-    def aggregate(self, **aggregates: Aggregate) -> "WindowedAggregation":
+    def aggregate(self, *unnamed: NoReturn, **aggregates: Aggregate) -> "WindowedAggregation":
         """Return the operator with these results beside earlier ones, such as `mean=agg.avg("delay")`."""
+        if unnamed:
+            raise DefinitionError(
+                "each result wants a name: .aggregate(n=agg.count()), not .aggregate(agg.count())"
+            )
         for name, aggregate in aggregates.items():
             if not isinstance(aggregate, Aggregate):
-                raise DefinitionError(
-                    f"{name}={aggregate!r} is no aggregate: use one of operators.aggregates"
-                )
+                raise DefinitionError(_no_aggregate(name, aggregate))
         return _checked(replace(self, aggregates=(*self.aggregates, *aggregates.items())))
 
     def cogroup(self, **frames: Mapping[str, Aggregate]) -> CoGroupedAggregation:
@@ -93,9 +94,13 @@ class WindowedAggregation(Applicable):
         """
         if self.aggregates:
             raise DefinitionError("cogroup takes the aggregates of each frame; leave .aggregate out")
-        if len(frames) < 2 or not all(frames.values()):
+        if len(frames) < 2 or any(results == {} for results in frames.values()):
             raise DefinitionError("cogroup wants two frames or more, each with an aggregate or more")
         for name, results in frames.items():
+            if not isinstance(results, Mapping):
+                raise DefinitionError(
+                    f"frame {name}: give its results by name, such as {name}={{'n': agg.count()}}"
+                )
             WindowedAggregation(self.windows).aggregate(**results)
             if not name.isidentifier():
                 raise DefinitionError(f"frame name {name!r} is none: use letters, digits and underscores")
@@ -164,9 +169,29 @@ class WindowedAggregation(Applicable):
             check_gap(types[gap], gap)
 
 
-def _checked(operator: WindowedAggregation) -> WindowedAggregation:
-    change = ("change",) if operator.policy == "on_update" else ()
-    refuse_twice(
-        "output column", (*operator.keys, "window", *(name for name, _ in operator.aggregates), *change)
+def _no_aggregate(name: str, given: object) -> str:
+    """What to say of a result that is no aggregate."""
+    if isinstance(given, AggregateOperation):
+        return (
+            f"{name} is the AggregateOperation {given.name!r} itself: call it with columns, such as op('v')"
+        )
+    if callable(given) and getattr(given, "__module__", None) == "operators.aggregates":
+        return (
+            f"{name}={given!r} is no aggregate: call it, such as agg.{getattr(given, '__name__', 'sum')}('v')"
+        )
+    return (
+        f"{name}={given!r} is no aggregate: use one of operators.aggregates, such as agg.sum('v'), "
+        "not of pyspark.sql.functions"
     )
+
+
+def _checked(operator: WindowedAggregation) -> WindowedAggregation:
+    results = [name for name, _ in operator.aggregates]
+    own = ("window", "change") if operator.policy == "on_update" else ("window",)
+    for name in (*operator.keys, *results):
+        if name in own:
+            raise DefinitionError(
+                f"output column {name!r} is there twice: windows come with one of that name; name yours otherwise"
+            )
+    refuse_twice("output column", (*operator.keys, *results))
     return operator

@@ -148,8 +148,12 @@ def resolve(
     Raises:
         ValueError: an unknown option or backend, with the known ones.
     """
+    if not isinstance(options, Mapping | None):
+        raise ValueError(  # noqa: TRY004 - as any other wrong option
+            f"options are {options!r}; give them by name, such as {{'state.buckets': 8}}"
+        )
     merged = {k.removeprefix(PREFIX): v for k, v in (conf or {}).items() if k.startswith(PREFIX)}
-    merged |= {k.removeprefix(PREFIX): str(v) for k, v in (options or {}).items()}
+    merged |= {k.removeprefix(PREFIX): _text(v) for k, v in (options or {}).items()}
     name = backend or merged.get("state.backend") or DEFAULT_BACKEND
     known = known_options(name)
     for key in merged:
@@ -188,6 +192,10 @@ def load_backend(name: str) -> type[StateBackend]:
         ValueError: there is none, or it is no StateBackend.
         StateError: it is there but cannot be imported.
     """
+    if not isinstance(name, str):
+        raise ValueError(  # noqa: TRY004 - as an unknown name
+            f"state backend {name!r} is no name: write 'rocksdb', or 'module:attribute' for a class of your own"
+        )
     target = BUILT_IN.get(name)
     # Looking for what is installed takes some 15 ms.
     registered = {} if target else {point.name: point.value for point in entry_points(group=ENTRY_POINTS)}
@@ -198,7 +206,10 @@ def load_backend(name: str) -> type[StateBackend]:
     try:
         found = getattr(import_module(module), attribute)
     except (ImportError, AttributeError) as error:
-        raise StateError(f"state backend {name!r} ({target}) cannot be imported: {error}") from error
+        raise StateError(
+            f"state backend {name!r} ({target}) cannot be imported: {error}. Its package has to be installed here and on all "
+            "workers"
+        ) from error
     if not (isinstance(found, type) and issubclass(found, StateBackend)):
         raise ValueError(  # noqa: TRY004 - the name in the configuration is wrong
             f"state backend {name!r} ({target}) is not a subclass of state_backends.StateBackend"
@@ -227,6 +238,18 @@ def _bytes(text: str | None, default: int) -> int:
 
 def _unknown(what: str, given: str, known: Iterable[str]) -> str:
     known = sorted(known)
-    close = difflib.get_close_matches(given, known, n=1)
-    hint = f"; did you mean {close[0]}?" if close else "."
+    close = nearest(given, known)
+    hint = f"; did you mean {close}?" if close else "."
     return f"unknown {what}{hint} Known: {', '.join(known)}"
+
+
+def nearest(given: str, known: Iterable[str]) -> str | None:
+    """Return the known name that was probably meant, whatever its case, or None."""
+    by_lower = {name.lower(): name for name in known}
+    close = difflib.get_close_matches(given.lower(), by_lower, n=1)
+    return by_lower[close[0]] if close else None
+
+
+def _text(value: object) -> str:
+    """An option's value as Spark's conf would have it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

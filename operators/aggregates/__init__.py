@@ -6,7 +6,8 @@ States are kept per pane; sizes are in bytes, and aggregates that need the same 
 error when the operator is applied.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from operators.aggregates.definitions import (
     Aggregate,
@@ -26,6 +27,7 @@ from operators.aggregates.regression import Together
 from operators.aggregates.sketches import ApproxCountDistinct, ApproxQuantiles
 from operators.aggregates.top import TopN
 from operators.aggregates.user_operation import AggregateError, AggregateOperation
+from operators.errors import DefinitionError, names_told
 
 __all__ = [
     "Aggregate",
@@ -272,4 +274,16 @@ def approx_quantiles(
     Raises:
         DefinitionError: an argument is out of bounds, or the package datasketches is not installed.
     """
+    if not isinstance(probabilities, Iterable):
+        raise DefinitionError(
+            f"probabilities are {probabilities!r}: give a list of them, such as [0.5, 0.99]"
+        )
     return ApproxQuantiles(column, probabilities=tuple(probabilities), size=k, where=where)
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        raise AttributeError(
+            f"module 'operators.aggregates' has no attribute {name!r}; it has {names_told(name, __all__)}"
+        )

@@ -27,11 +27,13 @@ from operators.aggregates.operations import (
     decimal_of,
 )
 from operators.columns import arrow_column, state_code
-from operators.errors import DefinitionError
+from operators.errors import DefinitionError, check_column_name, names_told
 from operators.kernel import Ints, State
 
 Types = Mapping[str, pa.DataType]
 Finish = Callable[[Sequence[State]], pa.Array]
+INPUTS = ("column", "where", "by", "other")
+"""The attributes of aggregates that name an input column."""
 _MOST_DIGITS = 38
 _MOST_VALUES = 2**31
 
@@ -65,6 +67,12 @@ class Aggregate(ABC):
     column: str | None
     where: str | None = field(default=None, kw_only=True)
 
+    def __post_init__(self) -> None:
+        for role in INPUTS:
+            given = getattr(self, role, None)
+            if given is not None:
+                check_column_name("an aggregate" if role != "where" else "where", given)
+
     @abstractmethod
     def bind(self, types: Types) -> Bound:
         """Return the aggregate for a frame with these column types.
@@ -85,7 +93,7 @@ class Aggregate(ABC):
     def _known(self, types: Types, column: str | None) -> pa.DataType:
         if column is None or column not in types:
             raise DefinitionError(
-                f"{self._name}: there is no column {column!r}; the frame has {', '.join(types)}"
+                f"{self._name}: there is no column {column!r}; the frame has {names_told(column or '', types)}"
             )
         return types[column]
 
@@ -106,6 +114,8 @@ class Count(Aggregate):
 
     def bind(self, types: Types) -> Bound:
         self._check_where(types)
+        if self.column == "*" and "*" not in types:
+            raise DefinitionError("count(*): agg.count() without a column counts all records")
         if self.column is not None:
             self._type(types)
         kind = CountRows if self.column is None else CountValid

@@ -25,6 +25,7 @@ from serializers.values import pack_value, unpack_value
 
 Row = tuple[Any, ...] | None
 """What one record gives to `add`; None if it is left out."""
+_UNKNOWN = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +138,7 @@ class FoldOperation(Operation):
                     if isinstance(state, tuple):
                         state = list(state)  # as it would come back from the store
         except Exception as error:
-            raise self._failed("add", error) from error
+            raise self._failed("add", error, state) from error
         return self._packed("add", state)
 
     def _initial(self) -> bytes:
@@ -165,8 +166,9 @@ class FoldOperation(Operation):
                 f"{self.describe()}: a state cannot be read back; the keys of its dicts must be text, bytes or numbers: {error}"
             ) from error
 
-    def _failed(self, role: str, error: Exception) -> AggregateError:
-        return AggregateError(f"{self.describe()}: {role} raised {type(error).__name__}: {error}")
+    def _failed(self, role: str, error: Exception, state: Any = _UNKNOWN) -> AggregateError:
+        hint = " (its state was None: does add return the new state?)" if state is None else ""
+        return AggregateError(f"{self.describe()}: {role} raised {type(error).__name__}: {error}{hint}")
 
     def _unmerged(self) -> AggregateError:
         return AggregateError(f"{self.describe()} was made without merge: its states cannot be combined")

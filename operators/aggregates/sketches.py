@@ -163,6 +163,7 @@ class ApproxCountDistinct(Aggregate):
     rsd: float = field(kw_only=True)
 
     def __post_init__(self) -> None:
+        Aggregate.__post_init__(self)
         _check_library(self._name)
         if self._log_size not in _LOG_SIZES:
             raise DefinitionError(f"{self._name}: rsd is {self.rsd!r}, from 0.00072 to 0.5 is wanted")
@@ -202,6 +203,7 @@ class ApproxQuantiles(Aggregate):
     size: int = field(kw_only=True)
 
     def __post_init__(self) -> None:
+        Aggregate.__post_init__(self)
         _check_library(self._name)
         if not self.probabilities or not all(0 <= rank <= 1 for rank in self.probabilities):
             raise DefinitionError(

@@ -96,6 +96,7 @@ class TopN(Aggregate):
     by: str | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
+        Aggregate.__post_init__(self)
         if type(self.size) is not int or self.size < 1:
             raise DefinitionError(f"{self._name}: n is {self.size!r}, a whole number of 1 or more is wanted")
 

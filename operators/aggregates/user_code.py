@@ -33,6 +33,8 @@ def result_type(given: str | pa.DataType) -> pa.DataType:
     """
     if isinstance(given, pa.DataType):
         return given
+    if not isinstance(given, str):
+        raise DefinitionError(f"result type {given!r} is none: give Spark's name of a type, such as 'bigint'")
     name = given.strip().lower()
     if name.startswith("array<") and name.endswith(">"):
         return pa.list_(result_type(name[6:-1]))

@@ -15,7 +15,7 @@ from operators.aggregates.operation import Operation
 from operators.aggregates.user_code import fingerprint, result_type
 from operators.batch import Records
 from operators.columns import arrow_column
-from operators.errors import DefinitionError
+from operators.errors import DefinitionError, check_column_name
 from operators.kernel import Ints, State
 from serializers.pages import fill
 
@@ -258,6 +258,9 @@ class UserAggregate(Aggregate):
     given: AggregateOperation = field(kw_only=True)
 
     def __post_init__(self) -> None:
+        for column in self.columns:
+            check_column_name(self.given.name, column)
+        Aggregate.__post_init__(self)
         try:
             inspect.signature(self.given.accumulate).bind(None, *self.columns)
         except TypeError as error:

@@ -8,6 +8,8 @@ as that of the built-in operators, which stand on the same steps, store and time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -18,8 +20,9 @@ from operators.base.calendar import NEVER
 from operators.base.step import Step
 from operators.batch import Records
 from operators.columns import arrow_column
-from operators.durations import Duration
-from operators.errors import DefinitionError
+from operators.durations import Duration, tick_length, ticks
+from serializers import decode_keys
+from serializers.pages import fill
 from state_backends import Entries, WindowStore
 from state_backends.ordering import row_order
 from state_backends.window_store import TIME_MAX, TIME_MIN
@@ -29,6 +32,11 @@ if TYPE_CHECKING:
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+class OperatorError(RuntimeError):
+    """What an operator of one's own raised, or did that cannot be; the original error is its cause."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +83,11 @@ class Stored:
         columns = {name: column[rows] for name, column in self.columns.items()}
         return Stored(self.key[rows], self.time[rows], columns)
 
+    def in_order(self) -> "Stored":
+        """Return the entries sorted by key, then by time; equal ones stay in order. O(n) if they are so already."""
+        order = row_order(self.key, self.time)
+        return self if order is None else self.take(order)
+
 
 @dataclass(frozen=True, slots=True)
 class Rows:
@@ -100,13 +113,16 @@ class Work:
 
     Attributes:
         keys: the distinct keys of the call, encoded; `key` columns count positions in it.
-        records: those that are not late, sorted by key and event time; none in `fire`.
+        records: those that are not late, sorted by key and event time; none in `fire`. Their columns are `key`, `time`, and
+            `values` by name, of which `.filled(default)` is a NumPy array.
         due: entries whose timer has come, taken out of the store; none in `take`.
-        close: the close time in ticks: nothing before it comes any more, and `fire` is called for timers before it.
+        close: the close time in ticks: nothing before it comes any more, and `fire` is called for timers before it. It is 2**61
+            at the end of a bounded frame.
         grace: in ticks; stream time is `close` + `grace`.
         store: the window store itself, for what the methods here don't do. Its keys are bytes.
-        inputs: the declared inputs with their Arrow types; `records.values` has them as NumPy columns.
-        results: names of the declared results.
+        declared: what the operator declared.
+        inputs: the declared inputs with their Arrow types.
+        group: the key columns with their Arrow types.
     """
 
     keys: list[bytes]
@@ -115,33 +131,43 @@ class Work:
     close: int
     grace: int
     store: WindowStore
+    declared: Declaration
     inputs: Mapping[str, pa.DataType]
-    results: tuple[str, ...]
-    _names: tuple[str, ...]
-    _counts: tuple[str, ...]
+    group: Mapping[str, pa.DataType]
     _step: Step
 
     def read(self, start: int = TIME_MIN, end: int = TIME_MAX) -> Stored:
         """Return what is stored of the call's keys with start <= time <= end. One backend call for each segment there is."""
-        return named(self.store.fetch_many(self.keys, start, end), self._names)
+        return named(self.store.fetch_many(self.keys, start, end), tuple(self.declared.state))
 
     def column(self, name: str) -> pa.Array:
         """Return a declared input of the records as an Arrow column. O(n)."""
         data = self.records.values[name]
         return arrow_column(data.values, self.inputs[name], None if data.valid is None else ~data.valid)
 
-    def stored(self, key: Any, time: Any, **columns: Any) -> Stored:
-        """Return entries made of columns, each of length n or one value for all, sorted by key and time.
+    def key_columns(self) -> dict[str, pa.Array]:
+        """Return the key columns' values of `keys`, by name. O(keys), some 1 us each."""
+        types = list(self.group.values())
+        return dict(zip(self.group, decode_keys(self.keys, types), strict=True))
+
+    def stored(self, key: Any, time: Any, /, **columns: Any) -> Stored:
+        """Return entries made of columns, sorted by key and time; equal ones stay in order.
+
+        Args:
+            key: shape (n,), int64: positions in `keys`.
+            time: ticks, shape (n,), int64, or one for all.
+            columns: each declared one: n values as a list, a NumPy or an Arrow array, or one value for all.
 
         Raises:
-            ValueError: a column is missing, or none that was declared.
+            ValueError: a column is missing, was not declared, or is of another length or type.
         """
-        _check_names("stored column", columns, self._names)
-        key = np.asarray(key, np.int64)
-        whole = {name: np.broadcast_to(np.asarray(column), key.shape) for name, column in columns.items()}
-        entries = Stored(key, np.broadcast_to(np.asarray(time, np.int64), key.shape), whole)
-        order = row_order(entries.key, entries.time)
-        return entries if order is None else entries.take(order)
+        _check_names("stored column", columns, self.declared.state)
+        key = _numbers("key", int, key, None)
+        whole = {
+            name: _stored_column(name, type_, columns[name], len(key))
+            for name, type_ in self.declared.state.items()
+        }
+        return Stored(key, _numbers("time", int, time, len(key)), whole).in_order()
 
     def put(self, entries: Stored) -> None:
         """Write entries, in place of what is stored for the same key and time."""
@@ -155,33 +181,48 @@ class Work:
         """Delete all that is stored for the key and time of each of these entries; what is not there is no error."""
         self.store.delete_many(self.keys, entries.key, entries.time)
 
-    def rows(self, key: Any, **columns: Any) -> Rows:
+    def rows(self, key: Any, /, **columns: Any) -> Rows:
         """Return rows to emit.
 
         Args:
             key: shape (n,), int64: positions in `keys`.
-            columns: the declared results, each of length n. A whole-number array for a timestamp is ticks.
+            columns: the declared results: n values as a list, a NumPy array (masked where there is none) or an Arrow array, or
+                one value for all. Whole numbers for a timestamp are ticks.
 
         Raises:
-            ValueError: a result is missing, or none that was declared.
+            ValueError: a result is missing, was not declared, or is of another length.
         """
-        _check_names("result", columns, self.results)
-        return Rows(self.keys, np.asarray(key, np.int64), tuple(columns[name] for name in self.results))
+        results = self.declared.results
+        _check_names("result", columns, results)
+        key = self._positions(_numbers("key", int, key, None))
+        whole = {name: _repeated(column, len(key)) for name, column in columns.items()}
+        for name, column in whole.items():
+            if len(column) != len(key):
+                raise ValueError(f"result {name!r} has {len(column)} values for {len(key)} rows")
+        return Rows(self.keys, key, tuple(whole[name] for name in results))
 
     def count(self, name: str, number: Any = 1) -> None:
-        """Add to a declared count; a stream tells it beside its own.
+        """Add to a declared count.
 
         Raises:
             ValueError: the name was not declared.
         """
-        if name not in self._counts:
-            raise ValueError(
-                f"count {name!r} was not declared; declared are {', '.join(self._counts) or 'none'}"
-            )
+        if name not in self.declared.counts:
+            known = ", ".join(self.declared.counts) or "none"
+            raise ValueError(f"count {name!r} was not declared; declared are {known}")
         self._step.count(name, number)
 
     def _plain(self, entries: Stored) -> Entries:
-        return Entries(entries.key, (entries.time, *(entries.columns[name] for name in self._names)))
+        self._positions(entries.key)
+        ordered = entries.in_order()
+        return Entries(ordered.key, (ordered.time, *(ordered[name] for name in self.declared.state)))
+
+    def _positions(self, key: Ints) -> Ints:
+        if len(key) and not 0 <= int(key.min()) <= int(key.max()) < len(self.keys):
+            raise ValueError(
+                f"keys from {key.min()} to {key.max()}; work.keys has positions 0 to {len(self.keys) - 1}"
+            )
+        return key
 
 
 def named(entries: Entries, names: Sequence[str]) -> Stored:
@@ -189,13 +230,53 @@ def named(entries: Entries, names: Sequence[str]) -> Stored:
     return Stored(entries.key, entries.time, dict(zip(names, entries.columns[1:], strict=True)))
 
 
-def _check_names(what: str, given: Mapping[str, Any], wanted: Sequence[str]) -> None:
+def _check_names(what: str, given: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
     for name in wanted:
         if name not in given:
             raise ValueError(f"{what} {name!r} is missing; wanted are {', '.join(wanted)}")
     for name in given:
         if name not in wanted:
             raise ValueError(f"{what} {name!r} was not declared; declared are {', '.join(wanted) or 'none'}")
+
+
+def _stored_column(name: str, type_: type, given: Any, rows: int) -> npt.NDArray[Any]:
+    if type_ is not object:
+        return _numbers(f"stored column {name!r}", type_, given, rows)
+    values = _repeated(given, rows)
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        values = values.to_pylist()
+    elif isinstance(values, np.ndarray):
+        values = values.tolist()
+    if len(values) != rows:
+        raise ValueError(f"stored column {name!r} has {len(values)} values for {rows} entries")
+    return fill(values)
+
+
+def _repeated(given: Any, rows: int) -> Any:
+    """A column as it is, or one value as often as there are rows."""
+    several = isinstance(given, list | pa.Array | pa.ChunkedArray)
+    return given if several or (isinstance(given, np.ndarray) and given.ndim) else [given] * rows
+
+
+def _numbers(what: str, type_: type, given: Any, rows: int | None) -> npt.NDArray[Any]:
+    """Numbers as a column of int64 or float64; one number is repeated if it is known how often."""
+    values = given.to_numpy(zero_copy_only=False) if isinstance(given, pa.Array) else np.asanyarray(given)
+    if np.ma.is_masked(values):
+        raise ValueError(f"{what} has nulls: fill them, or declare it as object")
+    values = np.ma.getdata(values)
+    if values.size and values.dtype.kind not in ("iub" if type_ is int else "iufb"):
+        raise ValueError(f"{what} is of type {values.dtype}; {type_.__name__} is wanted")
+    if values.ndim == 0 and rows is not None:
+        values = np.full(rows, values)
+    if values.ndim != 1 or (rows is not None and len(values) != rows):
+        wanted = "one dimension is" if rows is None else f"({rows},) is"
+        raise ValueError(f"{what} has the shape {values.shape}; {wanted} wanted")
+    return values.astype(np.int64 if type_ is int else np.float64, copy=False)
+
+
+@lru_cache(maxsize=256, typed=True)
+def _ticks(length: Duration, tick: str, name: str) -> int:
+    return ticks(length, tick_length(tick), name, 0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,6 +286,8 @@ class Operator(ABC):
     A batch comes as in the built-in operators (a batch is atomic and has two close times): timers that the close time at
     its start has passed fire first, on the state as it was; then `take` gets the records that are not late; then those
     timers fire that the close time at its end has passed. On Spark both close times are the watermark's.
+
+    What `take`, `fire`, `due` and `late_before` raise comes as an `OperatorError` that names the operator and the method.
 
     Attributes:
         grace: how long the operator waits for records that are out of order: text, a timedelta, or whole milliseconds.
@@ -218,6 +301,8 @@ class Operator(ABC):
 
     version: ClassVar[int] = 1
     segment: ClassVar[Duration] = "10 minutes"
+    keeps_inputs: ClassVar[bool] = False
+    """Whether stored state has the declared inputs in their order, so that others are refused on it."""
 
     @abstractmethod
     def declare(self, types: Mapping[str, pa.DataType]) -> Declaration:
@@ -232,20 +317,21 @@ class Operator(ABC):
 
     @abstractmethod
     def take(self, work: Work) -> Rows | None:
-        """Take a batch's records, change the store, and return the rows to emit now, if any."""
+        """Take a batch's records, change the store, and return the rows to emit now, if any. Not called without records."""
 
     def fire(self, work: Work) -> Rows | None:
         """Take the entries whose timer has come, and return the rows to emit, if any.
 
-        They have been taken out of the store: put back, with another timer or none, what is to stay. Called once for all
-        that is due, in order of key and time. A timer in the past that is set here fires with the next step.
+        They have been taken out of the store: put back, with a later timer or none, what is to stay. Called once for all
+        that is due, in order of key and time, and again while entries that it wrote are due before the same close time.
         """
         raise NotImplementedError(f"{type(self).__name__} has timers (`due`) and no `fire`")
 
     def due(self, entries: Stored) -> Ints:
         """Return each entry's timer in ticks, shape (n,), or NEVER. It depends on the entry alone, by default there is none.
 
-        Timers are not kept beside the entries but follow from them, so that no crash can part the two.
+        Timers are not kept beside the entries but follow from them, so that no crash can part the two. One that is past when
+        its entry is written fires in the same batch.
         """
         return np.full(len(entries), NEVER)
 
@@ -254,15 +340,35 @@ class Operator(ABC):
         return close
 
     def settings(self) -> dict[str, Any]:
-        """Return what stored state depends on: by default all fields but `grace`. Under other settings it is refused."""
+        """Return what stored state depends on: by default all fields but `grace`. Under other settings it is refused.
+
+        Values are compared as plain ones, or by their `repr`.
+        """
         fields = getattr(self, "__dataclass_fields__", {})
         return {name: getattr(self, name) for name in fields if name != "grace"}
 
+    def ticks(self, length: Duration) -> int:
+        """Return a length of time (text, a timedelta, or whole milliseconds) in ticks.
+
+        Raises:
+            DefinitionError: it is no length of time, negative, or no whole number of ticks.
+        """
+        return _ticks(length, self.tick, f"a length of {type(self).__name__}")
+
+    def instant(self, time: int) -> datetime:
+        """Return ticks as a datetime with zone UTC.
+
+        Raises:
+            OverflowError: it is not between the years 1 and 9999.
+        """
+        return _EPOCH + timedelta(microseconds=time * tick_length(self.tick))
+
     def group_by(self, *columns: str) -> "GroupedOperator":
-        """Return the operator for each distinct value of these columns. Without columns all records are one group."""
+        """Return the operator for each distinct value of these columns. Without columns all records are one group.
+
+        Raises:
+            DefinitionError: the operator's grace, tick, segment or timers cannot be used, or a column is no name.
+        """
         from operators.grouped import GroupedOperator
 
-        for column in columns:
-            if not isinstance(column, str):
-                raise DefinitionError(f"group_by takes names of columns, not {column!r}")
         return GroupedOperator(self, columns)

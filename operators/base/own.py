@@ -1,8 +1,13 @@
 """An operator that a user wrote, as a plan over a window store: what the hosts run."""
 
-from collections.abc import Sequence
+import operator
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
 from functools import cached_property
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -11,21 +16,41 @@ import pyarrow.types as pat
 
 from operators.aggregates.operation import Operation
 from operators.base.calendar import NEVER
-from operators.base.columnar import Declaration, Ints, Operator, Rows, Work, named
+from operators.base.columnar import Declaration, Ints, Operator, OperatorError, Rows, Work, named
 from operators.base.step import Step
 from operators.base.store_operator import StoreOperator, first_by_key
-from operators.batch import Records
+from operators.batch import FAR_FUTURE, Records
 from operators.columns import arrow_column
 from operators.emission import key_columns, to_unit
+from operators.errors import DefinitionError
+from serializers import CorruptDataError
 from serializers.pages import PageLayout
-from state_backends import Entries, WindowStore, WriteBatch
+from state_backends import Entries, StateError, WindowStore, WriteBatch
 from state_backends.ordering import row_order
 from state_backends.stored import FLOAT, NUMBER, TIME, VALUE, head_codes
 from state_backends.window_store import merge_entries
 
 KINDS = {int: NUMBER, float: FLOAT, object: VALUE}
 """Kinds of stored columns by the type that declares them."""
-_PLAIN = (bool, int, float, str, bytes)
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_PLAIN = (bool, int, float, str, bytes, NoneType)
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+_WHOLE_SEGMENT = 2**59
+_MOST_CALLS = 10_000
+"""So many times `fire` may set timers that are due at the end of a bounded frame, where every time has come."""
+
+
+def _plain(kind: type, name: str, value: Any) -> Any:
+    """A setting as a value that can be stored and compared."""
+    if type(value) in _PLAIN:
+        return value
+    told = repr(value)
+    if _ADDRESS.search(told):
+        raise DefinitionError(
+            f"setting {name!r} of {kind.__name__} is {told}, which is another text in each process: use a plain value, "
+            "or leave it out of settings() if stored state does not depend on it"
+        )
+    return told
 
 
 class OwnPlan:
@@ -35,7 +60,9 @@ class OwnPlan:
         definition: the operator.
         declaration: what it said.
         inputs: the declared inputs with their Arrow types.
+        keys: the key columns with their Arrow types.
         grace: in ticks.
+        whole: whether it runs over a frame that is all there, whose times may span many segments: then few are enough.
     """
 
     operations: tuple[Operation, ...] = ()
@@ -45,19 +72,32 @@ class OwnPlan:
         definition: Operator,
         declaration: Declaration,
         inputs: tuple[tuple[str, pa.DataType], ...],
+        keys: tuple[tuple[str, pa.DataType], ...],
         grace: int,
+        *,
+        whole: bool = False,
     ) -> None:
         self.definition = definition
         self.declaration = declaration
         self.inputs = dict(inputs)
+        self.keys = dict(keys)
         self.grace = grace
+        self.whole = whole
 
     def __eq__(self, other: object) -> bool:
-        """Plans that store the same in the same way are equal: Spark sends an operator anew with each batch."""
-        return isinstance(other, OwnPlan) and self.describe() == other.describe()
+        """Plans that do the same in the same way are equal: Spark sends an operator anew with each batch.
+
+        What Spark sends of one class is one class in each worker, also of one that was made in a notebook; made anew, it is
+        another, whose methods may be others.
+        """
+        return isinstance(other, OwnPlan) and self._same == other._same
 
     def __hash__(self) -> int:
         return hash(self.head)
+
+    @property
+    def _same(self) -> tuple[Any, ...]:
+        return type(self.definition), self.describe(), self.declaration, self.inputs, self.keys, self.grace
 
     @property
     def head(self) -> tuple[tuple[str, str], ...]:
@@ -70,21 +110,26 @@ class OwnPlan:
         return PageLayout(head_codes(self.head))
 
     def describe(self) -> dict[str, Any]:
-        """Return what stored state depends on."""
+        """Return what stored state depends on.
+
+        Raises:
+            DefinitionError: a setting has no text that says the same in each process.
+        """
         kind = type(self.definition)
         settings = self.definition.settings()
         return {
             "operator": kind.__qualname__,
             "version": kind.version,
-            "settings": {
-                name: value if type(value) in _PLAIN else repr(value) for name, value in settings.items()
-            },
+            "settings": {name: _plain(kind, name, value) for name, value in settings.items()},
             "stored": [f"{name}: {kind_}" for name, kind_ in self.head],
+            "inputs": list(self.inputs) if kind.keeps_inputs else None,
             "state": [],
         }
 
     def operator(self, store: WindowStore) -> "OwnOperator":
         """Return the operator over a store."""
+        if self.whole:
+            store = WindowStore(store.backend, store.layout, _WHOLE_SEGMENT)
         return OwnOperator(self, store)
 
 
@@ -103,7 +148,13 @@ class OwnOperator(StoreOperator):
             store.on_write = self._enter_written
 
     def next_due(self, entries: Entries) -> Ints:
-        return np.asarray(self._definition.due(named(entries, self._names)), np.int64)
+        with self._calling("due"):
+            due = np.asarray(self._definition.due(named(entries, self._names)))
+            if due.shape != (len(entries),) or (len(due) and due.dtype.kind not in "iu"):
+                raise ValueError(
+                    f"it returned {due.dtype} of shape {due.shape} for {len(entries)} entries; a tick for each is wanted"
+                )
+        return due.astype(np.int64, copy=False)
 
     def rebuild(self, close: int, changes: Sequence[WriteBatch] | None = None) -> None:
         if changes is None:
@@ -112,31 +163,33 @@ class OwnOperator(StoreOperator):
 
     def _enter_pages(self, segment: int, keys: Sequence[bytes], entries: Entries) -> None:
         present, due = first_by_key(entries.key, self.next_due(entries))
-        entered, names, times = self._entered.setdefault(segment, {}), [], []
+        entered, names, times = self._entered.get(segment, {}), [], []
         for number, time in zip(present.tolist(), due.tolist(), strict=True):
             if time < entered.get(keys[number], NEVER):
                 entered[keys[number]] = time
                 names.append(keys[number])
                 times.append(time)
-        self._calendar.add(segment, names, np.array(times, np.int64))
+        if names:
+            self._entered[segment] = entered
+            self._calendar.add(segment, names, np.array(times, np.int64))
 
     def _enter_written(self, segment: int, keys: Sequence[bytes], entries: Entries) -> None:
         if len(entries):
             self._enter_pages(segment, keys, entries)
 
     def take(self, batch: Records, step: Step) -> list[Rows]:
-        emitted = [self._fired(step, step.close_start)] if step.close_start > self.close else []
+        emitted = list(self._fired(step, step.close_start)) if step.close_start > self.close else []
         records = self._accepted(batch, step)
         if len(records):
-            emitted.append(
-                self._definition.take(self._work(records.keys, records, None, step.close_start, step))
-            )
-        emitted.append(self._fired(step, step.close_end))
-        return [rows for rows in emitted if rows is not None]
+            nothing = merge_entries([], self.store.layout)
+            work = self._work(records.keys, records, nothing, step.close_start, step)
+            emitted += self._called("take", work)
+        return [*emitted, *self._fired(step, step.close_end)]
 
     def _accepted(self, records: Records, step: Step) -> Records:
         """The records that are not late, sorted by key and time."""
-        late = records.time < self._definition.late_before(step.close_start)
+        with self._calling("late_before"):
+            late = records.time < operator.index(self._definition.late_before(step.close_start))
         step.counters.rows += len(records) + records.bad
         step.counters.bad += records.bad
         time = records.time[late]
@@ -145,25 +198,56 @@ class OwnOperator(StoreOperator):
         order = row_order(accepted.key, accepted.time)
         return accepted if order is None else accepted.take(order)
 
-    def _fired(self, step: Step, close: int) -> Rows | None:
-        """Take the entries whose timer is before the close time out of the store, and hand them over."""
-        if not self.closes:
-            return None
+    def _fired(self, step: Step, close: int) -> Iterator[Rows]:
+        """Take the entries whose timer is before the close time out of the store, and hand them over, until there are none."""
+        latest, calls = (
+            -NEVER,
+            0,
+        )  # Each call's earliest timer is later than the one before, so that there is an end.
+        while self.closes:
+            keys, entries = self._take_entries(close)
+            if not len(entries):
+                return
+            first = int(self.next_due(entries).min())
+            calls += 1
+            if first <= latest or (close >= FAR_FUTURE and calls > _MOST_CALLS):
+                raise OperatorError(self._endless(first, latest))
+            latest = first
+            yield from self._called("fire", self._work(keys, _no_records(keys), entries, close, step))
+
+    def _endless(self, first: int, latest: int) -> str:
+        name = type(self._definition).__name__
+        if first <= latest:
+            return (
+                f"{name}.fire wrote an entry whose timer is {first}, when those from {latest} on had come: "
+                "give what stays a later timer, or NEVER"
+            )
+        return (
+            f"{name}.fire went on setting timers {_MOST_CALLS} times after the last record of a bounded frame: "
+            "have them end, with what was stored last"
+        )
+
+    def _take_entries(self, close: int) -> tuple[list[bytes], Entries]:
+        """Take what fires out of the store, and return it with its keys."""
         keys, due = self._take_due([], close)
         parts = []
         for segment, numbers in due.items():
+            numbers.sort()
             fired = self._popped(segment, [keys[n] for n in numbers.tolist()], close)
             parts.append(Entries(numbers[fired.key], fired.columns))
         entries = merge_entries(parts, self.store.layout)
-        if not len(entries):
-            return None
-        return self._definition.fire(self._work(keys, _no_records(keys), entries, close, step))
+        # Pages may be entered too early: keys of which nothing fires are left out.
+        begins = np.diff(entries.key, prepend=-1) > 0
+        names = [keys[n] for n in entries.key[begins].tolist()]
+        return names, Entries(np.cumsum(begins) - 1, entries.columns)
 
     def _popped(self, segment: int, names: list[bytes], close: int) -> Entries:
         """Take what fires out of the pages, and enter what is left of them in the calendar anew."""
         entered = self._entered.get(segment, {})
         for name in names:
             entered.pop(name, None)
+        if not entered:
+            self._entered.pop(segment, None)
         entries = self.store.fetch_segment(segment, names)
         fires = self.next_due(entries) < close
         touched = np.zeros(len(names), bool)
@@ -173,21 +257,40 @@ class OwnOperator(StoreOperator):
         self._enter_pages(segment, names, entries.take(~touched[entries.key]))
         return entries.take(fires)
 
-    def _work(self, keys: list[bytes], records: Records, due: Entries | None, close: int, step: Step) -> Work:
-        declared = self.plan.declaration
+    def _work(self, keys: list[bytes], records: Records, due: Entries, close: int, step: Step) -> Work:
+        plan = self.plan
+        stored = named(due, self._names)
         return Work(
             keys,
             records,
-            named(merge_entries([], self.store.layout) if due is None else due, self._names),
+            stored,
             close,
-            self.plan.grace,
+            plan.grace,
             self.store,
-            self.plan.inputs,
-            tuple(declared.results),
-            self._names,
-            tuple(declared.counts),
+            plan.declaration,
+            plan.inputs,
+            plan.keys,
             step,
         )
+
+    def _called(self, method: str, work: Work) -> list[Rows]:
+        """Call `take` or `fire`, and return the rows that it emits, if any."""
+        with self._calling(method):
+            rows = getattr(self._definition, method)(work)
+            if not isinstance(rows, Rows | None):
+                raise TypeError(f"it returned {type(rows).__name__}; work.rows(...) or None is wanted")
+        return [] if rows is None else [rows]
+
+    @contextmanager
+    def _calling(self, method: str) -> Iterator[None]:
+        """Say of whatever a user's method raises where it comes from; errors of the state are passed on as they are."""
+        try:
+            yield
+        except (OperatorError, StateError, CorruptDataError):
+            raise
+        except Exception as error:
+            name = f"{type(self._definition).__name__}.{method}"
+            raise OperatorError(f"{name} failed: {type(error).__name__}: {error}") from error
 
 
 def _no_records(keys: list[bytes]) -> Records:
@@ -203,11 +306,13 @@ class OwnOutput:
         keys: names and Arrow types of the key columns.
         results: names and Arrow types of the results.
         tick_us: length of a tick in microseconds.
+        operator: its name, for errors.
     """
 
     keys: tuple[tuple[str, pa.DataType], ...]
     results: tuple[tuple[str, pa.DataType], ...]
     tick_us: int
+    operator: str
 
     @property
     def arrow(self) -> pa.Schema:
@@ -218,7 +323,7 @@ class OwnOutput:
         """Return emitted rows as a table.
 
         Raises:
-            ValueError: a result is of another length or type than was declared; names it.
+            OperatorError: a result is of another type than was declared; names it.
         """
         batches = [self._batch(rows) for rows in emitted if len(rows.key)]
         return pa.Table.from_batches(batches, self.arrow)
@@ -226,12 +331,12 @@ class OwnOutput:
     def _batch(self, rows: Rows) -> pa.RecordBatch:
         columns = key_columns(rows.keys, rows.key, [type_ for _, type_ in self.keys])
         for (name, type_), values in zip(self.results, rows.columns, strict=True):
-            if len(values) != len(rows.key):
-                raise ValueError(f"result {name!r} has {len(values)} values for {len(rows.key)} rows")
             try:
                 columns.append(self._column(values, type_))
-            except (pa.ArrowException, TypeError, ValueError) as error:
-                raise ValueError(f"result {name!r} is not of the declared type {type_}: {error}") from error
+            except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+                raise OperatorError(
+                    f"{self.operator} emits {name!r}, which is not of the declared type {type_}: {error}"
+                ) from error
         return pa.RecordBatch.from_arrays(columns, schema=self.arrow)
 
     def _column(self, values: Any, type_: pa.DataType) -> pa.Array:
@@ -240,9 +345,17 @@ class OwnOutput:
         if isinstance(values, pa.Array):
             return values.cast(type_)
         if not isinstance(values, np.ndarray):
-            return pa.array(values, type_)
+            ticks = pat.is_timestamp(type_)
+            return pa.array([self._instant(value, type_) for value in values] if ticks else values, type_)
         missing = np.ma.getmaskarray(values) if isinstance(values, np.ma.MaskedArray) else None
         plain = np.ma.getdata(values)
-        if pat.is_timestamp(type_) and plain.dtype == np.int64:
-            plain = to_unit(plain, self.tick_us, type_.unit)
+        if pat.is_timestamp(type_) and plain.dtype.kind in "iu":
+            plain = to_unit(plain.astype(np.int64, copy=False), self.tick_us, type_.unit)
         return arrow_column(plain, type_, missing)
+
+    def _instant(self, value: Any, type_: pa.DataType) -> Any:
+        """A tick as a datetime, which Arrow takes in whatever unit; other values as they are."""
+        if not isinstance(value, int | np.integer):
+            return value
+        moment = _EPOCH + timedelta(microseconds=int(value) * self.tick_us)
+        return moment if type_.tz else moment.replace(tzinfo=None)

@@ -25,12 +25,18 @@ class FirstStage:
 
     Attributes:
         program: of a plan in two stages.
+        name: of the operator, in errors.
     """
 
     program: Program
+    name: str
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the entries of every some hundred thousand rows."""
+        with located(f"operator {self.name!r}, reading rows in {task()}"):
+            yield from self._entries(batches)
+
+    def _entries(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         plan = self.program.plan
         assert isinstance(plan, TwoStagePlan)  # noqa: S101 - made for no other
         for part in gathered(batches, _ROWS_PER_STEP):

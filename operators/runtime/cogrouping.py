@@ -11,6 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that every Spark
 from operators.cogroup import EVENT_TIME, CoGroupedAggregation, Side, check_columns, check_types
 from operators.errors import DefinitionError
 from operators.runtime.gaps import quoted, with_gap
+from operators.runtime.spark import check_frame
 from operators.runtime.watermarks import watermarked, zoned_column
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ def joined(
     Raises:
         DefinitionError: a column is missing, types differ, or only some frames are streams.
     """
+    for frame in frames.values():
+        check_frame(frame)
     if len({frame.isStreaming for frame in frames.values()}) > 1:
         streams = [name for name, frame in frames.items() if frame.isStreaming]
         raise DefinitionError(f"all frames have to be streams or none; {', '.join(streams)} are")

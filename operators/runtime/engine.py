@@ -5,7 +5,7 @@ the same 32 binades share a scale on which each is a whole number of three limbs
 the very large and the very small) is grouped by its value, and counted.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.types as pat
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that every Spark user knows
-from pyspark.sql.types import StringType, TimestampType
+from pyspark.sql.types import DataType, StringType, TimestampType
 
 from operators.aggregates import exact
 from operators.aggregates.operation import Operation
@@ -57,15 +57,9 @@ class EngineStage:
     @classmethod
     def of(cls, program: Program, df: DataFrame) -> "EngineStage | None":
         """Return the stage if Spark can do it for a frame of these columns, which have the program's aliases as names."""
-        plan, types = program.plan, dict(program.columns)
-        if not isinstance(plan, FramedPlan):
-            return None
-        if not isinstance(df.schema[program.aliases[program.event_time]].dataType, TimestampType):
-            return None
-        keys = [df.schema[program.aliases[name]].dataType for name in program.group_by]
-        if any(isinstance(key, StringType) and "collate" in key.simpleString() for key in keys):
-            return None
-        return cls(program) if all(_done_by_spark(op, types) for op in plan.operations) else None
+        schema = df.schema
+        types = {name: schema[alias].dataType for name, alias in program.aliases.items()}
+        return cls(program) if obstacle(program, types) is None else None
 
     @property
     def keys(self) -> list[str]:
@@ -165,6 +159,25 @@ class EngineStage:
             for part, several in zip(total, exact.product(values, counts), strict=True):
                 part[special] = several
         return total
+
+
+def obstacle(program: Program, types: Mapping[str, DataType]) -> str | None:
+    """Return why Spark cannot do the first stage of a program, as a part of a sentence; None if it can.
+
+    Args:
+        program: bound to a bounded frame.
+        types: of the frame's event time and keys, by name.
+    """
+    plan, columns = program.plan, dict(program.columns)
+    if not isinstance(plan, FramedPlan):
+        return "only frames of tumbling and hopping windows are groups to Spark"
+    if not isinstance(types[program.event_time], TimestampType):
+        return f"event time {program.event_time!r} is no timestamp with a zone"
+    for name in program.group_by:
+        if isinstance(types[name], StringType) and "collate" in types[name].simpleString():
+            return f"key {name!r} has a collation, under which texts that differ are one group"
+    beyond = [op.describe() for op in plan.operations if not _done_by_spark(op, columns)]
+    return f"Spark has no exact form of {', '.join(beyond)}" if beyond else None
 
 
 def _done_by_spark(operation: Operation, types: dict[str, pa.DataType]) -> bool:

@@ -8,7 +8,17 @@ from typing import Any
 from operators.errors import WorkerError
 
 _MARK = f"{WorkerError.__name__}: "
-_END = re.compile(r"\n(\s*\n|\s*at |JVM stacktrace|Driver stacktrace|Traceback |\s*\Z)")
+_END = re.compile(
+    r"\s*\n\s*(?:at [\w.$/]+\(|Caused by: |JVM stacktrace|Driver stacktrace|SQLSTATE: |=== Streaming Query ==="
+    r"|Traceback \(|During handling of |The above exception )|\s*\Z"
+)
+"""What Spark or Python says behind the message of an error in a worker."""
+_DEAD = "Python worker exited unexpectedly"
+_DEAD_TOLD = (
+    "a Python worker of Spark died without a word: it was killed, perhaps for want of memory, or it crashed in native code. "
+    "The executor's stderr may say more, with spark.python.worker.faulthandler.enabled=true where it crashed. "
+    "A stream's state is safe: start it again"
+)
 
 
 @contextmanager
@@ -43,11 +53,13 @@ def what_failed(failed: Any) -> str | None:
         failed: a streaming query that has ended, or the exception that it, or an action on a frame, raised.
 
     Returns:
-        operator, bucket and batch, the error and its message; None if no operator of this library failed.
+        operator, bucket and batch, the error and its message; or that a worker process died, which can tell no more; None if
+        no operator of this library failed.
     """
     error = failed.exception() if hasattr(failed, "lastProgress") else failed
-    _, mark, told = str(error or "").rpartition(_MARK)
-    if not mark:
-        return None
-    end = _END.search(told)
-    return told[: end.start()].strip() if end else told.strip()
+    text = str(error or "")
+    _, mark, told = text.rpartition(_MARK)
+    if mark:
+        end = _END.search(told)
+        return told[: end.start()] if end else told
+    return _DEAD_TOLD if _DEAD in text else None

@@ -104,6 +104,11 @@ class LocalRunner:
     def _attempt(self, table: pa.Table, stream_time: int | datetime | None, journal: Journal) -> Outcome:
         if isinstance(table, pa.RecordBatch):
             table = pa.Table.from_batches([table])
+        if not isinstance(table, pa.Table):
+            raise DefinitionError(
+                f"a batch is a pyarrow.Table, not a {type(table).__name__}: make one with pa.Table.from_pandas, "
+                "pa.Table.from_pylist or pa.table"
+            )
         if self._program is None:
             self._program = self._bind(table.schema, self._config)
             self._types = {name: table.schema.field(name).type for name in self._program.inputs}
@@ -224,4 +229,6 @@ def _ticks(moment: int | datetime, tick_us: int) -> int:
         zone = moment.tzinfo or timezone.utc
         since = moment.replace(tzinfo=zone) - datetime(1970, 1, 1, tzinfo=timezone.utc)
         return (since.days * 86_400_000_000 + since.seconds * 1_000_000 + since.microseconds) // tick_us
+    if not isinstance(moment, int):
+        raise DefinitionError(f"stream_time is {moment!r}; a datetime is wanted, or whole ticks")
     return moment

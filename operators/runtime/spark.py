@@ -4,12 +4,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that every Spark user knows
 from pyspark.sql.types import StructType
 
 from operators.applicable import refuse_twice
 from operators.emission import bounds_type
+from operators.errors import DefinitionError, check_column_name
 from operators.evolution import adaption
 from operators.late import LATE, LateSide
 from operators.partials import KEY, TIME, TwoStagePlan
@@ -47,6 +49,8 @@ def apply(
 
     With late records, these are rows too, beside which all is null but the column `late`.
     """
+    check_frame(df)
+    check_column_name("event_time", event_time)
     columns = df.columns
     spark = df.sparkSession
     config = resolve(backend, options, _windows_conf(spark))
@@ -63,7 +67,32 @@ def apply(
         plan = operator.bounded().program(arrow_schema(df.schema), event_time, config).plan
         return _bounded(narrow, replace(program, plan=plan), out, name)
     check_session(spark)
-    return _streaming(narrow, program, config, out, name)
+    buckets = config.buckets or int(spark.conf.get(_PARTITIONS_KEY) or 1)
+    check_partitions(spark, buckets)
+    try:
+        return _streaming(narrow, program, config, buckets, out, name)
+    except AnalysisException as error:
+        if error.getCondition() != "DUPLICATED_METRICS_NAME":
+            raise
+        raise DefinitionError(
+            f"the frame comes from another operator named {name!r}: give each operator of a query a name of its own, "
+            f"such as apply(..., name='{name}_2')"
+        ) from error
+
+
+def check_frame(given: object) -> None:
+    """Refuse what is no DataFrame of Spark.
+
+    Raises:
+        DefinitionError: says what it is, and how it becomes one.
+    """
+    if isinstance(given, DataFrame):
+        return
+    kind = f"{type(given).__module__.partition('.')[0]} {type(given).__name__}".removeprefix("builtins ")
+    raise DefinitionError(
+        f"apply takes a DataFrame of Spark, not a {kind}: make one with spark.createDataFrame, "
+        "or run without Spark with local_runner"
+    )
 
 
 def _late_side(program: Program, df: DataFrame, columns: list[str], event_time: str) -> LateSide:
@@ -87,7 +116,7 @@ def _bounded(df: DataFrame, program: Program, out: StructType, name: str) -> Dat
     if stage is not None:
         df, micros, source = stage.grouped(df), F.col(FRAME), stage
     elif isinstance(program.plan, TwoStagePlan) and program.plan.condenses and program.late is None:
-        first = FirstStage(program)
+        first = FirstStage(program, name)
         df, keys, source = df.mapInArrow(first, first.ddl), [KEY], FirstStageRows(program)
         most = 2**60 // program.tick_us
         micros = F.least(F.greatest(F.col(TIME), F.lit(-most)), F.lit(most)) * F.lit(program.tick_us)
@@ -96,13 +125,12 @@ def _bounded(df: DataFrame, program: Program, out: StructType, name: str) -> Dat
     return in_order(df, keys, micros).mapInArrow(BoundedRun(program, source, name), out)
 
 
-def _streaming(df: DataFrame, program: Program, config: StateConfig, out: StructType, name: str) -> DataFrame:
-    spark = df.sparkSession
+def _streaming(
+    df: DataFrame, program: Program, config: StateConfig, buckets: int, out: StructType, name: str
+) -> DataFrame:
     # Imported here: the bucket's processor needs pandas, which a batch does not.
     from operators.runtime.bucket import BucketProcessor, result_ddl
 
-    buckets = config.buckets or int(spark.conf.get(_PARTITIONS_KEY) or 1)
-    check_partitions(spark, buckets)
     labels = tuple(partition_labels(buckets))
     savepoint = None if config.savepoint is None else read_header(config.savepoint)
     if savepoint is not None:

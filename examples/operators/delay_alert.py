@@ -1,0 +1,79 @@
+"""Alerts: an airport's mean delay over the last hour rises above a limit, and later falls below another.
+
+    python -m examples.operators.delay_alert
+
+An operator for one key, a record at a time, with timers: an alert is cleared also when no flight leaves any more.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from examples.operators.flights import flights
+from operators import Declaration, Keyed, KeyedOperator
+
+
+@dataclass(frozen=True, kw_only=True)
+class DelayAlert(KeyedOperator):
+    """Fires at a mean delay of `above` minutes over `least` flights or more, and clears when that is no longer so."""
+
+    segment = "1 day"  # A batch spans days: of slices of time, it should touch few.
+    size: str = "60 minutes"
+    least: int = 10
+    above: float = 60.0
+    below: float = 45.0
+
+    def schema(self, types: Mapping[str, pa.DataType]) -> Declaration:
+        results = {
+            "change": "string", "at": "timestamp_ntz", "flights": "int", "mean": "double", "minutes": "double",
+        }  # fmt: skip
+        return Declaration(["dep_delay"], results=results)
+
+    def process(self, time: int, record: dict[str, Any], keyed: Keyed) -> None:
+        state = keyed.value = keyed.value or {"window": [], "since": None}
+        state["window"].append((time, record["dep_delay"]))
+        keyed.set_timer(
+            time
+        )  # It comes after all flights of this minute, so that their order makes no difference.
+
+    def on_timer(self, time: int, name: str, keyed: Keyed) -> Iterator[dict[str, Any]]:
+        size = self.ticks(self.size)
+        window = [(t, delay) for t, delay in keyed.value["window"] if t >= time - size]
+        since, keyed.value["window"] = keyed.value["since"], window
+        mean = sum(delay for _, delay in window) / len(window) if window else None
+        if window:
+            keyed.set_timer(window[0][0] + size + 1)  # When the first one is too old.
+        if since is None and len(window) >= self.least and mean > self.above:
+            keyed.value["since"] = time
+            yield {"change": "fired", "at": time, "flights": len(window), "mean": mean}
+        elif since is not None and (len(window) < self.least or mean < self.below):
+            keyed.value["since"] = None
+            minutes = (time - since) / self.ticks("1 minute")
+            yield {"change": "cleared", "at": time, "flights": len(window), "mean": mean, "minutes": minutes}
+        if not window:
+            keyed.value = None  # Nothing is stored of an airport where no flight has left for an hour.
+
+
+def main() -> None:
+    """Run the year as a stream, and print what each batch has to say."""
+    with flights(streaming=True) as frame:
+        alerts = DelayAlert(grace="24 hours").group_by("origin").apply(frame, event_time="departure")
+        alerts.writeStream.foreachBatch(tell).trigger(availableNow=True).start().awaitTermination()
+
+
+def tell(alerts: DataFrame, batch: int) -> None:
+    """Print the number of alerts that a batch cleared, and the longest."""
+    cleared = alerts.where("change = 'cleared'").orderBy("minutes", ascending=False).collect()
+    if cleared:
+        one = cleared[0]
+        lasted = f"{one.minutes // 60:.0f} h {one.minutes % 60:02.0f} min"
+        print(
+            f"batch {batch:2}: {len(cleared):3} alerts, the longest at {one.origin}: {lasted} to {one.at:%d %B %H:%M}"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,176 @@
+"""An explanation as lines that people read: a label, and what there is to say of it."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any
+
+from operators.base.own import OwnPlan
+from operators.emission import OutputSchema
+from operators.explain.state import StatePart
+from operators.explain.words import length, plural, spread
+from state_backends.stored import head_codes
+
+if TYPE_CHECKING:
+    from operators.explain.explanation import Explanation
+
+_WIDTH = 110
+_MOST_INDENT = 32
+_LENGTH = re.compile(r"(\d) (?=(?:d|h|min|s|ms|us)\b)")
+_TYPES = {"i8": "int64", "f8": "float64", "object": "object"}
+Line = tuple[str, str]
+
+
+def text(of: "Explanation") -> str:
+    """Return an explanation as aligned lines of at most 110 columns."""
+    keys = _pairs(dict(of.program.output.keys))
+    sections = (
+        (f"{of.windows.title}, {f'by {keys}' if keys else 'all records as one group'}", _time(of)),
+        ("aggregates", _aggregates(of)),
+        ("state", _state(of)),
+        ("on Spark", _spark(of)),
+        ("options", _options(of)),
+    )
+    filled = [(title, list(lines)) for title, lines in sections]
+    indent = min(_MOST_INDENT, 4 + max(len(label) for _, lines in filled for label, _ in lines))
+    return "\n".join(f"{title}\n{_aligned(lines, indent)}" for title, lines in filled if lines)
+
+
+def _aligned(lines: Sequence[Line], indent: int) -> str:
+    rows = [
+        row
+        for label, said in lines
+        for row in wrap(
+            _LENGTH.sub("\\1\u00a0", said),  # a number stays with its unit
+            _WIDTH,
+            initial_indent=f"  {label}  ".ljust(indent),
+            subsequent_indent=" " * indent,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    ]
+    return "\n".join(rows).replace("\u00a0", " ")
+
+
+def _time(of: "Explanation") -> Iterator[Line]:
+    program, windows, plan = of.program, of.windows, of.program.plan
+    if isinstance(plan, OwnPlan):
+        yield from _declared(plan, of)
+    else:
+        yield "windows", windows.bounds
+    if of.streamed is None:
+        yield (
+            "late",
+            "none: a bounded frame's records come in order of event time, and grace is of no account",
+        )
+    else:
+        grace = (
+            f"less {length(program.grace * program.tick_us)} of grace" if program.grace else "without grace"
+        )
+        yield (
+            "close time",
+            f"the highest event time, {grace}; on Spark that of earlier batches (the watermark)",
+        )
+        yield "late", windows.late
+    yield "timers" if isinstance(plan, OwnPlan) else "closed", windows.closes
+    if isinstance(program.output, OutputSchema):
+        yield "emits", _emission(program.output)
+
+
+def _declared(plan: OwnPlan, of: "Explanation") -> Iterator[Line]:
+    settings = {name: repr(value) for name, value in plan.describe()["settings"].items()}
+    yield "settings", _pairs(settings, " = ") or "none"
+    yield "reads", _pairs(plan.inputs) or "key and event time only"
+    made = of.program.output.arrow
+    keys = [name for name, _ in of.program.output.keys]
+    yield "makes", _pairs({field.name: field.type for field in made if field.name not in keys})
+    if plan.declaration.counts:
+        yield "counts", ", ".join(plan.declaration.counts)
+
+
+def _pairs(named: Mapping[str, Any], between: str = ": ") -> str:
+    return ", ".join(f"{name}{between}{value}" for name, value in named.items())
+
+
+def _emission(output: OutputSchema) -> str:
+    if not output.with_change:
+        return "each window once, when it is closed"
+    gone = ", and those that ceased to be" if output.retracts else ""
+    return f"after each batch the windows that it changed{gone}; of a bounded frame each window once"
+
+
+def _aggregates(of: "Explanation") -> Iterator[Line]:
+    for part in of.aggregates:
+        change = "" if part.change is None else f"; {part.change}"
+        yield part.name, f"{part.type}, by {part.strategy.name}: {part.strategy.cost}{change}"
+    for strategy in dict.fromkeys(part.strategy for part in of.aggregates):
+        yield f"({strategy.name})", strategy.why
+
+
+def _state(of: "Explanation") -> Iterator[Line]:
+    state, windows = of.state, of.windows
+    yield "an entry", windows.entry
+    yield "a page", f"the entries of a key in a segment of {length(state.segment_us)}"
+    codes = zip(state.head, head_codes(state.head), strict=True)
+    yield "columns", _pairs({name: _TYPES[code] for (name, _), code in codes})
+    for name, parts in state.states:
+        types = {part: _TYPES[code] for part, code in parts}
+        yield "", f"{name}: {_pairs(types, ' ') if len(types) > 1 else next(iter(types.values()))}"
+    yield "bytes", _entry_bytes(state)
+    yield "kept", _kept(of)
+    yield "a key", _key_bytes(state, windows.entries)
+
+
+def _kept(of: "Explanation") -> str:
+    if isinstance(of.program.plan, OwnPlan):
+        return "until the operator takes it out of the store"
+    needed = of.state.needed_us
+    told = "its gap and grace" if needed is None else length(needed)
+    return f"until stream time is {told} past {of.windows.since}; a segment longer, at most, since whole segments go"
+
+
+def _entry_bytes(state: StatePart) -> str:
+    row = f"{state.row_bytes} for an entry"
+    page = f"{state.row_bytes} for the header of a page"
+    if not state.objects:
+        return f"{row}, {page}"
+    if state.object_bytes is None:
+        return f"{row} beside its objects, {page}"
+    sizes = [f"{size:,} with {plural(records, 'record')}" for records, size in state.object_bytes.items()]
+    of_objects = ", ".join(sizes) if state.grows else f"{state.object_bytes[1]:,}"
+    return f"{row} and for its objects some {of_objects} ({state.taken}), {page}"
+
+
+def _key_bytes(state: StatePart, noun: str) -> str:
+    least, most = state.entries
+    size = spread(state.key_bytes(least), state.key_bytes(most, state.pages(least) + (least < most)))
+    unknown = " beside its objects" if state.objects and state.object_bytes is None else ""
+    if state.lone:
+        return f"{size} bytes, a session"
+    if least < most:
+        return f"{size} bytes if it has records all the time: {spread(least, most)} {noun}"
+    return f"{size} bytes{unknown} for each {least:,} {noun}, if in {plural(state.pages(least), 'page')}"
+
+
+def _spark(of: "Explanation") -> Iterator[Line]:
+    if of.bounded is not None:
+        yield "bounded", of.bounded.text
+    if of.streamed is not None:
+        yield "stream", of.streamed.text
+
+
+def _options(of: "Explanation") -> Iterator[Line]:
+    config, program = of.config, of.program
+    if of.streamed is None:
+        yield "backend", "none: of a bounded frame, state is in memory while a key is worked on"
+    else:
+        yield "backend", config.backend
+        buckets = "Spark's number of shuffle partitions" if of.buckets is None else f"{of.buckets:,}"
+        yield "buckets", f"{buckets}, a task and a state each"
+    yield (
+        "segment",
+        length(program.segment * program.tick_us) + (", the default" if config.segment is None else ""),
+    )
+    for name, value in config.options:
+        if name not in ("state.buckets", "state.segment"):
+            yield name, value

@@ -1,0 +1,188 @@
+"""How an operator's windows lie in time, when they close, and how long what they are made of is needed."""
+
+from dataclasses import dataclass
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+
+from operators.base.columnar import Operator
+from operators.base.keyed import KeyedOperator
+from operators.base.own import OwnPlan
+from operators.explain.words import length
+from operators.kinds.folded import FoldedPlan
+from operators.kinds.framed import FramedPlan
+from operators.kinds.kip450 import Kip450Plan
+from operators.kinds.sessions import SessionPlan
+from operators.kinds.sliding import SlidingPlan
+from operators.program import Program
+from state_backends.backends.memory import MemoryBackend
+
+_CLOSED = "a window whose end is before the close time"
+
+
+@dataclass(frozen=True, slots=True)
+class WindowsPart:
+    """An operator in time.
+
+    Attributes:
+        title: the kind and its lengths.
+        bounds: which windows there are.
+        late: which records are late.
+        closes: when a window is final, or what timers do.
+        entry: what an entry of the store stands for.
+        entries: several of these, as a noun.
+        since: the time from which on an entry is needed.
+        needed_us: for how long, in microseconds of close time; None if that is not known beforehand.
+        spacing_us: from one entry to the next of a key that has records all the time; None where it depends on the records.
+        lone: whether a key has one entry at a time as a rule.
+    """
+
+    title: str
+    bounds: str
+    late: str
+    closes: str
+    entry: str
+    entries: str
+    since: str
+    needed_us: int | None
+    spacing_us: int | None = None
+    lone: bool = False
+
+
+def windows_of(program: Program) -> WindowsPart:
+    """Return how the program's plan lies in time."""
+    return _windows(program.plan, program)
+
+
+@singledispatch
+def _windows(plan: Any, program: Program) -> WindowsPart:
+    del program
+    raise TypeError(f"a plan of type {type(plan).__name__} is none that can be explained")
+
+
+@_windows.register
+def _(plan: SlidingPlan, program: Program) -> WindowsPart:
+    return WindowsPart(
+        f"sliding windows of {length(plan.size * program.tick_us)}",
+        *_sliding(plan, program),
+        "a pane, for each distinct event time of a key",
+        "panes",
+        "its event time",
+        (1 - plan.dead_before(0)) * program.tick_us,
+    )
+
+
+@_windows.register
+def _(plan: Kip450Plan, program: Program) -> WindowsPart:
+    return WindowsPart(
+        f"sliding windows of {length(plan.size * program.tick_us)}, window by window",
+        *_sliding(plan, program),
+        "a window, some two for each distinct event time of a key",
+        "windows",
+        "its end",
+        (1 - plan.dead_before(0)) * program.tick_us,
+    )
+
+
+def _sliding(plan: SlidingPlan | Kip450Plan, program: Program) -> tuple[str, str, str]:
+    size, tick = length(plan.size * program.tick_us), length(program.tick_us)
+    behind = length(-plan.late_before(0) * program.tick_us)
+    return (
+        f"[t - {size}, t] for each event time t of a key, and [t + {tick}, t + {tick} + {size}] if a record is in it",
+        f"a record more than {behind} before the close time: each window that could hold it is closed",
+        _CLOSED,
+    )
+
+
+@_windows.register
+def _(plan: FramedPlan, program: Program) -> WindowsPart:
+    frame = length(plan.frame * program.tick_us)
+    one = plan.frame == plan.size
+    entry = "a window" if one else f"a frame of {frame} (the greatest common divisor of size and advance)"
+    needed = int(plan.last_end(np.asarray(plan.offset))) + 1 - plan.offset
+    return WindowsPart(
+        _framed_title(plan, program),
+        *_framed(plan, program),
+        f"{entry} with a record in it",
+        "windows" if one else "frames",
+        "its start",
+        needed * program.tick_us,
+        plan.frame * program.tick_us,
+    )
+
+
+@_windows.register
+def _(plan: FoldedPlan, program: Program) -> WindowsPart:
+    return WindowsPart(
+        f"{_framed_title(plan, program)}, window by window",
+        *_framed(plan, program),
+        "a window with a record in it",
+        "windows",
+        "its start",
+        (plan.size - plan.dead_before(0)) * program.tick_us,
+        plan.step * program.tick_us,
+    )
+
+
+def _framed_title(plan: FramedPlan | FoldedPlan, program: Program) -> str:
+    size, step = length(plan.size * program.tick_us), length(plan.step * program.tick_us)
+    return (
+        f"tumbling windows of {size}" if plan.size == plan.step else f"hopping windows of {size} every {step}"
+    )
+
+
+def _framed(plan: FramedPlan | FoldedPlan, program: Program) -> tuple[str, str, str]:
+    size, step = length(plan.size * program.tick_us), length(plan.step * program.tick_us)
+    shifted = f", shifted by {length(plan.offset * program.tick_us)}" if plan.offset else ""
+    return (
+        f"[start, start + {size}), a start every {step} since the epoch{shifted}",
+        "a record whose last window is closed",
+        "a window whose end, which is outside, is at the close time or before",
+    )
+
+
+@_windows.register
+def _(plan: SessionPlan, program: Program) -> WindowsPart:
+    told = f"the gap in column {program.gap!r}" if plan.gap is None else length(plan.gap * program.tick_us)
+    limit, late = "", "a record whose session, with all that it joins, is closed"
+    entry, entries = "an open session of a key", "sessions"
+    if plan.longest is not None:
+        limit = f"; at most {length(plan.longest * program.tick_us)} from first to last event, then the next one begins"
+        late = "a record that by itself would make a session that is closed"
+        entry, entries = (
+            "a distinct event time of a session, since late records can move the cuts",
+            "event times",
+        )
+    return WindowsPart(
+        f"sessions with gaps of {'each record' if plan.gap is None else told}",
+        f"[first event, last event + {told}], both ends inside{limit}",
+        late,
+        _CLOSED,
+        entry,
+        entries,
+        "its last record",
+        None if plan.gap is None else (plan.gap + 1) * program.tick_us,
+        lone=plan.longest is None,
+    )
+
+
+@_windows.register
+def _(plan: OwnPlan, program: Program) -> WindowsPart:
+    definition = plan.definition
+    kind = type(definition)
+    has_timers = plan.operator(program.store(MemoryBackend())).closes
+    usual = kind.late_before is Operator.late_before
+    entry, entries = "what `take` and `fire` put or add: a key, a time and the declared columns", "entries"
+    if isinstance(definition, KeyedOperator):
+        entry = "a record that waits for those before it, or a key's value and timers"
+    return WindowsPart(
+        f"{kind.__name__}, an operator of one's own, version {kind.version}",
+        "its own",
+        "a record before the close time" if usual else "a record before the time that `late_before` gives",
+        "entries whose timer is before the close time go to `fire`" if has_timers else "no timers",
+        entry,
+        entries,
+        "its time",
+        None,
+    )

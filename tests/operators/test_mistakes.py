@@ -1,0 +1,236 @@
+"""The likeliest mistakes where no Spark is needed, as code, and the message that each gives."""
+
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from operators import (
+    AggregateOperation,
+    DefinitionError,
+    HoppingWindows,
+    SessionWindows,
+    SlidingWindows,
+    WindowedAggregation,
+)
+from operators import aggregates as agg
+from operators.aggregates import AggregateError
+from state_backends import StateError
+
+HOURS = SlidingWindows("1 hour").group_by("origin")
+COUNT = HOURS.aggregate(n=agg.count())
+BOTH = HOURS.cogroup(left={"n": agg.count()}, right={"m": agg.count()})
+DOUBLED = AggregateOperation(
+    name="doubled",
+    state=(int,),
+    create=lambda: (0,),
+    accumulate=lambda state, x: (state[0] + 2 * x,),
+    combine=lambda a, b: (a[0] + b[0],),
+    finish=lambda state: state[0],
+    type="bigint",
+)
+TABLE = pa.table(
+    {
+        "origin": ["EWR", "EWR", None],
+        "departed": [datetime(2026, 1, 5, 9), datetime(2026, 1, 5, 9, 30), datetime(2026, 1, 5, 9)],
+        "delay": [4, 25, -2],
+        "day": pa.array([1, 2, 3], pa.date32()),
+        "text": ["2026-01-05 09:00"] * 3,
+        "tags": [["a"], [], None],
+    }
+)
+
+
+def run(operator: Any, *tables: Any, at: str = "departed", **arguments: Any) -> pa.Table:
+    """Give tables to an operator, and return the rows of the last one."""
+    out = None
+    with operator.local_runner(at, **arguments) as runner:
+        for table in tables or [TABLE]:
+            out = runner.process(table)
+    return out
+
+
+def fold(add: Callable[..., Any], init: Any = 0, column: str = "delay") -> WindowedAggregation:
+    """An operator with one fold."""
+    return HOURS.aggregate(total=agg.fold(init, add, column, type="bigint"))
+
+
+def in_place(seen: list[int], delay: int) -> None:
+    """Add to a list, and forget to return it."""
+    seen.append(delay)
+
+
+DEFINITIONS = {
+    r"size is '60 min\.': write a number and a unit, such as '60 minutes'": lambda: SlidingWindows("60 min."),
+    r"size is '1\.5 hours'.*'1 hour 30 min', in whole numbers": lambda: SlidingWindows("1.5 hours"),
+    r"size is 60\.5: .* text .* a timedelta, or whole milliseconds": lambda: SlidingWindows(60.5),
+    "grace is '-1 minute': it must not be negative": lambda: SlidingWindows("1 hour", grace="-1 minute"),
+    "advance is '2 hours', more than size '1 hour'": lambda: HoppingWindows("1 hour", advance="2 hours"),
+    "sessions want a gap or a gap_column": SessionWindows,
+    "'onclose' is unknown; known are on_close, on_update": lambda: COUNT.emit("onclose"),
+    r"group_by takes names of columns, not \['a', 'b'\]: give them one by one": lambda: HOURS.group_by(
+        ["a", "b"]
+    ),
+    "output column 'window' is there twice: windows come with one": lambda: HOURS.aggregate(
+        window=agg.count()
+    ),
+    "output column 'change' is there twice: .*name yours": lambda: HOURS.aggregate(change=agg.sum("x")).emit(
+        "on_update"
+    ),
+    "output column 'origin' is there twice; give each": lambda: HOURS.aggregate(origin=agg.count()),
+    r"wants a name: \.aggregate\(n=agg\.count\(\)\)": lambda: HOURS.aggregate(agg.count()),
+    "n='sum' is no aggregate: use one of operators.aggregates": lambda: HOURS.aggregate(n="sum"),
+    r"n=<function sum .*: call it, such as agg\.sum\('v'\)": lambda: HOURS.aggregate(n=agg.sum),
+    r"AggregateOperation 'doubled' itself: call it with columns": lambda: HOURS.aggregate(n=DOUBLED),
+    r"doubled takes names of columns, not \['delay'\]": lambda: DOUBLED(["delay"]),
+    r"an aggregate takes names of columns, not 3": lambda: agg.sum(3),
+    r"where takes names of columns, not True": lambda: agg.count(where=True),
+    r"probabilities are 0\.5: give a list": lambda: agg.approx_quantiles("delay", 0.5),
+    r"result type <class 'int'> is none: .* such as 'bigint'": lambda: agg.fold(0, max, "delay", type=int),
+    "add is 0; a function is wanted": lambda: agg.fold(max, 0, "delay", type="bigint"),
+    "frame left: give its results by name, such as left=": lambda: HOURS.cogroup(
+        left=agg.count(), right=agg.count()
+    ),
+    "two frames or more": lambda: HOURS.cogroup(left={"n": agg.count()}),
+}
+BINDINGS = {
+    r"nothing to compute: add aggregates, such as \.aggregate\(n=agg\.count\(\)\)": lambda: run(HOURS),
+    "no key column 'orgin'; the frame has origin, .*: did you mean 'origin'": lambda: run(
+        COUNT.group_by("orgin")
+    ),
+    "no event time column 'Departed'; .*: did you mean 'departed'": lambda: run(COUNT, at="Departed"),
+    r"'n': sum\(dely\): there is no column 'dely'; .*: did you mean 'delay'": lambda: run(
+        HOURS.aggregate(n=agg.sum("dely"))
+    ),
+    "event time column 'text' is string; a timestamp is wanted: .*to_timestamp": lambda: run(
+        COUNT, at="text"
+    ),
+    "event time column 'day' is date32.*; a timestamp is wanted": lambda: run(COUNT, at="day"),
+    r"sum\(text\): column 'text' is string, a number is wanted; cast it": lambda: run(
+        HOURS.aggregate(n=agg.sum("text"))
+    ),
+    r"count\(\*\): agg\.count\(\) without a column counts all": lambda: run(
+        HOURS.aggregate(n=agg.count("*"))
+    ),
+    r"column 'delay' is int64, a boolean for where is wanted": lambda: run(
+        HOURS.aggregate(n=agg.count(where="delay"))
+    ),
+    "key column 'tags' is list<.*; an atomic type .*cast it": lambda: run(COUNT.group_by("tags")),
+    "fold max.delay. cannot be combined, but sessions merge: give the fold a merge": lambda: run(
+        SessionWindows("1 hour").aggregate(n=agg.fold(0, max, "delay", type="bigint"))
+    ),
+    r"a batch is a pyarrow\.Table, not a DataFrame: .*from_pandas": lambda: run(COUNT, TABLE.to_pandas()),
+    r"a batch is a pyarrow\.Table, not a list: .*from_pylist": lambda: run(COUNT, TABLE.to_pylist()),
+    "missing columns: origin; the table has": lambda: run(COUNT, TABLE, TABLE.drop_columns("origin")),
+    "column 'delay' is string, it was int64 in the first table": lambda: run(
+        HOURS.aggregate(n=agg.sum("delay")), TABLE, TABLE.set_column(2, "delay", [["4"] * 3])
+    ),
+    "stream_time is '2026'; a datetime is wanted": lambda: COUNT.local_runner("departed").process(
+        TABLE, "2026"
+    ),
+    r"frames are given by name, as {'left': \.\.\., 'right'.* not as a Table": lambda: run(BOTH),
+    "frames left, right are wanted, left, middle given": lambda: run(BOTH, {"left": TABLE, "middle": TABLE}),
+}
+CONFIGURATION = {
+    "unknown state backend 'RocksDB'; did you mean rocksdb": lambda: run(COUNT, backend="RocksDB"),
+    "state backend <class 'dict'> is no name": lambda: run(COUNT, backend=dict),
+    r"unknown option spark\.windows\.buckets; did you mean spark\.windows\.state\.buckets": lambda: run(
+        COUNT, options={"buckets": 4}
+    ),
+    "snapshots.bytes is '16 MB'; .*such as 64m": lambda: run(
+        COUNT, options={"state.snapshots.bytes": "16 MB"}
+    ),
+    r"options are \['state\.buckets'\]; give them by name": lambda: run(COUNT, options=["state.buckets"]),
+}
+FUNCTIONS = {
+    r"fold lambda\(text\): add raised TypeError: unsupported operand": lambda: run(
+        fold(lambda total, text: total + text, column="text")
+    ),
+    r"fold in_place\(delay\): add raised AttributeError: .*None: does add return": lambda: run(
+        fold(in_place, init=list)
+    ),
+    r"the state is '', which is no int64": lambda: run(fold(lambda state, _: state, init="")),
+    r"returned a state that cannot be stored: a value of type set .* use None, bool": lambda: run(
+        fold(lambda state, delay: {state, delay})
+    ),
+    r"'doubled': accumulate raised TypeError\(.tuple indices": lambda: run(
+        HOURS.aggregate(n=_doubled(accumulate=lambda state, x: state["x"] + x)("delay"))
+    ),
+    "'doubled': finish returns a int, an array of .* rows is wanted": lambda: run(
+        HOURS.aggregate(n=_doubled(finish=lambda _: 1)("delay"))
+    ),
+}
+
+
+def _doubled(**changes: Any) -> AggregateOperation:
+    functions = {
+        name: getattr(DOUBLED, name)
+        for name in ("name", "state", "create", "accumulate", "combine", "finish", "type")
+    }
+    return AggregateOperation(**{**functions, **changes})
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "mistake"),
+    [
+        (error, message, mistake)
+        for error, mistakes in (
+            (DefinitionError, DEFINITIONS),
+            (DefinitionError, BINDINGS),
+            (ValueError, CONFIGURATION),
+            (AggregateError, FUNCTIONS),
+        )
+        for message, mistake in mistakes.items()
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_mistake_is_told(error: type[Exception], message: str, mistake: Callable[[], Any]) -> None:
+    """What is wrong, where, and what to do."""
+    with pytest.raises(error, match=message):
+        mistake()
+
+
+def test_windows_alone_are_no_operator() -> None:
+    """What only an operator has is said to be missing together with the way there; other names are Python's affair."""
+    with pytest.raises(
+        AttributeError, match=r"no operator yet.*\.aggregate\(n=agg\.count\(\)\), then \.apply"
+    ):
+        SlidingWindows("1 hour").apply(TABLE, "departed")
+    with pytest.raises(AttributeError, match="'HoppingWindows' object has no attribute 'nothing'"):
+        _ = HoppingWindows(2, 1).nothing
+    with pytest.raises(AttributeError, match=r"has no attribute 'stdev'; it has .*: did you mean 'stddev'"):
+        _ = agg.stdev
+
+
+def test_what_looks_like_a_mistake_and_is_none(tmp_path: Path) -> None:
+    """Null keys are a group, columns may come in another order, and options may be Python's own values."""
+    options = {"state.snapshots.background": False, "state.snapshots.batches": 5}
+    with COUNT.local_runner("departed", directory=tmp_path, options=options) as runner:
+        assert runner.process(TABLE, datetime(2026, 1, 5)).num_rows == 0
+        rows = runner.process(TABLE.select(TABLE.column_names[::-1]), datetime(2026, 1, 6)).to_pylist()
+    assert [2] == [row["n"] for row in rows if row["origin"] is None]
+
+
+def test_a_savepoint_folder_is_used_once(tmp_path: Path) -> None:
+    """A second savepoint wants a folder of its own; one that is not there is no start."""
+    with COUNT.local_runner("departed") as runner:
+        runner.process(TABLE)
+        runner.savepoint(tmp_path / "one")
+        with pytest.raises(StateError, match=r"there is a savepoint in .*one already: name a new folder"):
+            runner.savepoint(tmp_path / "one")
+    with pytest.raises(StateError, match=r"there is no savepoint in .*two: savepoint\.json is missing"):
+        run(COUNT, options={"state.savepoint": tmp_path / "two"})
+
+
+def test_another_operator_on_old_state_is_refused(tmp_path: Path) -> None:
+    """What differs is named, and the ways to go on."""
+    run(COUNT, directory=tmp_path)
+    with pytest.raises(
+        StateError, match=r"size in ticks was 3600000, is 7200000.*start .* with a new checkpoint"
+    ):
+        run(SlidingWindows("2 hours").group_by("origin").aggregate(n=agg.count()), directory=tmp_path)
+    with pytest.raises(StateError, match=r"is new.*set spark\.windows\.state\.evolution to adapt"):
+        run(COUNT.aggregate(total=agg.sum("delay")), directory=tmp_path)
