@@ -3,6 +3,7 @@
 PYTHON ?= python3
 ARGS ?=
 KILLS ?= 200
+WORKERS ?= 2
 BACKEND ?=
 BASE ?= $(lastword $(sort $(wildcard benchmarks/runs/*.json)))
 VENV := .venv
@@ -11,7 +12,7 @@ BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test soak lint types docs bench bench-full bench-compare clean
+.PHONY: help demo examples test soak lint types docs bench bench-full bench-compare clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-13s %s\n", $$1, $$2}' Makefile
@@ -20,8 +21,11 @@ help: ## print this list
 demo: $(VENV)/.installed-demo ## run the flights example
 	$(BIN)/python -m examples.flights $(ARGS)
 
-test: $(VENV)/.installed-test ## run the tests
-	$(BIN)/python -m pytest $(ARGS)
+examples: $(VENV)/.installed-demo ## run the operators of examples/operators on a year of flights
+	for name in count_windows delay_alert funnel; do $(BIN)/python -m examples.operators.$$name || exit 1; done
+
+test: $(VENV)/.installed-test ## run the tests, in as many processes as WORKERS says (2)
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile $(ARGS)
 
 soak: $(VENV)/.installed-test ## kill queries KILLS times (200), of all backends or of BACKEND, and check their rows
 	$(BIN)/python -m tests.faults.soak --kills $(KILLS) $(if $(BACKEND),--backend $(BACKEND)) $(ARGS)

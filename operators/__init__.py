@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from operators.base.columnar import Declaration, Operator, Rows, Stored, Work
     from operators.base.keyed import Keyed, KeyedOperator
     from operators.definitions import HoppingWindows, SessionWindows, SlidingWindows, TumblingWindows
-    from operators.errors import DefinitionError, SessionSetupError, WorkerError
+    from operators.errors import DefinitionError, OperatorError, SessionSetupError, WorkerError
     from operators.runtime.failures import what_failed
     from operators.runtime.progress import print_batches
     from operators.runtime.session import session_conf, spark_session
@@ -27,7 +27,7 @@ _HOMES = {
     "operators.base.columnar": ("Declaration", "Operator", "Rows", "Stored", "Work"),
     "operators.base.keyed": ("Keyed", "KeyedOperator"),
     "operators.definitions": ("HoppingWindows", "SessionWindows", "SlidingWindows", "TumblingWindows"),
-    "operators.errors": ("DefinitionError", "SessionSetupError", "WorkerError"),
+    "operators.errors": ("DefinitionError", "OperatorError", "SessionSetupError", "WorkerError"),
     "operators.runtime.failures": ("what_failed",),
     "operators.runtime.progress": ("print_batches",),
     "operators.runtime.session": ("session_conf", "spark_session"),
@@ -44,6 +44,7 @@ __all__ = [
     "Keyed",
     "KeyedOperator",
     "Operator",
+    "OperatorError",
     "Rows",
     "SessionSetupError",
     "SessionWindows",

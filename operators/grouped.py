@@ -70,6 +70,7 @@ class GroupedOperator(Applicable):
             grace,
             tick_us,
             ticks(segment, tick_us, name, 1),
+            counts=tuple(declared.counts),
         )
 
     def _declared(self, types: dict[str, pa.DataType]) -> Declaration:

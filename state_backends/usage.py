@@ -131,11 +131,12 @@ class StoreUsage:
         edge = changes.drop_before
         if edge is not None:
             self._drop_before(edge)
+        stored = set(backend.segments())
         for segment in {*changes.puts, *changes.deletes}:
             puts, deletes = changes.puts.get(segment, {}), changes.deletes.get(segment, set())
             keys = [*puts, *deletes] if deletes else list(puts)
-            dropped = edge is not None and segment < edge
-            old = [None] * len(keys) if dropped else _before(segment, keys, reads.get(segment, []), backend)
+            absent = segment not in stored or (edge is not None and segment < edge)
+            old = [None] * len(keys) if absent else _before(segment, keys, reads.get(segment, []), backend)
             missing = old.count(None)
             usage = self._segments.setdefault(segment, SegmentUsage(self._layout))
             usage.add([page for page in old if page is not None] if missing else old, -1)  # type: ignore[arg-type]

@@ -70,6 +70,8 @@ class WindowStore:
         self._latest: dict[int, int] = {}
         self._read: dict[int, list[Read]] = {}
         """What was read of the backend since the last changes were taken."""
+        self._stored: set[int] | None = None
+        """The backend's segments, if they were asked for since then."""
 
     def segment_of(self, time: int) -> int:
         """Return the number of the segment that holds the time."""
@@ -134,8 +136,16 @@ class WindowStore:
         latest = int(entries.time.max())
         if segment in self._latest:
             self._latest[segment] = max(latest, self._latest[segment])
-        elif segment not in self.segments():
+        elif not self._exists(segment):
             self._latest[segment] = latest
+
+    def _exists(self, segment: int) -> bool:
+        """Whether the segment may hold entries; the backend is asked once until changes are taken."""
+        if self._stored is None:
+            self._stored = set(self.backend.segments())
+        drop = self._staged.drop_before
+        kept = segment in self._stored and (drop is None or segment >= drop)
+        return kept or bool(self._staged.puts.get(segment))
 
     def fetch(self, key: bytes, start: int, end: int) -> Entries:
         """Return one key's entries with start <= time <= end."""
@@ -255,6 +265,7 @@ class WindowStore:
         """
         self._staged = WriteBatch()
         self._read.clear()
+        self._stored = None
         if changes is None:
             self._latest.clear()
             self.usage.forget_keys()
@@ -279,7 +290,7 @@ class WindowStore:
         changes.puts = {segment: pages for segment, pages in changes.puts.items() if pages}
         changes.deletes = {segment: keys for segment, keys in changes.deletes.items() if keys}
         self.usage.wrote(changes, self._read, self.backend)
-        self._read = {}
+        self._read, self._stored = {}, None
         return changes
 
 

@@ -6,7 +6,7 @@ the smallest value is the first, the one with the largest is the last, and null 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +37,8 @@ class Pick(Operation):
 
     by: str | None
     by_code: str
+    idempotent: ClassVar[bool] = True
+
     code: str
     last: bool
     nulls: bool

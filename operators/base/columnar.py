@@ -7,7 +7,7 @@ as that of the built-in operators, which stand on the same steps, store and time
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta, timezone
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -33,10 +33,6 @@ if TYPE_CHECKING:
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-
-
-class OperatorError(RuntimeError):
-    """What an operator of one's own raised, or did that cannot be; the original error is its cause."""
 
 
 @dataclass(frozen=True)
@@ -202,7 +198,7 @@ class Work:
         return Rows(self.keys, key, tuple(whole[name] for name in results))
 
     def count(self, name: str, number: Any = 1) -> None:
-        """Add to a declared count.
+        """Add to a declared count, which a stream tells beside its own, in `<name>_out`.
 
         Raises:
             ValueError: the name was not declared.
@@ -344,8 +340,7 @@ class Operator(ABC):
 
         Values are compared as plain ones, or by their `repr`.
         """
-        fields = getattr(self, "__dataclass_fields__", {})
-        return {name: getattr(self, name) for name in fields if name != "grace"}
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "grace"}
 
     def ticks(self, length: Duration) -> int:
         """Return a length of time (text, a timedelta, or whole milliseconds) in ticks.

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from operators.base.calendar import NEVER
-from operators.base.columnar import Declaration, Ints, Operator, OperatorError, Rows, Stored, Work
+from operators.base.columnar import Declaration, Ints, Operator, Rows, Stored, Work
 from operators.batch import FAR_FUTURE
-from operators.errors import DefinitionError
+from operators.errors import DefinitionError, OperatorError
 from serializers import CorruptDataError, SerializationError
 from state_backends import StateError
 

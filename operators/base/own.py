@@ -16,13 +16,13 @@ import pyarrow.types as pat
 
 from operators.aggregates.operation import Operation
 from operators.base.calendar import NEVER
-from operators.base.columnar import Declaration, Ints, Operator, OperatorError, Rows, Work, named
+from operators.base.columnar import Declaration, Ints, Operator, Rows, Work, named
 from operators.base.step import Step
 from operators.base.store_operator import StoreOperator, first_by_key
 from operators.batch import FAR_FUTURE, Records
 from operators.columns import arrow_column
 from operators.emission import key_columns, to_unit
-from operators.errors import DefinitionError
+from operators.errors import DefinitionError, OperatorError
 from serializers import CorruptDataError
 from serializers.pages import PageLayout
 from state_backends import Entries, StateError, WindowStore, WriteBatch
@@ -200,10 +200,8 @@ class OwnOperator(StoreOperator):
 
     def _fired(self, step: Step, close: int) -> Iterator[Rows]:
         """Take the entries whose timer is before the close time out of the store, and hand them over, until there are none."""
-        latest, calls = (
-            -NEVER,
-            0,
-        )  # Each call's earliest timer is later than the one before, so that there is an end.
+        # Each call's earliest timer is later than the one before, so that there is an end.
+        latest, calls = -NEVER, 0
         while self.closes:
             keys, entries = self._take_entries(close)
             if not len(entries):

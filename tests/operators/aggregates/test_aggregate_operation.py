@@ -229,7 +229,7 @@ class TestErrors:
         (lambda state: pa.chunked_array([pa.array(state[0])]), "float", 2.0),
         (lambda state: pa.array([[1, 2]] * len(state[0])), "array<bigint>", [1, 2]),
     ],
-    ids=str,
+    ids=lambda value: None if callable(value) else str(value),
 )  # fmt: skip
 def test_result_types(finish: Callable[..., Any], type_: str, wanted: Any) -> None:
     """Results may be arrays, masked arrays or Arrow arrays, of the type given or one that turns into it without loss."""

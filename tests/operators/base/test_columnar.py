@@ -12,9 +12,10 @@ import pyarrow as pa
 import pytest
 
 from operators import NEVER, Declaration, Operator
-from operators.base.columnar import OperatorError, Work
+from operators.base.columnar import Work
 from operators.base.step import Step
 from operators.batch import FAR_FUTURE, FAR_PAST
+from operators.errors import OperatorError
 from state_backends import resolve
 from tests.operators.base.samples import Doing, Echo, Record, own_operator, plain, stepped, table
 

@@ -9,9 +9,10 @@ import pyarrow as pa
 import pytest
 
 from operators import Declaration, DefinitionError, Operator
-from operators.base.columnar import OperatorError, Stored, Work
+from operators.base.columnar import Stored, Work
 from operators.base.own import OwnPlan
 from operators.base.step import Step
+from operators.errors import OperatorError
 from state_backends import StateError
 from tests.operators.base.samples import Doing, Echo, own_operator, stepped, table
 

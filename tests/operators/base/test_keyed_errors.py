@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 from operators import Declaration, DefinitionError, KeyedOperator
-from operators.base.columnar import OperatorError
 from operators.base.own import OwnOutput
 from operators.base.step import Step
 from operators.batch import FAR_FUTURE, FAR_PAST
+from operators.errors import OperatorError
 from state_backends import StateError
 from tests.operators.base import samples
 from tests.operators.base.samples import own_operator
