@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, SupportsIndex
 
 import pyarrow as pa
 
@@ -229,6 +229,6 @@ def _ticks(moment: int | datetime, tick_us: int) -> int:
         zone = moment.tzinfo or timezone.utc
         since = moment.replace(tzinfo=zone) - datetime(1970, 1, 1, tzinfo=timezone.utc)
         return (since.days * 86_400_000_000 + since.seconds * 1_000_000 + since.microseconds) // tick_us
-    if not isinstance(moment, int):
+    if not isinstance(moment, SupportsIndex):
         raise DefinitionError(f"stream_time is {moment!r}; a datetime is wanted, or whole ticks")
     return moment
