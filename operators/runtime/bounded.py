@@ -1,5 +1,7 @@
 """Batch mode: one pass over rows sorted by key and time, every window closes at the end of its key."""
 
+import logging
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
@@ -11,11 +13,14 @@ from operators.batch import FAR_FUTURE, Records
 from operators.partials import KEY, Partials, TwoStagePlan, as_partial, column_names, to_table
 from operators.program import Program, WindowOperator
 from operators.runtime.failures import located, task
+from operators.runtime.logs import log_at
 from operators.runtime.packing import gathered
 from operators.runtime.sorting import ORDER, last_group, reached
 from state_backends.backends.memory import MemoryBackend
 
 _ROWS_PER_STEP = 250_000
+_TELL_SECONDS = 10.0
+_LOG = logging.getLogger(__name__)
 _SPARK_TYPES = {"i8": "bigint", "f8": "double", "object": "binary"}
 
 
@@ -94,17 +99,32 @@ class BoundedRun:
     Attributes:
         program: with every row's window emitted once, whatever the policy: after the last record they agree.
         source: how the rows are read.
-        name: of the operator, in errors.
+        name: of the operator, in errors and in the log.
+        log_level: from which level on the worker logs.
     """
 
     program: Program
     source: Source
     name: str
+    log_level: str = "warning"
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the windows of a partition that is sorted as `in_order` does."""
-        with located(f"operator {self.name!r}, {task()}"):
-            yield from self._windows(batches)
+        log_at(self.log_level)
+        where = task()
+        with located(f"operator {self.name!r}, {where}"):
+            yield from self._windows(self._watched(batches, where))
+
+    def _watched(self, batches: Iterable[pa.RecordBatch], where: str) -> Iterator[pa.RecordBatch]:
+        """Yield the batches, and log from time to time how many rows there were."""
+        rows, began = 0, time.monotonic()
+        told = began
+        for batch in batches:
+            yield batch
+            rows += batch.num_rows
+            if (now := time.monotonic()) - told >= _TELL_SECONDS:
+                told = now
+                _LOG.info("operator %r, %s: %d rows in %.0f s", self.name, where, rows, now - began)
 
     def _windows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         open_keys: WindowOperator | None = None

@@ -104,11 +104,14 @@ class Pack:
         for table in gathered(batches, _ROWS_PER_BLOB):
             named = table.rename_columns(self.program.inputs)
             usable, bad = self.program.records.usable(named)
-            if self.program.late is None:  # else a bad row is told where its key is
+            told = 0
+            if self.program.late is None:
                 named = usable
+            else:
+                told = bad  # A bad row goes where its key is, to be told there, and is not counted among the others.
             plan = self._first_stage(named)
             parts = self._rows(named) if plan is None else self._accumulated(named, plan)
-            yield _packed([*parts, (self.labels[0], 0, bad, 0, 0, None)] if bad else list(parts))
+            yield _packed([*parts, (self.labels[0], -told, bad, 0, 0, None)] if bad else list(parts))
 
     def _first_stage(self, table: pa.Table) -> TwoStagePlan | None:
         """The plan, if the first rows become so much fewer by being accumulated that all should be."""

@@ -65,7 +65,7 @@ def apply(
     out = spark_schema(program.rows)
     if not df.isStreaming:
         plan = operator.bounded().program(arrow_schema(df.schema), event_time, config).plan
-        return _bounded(narrow, replace(program, plan=plan), out, name)
+        return _bounded(narrow, replace(program, plan=plan), out, name, config.log_level)
     check_session(spark)
     buckets = config.buckets or int(spark.conf.get(_PARTITIONS_KEY) or 1)
     check_partitions(spark, buckets)
@@ -108,7 +108,7 @@ def _windows_conf(spark: SparkSession) -> dict[str, str]:
     return dict(found() if callable(found) else found)
 
 
-def _bounded(df: DataFrame, program: Program, out: StructType, name: str) -> DataFrame:
+def _bounded(df: DataFrame, program: Program, out: StructType, name: str, log_level: str) -> DataFrame:
     """The windows of a bounded frame; after the last record both policies say the same, so they are computed on close."""
     source: Source
     keys, time = [program.aliases[name] for name in program.group_by], program.aliases[program.event_time]
@@ -122,7 +122,7 @@ def _bounded(df: DataFrame, program: Program, out: StructType, name: str) -> Dat
         micros = F.least(F.greatest(F.col(TIME), F.lit(-most)), F.lit(most)) * F.lit(program.tick_us)
     else:
         micros, source = F.unix_micros(utc(df, time)), InputRows(program)
-    return in_order(df, keys, micros).mapInArrow(BoundedRun(program, source, name), out)
+    return in_order(df, keys, micros).mapInArrow(BoundedRun(program, source, name, log_level), out)
 
 
 def _streaming(
