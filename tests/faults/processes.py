@@ -164,7 +164,8 @@ class Driver:
         """
         wait_until(self.waits, "the driver's answer", seconds)
         if not self._answer.exists():
-            raise DriverGoneError(self.log.read_text(errors="replace")[-4_000:])
+            ended = f"the driver ended with {self.process.poll()}; its last words were\n"
+            raise DriverGoneError(ended + self.log.read_text(errors="replace")[-4_000:])
         return json.loads(self._answer.read_text())
 
     @property

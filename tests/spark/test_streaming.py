@@ -79,6 +79,7 @@ def test_a_query_goes_on_with_another_backend(spark: SparkSession, source: Path,
 
 def test_backend_is_chosen_by_conf(spark: SparkSession, source: Path, tmp_path: Path) -> None:
     """The conf `spark.windows.state.backend` and its options choose the backend; the argument goes before it."""
+    before = spark.conf.get("spark.windows.state.directory")
     spark.conf.set("spark.windows.state.backend", "rocksdb")
     spark.conf.set("spark.windows.state.rocksdb.writeBufferMb", "8")
     spark.conf.set("spark.windows.state.directory", str(tmp_path / "here"))
@@ -88,7 +89,7 @@ def test_backend_is_chosen_by_conf(spark: SparkSession, source: Path, tmp_path: 
     finally:
         spark.conf.unset("spark.windows.state.backend")
         spark.conf.unset("spark.windows.state.rocksdb.writeBufferMb")
-        spark.conf.unset("spark.windows.state.directory")
+        spark.conf.set("spark.windows.state.directory", before)
     assert list((tmp_path / "here").glob("*/*-rocksdb/CURRENT"))
 
 
