@@ -26,6 +26,7 @@ from operators.runtime.logs import log_at
 from operators.runtime.metrics import line, names
 from operators.runtime.packing import from_blobs, to_blob
 from operators.runtime.stateful import Outcome, StatefulOperator
+from serializers import SerializationError
 from state_backends import StateConfig, StateError
 from state_backends.checkpoints.savepoint import Savepoint
 from state_backends.durability.journal import Blob, made
@@ -124,12 +125,24 @@ def open_copy(program: Program, config: StateConfig, store_id: str) -> StatefulO
         _copies.pop((store_id, config)).close()
     directory, lock = _claim(config.directory, store_id, config.backend)
     try:
-        copy = _Copy(StatefulOperator(program, config, directory), lock, now)
+        copy = _Copy(_opened(program, config, directory), lock, now)
     except BaseException:
         lock.close()
         raise
     _copies[store_id, config] = copy
     return copy.operator
+
+
+def _opened(program: Program, config: StateConfig, directory: Path) -> StatefulOperator:
+    """An operator over a local copy; one that cannot be opened is thrown away, as the changelog has all that it had."""
+    try:
+        return StatefulOperator(program, config, directory)
+    except (StateError, SerializationError) as error:
+        if not directory.exists():
+            raise
+        _LOG.warning("a local copy cannot be opened and is made anew: %s", error)
+        shutil.rmtree(directory, ignore_errors=True)
+        return StatefulOperator(program, config, directory)
 
 
 def drop_copy(config: StateConfig, store_id: str) -> None:
