@@ -88,7 +88,12 @@ def check_session(spark: "SparkSession") -> None:
     Raises:
         SessionSetupError: with the lines that mend it.
     """
-    problems = [*_missing_modules(), *_wrong_provider(spark), *_wrong_python(spark)]
+    problems = [
+        *_old_connect(type(spark.range(0).groupBy())),
+        *_missing_modules(),
+        *_wrong_provider(spark),
+        *_wrong_python(spark),
+    ]
     if problems:
         listed = "\n".join(f"  - {problem}" for problem in problems)
         raise SessionSetupError(
@@ -101,6 +106,20 @@ def check_session(spark: "SparkSession") -> None:
             f"{_CHANGELOG_KEY} is not true: each batch's commit will be several times slower",
             stacklevel=4,
         )
+
+
+def _old_connect(grouped: type) -> list[str]:
+    """What is wrong if a session's grouped frames know of no state."""
+    if hasattr(grouped, "transformWithStateInPandas"):
+        return []
+    from pyspark import __version__
+
+    return [
+        (
+            f"streams through Spark Connect want PySpark 4.1 or newer, here is {__version__}: use a newer one, on client and "
+            "server, or a session that is not of Spark Connect"
+        )
+    ]
 
 
 def check_partitions(spark: "SparkSession", buckets: int) -> None:

@@ -1,13 +1,15 @@
 """What `apply` says about sessions, frames and options before anything runs."""
 
+import re
 import warnings
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import GroupedData, SparkSession
 from pyspark.sql import functions as F
 
 from operators import DefinitionError, SessionSetupError, SlidingWindows
 from operators import aggregates as agg
+from operators.runtime import session
 from operators.runtime.packing import partition_labels, spark_hash
 from operators.runtime.session import check_partitions
 
@@ -118,3 +120,16 @@ def test_other_watermark_is_refused(spark: SparkSession) -> None:
     with pytest.raises(DefinitionError, match="watermark of 5000 ms already, the windows' grace is 60000 ms"):
         OP.apply(rate(spark).withWatermark("at", "5 seconds"), event_time="at")
     assert OP.apply(rate(spark).withWatermark("at", "1 minute"), event_time="at").isStreaming
+
+
+def test_an_old_connect_is_named() -> None:
+    """Spark Connect of PySpark 4.0 has no frames with state: its streams are refused with the way out."""
+
+    class Grouped:
+        """Grouped frames as those were."""
+
+    (problem,) = session._old_connect(Grouped)
+    assert re.match(
+        "streams through Spark Connect want PySpark 4.1 or newer, here is .*: use a newer one", problem
+    )
+    assert session._old_connect(GroupedData) == []
