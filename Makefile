@@ -25,7 +25,7 @@ examples: $(VENV)/.installed-demo ## run the operators of examples/operators on 
 	for name in count_windows delay_alert funnel; do $(BIN)/python -m examples.operators.$$name || exit 1; done
 
 test: $(VENV)/.installed-test ## run the tests, in as many processes as WORKERS says (2)
-	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder --durations 15 $(ARGS)
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder --durations 15 $(ARGS)
 
 soak: $(VENV)/.installed-test ## kill queries KILLS times (200), of all backends or of BACKEND, and check their rows
 	$(BIN)/python -m tests.faults.soak --kills $(KILLS) $(if $(BACKEND),--backend $(BACKEND)) $(ARGS)

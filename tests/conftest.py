@@ -1,4 +1,4 @@
-"""Settings for all tests, which run in several processes: a file's tests in one, those that kill all in one."""
+"""Settings for all tests, which run in several processes, a file's tests in one."""
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -10,14 +10,6 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("default")
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep tests together that share what costs much, or that would disturb one another."""
-    for item in items:
-        group = "faults" if item.get_closest_marker("kill") else str(item.path)
-        item.add_marker(pytest.mark.xdist_group(group))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
