@@ -26,7 +26,6 @@ from operators.errors import DefinitionError, OperatorError
 from serializers import CorruptDataError
 from serializers.pages import PageLayout
 from state_backends import Entries, StateError, WindowStore, WriteBatch
-from state_backends.ordering import row_order
 from state_backends.stored import FLOAT, NUMBER, TIME, VALUE, head_codes
 from state_backends.window_store import merge_entries
 
@@ -179,24 +178,14 @@ class OwnOperator(StoreOperator):
 
     def take(self, batch: Records, step: Step) -> list[Rows]:
         emitted = list(self._fired(step, step.close_start)) if step.close_start > self.close else []
-        records = self._accepted(batch, step)
+        with self._calling("late_before"):
+            late = batch.time < operator.index(self._definition.late_before(step.close_start))
+        records = self._accepted(batch, late, step, lambda time: (time, time))
         if len(records):
             nothing = merge_entries([], self.store.layout)
             work = self._work(records.keys, records, nothing, step.close_start, step)
             emitted += self._called("take", work)
         return [*emitted, *self._fired(step, step.close_end)]
-
-    def _accepted(self, records: Records, step: Step) -> Records:
-        """The records that are not late, sorted by key and time."""
-        with self._calling("late_before"):
-            late = records.time < operator.index(self._definition.late_before(step.close_start))
-        step.counters.rows += len(records) + records.bad
-        step.counters.bad += records.bad
-        time = records.time[late]
-        step.report_late(np.flatnonzero(late), (time, time))
-        accepted = records.take(np.flatnonzero(~late)) if late.any() else records
-        order = row_order(accepted.key, accepted.time)
-        return accepted if order is None else accepted.take(order)
 
     def _fired(self, step: Step, close: int) -> Iterator[Rows]:
         """Take the entries whose timer is before the close time out of the store, and hand them over, until there are none."""

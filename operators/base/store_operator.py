@@ -4,7 +4,7 @@ The timers are kept by page, in a calendar: so a step looks only at the pages th
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Protocol
@@ -13,13 +13,15 @@ import numpy as np
 
 from operators.base.calendar import ClosingCalendar
 from operators.base.step import Step
-from operators.batch import FAR_PAST
+from operators.batch import FAR_PAST, Records
 from operators.kernel import Ints, Mask
 from state_backends import Entries, WindowStore, WriteBatch
 from state_backends.ordering import row_order
 from state_backends.window_store import merge_entries
 
 NO_KEYS = np.empty(0, np.int64)
+Bounds = Callable[[Ints], tuple[Ints, Ints]]
+"""Start and end of windows, of times in ticks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +127,24 @@ class StoreOperator(ABC):
     @abstractmethod
     def take(self, batch: Any, step: Step) -> Sequence[Emitted]:
         """Do what `step` says, but for moving `close`, which is still that of the step before, and counting rows."""
+
+    @staticmethod
+    def _accepted(records: Records, late: Mask, step: Step, bounds: Bounds) -> Records:
+        """Count records, report the late ones, and return the others sorted by key and time.
+
+        Args:
+            records: those of a batch.
+            late: shape (n,), bool: which of them are.
+            step: where to count and report.
+            bounds: returns start and end of the last window that records of these times could have been in.
+        """
+        step.counters.rows += len(records) + records.bad
+        step.counters.bad += records.bad
+        rows = np.flatnonzero(late)
+        step.report_late(rows, bounds(records.time[rows]))
+        accepted = records.take(np.flatnonzero(~late)) if len(rows) else records
+        order = row_order(accepted.key, accepted.time)
+        return accepted if order is None else accepted.take(order)
 
     def _fetch(self, keys: list[bytes], first: Ints, last: Ints, due: dict[int, Ints]) -> Entries:
         """Return whole pages: those that are due, and those of each key's span of time; first > last is no span."""

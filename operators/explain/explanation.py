@@ -76,16 +76,16 @@ class Explanation:
         backend: str | None,
         options: Mapping[str, object] | None,
     ) -> "Explanation":
-        from operators.runtime.spark import _PARTITIONS_KEY, _windows_conf
+        from operators.runtime.spark import bucket_count, windows_conf
         from operators.runtime.types import arrow_schema
         from operators.runtime.watermarks import check_time
 
         spark = df.sparkSession
-        config = resolve(backend, options, _windows_conf(spark))
+        config = resolve(backend, options, windows_conf(spark))
         check_time(df, event_time)
         operator, df = operator.prepared(df, event_time)
         types = {field.name: field.dataType for field in df.schema.fields}
-        buckets = config.buckets or int(spark.conf.get(_PARTITIONS_KEY) or 1)
+        buckets = bucket_count(spark, config)
         host = _Host(types, df.isStreaming, buckets)
         return cls._of(operator, arrow_schema(df.schema), event_time, config, host)
 

@@ -19,7 +19,6 @@ from operators.emission import Emission
 from operators.kernel import Ints, Mask
 from operators.kinds.folding import FoldedWindows, FoldSchema
 from state_backends import Entries, WindowStore
-from state_backends.ordering import row_order
 
 
 class FoldPlan(Protocol):
@@ -79,7 +78,9 @@ class FoldOperator(StoreOperator):
         return np.where(windows & (entries.time >= close), entries.time, NEVER)
 
     def take(self, batch: Records, step: Step) -> list[Emission]:
-        accepted, close_start, close_end = self._accepted(batch, step), step.close_start, step.close_end
+        close_start, close_end = step.close_start, step.close_end
+        late = batch.time < self.plan.late_before(close_start)
+        accepted = self._accepted(batch, late, step, self.plan.last_window)
         visit = _Visit(*(self._take_due(batch.keys, close_end) if self.closes else (batch.keys, {})))
         stored = self._load(visit, accepted)
         folded = self.plan.fold(stored, accepted, close_start)
@@ -88,16 +89,6 @@ class FoldOperator(StoreOperator):
         windows = list(self._emit(visit.keys, stored, folded, (close_start, close_end)))
         self._save(visit, folded, close_end)
         return windows
-
-    def _accepted(self, records: Records, step: Step) -> Records:
-        """The records that are not late, sorted by key and time."""
-        late = records.time < self.plan.late_before(step.close_start)
-        step.counters.rows += len(records) + records.bad
-        step.counters.bad += records.bad
-        step.report_late(np.flatnonzero(late), self.plan.last_window(records.time[late]))
-        accepted = records.take(np.flatnonzero(~late)) if late.any() else records
-        order = row_order(accepted.key, accepted.time)
-        return accepted if order is None else accepted.take(order)
 
     def _load(self, visit: _Visit, records: Records) -> Entries:
         """Whole pages: those that are due, and those of the batch's keys within reach of their records."""

@@ -241,10 +241,10 @@ class BucketProcessor(StatefulProcessor):
     ) -> Iterator[pd.DataFrame]:
         bucket, batch = self._labels.index(label), _batch_number()
         with located(f"operator {self._name!r}, bucket {bucket} of {len(self._labels)}, batch {batch}"):
-            yield from self._batch(label, blobs, watermark, fired)
+            yield from self._batch(label, batch, blobs, watermark, fired)
 
     def _batch(
-        self, label: int, blobs: list[bytes], watermark: int, fired: int | None
+        self, label: int, batch: int | None, blobs: list[bytes], watermark: int, fired: int | None
     ) -> Iterator[pd.DataFrame]:
         stored = read_pointer(self._journal)
         pointer = stored or Pointer.fresh()
@@ -257,12 +257,12 @@ class BucketProcessor(StatefulProcessor):
         try:
             pointer = operator.open(self._journal, pointer)
             first = self._begun(operator, label) if begins else []
-            outcome = self._step(operator, pointer, blobs, watermark, fired)
+            outcome = self._step(operator, pointer, blobs, watermark, fired, batch)
         except BaseException:
             drop_copy(self._config, pointer.store_id)
             raise
         outcome.metrics["windows"] += sum(table.num_rows for table in first)
-        told = self._name, self._labels.index(label), _batch_number(), line(outcome.metrics)
+        told = self._name, self._labels.index(label), batch, line(outcome.metrics)
         _LOG.info("operator=%s bucket=%d batch=%s %s", *told)
         rows = self._program.joined(pa.concat_tables([*first, outcome.rows]), outcome.late)
         yield from self._results(label, rows, outcome.metrics)
@@ -289,6 +289,7 @@ class BucketProcessor(StatefulProcessor):
         blobs: list[bytes],
         watermark: int,
         fired: int | None,
+        batch: int | None,
     ) -> Outcome:
         tables = from_blobs(blobs) or [self._program.empty()]
         # Spark's watermark begins at 0, which says nothing; it stays there while all events are before 1970.
@@ -302,7 +303,7 @@ class BucketProcessor(StatefulProcessor):
                 "buckets": len(self._labels),
                 "timer": self._set_timer(operator, pointer.progress.get("timer"), watermark + 1, fired),
             },
-            _batch_number(),
+            batch,
         )
 
     def _set_timer(

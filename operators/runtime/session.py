@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _PROVIDER_KEY = "spark.sql.streaming.stateStore.providerClass"
 _PROVIDER = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _CHANGELOG_KEY = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
-_PARTITIONS_KEY = "spark.sql.shuffle.partitions"
+PARTITIONS_KEY = "spark.sql.shuffle.partitions"
 _ARROW_ROWS_KEY = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _NEEDED_MODULES = {"google.protobuf": "protobuf", "zstandard": "zstandard", "pandas": "pandas<3"}
 _MANY_PARTITIONS_PER_CORE = 8
@@ -35,7 +35,7 @@ def session_conf(buckets: int | None = None) -> dict[str, str]:
     return {
         _PROVIDER_KEY: _PROVIDER,
         _CHANGELOG_KEY: "true",
-        _PARTITIONS_KEY: str(buckets or os.cpu_count() or 2),
+        PARTITIONS_KEY: str(buckets or os.cpu_count() or 2),
         _ARROW_ROWS_KEY: "100000",
     }
 
@@ -69,7 +69,7 @@ def spark_session(
         ensure_java()
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     elif buckets is None:
-        del settings[_PARTITIONS_KEY]
+        del settings[PARTITIONS_KEY]
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName(app_name)
@@ -124,16 +124,16 @@ def _old_connect(grouped: type) -> list[str]:
 
 def check_partitions(spark: "SparkSession", buckets: int) -> None:
     """Warn where the number of shuffle partitions is far from the number of buckets, or too large for the machine."""
-    partitions = int(spark.conf.get(_PARTITIONS_KEY) or buckets)
+    partitions = int(spark.conf.get(PARTITIONS_KEY) or buckets)
     if partitions != buckets:
         warnings.warn(
-            f"{_PARTITIONS_KEY} is {partitions}, the state has {buckets} buckets: partitions without a bucket cost "
+            f"{PARTITIONS_KEY} is {partitions}, the state has {buckets} buckets: partitions without a bucket cost "
             "time in every batch, and shared ones run one after another; set both to the same number",
             stacklevel=4,
         )
     elif partitions >= 200 and partitions > _MANY_PARTITIONS_PER_CORE * _known_cores(spark):
         warnings.warn(
-            f"{_PARTITIONS_KEY} is {partitions}: each is a state store that commits every batch, which costs seconds "
+            f"{PARTITIONS_KEY} is {partitions}: each is a state store that commits every batch, which costs seconds "
             "on a small machine; set it to about the number of cores before the query first starts",
             stacklevel=4,
         )

@@ -21,7 +21,7 @@ from operators.runtime.engine import FRAME, EngineStage
 from operators.runtime.gaps import quoted
 from operators.runtime.metrics import names
 from operators.runtime.packing import PACKED_DDL, Pack, Unpack, partition_labels
-from operators.runtime.session import check_partitions, check_session
+from operators.runtime.session import PARTITIONS_KEY, check_partitions, check_session
 from operators.runtime.sorting import in_order
 from operators.runtime.types import arrow_schema, spark_schema, told_schema
 from operators.runtime.watermarks import check_time, utc, watermarked, zoned_column
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from operators.applicable import Applicable
 
 _RETAIN_KEY = "spark.sql.streaming.minBatchesToRetain"
-_PARTITIONS_KEY = "spark.sql.shuffle.partitions"
 
 
 def apply(
@@ -53,7 +52,7 @@ def apply(
     check_column_name("event_time", event_time)
     columns = df.columns
     spark = df.sparkSession
-    config = resolve(backend, options, _windows_conf(spark))
+    config = resolve(backend, options, windows_conf(spark))
     config = config.with_default("state.snapshots.retain", spark.conf.get(_RETAIN_KEY, None))
     check_time(df, event_time)
     operator, df = operator.prepared(df, event_time)
@@ -67,7 +66,7 @@ def apply(
         plan = operator.bounded().program(arrow_schema(df.schema), event_time, config).plan
         return _bounded(narrow, replace(program, plan=plan), out, name, config.log_level)
     check_session(spark)
-    buckets = config.buckets or int(spark.conf.get(_PARTITIONS_KEY) or 1)
+    buckets = bucket_count(spark, config)
     check_partitions(spark, buckets)
     try:
         return _streaming(narrow, program, config, buckets, out, name)
@@ -103,7 +102,13 @@ def _late_side(program: Program, df: DataFrame, columns: list[str], event_time: 
     return LateSide(record, bounds_type(record.field(event_time).type, program.tick_us), program.tick_us)
 
 
-def _windows_conf(spark: SparkSession) -> dict[str, str]:
+def bucket_count(spark: SparkSession, config: StateConfig) -> int:
+    """Return the number of buckets of a stream: what the configuration says, or Spark's number of shuffle partitions."""
+    return config.buckets or int(spark.conf.get(PARTITIONS_KEY) or 1)
+
+
+def windows_conf(spark: SparkSession) -> dict[str, str]:
+    """Return all of a session's conf, classic or of Spark Connect."""
     found = spark.conf.getAll
     return dict(found() if callable(found) else found)
 
