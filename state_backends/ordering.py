@@ -1,11 +1,14 @@
 """Stable orders of rows by key number and time, without comparing where counting is enough."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
 Ints = npt.NDArray[np.int64]
 _DIGIT_BITS = 16
 _MOST_DIGITS = 5
+_MOST_COUNTS = 8
 
 
 def row_order(key: Ints, time: Ints) -> Ints | None:
@@ -37,21 +40,30 @@ def row_order(key: Ints, time: Ints) -> Ints | None:
     return order
 
 
-def append_order(key: Ints, time: Ints, more_key: Ints, more_time: Ints) -> Ints | None:
-    """Return the order of two sorted sets of rows put one after another, or None if they overlap in time.
+def append_places(parts: Sequence[tuple[Ints, Ints]]) -> list[Ints] | None:
+    """Return where the rows of each part go when all become one sorted set, or None if that takes a sort.
 
-    Overlap means that some key has a row in the second set that is older than one of its rows in the first. Equal times
-    do not overlap: the first set's rows come first. O(rows + keys).
+    It takes none if no key has a row that is older than one of its rows in an earlier part; of equal times, those of earlier
+    parts come first. None too if the keys are so many beside the rows that a sort is as quick. O(rows + parts * keys).
+
+    Args:
+        parts: key and time of the rows of each part, at least one, as for `row_order`, sorted.
     """
-    size = 1 + max(int(key[-1]) if len(key) else 0, int(more_key[-1]) if len(more_key) else 0)
-    counts, more_counts = np.bincount(key, minlength=size), np.bincount(more_key, minlength=size)
-    ends, more_ends = np.cumsum(counts), np.cumsum(more_counts)
-    both = (counts > 0) & (more_counts > 0)
-    if (time[ends[both] - 1] > more_time[(more_ends - more_counts)[both]]).any():
+    size = 1 + max((int(key[-1]) for key, _ in parts if len(key)), default=-1)
+    if len(parts) * size > _MOST_COUNTS * sum(len(key) for key, _ in parts):
         return None
-    order = np.empty(len(key) + len(more_key), np.int64)
-    first = np.arange(len(key))
-    second = np.arange(len(more_key))
-    order[first + (more_ends - more_counts)[key]] = first
-    order[second + ends[more_key]] = second + len(key)
-    return order
+    counts = np.array([np.bincount(key, minlength=size) for key, _ in parts])
+    ends = counts.cumsum(axis=1)
+    latest = np.full(size, np.iinfo(np.int64).min)
+    for (_, time), count, end in zip(parts, counts, ends, strict=True):
+        present = np.flatnonzero(count)
+        if (time[(end - count)[present]] < latest[present]).any():
+            return None
+        latest[present] = time[end[present] - 1]
+    rows = counts.sum(axis=0)
+    begins = rows.cumsum() - rows + counts.cumsum(axis=0) - counts
+    shifts = begins - (ends - counts)
+    return [
+        np.arange(len(key)) + np.repeat(shift, count)
+        for (key, _), shift, count in zip(parts, shifts, counts, strict=True)
+    ]

@@ -13,12 +13,11 @@ import numpy.typing as npt
 
 from serializers.pages import Column, PageLayout
 from state_backends.interface import StateBackend, WriteBatch
-from state_backends.ordering import append_order, row_order
+from state_backends.ordering import append_places, row_order
 from state_backends.usage import Read, StoreUsage
 
 Ticks = npt.NDArray[np.int64]
 TIME_MIN, TIME_MAX = -(2**63), 2**63 - 1
-_FEW_PARTS = 4
 _SCANNED_BYTES = 16 << 20
 
 
@@ -303,21 +302,32 @@ def merge_entries(parts: Sequence[Entries], layout: PageLayout) -> Entries:
     if not filled:
         columns, _ = layout.decode([])
         return Entries(np.empty(0, np.int64), tuple(columns))
-    if len(filled) <= _FEW_PARTS:
-        merged = filled[0]
-        for part in filled[1:]:
-            order = append_order(merged.key, merged.time, part.key, part.time)
-            if order is None:
-                break
-            merged = _joined([merged, part]).take(order)
-        else:
-            return merged
-    joined = _joined(filled)
-    order = row_order(joined.key, joined.time)
-    return joined if order is None else joined.take(order)
+    if len(filled) == 1:
+        return filled[0]
+    places = append_places([(part.key, part.time) for part in filled])
+    if places is not None:
+        return placed(filled, places)
+    whole = joined(filled)
+    order = row_order(whole.key, whole.time)
+    return whole if order is None else whole.take(order)
 
 
-def _joined(parts: Sequence[Entries]) -> Entries:
+def placed(parts: Sequence[Entries], places: Sequence[npt.NDArray[np.int64]]) -> Entries:
+    """Return the entries of all parts, each at its place among all. O(entries)."""
+    columns = zip(*((part.key, *part.columns) for part in parts), strict=True)
+    key, *others = (_placed(column, places) for column in columns)
+    return Entries(key, tuple(others))
+
+
+def _placed(columns: Sequence[Column], places: Sequence[npt.NDArray[np.int64]]) -> Column:
+    whole = np.empty(sum(map(len, columns)), columns[0].dtype)
+    for column, place in zip(columns, places, strict=True):
+        whole[place] = column
+    return whole
+
+
+def joined(parts: Sequence[Entries]) -> Entries:
+    """Return the entries of all parts one after another."""
     columns = zip(*(part.columns for part in parts), strict=True)
     return Entries(np.concatenate([part.key for part in parts]), tuple(map(np.concatenate, columns)))
 

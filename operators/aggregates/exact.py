@@ -3,6 +3,7 @@
 (Dekker 1971; Knuth's two-sum. A pair carries some 106 bits.)
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,11 @@ _SPLIT = 134217729.0  # 2**27 + 1
 _LARGEST_SPLIT = 2.0**996
 _EXACT_DOUBLE = 2.0**53
 _WORD_BITS = 63
-_LIMB_BITS = 58
-_MOST_ROUNDED = 2**26
-"""Rows up to which rounded prefix sums of limbs are right to 2**60: n additions, each off by 2**-53 of n * 2**58 at most."""
+_SUM_BITS = 84
+"""Bits of a sum of whole numbers that two doubles of 32 bits and of multiples of 2**32 can hold."""
+_ROUNDED_BITS = 113
+"""Rounded prefix sums of n numbers below 2**bits are right to 2**60 if this is bits + 2 log2(n): n additions are off by
+2**-53 of n * 2**bits at most."""
 _MOST_LIMBS = 3
 
 
@@ -98,51 +101,91 @@ def value(pair: Pair) -> Floats:
 def sum_ranges(values: Pair, lo: Ints, hi: Ints) -> Pair | None:
     """Return the exact sum of each range [lo, hi) of pairs, or None if they do not lend themselves to it.
 
-    The pairs are cut into whole numbers of a few fixed scales, whose prefix sums can be subtracted without any rounding:
-    O(1) a range however long it is, and no drift. None where values are not finite, or spread over too many binary digits
-    for `_MOST_LIMBS` scales.
+    The pairs are cut into whole numbers of a fixed scale, whose prefix sums can be subtracted without any rounding: O(1) a
+    range however long it is, and no drift. What one scale leaves is summed at a finer one. None where values are not finite,
+    or spread over too many binary digits for `_MOST_LIMBS` scales.
     """
     if not len(lo):
         return np.empty(0), np.empty(0)
-    rest = [values[0], values[1]] if values[1].any() else [values[0]]
-    largest = max(float(rest[0].max()), -float(rest[0].min()))
+    largest = max(float(values[0].max()), -float(values[0].min()))
     if not np.isfinite(largest):
         return None
+    rows = np.flatnonzero(values[1])
+    rest = _Addends(values[0], rows, values[1][rows])
     _, exponent = np.frexp(largest)
     sum_bits = int((hi - lo).max()).bit_length()
-    bits = _LIMB_BITS if len(rest[0]) <= _MOST_ROUNDED else _WORD_BITS - 1 - sum_bits
+    narrow = _WORD_BITS - 1 - sum_bits
+    wide = min(_SUM_BITS - sum_bits, _ROUNDED_BITS - 2 * len(values[0]).bit_length())
+    shift = -int(exponent)
     total: Pair | None = None
-    scale = float(np.ldexp(1.0, int(np.clip(bits - exponent, -1000, 1000))))
-    for _ in range(_MOST_LIMBS):
-        wholes = [np.rint(part * scale) for part in rest]
-        limb = sum((whole.astype(np.int64) for whole in wholes[1:]), wholes[0].astype(np.int64))
-        high, low = _whole_sums(limb, lo, hi, wraps=bits + 1 + sum_bits > _WORD_BITS)
-        sums = high / scale, low / scale
-        total = sums if total is None else add(total, sums)
-        rest = [part - whole / scale for part, whole in zip(rest, wholes, strict=True)]
-        if not any(part.any() for part in rest):
-            return total
-        scale *= 2.0**bits
-        if not 2.0**-1000 < scale < 2.0**1000:
+    for bits in (narrow, *[wide] * _MOST_LIMBS):
+        if not -1000 < shift + bits < 1000:
             return None
+        scale = 2.0 ** (shift + bits)
+        limb = rest.rounded(scale)
+        left = rest.without(limb, scale)
+        if left is not None and bits == narrow:
+            continue  # more digits fit into a limb whose sums may wrap
+        part = limb.sums(lo, hi, wraps=bits > narrow)
+        sums = part[0] / scale, part[1] / scale
+        total = sums if total is None else add(total, sums)
+        if left is None:
+            return total
+        rest, shift = left, shift + bits
     return None
 
 
-def _whole_sums(whole: Ints, lo: Ints, hi: Ints, wraps: bool) -> Pair:
-    """Sums of ranges of whole numbers as pairs.
+@dataclass(frozen=True, slots=True)
+class _Addends:
+    """Numbers by row: one of each, and more of some, as the low parts of pairs mostly are zero.
 
-    Args:
-        whole: the numbers.
-        lo, hi: the ranges.
-        wraps: whether a sum can be beyond 64 bits. It is then off by a multiple of 2**64, which rounded sums tell.
+    Attributes:
+        each: shape (n,), float64.
+        rows: rows that have more.
+        more: what they have more, float64.
     """
-    total = prefix_difference(whole, lo, hi)
-    if not wraps:
-        high = total.astype(np.float64)
-        if max(float(high.max()), -float(high.min())) <= _EXACT_DOUBLE:
-            return high, np.zeros(len(high))
-    top, bottom = (total >> 32 << 32).astype(np.float64), (total & 0xFFFFFFFF).astype(np.float64)
-    if wraps:
-        top += np.rint((prefix_difference(whole.astype(np.float64), lo, hi) - top) / 2.0**64) * 2.0**64
-    high = top + bottom
-    return high, bottom - (high - top)
+
+    each: Floats
+    rows: Ints
+    more: Floats
+
+    def rounded(self, scale: float) -> "_Addends":
+        """Return the whole numbers next to the numbers times a power of two."""
+        return _Addends(np.rint(self.each * scale), self.rows, np.rint(self.more * scale))
+
+    def without(self, whole: "_Addends", scale: float) -> "_Addends | None":
+        """Return what is left of the numbers, or None if that is nothing, when whole numbers of that scale are taken off."""
+        each, more = self.each - whole.each / scale, self.more - whole.more / scale
+        return _Addends(each, self.rows, more) if each.any() or more.any() else None
+
+    def sums(self, lo: Ints, hi: Ints, wraps: bool) -> Pair:
+        """Return the sums of ranges of whole numbers as pairs.
+
+        Args:
+            lo, hi: the ranges.
+            wraps: whether a number or a sum can be beyond 64 bits. It is then off by a multiple of 2**64, which rounded
+                sums tell.
+        """
+        words = _modulo(self.each) if wraps else self.each.astype(np.int64)
+        if len(self.rows):
+            words[self.rows] += _modulo(self.more)
+        total = prefix_difference(words, lo, hi)
+        if not wraps:
+            high = total.astype(np.float64)
+            if max(float(high.max()), -float(high.min())) <= _EXACT_DOUBLE:
+                return high, np.zeros(len(high))
+        top, bottom = (total >> 32 << 32).astype(np.float64), (total & 0xFFFFFFFF).astype(np.float64)
+        if wraps:
+            about = self.each
+            if len(self.rows):
+                about = about.copy()
+                about[self.rows] += self.more
+            top += np.rint((prefix_difference(about, lo, hi) - top) / 2.0**64) * 2.0**64
+        high = top + bottom
+        return high, bottom - (high - top)
+
+
+def _modulo(whole: Floats) -> Ints:
+    """Whole numbers below 2**95, less the multiple of 2**64 that makes words of them."""
+    top = np.floor(whole * 2.0**-32)
+    return (top.astype(np.int64) << 32) + (whole - top * 2.0**32).astype(np.int64)

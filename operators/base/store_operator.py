@@ -37,6 +37,10 @@ class PageEnds:
     now: Ints
     before: Ints
 
+    def take(self, rows: Ints) -> "PageEnds":
+        """Return those at these positions."""
+        return PageEnds(self.key[rows], self.now[rows], self.before[rows])
+
 
 class Emitted(Protocol):
     """Rows of several keys."""
@@ -183,7 +187,12 @@ class StoreOperator(ABC):
 def first_by_key(key: Ints, value: Ints) -> tuple[Ints, Ints]:
     """Return the distinct keys of rows that are sorted by key, and the least value of each."""
     starts = np.flatnonzero(np.diff(key, prepend=-1))
-    return key[starts], np.minimum.reduceat(value, starts) if len(starts) else value
+    return key[starts], least(value, starts)
+
+
+def least(value: Ints, starts: Ints) -> Ints:
+    """Return the least value of each run of rows that begins at `starts`."""
+    return np.minimum.reduceat(value, starts) if len(starts) else value[:0]
 
 
 def distinct(numbers: Ints) -> Ints:

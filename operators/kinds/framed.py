@@ -3,7 +3,7 @@
 A frame is the greatest common divisor of the window's size and step. (Hazelcast Jet's sliding windows)
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import gcd
 from typing import Any
@@ -20,6 +20,7 @@ from operators.kinds.panewise import PaneOperator, Work
 from operators.partials import Partials
 from serializers.pages import PageLayout
 from state_backends import Entries, WindowStore
+from state_backends.window_store import merge_entries
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +153,7 @@ class FramedOperator(PaneOperator):
         return panes
 
     def emit(
-        self, work: Work, stored: Entries, merged: MergedPanes, close_start: int, close_end: int
+        self, work: Work, stored: Sequence[Entries], merged: MergedPanes, close_start: int, close_end: int
     ) -> Iterator[Emission]:
         if self.plan.on_update:
             windows = self._windows(merged.panes, close_start, None)
@@ -161,7 +162,8 @@ class FramedOperator(PaneOperator):
             yield self._emission(work, merged.panes, windows.take(changed))
             return
         if close_start > self.close:
-            yield self._emission(work, stored, self._windows(stored, self.close, close_start))
+            panes = merge_entries(stored, self.store.layout)
+            yield self._emission(work, panes, self._windows(panes, self.close, close_start))
         if close_end > close_start:
             yield self._emission(work, merged.panes, self._windows(merged.panes, close_start, close_end))
 

@@ -17,8 +17,9 @@ from operators.kernel import Ints, State, overlap_ranges, run_starts
 from operators.partials import Partials
 from serializers.pages import Column, PageLayout
 from state_backends import Entries
-from state_backends.ordering import append_order, row_order
+from state_backends.ordering import append_places, row_order
 from state_backends.stored import TIME
+from state_backends.window_store import joined, merge_entries, placed
 
 
 @dataclass(frozen=True)
@@ -147,22 +148,33 @@ class MergedPanes:
     changed: npt.NDArray[np.bool_]
 
 
-def merge_panes(schema: PaneSchema, stored: Entries, brought: Entries) -> MergedPanes:
+def merge_panes(schema: PaneSchema, stored: Sequence[Entries], brought: Entries) -> MergedPanes:
     """Return stored and new panes as one sorted set; panes of the same key, time and visibility are combined.
+
+    Args:
+        schema: the panes.
+        stored: panes in parts, each of which is sorted; no key's are later than those in the parts that follow.
+        brought: new panes, sorted.
 
     Cost: O(panes) if the batch only appends in time, else one sort.
     """
-    if not len(stored) or not len(brought):
-        panes = brought if len(brought) else stored
+    parts = [part for part in stored if len(part)]
+    if not parts or not len(brought):
+        panes = merge_entries(parts, schema.layout) if parts else brought
         new = np.full(len(panes), len(brought) > 0)
         return MergedPanes(panes, new, new)
-    key = np.concatenate([stored.key, brought.key])
-    columns = tuple(map(np.concatenate, zip(stored.columns, brought.columns, strict=True)))
-    panes, new = Entries(key, columns), np.repeat([False, True], [len(stored), len(brought)])
-    order = append_order(stored.key, stored.time, brought.key, brought.time)
-    order = row_order(key, panes.time) if order is None else order
-    if order is not None:
-        panes, new = panes.take(order), new[order]
+    parts.append(brought)
+    places = append_places([(part.key, part.time) for part in parts])
+    if places is not None:
+        panes = placed(parts, places)
+        new = np.zeros(len(panes), bool)
+        new[places[-1]] = True
+    else:
+        panes = joined(parts)
+        new = np.repeat([False, True], [len(panes) - len(brought), len(brought)])
+        order = row_order(panes.key, panes.time)
+        if order is not None:
+            panes, new = panes.take(order), new[order]
     starts = _distinct(panes)
     if len(starts) == len(panes):
         return MergedPanes(panes, new, new)

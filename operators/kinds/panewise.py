@@ -14,16 +14,22 @@ import numpy as np
 
 from operators.base.calendar import NEVER
 from operators.base.step import Step
-from operators.base.store_operator import NO_KEYS, PageEnds, StoreOperator, distinct, first_by_key
+from operators.base.store_operator import (
+    NO_KEYS,
+    PageEnds,
+    StoreOperator,
+    distinct,
+    least,
+    rows_by_segment,
+)
 from operators.batch import FAR_FUTURE, FAR_PAST, Records
 from operators.emission import Emission
-from operators.kernel import Ints
+from operators.kernel import Ints, run_starts, spread
 from operators.kinds.panes import MergedPanes, PaneSchema, merge_panes
 from operators.kinds.summaries import PageSums
 from operators.partials import Partials
 from serializers.pages import PageLayout
 from state_backends import Entries, WindowStore, WriteBatch
-from state_backends.window_store import merge_entries
 
 
 class PanePlan(Protocol):
@@ -103,9 +109,16 @@ class PaneOperator(StoreOperator):
 
     @abstractmethod
     def emit(
-        self, work: Work, stored: Entries, merged: MergedPanes, close_start: int, close_end: int
+        self, work: Work, stored: Sequence[Entries], merged: MergedPanes, close_start: int, close_end: int
     ) -> Iterator[Emission]:
-        """Yield the windows to emit; `self.close` is the close time of the step before."""
+        """Yield the windows to emit; `self.close` is the close time of the step before.
+
+        Args:
+            work: what the step touches.
+            stored: what was loaded, by segment.
+            merged: this and what the batch brought.
+            close_start, close_end: the step's close times.
+        """
 
     def next_due(self, entries: Entries) -> Ints:
         return self.plan.next_end(entries.time, self.close)
@@ -135,17 +148,19 @@ class PaneOperator(StoreOperator):
                 for segment, keys in pages.items():
                     self._sums.forget(segment, keys)
 
-    def _load(self, work: Work, close_start: int, close_end: int) -> Entries:
-        """The panes that the step has to see; of a page that all its windows hold as a whole, the sum will do.
+    def _load(self, work: Work, close_start: int, close_end: int) -> list[Entries]:
+        """The panes that the step has to see, by segment; of a page that all its windows hold as a whole, the sum will do.
 
         A window that the step emits because it closes ends at `self.close` or later, and begins before `close_end` less its
         size. Keys with a partly late record are read as they are: older windows may come to be.
         """
         if self.plan.on_update:
-            return self._fetch(work.keys, work.first, work.last, work.due)
+            return [self._fetch(work.keys, work.first, work.last, work.due)]
         ticks, brought, parts = self.store.segment_ticks, work.brought, []
         plain = np.zeros(len(work.keys), bool)
         plain[brought.key[brought.time < close_start]] = True
+        written = set(distinct(brought.time // ticks).tolist())
+        since = self._since(work)
         for segment, numbers in self._wanted(work.first, work.last, work.due):
             begin = segment * ticks
             inside = begin >= close_end - self.plan.size and begin + ticks <= self.close
@@ -158,8 +173,19 @@ class PaneOperator(StoreOperator):
             ):
                 if len(some):
                     entries = read(segment, [work.keys[n] for n in some.tolist()])
+                    if begin < since and segment not in written:
+                        entries = entries.take(np.flatnonzero(entries.time >= since))
                     parts.append(Entries(some[entries.key], entries.columns))
-        return merge_entries(parts, self.store.layout)
+        return parts
+
+    def _since(self, work: Work) -> int:
+        """The time before which no pane matters to windows that the step closes, or that its records bring into being.
+
+        A window that closes in this step began at most `reach` before the close time of the last one; a window that a
+        partly late record brings into being may have begun before that.
+        """
+        earliest = int(work.brought.time.min()) if len(work.brought) else FAR_FUTURE
+        return min(self.close, earliest) - self.plan.reach
 
     def _choose_spans(self, work: Work, close: int) -> None:
         """Which times of each key the step has to see."""
@@ -174,11 +200,8 @@ class PaneOperator(StoreOperator):
             work.first[touched] -= plan.reach
             work.last[touched] += plan.reach
             return
-        # A window that closes in this step began at most `reach` before the close time of the last one; a window that a
-        # partly late record brings into being may have begun before that.
         closing = touched[plan.next_end(earliest, FAR_PAST) < close]
-        since = min(self.close, int(earliest.min()) if len(starts) else FAR_FUTURE) - plan.reach
-        self._widen(work, closing, since, close - 1)
+        self._widen(work, closing, self._since(work), close - 1)
         for segment, keys in work.due.items():
             begin = segment * self.store.segment_ticks
             self._widen(work, keys, min(begin, self.close - plan.reach), max(begin, close - 1))
@@ -191,27 +214,27 @@ class PaneOperator(StoreOperator):
     def _save(self, work: Work, merged: MergedPanes, close: int) -> None:
         """Write the pages that the batch touched, without what is dead, and enter them and the visited ones as due."""
         dead, panes, brought = self.plan.dead_before(close), merged.panes, work.brought
-        ticks, time = self.store.segment_ticks, merged.panes.time
-        number = brought.time // ticks
-        brought_to = set(distinct(number).tolist())
-        for segment in sorted(brought_to.union(work.due)):
-            begin = segment * ticks
-            alive = np.flatnonzero((time >= max(begin, dead)) & (time < begin + ticks))
+        ticks = self.store.segment_ticks
+        number, written = np.where(panes.time >= dead, panes.time // ticks, FAR_PAST), brought.time // ticks
+        starts = run_starts(panes.key, number)
+        stops, key = np.append(starts[1:], len(panes)), panes.key[starts]
+        ends = self._page_ends(merged, starts, close) if self.closes else None
+        brought_to = distinct(written)
+        segments = np.union1d(brought_to, np.fromiter(work.due, np.int64, len(work.due)))
+        for segment, pages in zip(segments.tolist(), rows_by_segment(number[starts], segments), strict=True):
             if segment in brought_to:
                 touched = np.zeros(len(work.keys), bool)
-                touched[brought.key if len(brought_to) == 1 else brought.key[number == segment]] = True
-                held = panes.take(alive[touched[panes.key[alive]]])
-                self._sums.forget(segment, self._replace(segment, work.keys, touched, held))
-            if self.closes and len(alive):
-                self._enter(segment, work.keys, work.due, self._page_ends(merged, alive, close))
+                touched[brought.key if len(brought_to) == 1 else brought.key[written == segment]] = True
+                kept = pages[touched[key[pages]]]
+                _, rows = spread(starts[kept], stops[kept])
+                self._sums.forget(segment, self._replace(segment, work.keys, touched, panes.take(rows)))
+            if ends is not None:
+                self._enter(segment, work.keys, work.due, ends.take(pages))
         self.store.expire(dead)
         self._sums.keep_from(dead // ticks)
 
-    def _page_ends(self, merged: MergedPanes, rows: Ints, close: int) -> PageEnds:
-        key, fresh = merged.panes.key[rows], merged.fresh[rows]
-        ends = self.plan.next_end(merged.panes.time[rows], close)
-        present, now = first_by_key(key, ends)
-        before = np.full(len(now), NEVER)
-        if not fresh.all():
-            _, before = first_by_key(key, np.where(fresh, NEVER, ends))
-        return PageEnds(present, now, before)
+    def _page_ends(self, merged: MergedPanes, starts: Ints, close: int) -> PageEnds:
+        """When the pages are due whose first panes are at `starts`."""
+        key, ends = merged.panes.key[starts], self.plan.next_end(merged.panes.time, close)
+        before = np.where(merged.fresh, NEVER, ends)
+        return PageEnds(key, least(ends, starts), least(before, starts))

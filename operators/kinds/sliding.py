@@ -3,7 +3,7 @@
 Each window's left or right defining pane says when it closes.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from operators.kinds.panewise import PaneOperator, Work
 from operators.partials import Partials
 from serializers.pages import PageLayout
 from state_backends import Entries, WindowStore
+from state_backends.window_store import merge_entries
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,13 +113,13 @@ class SlidingOperator(PaneOperator):
         return seen_from(panes, close)
 
     def emit(
-        self, work: Work, stored: Entries, merged: MergedPanes, close_start: int, close_end: int
+        self, work: Work, stored: Sequence[Entries], merged: MergedPanes, close_start: int, close_end: int
     ) -> Iterator[Emission]:
         if self.plan.on_update:
             yield self._changed(work, merged, close_start)
             return
         if close_start > self.close:
-            yield self._closed(work, stored, self.close, close_start)
+            yield self._closed(work, merge_entries(stored, self.store.layout), self.close, close_start)
         if close_start > FAR_PAST:
             yield self._born_closed(work, merged, close_start)
         if close_end > close_start:

@@ -12,6 +12,7 @@ from operators.base.step import Step
 from operators.batch import FAR_FUTURE, Records
 from operators.partials import KEY, Partials, TwoStagePlan, as_partial, column_names, to_table
 from operators.program import Program, WindowOperator
+from operators.runtime.allocation import keep_freed_memory
 from operators.runtime.failures import located, task
 from operators.runtime.logs import log_at
 from operators.runtime.packing import gathered
@@ -38,6 +39,7 @@ class FirstStage:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the entries of every some hundred thousand rows."""
+        keep_freed_memory()
         with located(f"operator {self.name!r}, reading rows in {task()}"):
             yield from self._entries(batches)
 
@@ -111,6 +113,7 @@ class BoundedRun:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the windows of a partition that is sorted as `in_order` does."""
         log_at(self.log_level)
+        keep_freed_memory()
         where = task()
         with located(f"operator {self.name!r}, {where}"):
             yield from self._windows(self._watched(batches, where))

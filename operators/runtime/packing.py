@@ -13,6 +13,7 @@ import pyarrow as pa
 from operators.batch import number_keys
 from operators.partials import TwoStagePlan, to_table
 from operators.program import Program
+from operators.runtime.allocation import keep_freed_memory
 from operators.runtime.failures import located, task
 from serializers.keys import NO_COLUMNS, bucket_of, encode_keys
 
@@ -95,6 +96,7 @@ class Pack:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield one row per bucket for every some hundred thousand rows."""
+        keep_freed_memory()
         with located(f"operator {self.name!r}, reading rows in {task()}"):
             yield from self._buckets(batches)
 

@@ -14,6 +14,7 @@ from operators.emission import Emission
 from operators.evolution import Adaption, adaption, settled, spread
 from operators.partials import Partials
 from operators.program import Program
+from operators.runtime.allocation import keep_freed_memory
 from operators.runtime.metrics import counted
 from state_backends import Entries, StateConfig
 from state_backends.backends.memory import MemoryBackend
@@ -47,6 +48,7 @@ class StatefulOperator:
     """A program, a backend in a directory of its own, and the version of the state that the backend is at."""
 
     def __init__(self, program: Program, config: StateConfig, directory: Path) -> None:
+        keep_freed_memory()
         self.program = program
         self.backend = config.open(directory)
         scratch = directory.with_name(f"{directory.name}-snapshots")

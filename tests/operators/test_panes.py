@@ -105,7 +105,7 @@ def test_merge(stored: list[Record], brought: list[Record], close: int, later: i
     old = accumulated(records_of(stored), close)
     new = accumulated(records_of(brought), close + later)
     before = [read(old), read(new)]
-    merged = merge_panes(SCHEMA, old, new)
+    merged = merge_panes(SCHEMA, [old], new)
     was, came = listed(stored, close), listed(brought, close + later)
     both = {place: [*was.get(place, []), *came.get(place, [])] for place in {*was, *came}}
     assert wanted(both) == read(merged.panes)
@@ -119,7 +119,7 @@ def test_by_time(stored: list[Record], brought: list[Record], close: int, later:
     """Panes of one key and time become one, whatever they are visible from."""
     old = accumulated(records_of(stored), close)
     new = accumulated(records_of(brought), close + later)
-    panes = SCHEMA.by_time(merge_panes(SCHEMA, old, new).panes)
+    panes = SCHEMA.by_time(merge_panes(SCHEMA, [old], new).panes)
     gathered: dict[tuple[int, int], list[int | None]] = {}
     for key, time, value in [*stored, *brought]:
         gathered.setdefault((key, time), []).append(value)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from state_backends.ordering import append_order, row_order
+from state_backends.ordering import append_places, row_order
 
 Rows = list[tuple[int, int]]
 TIMES = st.one_of(
@@ -62,16 +62,34 @@ def test_row_order_of_many_rows(spread: int) -> None:
     assert np.lexsort((time, key)).tolist() == row_order(key, time).tolist()
 
 
+SORTED = st.lists(st.tuples(st.integers(0, 4), st.integers(-9, 9)), max_size=9).map(sorted)
+
+
+def overlaps(parts: list[Rows]) -> bool:
+    """Whether some key has a row that is older than one of its rows in an earlier part."""
+    latest: dict[int, int] = {}
+    for part in parts:
+        if any(time < latest.get(key, time) for key, time in part):
+            return True
+        latest.update(dict(part))
+    return False
+
+
 @settings(max_examples=300)
-@given(st.lists(st.tuples(st.integers(0, 4), st.integers(-9, 9)), max_size=12), st.data())
-def test_append_order_is_the_stable_order(first: Rows, data: st.DataObject) -> None:
-    """Two sorted sets that do not overlap are put together as a stable sort does; overlap is told by None."""
-    last = {key: max(time for k, time in first if k == key) for key, _ in first}
-    second = data.draw(st.lists(st.tuples(st.integers(0, 5), st.integers(-9, 15)), max_size=12))
-    first, second = sorted(first), sorted(second)
-    order = append_order(*columns(first), *columns(second))
-    if any(time < last.get(key, time) for key, time in second):
-        assert None is order
+@given(st.lists(SORTED, min_size=1, max_size=4), st.lists(st.integers(0, 20), min_size=4, max_size=4))
+def test_append_places_are_the_stable_order(parts: list[Rows], steps: list[int]) -> None:
+    """Sorted sets that do not overlap are put together as a stable sort does; overlap is told by None."""
+    parts = [[(key, time + shift) for key, time in part] for part, shift in zip(parts, steps, strict=False)]
+    places = append_places([columns(part) for part in parts])
+    if overlaps(parts):
+        assert None is places
     else:
-        assert order is not None
-        assert stable([*first, *second]) == order.tolist()
+        assert places is not None
+        joined = [row for part in parts for row in part]
+        assert np.argsort(np.concatenate(places)).tolist() == stable(joined)
+
+
+def test_append_places_of_few_rows_of_many_keys() -> None:
+    """Where keys are numbered far beyond the rows, a sort is as quick."""
+    far = [columns([(1_000_000, 1)]), columns([(1_000_000, 2)])]
+    assert None is append_places(far)

@@ -1,0 +1,48 @@
+"""Sums of ranges are those of rational numbers, whatever the scales of the summands."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from operators.aggregates.exact import sum_ranges
+
+RANGES = 30
+
+
+KINDS = {
+    "digits of one scale": lambda rng, n: rng.random(n),
+    "cents": lambda rng, n: np.round(rng.random(n) * 1e6, 2),
+    "some a thousand times as large": lambda rng, n: (
+        rng.random(n) * np.where(rng.random(n) < 0.2, 1024.0, 1.0)
+    ),
+    "beyond 64 bits": lambda rng, n: rng.integers(-(2**62), 2**62, n).astype(float),
+    "the largest": lambda rng, n: (rng.random(n) - 0.5) * 2.0**1000,
+    "the least": lambda rng, n: (rng.random(n) - 0.5) * 2.0**-700,
+    "fifteen decimal places apart": lambda rng, n: rng.random(n) * 10.0 ** rng.integers(-6, 9, n),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("lows", [0.0, 0.3, 1.0])
+def test_sums_are_exact(kind: str, lows: float) -> None:
+    """Of pairs of which none, some or all have a low part, in ranges of one row and of all."""
+    rng = np.random.default_rng(len(kind))
+    for count in (1, 2, 7, 60, 400):
+        high = KINDS[kind](rng, count)
+        low = np.where(rng.random(count) < lows, high * 2.0**-54 * rng.random(count), 0.0)
+        lo = rng.integers(0, count, RANGES)
+        hi = lo + 1 + ((count - lo - 1) * rng.random(RANGES)).astype(np.int64)
+        found = sum_ranges((high, low), lo, hi)
+        assert found is not None
+        both = np.array([Fraction(a) + Fraction(b) for a, b in zip(high.tolist(), low.tolist(), strict=True)])
+        for a, b, *pair in zip(lo, hi, *found, strict=True):
+            expected = sum(both[a:b].tolist(), Fraction(0))
+            assert abs(sum(map(Fraction, map(float, pair))) - expected) <= abs(expected) * Fraction(1, 2**100)
+
+
+@pytest.mark.parametrize("values", [[1.0, np.inf], [np.nan], [1e300, 1e-300]])
+def test_what_does_not_lend_itself(values: list[float]) -> None:
+    """Numbers that are not finite, or too far apart, are left to be added pair by pair."""
+    pairs = np.array(values), np.zeros(len(values))
+    assert None is sum_ranges(pairs, np.zeros(1, np.int64), np.full(1, len(values)))
