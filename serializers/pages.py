@@ -126,12 +126,10 @@ class PageLayout:
         """Weighted sum of each page's words (its first two header words included), plus its tail's CRC."""
         if not len(starts):
             return np.zeros(0, np.int64)
-        total = words[0].copy()
-        for number, word in enumerate(words[1:], 1):
-            total += word * np.uint64(2 * number + 1)
+        filled = np.diff(np.append(starts, len(words[0]))) > 0
         sums = np.zeros(len(starts), np.uint64)
-        filled = np.diff(np.append(starts, len(total))) > 0
-        sums[filled] = np.add.reduceat(total, starts[filled]) if filled.any() else 0
+        for number, word in enumerate(words if filled.any() else ()):
+            sums[filled] += np.add.reduceat(word, starts[filled]) * np.uint64(2 * number + 1)
         sums += headers[:, 0].astype("<u8") + headers[:, 1].astype("<u8") * np.uint64(3)
         if tails:
             sums += np.array([zlib.crc32(tail) for tail in tails], np.uint64)

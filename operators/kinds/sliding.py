@@ -11,7 +11,7 @@ import numpy as np
 
 from operators.aggregates.operation import Operation
 from operators.base.calendar import NEVER
-from operators.batch import FAR_PAST, Records
+from operators.batch import Records
 from operators.emission import Emission
 from operators.kernel import Ints, Windows, distances, run_starts, sliding_windows, spread
 from operators.kinds.panes import MergedPanes, PaneSchema, seen_from, visible
@@ -120,7 +120,7 @@ class SlidingOperator(PaneOperator):
             return
         if close_start > self.close:
             yield self._closed(work, merge_entries(stored, self.store.layout), self.close, close_start)
-        if close_start > FAR_PAST:
+        if (work.brought.time < close_start).any():
             yield self._born_closed(work, merged, close_start)
         if close_end > close_start:
             yield self._closed(work, merged.panes, close_start, close_end)
