@@ -1,0 +1,85 @@
+"""The entries of pages as bytes: row after row where a page has few, column after column where it has many.
+
+Many small pages joined are one table; of large ones each column is copied as a whole.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+Words = Sequence[npt.NDArray[Any]]
+"""Columns of 8-byte little-endian words."""
+WORD = 8
+
+
+def to_rows(words: Words, width: int, headers: Ints, counts: Ints) -> list[bytes]:
+    """Return pages of rows, each with its header before it.
+
+    Args:
+        words: the columns; they hold the pages' rows one after another.
+        width: words of a row, not fewer than there are columns; those beyond are 0.
+        headers: shape (pages, width), int64.
+        counts: rows of each page.
+
+    Cost: O(rows) array work and one slice per page.
+    """
+    blank = np.empty if len(words) == width else np.zeros
+    body = blank((len(words[0]), width), dtype="<i8")
+    for number, word in enumerate(words):
+        body[:, number] = word.view("<i8")
+    row = WORD * width
+    data, head = body.reshape(-1).view(np.uint8).data, headers.tobytes()
+    edges = [0, *(np.cumsum(counts) * row).tolist()]
+    return [
+        head[row * page : row * (page + 1)] + data[edges[page] : edges[page + 1]]
+        for page in range(len(counts))
+    ]
+
+
+def from_rows(pages: Sequence[bytes], width: int, counts: Ints) -> tuple[Ints, list[Ints]]:
+    """Return the headers of pages of rows and the columns of all one after another, as words. One join, O(rows)."""
+    data = pages[0] if len(pages) == 1 else b"".join(pages)
+    table = np.frombuffer(data, "<i8").reshape(-1, width)
+    header_at = np.cumsum(counts) - counts + np.arange(len(counts))
+    is_row = np.ones(len(table), bool)
+    is_row[header_at] = False
+    return table[header_at], [table[:, word][is_row] for word in range(width)]
+
+
+def to_columns(words: Words, width: int, headers: Ints, counts: Ints) -> list[bytes]:
+    """Return pages of columns, each with its header before it. Arguments as `to_rows`. O(pages * width) slices."""
+    padding = [np.zeros(int(counts.max()), "<i8")] * (width - len(words))
+    edges = pairwise([0, *np.cumsum(counts).tolist()])
+    return [
+        b"".join(
+            [
+                headers[page].data,
+                *(word[begin:end].data for word in words),
+                *(zeros[: end - begin].data for zeros in padding),
+            ]
+        )
+        for page, (begin, end) in enumerate(edges)
+    ]
+
+
+def from_columns(pages: Sequence[bytes], width: int) -> tuple[Ints, list[Ints]]:
+    """Return the headers of pages of columns and the columns of all one after another, as words. One copy, O(pages)."""
+    bodies = [np.frombuffer(page, "<i8", offset=WORD * width).reshape(width, -1) for page in pages]
+    headers = np.array([np.frombuffer(page, "<i8", width) for page in pages])
+    return headers, list(np.concatenate(bodies, axis=1))
+
+
+def rows_of(chosen: npt.NDArray[np.bool_], counts: Ints) -> Ints:
+    """Return where the rows of some pages are among those of all pages one after another.
+
+    Args:
+        chosen: shape (pages,), bool: which pages.
+        counts: rows of each of all pages.
+    """
+    begins, own = (np.cumsum(counts) - counts)[chosen], counts[chosen]
+    shift = begins - (np.cumsum(own) - own)
+    return np.arange(int(own.sum())) + np.repeat(shift, own)
