@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from serializers.bodies import rows_between
 from state_backends.ordering import row_order
 
 Ints = npt.NDArray[np.int64]
@@ -112,8 +113,7 @@ def _first_gap(start: Ints, end: Ints) -> int:
 def spread(lo: Ints, hi: Ints) -> tuple[Ints, Ints]:
     """Return every row of the ranges [lo, hi): the number of its range, and the row."""
     length = hi - lo
-    owner = np.repeat(np.arange(len(lo)), length)
-    return owner, np.arange(len(owner)) - np.repeat(np.cumsum(length) - length - lo, length)
+    return np.repeat(np.arange(len(lo)), length), rows_between(lo, length)
 
 
 @dataclass(frozen=True, slots=True)

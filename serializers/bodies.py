@@ -73,13 +73,7 @@ def from_columns(pages: Sequence[bytes], width: int) -> tuple[Ints, list[Ints]]:
     return headers, list(np.concatenate(bodies, axis=1))
 
 
-def rows_of(chosen: npt.NDArray[np.bool_], counts: Ints) -> Ints:
-    """Return where the rows of some pages are among those of all pages one after another.
-
-    Args:
-        chosen: shape (pages,), bool: which pages.
-        counts: rows of each of all pages.
-    """
-    begins, own = (np.cumsum(counts) - counts)[chosen], counts[chosen]
-    shift = begins - (np.cumsum(own) - own)
-    return np.arange(int(own.sum())) + np.repeat(shift, own)
+def rows_between(begins: Ints, counts: Ints) -> Ints:
+    """Return the rows of stretches, one after another: so many from each begin on."""
+    shift = begins - (np.cumsum(counts) - counts)
+    return np.arange(int(counts.sum())) + np.repeat(shift, counts)

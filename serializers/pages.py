@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from serializers.bodies import from_columns, from_rows, rows_of, to_columns, to_rows
+from serializers.bodies import from_columns, from_rows, rows_between, to_columns, to_rows
 from serializers.errors import CorruptDataError, NewerFormatError
 from serializers.values import pack_value, unpack_value
 
@@ -97,7 +97,7 @@ class PageLayout:
             return to_columns(words, self.width, headers, counts)
         pages = np.empty(len(counts), object)
         for chosen, write in ((~many, to_rows), (many, to_columns)):
-            rows = rows_of(chosen, counts)
+            rows = rows_between((np.cumsum(counts) - counts)[chosen], counts[chosen])
             some = [word[rows] for word in words]
             pages[chosen] = fill(write(some, self.width, headers[chosen], counts[chosen]))
         return pages.tolist()
@@ -203,9 +203,8 @@ class PageLayout:
         for chosen in (~columnwise, columnwise):
             some = np.flatnonzero(chosen).tolist()
             own_tails = [tails[n] for n in some] if tails else []
-            whole[:, rows_of(chosen, counts)] = self._words(
-                [pages[n] for n in some], counts[chosen], own_tails
-            )
+            rows = rows_between((np.cumsum(counts) - counts)[chosen], counts[chosen])
+            whole[:, rows] = self._words([pages[n] for n in some], counts[chosen], own_tails)
         return list(whole)
 
     def _split_tails(self, pages: Sequence[bytes]) -> tuple[list[bytes], list[bytes]]:

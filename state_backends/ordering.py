@@ -1,14 +1,20 @@
 """Stable orders of rows by key number and time, without comparing where counting is enough."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from serializers.bodies import rows_between
+from serializers.pages import Column
+
 Ints = npt.NDArray[np.int64]
 _DIGIT_BITS = 16
 _MOST_DIGITS = 5
-_MOST_COUNTS = 8
+_FEW_COUNTS, _MOST_COUNTS = 1024, 8
+_LONG_RUN = 64
+"""Rows of a stretch that are copied in no more time as a slice than one by one."""
 
 
 def row_order(key: Ints, time: Ints) -> Ints | None:
@@ -40,7 +46,46 @@ def row_order(key: Ints, time: Ints) -> Ints | None:
     return order
 
 
-def append_places(parts: Sequence[tuple[Ints, Ints]]) -> list[Ints] | None:
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """Stretches of rows of one set, and where they go in another.
+
+    Attributes:
+        begin, place, count: shape (n,), int64: where each is, where it goes, and how many rows it has.
+    """
+
+    begin: Ints
+    place: Ints
+    count: Ints
+
+    def put(self, columns: Sequence[Column], wholes: Sequence[Column]) -> None:
+        """Copy rows to where they go: O(rows), or by stretches where these are long."""
+        if _long(self.count):
+            for begin, place, count in zip(
+                self.begin.tolist(), self.place.tolist(), self.count.tolist(), strict=True
+            ):
+                for column, whole in zip(columns, wholes, strict=True):
+                    whole[place : place + count] = column[begin : begin + count]
+            return
+        rows = rows_between(self.place, self.count)
+        for column, whole in zip(columns, wholes, strict=True):
+            whole[rows] = column[: len(rows)]
+
+
+def taken(columns: Sequence[Column], begin: Ints, count: Ints) -> list[Column]:
+    """Return stretches of rows one after another: O(rows), or by stretches where these are long."""
+    if _long(count):
+        pieces = [slice(a, b) for a, b in zip(begin.tolist(), (begin + count).tolist(), strict=True)]
+        return [np.concatenate([column[piece] for piece in pieces]) for column in columns]
+    rows = rows_between(begin, count)
+    return [column[rows] for column in columns]
+
+
+def _long(count: Ints) -> bool:
+    return len(count) > 0 and int(count.sum()) >= _LONG_RUN * len(count)
+
+
+def append_places(parts: Sequence[tuple[Ints, Ints]]) -> list[Runs] | None:
     """Return where the rows of each part go when all become one sorted set, or None if that takes a sort.
 
     It takes none if no key has a row that is older than one of its rows in an earlier part; of equal times, those of earlier
@@ -50,7 +95,7 @@ def append_places(parts: Sequence[tuple[Ints, Ints]]) -> list[Ints] | None:
         parts: key and time of the rows of each part, at least one, as for `row_order`, sorted.
     """
     size = 1 + max((int(key[-1]) for key, _ in parts if len(key)), default=-1)
-    if len(parts) * size > _MOST_COUNTS * sum(len(key) for key, _ in parts):
+    if len(parts) * size > _FEW_COUNTS + _MOST_COUNTS * sum(len(key) for key, _ in parts):
         return None
     counts = np.array([np.bincount(key, minlength=size) for key, _ in parts])
     ends = counts.cumsum(axis=1)
@@ -62,8 +107,7 @@ def append_places(parts: Sequence[tuple[Ints, Ints]]) -> list[Ints] | None:
         latest[present] = time[end[present] - 1]
     rows = counts.sum(axis=0)
     begins = rows.cumsum() - rows + counts.cumsum(axis=0) - counts
-    shifts = begins - (ends - counts)
     return [
-        np.arange(len(key)) + np.repeat(shift, count)
-        for (key, _), shift, count in zip(parts, shifts, counts, strict=True)
+        Runs((end - count)[count > 0], begin[count > 0], count[count > 0])
+        for begin, end, count in zip(begins, ends, counts, strict=True)
     ]

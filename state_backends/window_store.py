@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from serializers.pages import Column, PageLayout
 from state_backends.interface import StateBackend, WriteBatch
-from state_backends.ordering import append_places, row_order
+from state_backends.ordering import Runs, append_places, row_order, taken
 from state_backends.usage import Read, StoreUsage
 
 Ticks = npt.NDArray[np.int64]
@@ -44,6 +44,11 @@ class Entries:
     def take(self, rows: npt.NDArray[np.bool_] | npt.NDArray[np.int64]) -> "Entries":
         """Return the entries at these rows, by mask or by position."""
         return Entries(self.key[rows], tuple(column[rows] for column in self.columns))
+
+    def take_runs(self, begin: npt.NDArray[np.int64], count: npt.NDArray[np.int64]) -> "Entries":
+        """Return the entries of stretches of rows: so many from each begin on."""
+        key, *columns = taken([self.key, *self.columns], begin, count)
+        return Entries(key, tuple(columns))
 
 
 class WindowStore:
@@ -312,18 +317,13 @@ def merge_entries(parts: Sequence[Entries], layout: PageLayout) -> Entries:
     return whole if order is None else whole.take(order)
 
 
-def placed(parts: Sequence[Entries], places: Sequence[npt.NDArray[np.int64]]) -> Entries:
+def placed(parts: Sequence[Entries], places: Sequence[Runs]) -> Entries:
     """Return the entries of all parts, each at its place among all. O(entries)."""
-    columns = zip(*((part.key, *part.columns) for part in parts), strict=True)
-    key, *others = (_placed(column, places) for column in columns)
-    return Entries(key, tuple(others))
-
-
-def _placed(columns: Sequence[Column], places: Sequence[npt.NDArray[np.int64]]) -> Column:
-    whole = np.empty(sum(map(len, columns)), columns[0].dtype)
-    for column, place in zip(columns, places, strict=True):
-        whole[place] = column
-    return whole
+    rows = sum(map(len, parts))
+    key, *columns = wholes = [np.empty(rows, np.int64), *(np.empty(rows, c.dtype) for c in parts[0].columns)]
+    for part, runs in zip(parts, places, strict=True):
+        runs.put([part.key, *part.columns], wholes)
+    return Entries(key, tuple(columns))
 
 
 def joined(parts: Sequence[Entries]) -> Entries:

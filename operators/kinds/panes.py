@@ -168,7 +168,7 @@ def merge_panes(schema: PaneSchema, stored: Sequence[Entries], brought: Entries)
     if places is not None:
         panes = placed(parts, places)
         new = np.zeros(len(panes), bool)
-        new[places[-1]] = True
+        places[-1].put([np.ones(len(brought), bool)], [new])
     else:
         panes = joined(parts)
         new = np.repeat([False, True], [len(panes) - len(brought), len(brought)])

@@ -24,7 +24,7 @@ from operators.base.store_operator import (
 )
 from operators.batch import FAR_FUTURE, FAR_PAST, Records
 from operators.emission import Emission
-from operators.kernel import Ints, run_starts, spread
+from operators.kernel import Ints, run_starts
 from operators.kinds.panes import MergedPanes, PaneSchema, merge_panes
 from operators.kinds.summaries import PageSums
 from operators.partials import Partials
@@ -226,8 +226,8 @@ class PaneOperator(StoreOperator):
                 touched = np.zeros(len(work.keys), bool)
                 touched[brought.key if len(brought_to) == 1 else brought.key[written == segment]] = True
                 kept = pages[touched[key[pages]]]
-                _, rows = spread(starts[kept], stops[kept])
-                self._sums.forget(segment, self._replace(segment, work.keys, touched, panes.take(rows)))
+                held = panes.take_runs(starts[kept], stops[kept] - starts[kept])
+                self._sums.forget(segment, self._replace(segment, work.keys, touched, held))
             if ends is not None:
                 self._enter(segment, work.keys, work.due, ends.take(pages))
         self.store.expire(dead)

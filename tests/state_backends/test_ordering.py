@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from state_backends.ordering import append_places, row_order
+from state_backends.ordering import Runs, append_places, row_order, taken
 
 Rows = list[tuple[int, int]]
 TIMES = st.one_of(
@@ -86,10 +86,31 @@ def test_append_places_are_the_stable_order(parts: list[Rows], steps: list[int])
     else:
         assert places is not None
         joined = [row for part in parts for row in part]
-        assert np.argsort(np.concatenate(places)).tolist() == stable(joined)
+        whole = np.empty(len(joined), np.int64)
+        numbers = iter(np.split(np.arange(len(joined)), np.cumsum([len(part) for part in parts])[:-1]))
+        for runs in places:
+            runs.put([next(numbers)], [whole])
+        assert whole.tolist() == stable(joined)
 
 
 def test_append_places_of_few_rows_of_many_keys() -> None:
     """Where keys are numbered far beyond the rows, a sort is as quick."""
     far = [columns([(1_000_000, 1)]), columns([(1_000_000, 2)])]
     assert None is append_places(far)
+
+
+@pytest.mark.parametrize("longest", [3, 1000])
+def test_stretches(longest: int) -> None:
+    """Stretches are taken and put one row at a time where they are short, as slices where they are long, none of them lost."""
+    rng = np.random.default_rng(longest)
+    count = rng.integers(0, longest, 40)
+    begin = np.cumsum(rng.integers(longest, 2 * longest, 40))
+    numbers = [np.arange(int(begin[-1]) + longest), rng.random(int(begin[-1]) + longest)]
+    rows = [n for a, b in zip(begin.tolist(), count.tolist(), strict=True) for n in range(a, a + b)]
+    found = taken(numbers, begin, count)
+    assert [column[rows].tolist() for column in numbers] == [column.tolist() for column in found]
+    wholes = [np.zeros_like(column) for column in numbers]
+    Runs(np.cumsum(count) - count, begin, count).put(found, wholes)
+    expected = np.isin(np.arange(len(numbers[0])), rows)
+    for column, whole in zip(numbers, wholes, strict=True):
+        assert np.where(expected, column, 0).tolist() == whole.tolist()
