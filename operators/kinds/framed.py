@@ -3,7 +3,7 @@
 A frame is the greatest common divisor of the window's size and step. (Hazelcast Jet's sliding windows)
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import gcd
 from typing import Any
@@ -20,7 +20,6 @@ from operators.kinds.panewise import PaneOperator, Work
 from operators.partials import Partials
 from serializers.pages import PageLayout
 from state_backends import Entries, WindowStore
-from state_backends.window_store import merge_entries
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,20 +151,17 @@ class FramedOperator(PaneOperator):
         del close
         return panes
 
-    def emit(
-        self, work: Work, stored: Sequence[Entries], merged: MergedPanes, close_start: int, close_end: int
-    ) -> Iterator[Emission]:
+    def closed(self, work: Work, panes: Entries, since: int, close: int) -> Emission:
+        return self._emission(work, panes, self._windows(panes, since, close))
+
+    def emit(self, work: Work, merged: MergedPanes, close_start: int, close_end: int) -> Iterator[Emission]:
         if self.plan.on_update:
             windows = self._windows(merged.panes, close_start, None)
             before = np.concatenate([[0], np.cumsum(merged.changed)])
             changed = before[windows.hi] > before[windows.lo]
             yield self._emission(work, merged.panes, windows.take(changed))
-            return
-        if close_start > self.close:
-            panes = merge_entries(stored, self.store.layout)
-            yield self._emission(work, panes, self._windows(panes, self.close, close_start))
-        if close_end > close_start:
-            yield self._emission(work, merged.panes, self._windows(merged.panes, close_start, close_end))
+        elif close_end > close_start:
+            yield self.closed(work, merged.panes, close_start, close_end)
 
     def _windows(self, panes: Entries, since: int, close: int | None) -> _Frames:
         """The windows that hold a pane and end at `since` or later, and before `close` if given.

@@ -30,6 +30,7 @@ from operators.kinds.summaries import PageSums
 from operators.partials import Partials
 from serializers.pages import PageLayout
 from state_backends import Entries, WindowStore, WriteBatch
+from state_backends.window_store import merge_entries
 
 
 class PanePlan(Protocol):
@@ -108,17 +109,12 @@ class PaneOperator(StoreOperator):
         """Return the panes of a batch's accepted records as they are stored when they come at this close time."""
 
     @abstractmethod
-    def emit(
-        self, work: Work, stored: Sequence[Entries], merged: MergedPanes, close_start: int, close_end: int
-    ) -> Iterator[Emission]:
-        """Yield the windows to emit; `self.close` is the close time of the step before.
+    def closed(self, work: Work, panes: Entries, since: int, close: int) -> Emission:
+        """Return the windows of sorted panes that end at `since` or later and before `close`."""
 
-        Args:
-            work: what the step touches.
-            stored: what was loaded, by segment.
-            merged: this and what the batch brought.
-            close_start, close_end: the step's close times.
-        """
+    @abstractmethod
+    def emit(self, work: Work, merged: MergedPanes, close_start: int, close_end: int) -> Iterator[Emission]:
+        """Yield the windows to emit when the batch has been taken in; those that close before it have been emitted."""
 
     def next_due(self, entries: Entries) -> Ints:
         return self.plan.next_end(entries.time, self.close)
@@ -132,10 +128,14 @@ class PaneOperator(StoreOperator):
         if not plan.on_update:
             work.keys, work.due = self._take_due(work.keys, close_end)
         self._choose_spans(work, close_end)
-        stored = self._load(work, close_start, close_end)
+        stored, windows = self._load(work, close_start, close_end), []
+        if not plan.on_update and close_start > self.close:
+            before = merge_entries(stored, self.store.layout)
+            windows.append(self.closed(work, before, self.close, close_start))
         merged = merge_panes(plan.schema, stored, work.brought)
+        del stored  # as large as what was made of it, and room for what follows
         step.counters.panes += int(np.count_nonzero(merged.fresh))
-        windows = list(self.emit(work, stored, merged, close_start, close_end))
+        windows += self.emit(work, merged, close_start, close_end)
         self._save(work, merged, close_end)
         return windows
 

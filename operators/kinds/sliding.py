@@ -3,7 +3,7 @@
 Each window's left or right defining pane says when it closes.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,6 @@ from operators.kinds.panewise import PaneOperator, Work
 from operators.partials import Partials
 from serializers.pages import PageLayout
 from state_backends import Entries, WindowStore
-from state_backends.window_store import merge_entries
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,21 +111,16 @@ class SlidingOperator(PaneOperator):
     def arrive(self, panes: Entries, close: int) -> Entries:
         return seen_from(panes, close)
 
-    def emit(
-        self, work: Work, stored: Sequence[Entries], merged: MergedPanes, close_start: int, close_end: int
-    ) -> Iterator[Emission]:
+    def emit(self, work: Work, merged: MergedPanes, close_start: int, close_end: int) -> Iterator[Emission]:
         if self.plan.on_update:
             yield self._changed(work, merged, close_start)
             return
-        if close_start > self.close:
-            yield self._closed(work, merge_entries(stored, self.store.layout), self.close, close_start)
         if (work.brought.time < close_start).any():
             yield self._born_closed(work, merged, close_start)
         if close_end > close_start:
-            yield self._closed(work, merged.panes, close_start, close_end)
+            yield self.closed(work, merged.panes, close_start, close_end)
 
-    def _closed(self, work: Work, panes: Entries, since: int, close: int) -> Emission:
-        """The windows that end at `since` or later and before `close`."""
+    def closed(self, work: Work, panes: Entries, since: int, close: int) -> Emission:
         size = self.plan.size
         panes = self.plan.schema.by_time(panes)
         time = panes.time
