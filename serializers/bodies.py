@@ -74,6 +74,6 @@ def from_columns(pages: Sequence[bytes], width: int) -> tuple[Ints, list[Ints]]:
 
 
 def rows_between(begins: Ints, counts: Ints) -> Ints:
-    """Return the rows of stretches, one after another: so many from each begin on."""
+    """Return the rows of runs, one after another: so many from each begin on."""
     shift = begins - (np.cumsum(counts) - counts)
     return np.arange(int(counts.sum())) + np.repeat(shift, counts)

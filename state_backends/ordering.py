@@ -14,7 +14,7 @@ _DIGIT_BITS = 16
 _MOST_DIGITS = 5
 _FEW_COUNTS, _MOST_COUNTS = 1024, 8
 _LONG_RUN = 64
-"""Rows of a stretch that are copied in no more time as a slice than one by one."""
+"""Rows of a run that are copied in no more time as a slice than one by one."""
 
 
 def row_order(key: Ints, time: Ints) -> Ints | None:
@@ -48,32 +48,31 @@ def row_order(key: Ints, time: Ints) -> Ints | None:
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """Stretches of rows of one set, and where they go in another.
+    """Where the rows of one set go in another, by runs: all rows, in their order.
 
     Attributes:
-        begin, place, count: shape (n,), int64: where each is, where it goes, and how many rows it has.
+        place, count: shape (n,), int64: where each run goes, and how many rows it has.
     """
 
-    begin: Ints
     place: Ints
     count: Ints
 
     def put(self, columns: Sequence[Column], wholes: Sequence[Column]) -> None:
-        """Copy rows to where they go: O(rows), or by stretches where these are long."""
-        if _long(self.count):
-            for begin, place, count in zip(
-                self.begin.tolist(), self.place.tolist(), self.count.tolist(), strict=True
-            ):
-                for column, whole in zip(columns, wholes, strict=True):
-                    whole[place : place + count] = column[begin : begin + count]
+        """Copy the rows to where they go. O(rows), as slices where runs are long."""
+        if not _long(self.count):
+            rows = rows_between(self.place, self.count)
+            for column, whole in zip(columns, wholes, strict=True):
+                whole[rows] = column
             return
-        rows = rows_between(self.place, self.count)
-        for column, whole in zip(columns, wholes, strict=True):
-            whole[rows] = column[: len(rows)]
+        begin = np.cumsum(self.count) - self.count
+        runs = zip(begin.tolist(), self.place.tolist(), self.count.tolist(), strict=True)
+        for a, place, count in runs:
+            for column, whole in zip(columns, wholes, strict=True):
+                whole[place : place + count] = column[a : a + count]
 
 
 def taken(columns: Sequence[Column], begin: Ints, count: Ints) -> list[Column]:
-    """Return stretches of rows one after another: O(rows), or by stretches where these are long."""
+    """Return runs of rows one after another: so many from each begin on. O(rows), as slices where runs are long."""
     if _long(count):
         pieces = [slice(a, b) for a, b in zip(begin.tolist(), (begin + count).tolist(), strict=True)]
         return [np.concatenate([column[piece] for piece in pieces]) for column in columns]
@@ -107,7 +106,4 @@ def append_places(parts: Sequence[tuple[Ints, Ints]]) -> list[Runs] | None:
         latest[present] = time[end[present] - 1]
     rows = counts.sum(axis=0)
     begins = rows.cumsum() - rows + counts.cumsum(axis=0) - counts
-    return [
-        Runs((end - count)[count > 0], begin[count > 0], count[count > 0])
-        for begin, end, count in zip(begins, ends, counts, strict=True)
-    ]
+    return [Runs(begin[count > 0], count[count > 0]) for begin, count in zip(begins, counts, strict=True)]

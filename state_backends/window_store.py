@@ -46,7 +46,7 @@ class Entries:
         return Entries(self.key[rows], tuple(column[rows] for column in self.columns))
 
     def take_runs(self, begin: npt.NDArray[np.int64], count: npt.NDArray[np.int64]) -> "Entries":
-        """Return the entries of stretches of rows: so many from each begin on."""
+        """Return the entries of runs of rows: so many from each begin on."""
         key, *columns = taken([self.key, *self.columns], begin, count)
         return Entries(key, tuple(columns))
 

@@ -159,7 +159,7 @@ class PaneOperator(StoreOperator):
         ticks, brought, parts = self.store.segment_ticks, work.brought, []
         plain = np.zeros(len(work.keys), bool)
         plain[brought.key[brought.time < close_start]] = True
-        written = set(distinct(brought.time // ticks).tolist())
+        brought_to = set(distinct(brought.time // ticks).tolist())
         since = self._since(work)
         for segment, numbers in self._wanted(work.first, work.last, work.due):
             begin = segment * ticks
@@ -173,7 +173,7 @@ class PaneOperator(StoreOperator):
             ):
                 if len(some):
                     entries = read(segment, [work.keys[n] for n in some.tolist()])
-                    if begin < since and segment not in written:
+                    if begin < since and segment not in brought_to:
                         entries = entries.take(np.flatnonzero(entries.time >= since))
                     parts.append(Entries(some[entries.key], entries.columns))
         return parts

@@ -100,8 +100,8 @@ def test_append_places_of_few_rows_of_many_keys() -> None:
 
 
 @pytest.mark.parametrize("longest", [3, 1000])
-def test_stretches(longest: int) -> None:
-    """Stretches are taken and put one row at a time where they are short, as slices where they are long, none of them lost."""
+def test_runs_of_rows(longest: int) -> None:
+    """Runs are taken and put one row at a time where they are short, as slices where they are long, none of them lost."""
     rng = np.random.default_rng(longest)
     count = rng.integers(0, longest, 40)
     begin = np.cumsum(rng.integers(longest, 2 * longest, 40))
@@ -110,7 +110,7 @@ def test_stretches(longest: int) -> None:
     found = taken(numbers, begin, count)
     assert [column[rows].tolist() for column in numbers] == [column.tolist() for column in found]
     wholes = [np.zeros_like(column) for column in numbers]
-    Runs(np.cumsum(count) - count, begin, count).put(found, wholes)
+    Runs(begin, count).put(found, wholes)
     expected = np.isin(np.arange(len(numbers[0])), rows)
     for column, whole in zip(numbers, wholes, strict=True):
         assert np.where(expected, column, 0).tolist() == whole.tolist()
