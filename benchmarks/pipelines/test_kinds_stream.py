@@ -12,7 +12,7 @@ from benchmarks.data import KINDS
 from benchmarks.marks import full
 from benchmarks.measure import Measure
 from benchmarks.pipelines.kinds import ours, own
-from benchmarks.pipelines.streams import FILES, read, timed
+from benchmarks.pipelines.streams import FILES, Stream, timed
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -20,6 +20,11 @@ from benchmarks.pipelines.streams import FILES, read, timed
 def test_kind(
     measure: Measure, spark: SparkSession, source: Path, tmp_path: Path, system: str, kind: str
 ) -> None:
-    frame = read(spark, source, 3 if kind == "hopping" else FILES)
-    windows = own(frame, kind) if system == "Spark's own" else ours(frame, kind, system)
-    timed(measure, windows, tmp_path, section=f"streaming: {kind} windows", system=system)
+    stream = Stream(spark, source, tmp_path, large=3 if kind == "hopping" else FILES)
+    timed(
+        measure,
+        stream,
+        lambda frame: own(frame, kind) if system == "Spark's own" else ours(frame, kind, system),
+        section=f"streaming: {kind} windows",
+        system=system,
+    )

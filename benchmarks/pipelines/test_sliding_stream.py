@@ -15,7 +15,7 @@ from benchmarks.data import SCHEMA
 from benchmarks.marks import full
 from benchmarks.measure import Measure
 from benchmarks.pipelines.kinds import our_sliding
-from benchmarks.pipelines.streams import FILES, read, timed
+from benchmarks.pipelines.streams import Stream, timed
 
 
 def untouched(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -39,15 +39,19 @@ POINTS = [
 
 @pytest.mark.parametrize("floor", FLOORS)
 def test_floor(measure: Measure, spark: SparkSession, source: Path, tmp_path: Path, floor: str) -> None:
-    frame = FLOORS[floor](read(spark, source, FILES))
-    timed(measure, frame, tmp_path, section="streaming: pass-through", system=floor)
+    stream = Stream(spark, source, tmp_path)
+    timed(measure, stream, FLOORS[floor], section="streaming: pass-through", system=floor)
 
 
 @pytest.mark.parametrize(("backend", "per_window"), POINTS)
 def test_sliding(
     measure: Measure, spark: SparkSession, source: Path, tmp_path: Path, backend: str, per_window: int
 ) -> None:
-    frame = our_sliding(read(spark, source, FILES), per_window, backend)
     timed(
-        measure, frame, tmp_path, section="streaming: sliding windows", system=backend, per_window=per_window
+        measure,
+        Stream(spark, source, tmp_path),
+        lambda frame: our_sliding(frame, per_window, backend),
+        section="streaming: sliding windows",
+        system=backend,
+        per_window=per_window,
     )
