@@ -1,6 +1,6 @@
 """The questions that the report answers: with which pictures, over which figures, read how."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -93,15 +93,15 @@ class Beside:
         """Return the picture, or None if the run has nothing to draw."""
         found = [one for name in self.sections for one in _in_order(run.of(name, **self.where))]
         figures = [one for one in found if one.system != self.without]
-        bars = [(one.system, self._label(one), self.value(one)) for one in figures]
+        told = {*self.where} if len({one.axes.get("keys") for one in figures}) > 1 else {"keys", *self.where}
+        bars = [(one.system, self._label(one, told), self.value(one)) for one in figures]
         floors = [one.beside.get("empty_seconds", 0.0) for one in figures] if self.floor else []
         return Bars(self.title, bars, floors, self.log) if bars else None
 
-    def _label(self, figure: Figure) -> str:
+    def _label(self, figure: Figure, told: Collection[str]) -> str:
+        """What tells a bar from the others; some axes are told elsewhere, or are the same for all."""
         kind = figure.section.partition(": ")[2].removesuffix(" windows")
-        rest = [
-            _told(name, value) for name, value in figure.axes.items() if name not in {"keys", *self.where}
-        ]
+        rest = [_told(name, value) for name, value in figure.axes.items() if name not in told]
         front = [kind] if self.named and kind != "pass-through" else []
         return ", ".join([*front, figure.system, *rest])
 
