@@ -1,6 +1,7 @@
 """How a plan's query runs on Spark, and whether its rows are those of an undisturbed one."""
 
 import os
+import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,9 +24,9 @@ def run(spark: SparkSession, plans: Sequence[Plan]) -> list[str | None]:
     queries = [query for query in started if not isinstance(query, str)]
     try:
         while not all(end.exists() for end in ends) and os.getppid() == starter:
-            if not all(query.isActive for query in queries):
+            if len(queries) < len(started) or not all(query.isActive for query in queries):
                 break
-            queries[0].awaitTermination(0.05)
+            time.sleep(0.05)  # Waiting for one of them would raise what may end it meanwhile.
         return [query if isinstance(query, str) else _end(query) for query in started]
     finally:
         for query in queries:

@@ -9,7 +9,7 @@ from tests.faults.damage import HOW, SUFFIXES, damage
 from tests.faults.plans import Feed, Plan, plans_for
 from tests.faults.processes import Driver, assert_exact
 
-_ROUNDS = 4
+_ROUNDS = 3
 
 
 def test_a_damaged_checkpoint_gives_an_error_or_the_right_rows(

@@ -46,9 +46,14 @@ def write_source(folder: Path, files: int, rows: int, seed: int, disorder_ms: in
                 "x": rng.integers(0, 1_000, rows) / 8,
             }
         )
-        path = folder / f"part-{number:04d}.parquet"
-        pq.write_table(table, path)
-        os.utime(path, (BASE_US // 1_000_000 + number,) * 2)  # Spark reads files in order of their age.
+        write_numbered(table, folder, number)
+
+
+def write_numbered(table: pa.Table, folder: Path, number: int) -> None:
+    """Write a table as a file of a stream that comes after those of lower numbers: Spark reads files in order of their age."""
+    path = folder / f"part-{number:04d}.parquet"
+    pq.write_table(table, path)
+    os.utime(path, (BASE_US // 1_000_000 + number,) * 2)
 
 
 def operator(policy: str = "on_close", kind: str = "sliding") -> WindowedAggregation:

@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from operators import AggregateOperation, SlidingWindows, TumblingWindows
 from operators import aggregates as agg
-from tests.spark.frames import BASE_US, run_query
+from tests.spark.frames import BASE_US, run_query, write_numbered
 
 pytestmark = pytest.mark.spark
 ROWS = 3_000
@@ -148,7 +147,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "y": pa.array(rng.integers(0, 50, ROWS // 3) / 4, mask=gone()),
             "ok": pa.array(rng.random(ROWS // 3) < 0.5, mask=gone()),
         }
-        pq.write_table(pa.table(columns), path / f"part-{number}.parquet")
+        write_numbered(pa.table(columns), path, number)
     return path
 
 

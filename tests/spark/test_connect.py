@@ -19,7 +19,7 @@ from tests.spark.connect_client import CASES
 pytestmark = pytest.mark.spark
 ROOT = Path(__file__).parents[2]
 SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
-START_SECONDS, CLIENT_SECONDS = 90, 600
+START_SECONDS, CLIENT_SECONDS = 180, 600
 
 
 @pytest.fixture(scope="module")
