@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
-from serializers.pages import fill
+from serializers.arrays import fill
 
 Ints = npt.NDArray[np.int64]
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from serializers.bodies import rows_between
+from serializers.arrays import rows_between
 from state_backends.ordering import row_order
 
 Ints = npt.NDArray[np.int64]

@@ -16,7 +16,8 @@ from operators.batch import Records
 from operators.columns import plain_array
 from operators.kernel import Ints, Mask, spread
 from serializers import pack_value, unpack_value
-from serializers.pages import Column, PageLayout, fill
+from serializers.arrays import fill
+from serializers.pages import Column, PageLayout
 from state_backends import Entries
 
 KEY, TIME, _RECORDS = "key", "c0", "records"

@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from serializers.bodies import from_columns, from_rows, rows_between, to_columns, to_rows
+from serializers.arrays import fill, rows_between
+from serializers.bodies import from_columns, from_rows, to_columns, to_rows
 from serializers.errors import CorruptDataError, NewerFormatError
 from serializers.values import pack_value, unpack_value
 
@@ -95,9 +96,9 @@ class PageLayout:
             return to_rows(words, self.width, headers, counts)
         if many.all():
             return to_columns(words, self.width, headers, counts)
-        pages = np.empty(len(counts), object)
+        pages, begins = np.empty(len(counts), object), np.cumsum(counts) - counts
         for chosen, write in ((~many, to_rows), (many, to_columns)):
-            rows = rows_between((np.cumsum(counts) - counts)[chosen], counts[chosen])
+            rows = rows_between(begins[chosen], counts[chosen])
             some = [word[rows] for word in words]
             pages[chosen] = fill(write(some, self.width, headers[chosen], counts[chosen]))
         return pages.tolist()
@@ -187,24 +188,20 @@ class PageLayout:
     def _words(
         self, pages: Sequence[bytes], counts: npt.NDArray[np.int64], tails: Sequence[bytes]
     ) -> Sequence[npt.NDArray[np.int64]]:
-        """The word columns of checked pages."""
+        """The word columns of checked pages, however each is written."""
         columnwise = counts >= _MANY
         for page in np.flatnonzero(columnwise).tolist():
             columnwise[page] = pages[page][2:4] != _ROWWISE_BYTES
         if not columnwise.any():
-            headers, words = from_rows(pages, self.width, counts)
-            self._check(pages, headers, _ROWWISE, counts, words, tails)
-            return words
+            return self._checked(_ROWWISE, pages, counts, tails)
         if columnwise.all():
-            headers, words = from_columns(pages, self.width)
-            self._check(pages, headers, _COLUMNWISE, counts, words, tails)
-            return words
-        whole = np.empty((self.width, int(counts.sum())), "<i8")
-        for chosen in (~columnwise, columnwise):
-            some = np.flatnonzero(chosen).tolist()
-            own_tails = [tails[n] for n in some] if tails else []
-            rows = rows_between((np.cumsum(counts) - counts)[chosen], counts[chosen])
-            whole[:, rows] = self._words([pages[n] for n in some], counts[chosen], own_tails)
+            return self._checked(_COLUMNWISE, pages, counts, tails)
+        whole, begins = np.empty((self.width, int(counts.sum())), "<i8"), np.cumsum(counts) - counts
+        for version, chosen in ((_ROWWISE, ~columnwise), (_COLUMNWISE, columnwise)):
+            numbers = np.flatnonzero(chosen).tolist()
+            own_tails = [tails[n] for n in numbers] if tails else []
+            words = self._checked(version, [pages[n] for n in numbers], counts[chosen], own_tails)
+            whole[:, rows_between(begins[chosen], counts[chosen])] = words
         return list(whole)
 
     def _split_tails(self, pages: Sequence[bytes]) -> tuple[list[bytes], list[bytes]]:
@@ -219,15 +216,16 @@ class PageLayout:
             tails.append(page[size:])
         return rows, tails
 
-    def _check(
+    def _checked(
         self,
-        pages: Sequence[bytes],
-        headers: npt.NDArray[np.int64],
         version: int,
+        pages: Sequence[bytes],
         counts: npt.NDArray[np.int64],
-        words: Sequence[npt.NDArray[np.int64]],
         tails: Sequence[bytes],
-    ) -> None:
+    ) -> Sequence[npt.NDArray[np.int64]]:
+        """The word columns of pages of one version, whose headers are right."""
+        read = from_rows if version == _ROWWISE else from_columns
+        headers, words = read(pages, self.width, counts)
         wrong = headers[:, 0] != ((counts << 32) | (version << 16) | _MAGIC)
         wrong |= (headers[:, 1] & 0xFFFFFFFF) != self.fingerprint
         unsigned = [word.view("<u8") for word in words]
@@ -235,6 +233,7 @@ class PageLayout:
         wrong |= headers[:, 2] != self._checksums(unsigned, np.cumsum(counts) - counts, headers, tails)
         if wrong.any():
             raise self._unreadable(pages, int(np.argmax(wrong)))
+        return words
 
     def _unreadable(self, pages: Sequence[bytes], number: int) -> Exception:
         page = pages[number]
@@ -264,8 +263,3 @@ class PageLayout:
                 target[end - count : end] = fill(values)
         for index, values in zip(self._object_index, merged, strict=True):
             columns[index] = values
-
-
-def fill(values: Sequence[object]) -> npt.NDArray[np.object_]:
-    """Return a one-dimensional object array of the values, lists among them left whole. O(n)."""
-    return np.fromiter(values, object, len(values))

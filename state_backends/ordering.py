@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from serializers.bodies import rows_between
+from serializers.arrays import rows_between
 from serializers.pages import Column
 
 Ints = npt.NDArray[np.int64]

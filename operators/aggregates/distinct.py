@@ -13,7 +13,7 @@ from operators.aggregates.operation import Operation, runs
 from operators.aggregates.operations import as_lists
 from operators.batch import Records
 from operators.kernel import Ints, State
-from serializers.pages import fill
+from serializers.arrays import fill
 from serializers.values import canonical
 
 _ROWS_AT_ONCE = 1 << 22

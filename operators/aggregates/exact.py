@@ -118,7 +118,7 @@ def sum_ranges(values: Pair, lo: Ints, hi: Ints) -> Pair | None:
     if abs(shift) < _MOST_SHIFT:
         scale = 2.0**shift
         limb = rest.rounded(scale)
-        if rest.equals(limb, scale):
+        if not rest.without(limb, scale).any():
             high, low = limb.sums(lo, hi, wraps=False)
             return high / scale, low / scale
     # More digits fit into limbs whose sums may wrap.
@@ -134,9 +134,9 @@ def sum_ranges(values: Pair, lo: Ints, hi: Ints) -> Pair | None:
         high, low = limb.sums(lo, hi, wraps=True)
         sums = high / scale, low / scale
         total = sums if total is None else add(total, sums)
-        if rest.equals(limb, scale):
-            return total
         rest = rest.without(limb, scale)
+        if not rest.any():
+            return total
     return None
 
 
@@ -158,10 +158,9 @@ class _Addends:
         """Return the whole numbers next to the numbers times a power of two."""
         return _Addends(np.rint(self.each * scale), self.rows, np.rint(self.more * scale))
 
-    def equals(self, whole: "_Addends", scale: float) -> bool:
-        """Return whether whole numbers of that scale are all that there is."""
-        each, more = whole.each * (1 / scale), whole.more * (1 / scale)
-        return bool((each == self.each).all() and (more == self.more).all())
+    def any(self) -> bool:
+        """Return whether there is any number but 0."""
+        return bool(self.each.any() or self.more.any())
 
     def without(self, whole: "_Addends", scale: float) -> "_Addends":
         """Return what is left of the numbers when whole numbers of that scale are taken off."""

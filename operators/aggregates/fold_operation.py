@@ -19,8 +19,8 @@ from operators.aggregates.user_operation import AggregateError
 from operators.batch import Records
 from operators.columns import ColumnData, arrow_column
 from operators.kernel import Ints, State, run_starts
+from serializers.arrays import fill
 from serializers.errors import SerializationError
-from serializers.pages import fill
 from serializers.values import pack_value, unpack_value
 
 Row = tuple[Any, ...] | None

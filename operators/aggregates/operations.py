@@ -15,7 +15,7 @@ from operators.aggregates.operation import Operation, UfuncOperation
 from operators.batch import Records
 from operators.columns import ColumnData
 from operators.kernel import Ints, State, combine_ranges, prefix_difference
-from serializers.pages import fill
+from serializers.arrays import fill
 
 _INT64 = np.iinfo(np.int64)
 _WIDE = Context(prec=80)  # Python rounds to 28 digits by default, Spark has 38

@@ -17,7 +17,7 @@ from operators.aggregates.operation import Operation, runs
 from operators.batch import Records
 from operators.errors import DefinitionError
 from operators.kernel import Ints, State, combine_ranges
-from serializers.pages import fill
+from serializers.arrays import fill
 
 _LOG_SIZES = range(7, 22)
 _QUANTILE_SIZES = range(8, 65536)

@@ -13,7 +13,7 @@ from operators.aggregates.operation import Operation, runs
 from operators.batch import Records
 from operators.errors import DefinitionError
 from operators.kernel import Ints, State, combine_ranges
-from serializers.pages import fill
+from serializers.arrays import fill
 from serializers.values import canonical
 
 Item = list[Any]

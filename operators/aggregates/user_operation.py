@@ -17,7 +17,7 @@ from operators.batch import Records
 from operators.columns import arrow_column
 from operators.errors import DefinitionError, check_column_name
 from operators.kernel import Ints, State
-from serializers.pages import fill
+from serializers.arrays import fill
 
 _CODES = {int: "i8", float: "f8", object: "object", "i8": "i8", "f8": "f8", "object": "object"}
 _DTYPES = {"i8": np.dtype(np.int64), "f8": np.dtype(np.float64), "object": np.dtype(object)}

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from serializers.pages import fill
+from serializers.arrays import fill
 
 Ints = npt.NDArray[np.int64]
 NEVER = 2**62

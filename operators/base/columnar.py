@@ -22,7 +22,7 @@ from operators.batch import Records
 from operators.columns import arrow_column
 from operators.durations import Duration, tick_length, ticks
 from serializers import decode_keys
-from serializers.pages import fill
+from serializers.arrays import fill
 from state_backends import Entries, WindowStore
 from state_backends.ordering import row_order
 from state_backends.window_store import TIME_MAX, TIME_MIN

@@ -17,9 +17,9 @@ from operators.kernel import Ints, State, overlap_ranges, run_starts
 from operators.partials import Partials
 from serializers.pages import Column, PageLayout
 from state_backends import Entries
-from state_backends.ordering import append_places, row_order
+from state_backends.ordering import row_order
 from state_backends.stored import TIME
-from state_backends.window_store import joined, merge_entries, placed
+from state_backends.window_store import merge_entries
 
 
 @dataclass(frozen=True)
@@ -158,28 +158,24 @@ def merge_panes(schema: PaneSchema, stored: Sequence[Entries], brought: Entries)
 
     Cost: O(panes) if the batch only appends in time, else one sort.
     """
-    parts = [part for part in stored if len(part)]
-    if not parts or not len(brought):
-        panes = merge_entries(parts, schema.layout) if parts else brought
-        new = np.full(len(panes), len(brought) > 0)
-        return MergedPanes(panes, new, new)
-    parts.append(brought)
-    places = append_places([(part.key, part.time) for part in parts])
-    if places is not None:
-        panes = placed(parts, places)
-        new = np.zeros(len(panes), bool)
-        places[-1].put([np.ones(len(brought), bool)], [new])
-    else:
-        panes = joined(parts)
-        new = np.repeat([False, True], [len(panes) - len(brought), len(brought)])
-        order = row_order(panes.key, panes.time)
-        if order is not None:
-            panes, new = panes.take(order), new[order]
+    parts = [_marked(part, new=False) for part in stored if len(part)]
+    if len(brought):
+        parts.append(_marked(brought, new=True))
+    if not parts:
+        nothing = np.empty(0, bool)
+        return MergedPanes(brought, nothing, nothing)
+    marked = merge_entries(parts, schema.layout)
+    panes, new = Entries(marked.key, marked.columns[:-1]), marked.columns[-1]
     starts = _distinct(panes)
     if len(starts) == len(panes):
         return MergedPanes(panes, new, new)
     changed = np.logical_or.reduceat(new, starts)
     return MergedPanes(schema.reduce(panes, starts), new[starts], changed)
+
+
+def _marked(panes: Entries, *, new: bool) -> Entries:
+    """Panes with a last column that says whether they are new."""
+    return Entries(panes.key, (*panes.columns, np.full(len(panes), new)))
 
 
 def _distinct(panes: Entries) -> Ints:

@@ -85,12 +85,16 @@ class Work:
     Attributes:
         keys: the keys of the step; those of the batch come first.
         brought: the batch's panes.
+        segment: shape (n,), int64: the segment of each of these.
+        brought_to: those segments, ascending.
         due: pages that the calendar named: key numbers by segment.
         first, last: per key, the span of time that is loaded; first > last loads nothing.
     """
 
     keys: list[bytes]
     brought: Entries
+    segment: Ints
+    brought_to: Ints
     due: dict[int, Ints] = field(default_factory=dict)
     first: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     last: Ints = field(default_factory=lambda: np.empty(0, np.int64))
@@ -124,7 +128,8 @@ class PaneOperator(StoreOperator):
         late = batch.entries.time < plan.late_before(close_start)
         batch.report(step, late, plan.last_window)
         accepted = batch.entries.take(~late) if late.any() else batch.entries
-        work = Work(batch.keys, self.arrive(accepted, close_start))
+        segment = accepted.time // self.store.segment_ticks
+        work = Work(batch.keys, self.arrive(accepted, close_start), segment, distinct(segment))
         if not plan.on_update:
             work.keys, work.due = self._take_due(work.keys, close_end)
         self._choose_spans(work, close_end)
@@ -159,7 +164,6 @@ class PaneOperator(StoreOperator):
         ticks, brought, parts = self.store.segment_ticks, work.brought, []
         plain = np.zeros(len(work.keys), bool)
         plain[brought.key[brought.time < close_start]] = True
-        brought_to = set(distinct(brought.time // ticks).tolist())
         since = self._since(work)
         for segment, numbers in self._wanted(work.first, work.last, work.due):
             begin = segment * ticks
@@ -173,7 +177,7 @@ class PaneOperator(StoreOperator):
             ):
                 if len(some):
                     entries = read(segment, [work.keys[n] for n in some.tolist()])
-                    if begin < since and segment not in brought_to:
+                    if begin < since and segment not in work.brought_to:
                         entries = entries.take(np.flatnonzero(entries.time >= since))
                     parts.append(Entries(some[entries.key], entries.columns))
         return parts
@@ -213,18 +217,16 @@ class PaneOperator(StoreOperator):
 
     def _save(self, work: Work, merged: MergedPanes, close: int) -> None:
         """Write the pages that the batch touched, without what is dead, and enter them and the visited ones as due."""
-        dead, panes, brought = self.plan.dead_before(close), merged.panes, work.brought
-        ticks = self.store.segment_ticks
-        number, written = np.where(panes.time >= dead, panes.time // ticks, FAR_PAST), brought.time // ticks
+        dead, panes, ticks = self.plan.dead_before(close), merged.panes, self.store.segment_ticks
+        number = np.where(panes.time >= dead, panes.time // ticks, FAR_PAST)
         starts = run_starts(panes.key, number)
         stops, key = np.append(starts[1:], len(panes)), panes.key[starts]
         ends = self._page_ends(merged, starts, close) if self.closes else None
-        brought_to = distinct(written)
-        segments = np.union1d(brought_to, np.fromiter(work.due, np.int64, len(work.due)))
+        segments = np.union1d(work.brought_to, np.fromiter(work.due, np.int64, len(work.due)))
         for segment, pages in zip(segments.tolist(), rows_by_segment(number[starts], segments), strict=True):
-            if segment in brought_to:
+            if segment in work.brought_to:
                 touched = np.zeros(len(work.keys), bool)
-                touched[brought.key if len(brought_to) == 1 else brought.key[written == segment]] = True
+                touched[work.brought.key[work.segment == segment]] = True
                 kept = pages[touched[key[pages]]]
                 held = panes.take_runs(starts[kept], stops[kept] - starts[kept])
                 self._sums.forget(segment, self._replace(segment, work.keys, touched, held))

@@ -23,8 +23,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from serializers import CorruptDataError, pack_value, unpack_value
+from serializers.arrays import fill
 from serializers.keys import crc_range
-from serializers.pages import Column, fill
+from serializers.pages import Column
 from state_backends.checkpoints.bucket import Bucket, Stored
 from state_backends.durability.folders import Folder
 from state_backends.durability.signed import decode_signed, encode_signed

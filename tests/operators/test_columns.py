@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from operators.columns import ColumnData, arrow_column, column_data, state_code
-from serializers.pages import fill
+from serializers.arrays import fill
 
 UTC = timezone.utc
 COLUMNS: list[tuple[pa.DataType, str, list[Any]]] = [

@@ -16,7 +16,7 @@ from operators.kernel import (
     run_starts,
     sliding_windows,
 )
-from serializers.pages import fill
+from serializers.arrays import fill
 
 Pane = tuple[int, int]
 TIMES = st.integers(-20, 20) | st.integers(-(2**60), 2**60)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import serializers.pages
 from serializers import CorruptDataError, NewerFormatError, PageLayout
-from serializers.pages import fill
+from serializers.arrays import fill
 
 CODES = {
     "times only": ("i8",),

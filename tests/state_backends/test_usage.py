@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from serializers import PageLayout
-from serializers.pages import fill
+from serializers.arrays import fill
 from state_backends import Entries, StateBackend, WindowStore, WriteBatch, usage
 from state_backends.backends.journaled import JournalBackend
 from state_backends.backends.memory import MemoryBackend

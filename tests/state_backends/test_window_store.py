@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from serializers import PageLayout
-from serializers.pages import fill
+from serializers.arrays import fill
 from state_backends import Entries, StateBackend, WindowStore, WriteBatch, window_store
 from state_backends.backends.memory import MemoryBackend
 from state_backends.window_store import TIME_MAX, TIME_MIN, merge_entries
