@@ -16,7 +16,7 @@ _PROGRESS = pytest.StashKey[Progress]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("benchmarks of this project")
-    group.addoption("--full", action="store_true", help="run the full set, which takes an hour or so")
+    group.addoption("--full", action="store_true", help="run the full set, which takes half an hour")
     group.addoption("--last-run", metavar="PATH", help="an earlier run, to tell how long this one will take")
 
 

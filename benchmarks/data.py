@@ -1,9 +1,12 @@
 """Records for benchmarks, and the windows that they are put into."""
 
+import os
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from operators import HoppingWindows, SessionWindows, SlidingWindows, TumblingWindows, WindowedAggregation
 from operators import aggregates as agg
@@ -16,6 +19,8 @@ BATCH = 100_000
 PER_WINDOW = 10, 100, 1_000, 10_000
 SCHEMA = "k bigint, at timestamp, v double"
 """The records to Spark."""
+_EARLIEST = 1_700_000_000
+"""Time of change of a stream's first file, in seconds."""
 KINDS = {
     "tumbling": TumblingWindows("10 seconds"),
     "hopping": HoppingWindows("60 seconds", "600 ms"),
@@ -42,6 +47,20 @@ def delayed(table: pa.Table, share: float, longest_ms: int, seed: int = 1) -> pa
     at = table.column("at").cast("int64").to_numpy()
     arrival = at + (rng.random(len(at)) < share) * rng.integers(0, longest_ms + 1, len(at))
     return table.take(np.argsort(arrival, kind="stable"))
+
+
+def spark_times(table: pa.Table) -> pa.Table:
+    """Return the records with times as Spark reads them."""
+    at = table.column("at").cast(pa.timestamp("us")).cast(pa.timestamp("us", "UTC"))
+    return table.set_column(1, "at", at)
+
+
+def write_next(table: pa.Table, path: Path, number: int) -> None:
+    """Write records as a file of a stream that comes after those of lower numbers; a running query sees it whole."""
+    aside = path.with_name(f"_{path.name}")
+    pq.write_table(spark_times(table), aside)
+    os.utime(aside, (_EARLIEST + number,) * 2)  # Spark reads files in order of this.
+    aside.rename(path)
 
 
 def in_turn(batches: int, keys: int, seed: int = 0) -> list[pa.Table]:

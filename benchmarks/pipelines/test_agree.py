@@ -9,8 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from benchmarks.data import KINDS, records
-from benchmarks.pipelines.conftest import spark_times
+from benchmarks.data import KINDS, records, spark_times
 from benchmarks.pipelines.kinds import our_sliding, ours, own, own_sliding
 
 RESULTS = ["n", "total", "low", "high", "mean"]

@@ -9,9 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from benchmarks.data import KINDS, records
+from benchmarks.data import KINDS, records, spark_times
 from benchmarks.measure import Measure
-from benchmarks.pipelines.conftest import spark_times
 from benchmarks.pipelines.kinds import our_sliding, ours, own, own_sliding
 from benchmarks.pipelines.streams import ROWS
 

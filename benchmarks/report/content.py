@@ -1,11 +1,21 @@
 """The questions, one after another."""
 
-from benchmarks.report.questions import Along, Beside, Question, mebibytes, milliseconds, resident, seconds
+from benchmarks.report.questions import (
+    Along,
+    Beside,
+    Question,
+    kept,
+    mebibytes,
+    milliseconds,
+    resident,
+    seconds,
+)
 
 RATE = "rows/s"
 STATE_CHANGE = "state: a batch that changes 1 % of the keys"
 STATE_RESTART = "state: a restart without it"
 MANY_KEYS = "10 million live keys"
+GROWTH = "a stream that grows older"
 KINDS = "tumbling", "hopping", "session", "sliding"
 STREAMED = KINDS[:3]
 """Those that Spark has in streaming too."""
@@ -54,6 +64,15 @@ QUESTIONS = [
         [
             Beside((MANY_KEYS,), "MB resident", value=resident),
             Beside((MANY_KEYS,), RATE),
+        ],
+    ),
+    Question(
+        "Does a stream grow slower, or its checkpoint larger, with its age?",
+        "Both should be flat once Spark begins to drop old batches, here after 20: left what the query keeps on disk, "
+        "checkpoint and snapshots together, right the time of a batch of 2,000 rows.",
+        [
+            Along(GROWTH, "batches", "MB on disk", "batches", value=kept),
+            Along(GROWTH, "batches", "ms a batch", "batches", value=milliseconds),
         ],
     ),
     Question(

@@ -31,6 +31,11 @@ def mebibytes(figure: Figure) -> float:
     return float(figure.beside["written_mib"])
 
 
+def kept(figure: Figure) -> float:
+    """What stays on disk, in MB."""
+    return float(figure.beside["kept_mb"])
+
+
 def resident(figure: Figure) -> float:
     """Most memory of a process, in MB."""
     return float(figure.beside["resident_mb"])
