@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from benchmarks.data import SCHEMA
 from benchmarks.measure import Measure
 
-FILES, ROWS, FEW = 5, 500_000, 10
+FILES, ROWS, FEW = 7, 500_000, 10
 """Files of each size, one a batch."""
 
 

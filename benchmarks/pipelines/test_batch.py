@@ -25,8 +25,8 @@ def collect(frame: DataFrame) -> None:
     frame.write.format("noop").mode("overwrite").save()
 
 
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_kind(measure: Measure, spark: SparkSession, source: Path, system: str, kind: str) -> None:
     files = LARGE_FILES[kind]
     frame = spark.read.parquet(*(str(source / f"large-{number:03d}.parquet") for number in range(files)))
@@ -36,12 +36,12 @@ def test_kind(measure: Measure, spark: SparkSession, source: Path, system: str, 
         section=f"batch: {kind} windows",
         system=system,
         rows=files * ROWS,
-        rounds=1 if kind == "hopping" else 2,
+        rounds=2 if kind == "hopping" else 5,
     )
 
 
-@pytest.mark.parametrize("per_window", SLIDING)
 @pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("per_window", SLIDING)
 def test_sliding(measure: Measure, spark: SparkSession, tmp_path: Path, system: str, per_window: int) -> None:
     rows, keys = SLIDING[per_window]
     pq.write_table(spark_times(records(rows, keys)), tmp_path / "rows.parquet")
@@ -52,6 +52,6 @@ def test_sliding(measure: Measure, spark: SparkSession, tmp_path: Path, system: 
         section="batch: sliding windows",
         system=system,
         rows=rows,
-        rounds=2,
+        rounds=5,
         per_window=per_window,
     )

@@ -15,8 +15,8 @@ from benchmarks.pipelines.kinds import ours, own
 from benchmarks.pipelines.streams import FILES, Stream, timed
 
 
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("system", ["Spark's own", "memory", full("rocksdb"), full("spark")])
+@pytest.mark.parametrize("kind", KINDS)
 def test_kind(
     measure: Measure, spark: SparkSession, source: Path, tmp_path: Path, system: str, kind: str
 ) -> None:
