@@ -12,6 +12,7 @@ from operators.testing.evaluator import Definition, Step
 from operators.testing.scene import column_type, read_rows, scene
 from operators.testing.timelines import draw
 from operators.testing.times import DEFAULT_TICK_US, iso, tick_of
+from operators.testing.values import identity, plain
 
 Rows: TypeAlias = "pa.Table | Sequence[Mapping[str, Any]]"
 Row = dict[str, Any]
@@ -31,7 +32,8 @@ def assert_rows(
     """Assert that an operator emitted the rows that were expected, in whatever order.
 
     Rows are told apart by their keys, and by the window if they have one; without either each is as good as any other.
-    Bounds are datetimes, or whole numbers of ticks; naive datetimes are in UTC. NaN equals NaN.
+    Values are compared by value, whatever their type: 1 equals 1.0 and `numpy.int64(1)`, NaN equals NaN. Times are compared
+    by instant, whatever their zone; naive datetimes are in UTC. A whole number beside a datetime is a number of ticks.
 
     Args:
         actual: what came out, a table or dictionaries.
@@ -66,15 +68,15 @@ def _read(rows: Rows, tick_us: int) -> list[Row]:
     """Rows with the bounds of their windows, if they have any, as (start, end) in ticks."""
     if isinstance(rows, pa.Table):
         return read_rows(rows, tick_us)[1] if "window" in rows.column_names else rows.to_pylist()
-    plain = []
+    read = []
     for row in rows:
         bounds = {}
         if "window" in row:
             window = row["window"]
             pair = (window["start"], window["end"]) if isinstance(window, Mapping) else window
-            bounds["window"] = tuple(tick_of(bound, tick_us) for bound in pair)
-        plain.append({**row, **bounds})
-    return plain
+            bounds["window"] = tuple(tick_of(plain(bound), tick_us) for bound in pair)
+        read.append({**row, **bounds})
+    return read
 
 
 def _keys(rows: Sequence[Row], given: Sequence[str] | None) -> list[str]:
@@ -156,10 +158,21 @@ class _Comparison:
         self.extra = [row for rows in left.values() for row in rows]
 
     def _identity(self, row: Row) -> tuple[Any, ...]:
-        return (*(repr(row[name]) for name in self._keys), *([row["window"]] if "window" in row else []))
+        keys = (identity(row[name], self._tick_us) for name in self._keys)
+        return (*keys, *([row["window"]] if "window" in row else []))
 
     def _differing(self, actual: Row, expected: Row) -> list[str]:
-        return [name for name in expected if not _equal(actual[name], expected[name], self._tolerance)]
+        return [name for name in expected if not self._equal(actual[name], expected[name])]
+
+    def _equal(self, a: Any, b: Any) -> bool:
+        a, b = plain(a), plain(b)
+        if _is_number(a) and _is_number(b) and (isinstance(a, float) or isinstance(b, float)):
+            return _close(a, b, self._tolerance)
+        if isinstance(a, list | tuple) and isinstance(b, list | tuple):
+            return len(a) == len(b) and all(map(self._equal, a, b))
+        if isinstance(a, dict) and isinstance(b, dict):
+            return a.keys() == b.keys() and all(self._equal(a[name], b[name]) for name in a)
+        return identity(a, self._tick_us) == identity(b, self._tick_us)
 
     def message(self, actual: int, expected: int) -> str:
         """Return the differences as text."""
@@ -233,19 +246,11 @@ def _bounds(row: Row) -> dict[str, int]:
     return dict(zip(("start", "end"), row["window"], strict=True))
 
 
-def _equal(a: Any, b: Any, tolerance: float) -> bool:
-    if isinstance(a, float) or isinstance(b, float):
-        return _close(a, b, tolerance)
-    if isinstance(a, list | tuple) and isinstance(b, list | tuple):
-        return len(a) == len(b) and all(_equal(x, y, tolerance) for x, y in zip(a, b, strict=True))
-    if isinstance(a, dict) and isinstance(b, dict):
-        return a.keys() == b.keys() and all(_equal(a[name], b[name], tolerance) for name in a)
-    return isinstance(a, bool) == isinstance(b, bool) and bool(a == b)
+def _is_number(value: Any) -> bool:
+    return isinstance(value, float | int) and not isinstance(value, bool)
 
 
-def _close(a: Any, b: Any, tolerance: float) -> bool:
-    if not all(isinstance(value, float | int) and not isinstance(value, bool) for value in (a, b)):
-        return False
+def _close(a: float, b: float, tolerance: float) -> bool:
     if math.isnan(a) or math.isnan(b):
         return math.isnan(a) and math.isnan(b)
     return a == b or math.isclose(a, b, rel_tol=tolerance, abs_tol=tolerance)

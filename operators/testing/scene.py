@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.types as pat
@@ -11,7 +11,10 @@ from operators.definitions import HoppingWindows, SlidingWindows
 from operators.errors import DefinitionError
 from operators.testing.evaluator import Definition, Step, late_rows
 from operators.testing.times import DEFAULT_TICK_US, Clock, column_ticks
+from operators.testing.values import identity
 
+Key: TypeAlias = list[tuple[str, Any]]
+"""The key columns and their values."""
 LEFT, RIGHT = "left", "right"
 _MOST_TEXT = 28
 
@@ -123,13 +126,13 @@ def scene(
         set() if windows is None or len(batches) == 1 else set(late_rows(windows, records, event_time, keys))
     )
     chosen = _chosen(key, keys, joined)
-    marks = _marks(joined, column_ticks(joined.column(event_time), tick_us), label, dict(chosen), late)
+    marks = _marks(joined, event_time, label, chosen, late, tick_us)
     times = {mark.time for mark in marks if not mark.late}
     sliding = isinstance(windows, SlidingWindows)
     bars = [
         _bar(number, row, keys, times if sliding else None)
         for number, row in enumerate(found)
-        if all(_same(row[name], value) for name, value in chosen)
+        if _has_key(row, chosen, tick_us)
     ]
     moments = [mark.time for mark in marks] + [tick for bar in bars for tick in (bar.start, bar.end)]
     numbers = not pat.is_timestamp(column_type(records, event_time))
@@ -199,7 +202,7 @@ def _check_columns(records: pa.Table, names: Sequence[str]) -> None:
         )
 
 
-def _chosen(key: Any, keys: Sequence[str], records: pa.Table) -> list[tuple[str, Any]]:
+def _chosen(key: Any, keys: Sequence[str], records: pa.Table) -> Key:
     """The key columns and their values."""
     if key is None and keys:
         distinct = {tuple(row.values()): row for row in records.select(keys).to_pylist()}
@@ -213,16 +216,17 @@ def _chosen(key: Any, keys: Sequence[str], records: pa.Table) -> list[tuple[str,
     return list(zip(keys, values, strict=True))
 
 
-def _same(a: Any, b: Any) -> bool:
-    return a == b or (a != a and b != b)
+def _has_key(row: Mapping[str, Any], key: Key, tick_us: int) -> bool:
+    return all(identity(row[name], tick_us) == identity(value, tick_us) for name, value in key)
 
 
 def _marks(
-    records: pa.Table, times: list[int | None], label: str | None, key: dict[str, Any], late: set[int]
+    records: pa.Table, event_time: str, label: str | None, key: Key, late: set[int], tick_us: int
 ) -> list[Mark]:
     found = []
+    times = column_ticks(records.column(event_time), tick_us)
     for number, (time, row) in enumerate(zip(times, records.to_pylist(), strict=True)):
-        if time is not None and all(_same(row[name], value) for name, value in key.items()):
+        if time is not None and _has_key(row, key, tick_us):
             text = "" if label is None or row[label] is None else str(row[label])
             found.append(Mark(time, text, number in late))
     return sorted(found, key=lambda mark: mark.time)

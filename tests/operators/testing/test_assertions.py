@@ -1,8 +1,11 @@
 """Rows compared: what counts as equal, and what the message says of what does not."""
 
-from datetime import datetime, timedelta, timezone
+from datetime import date, datetime, timedelta, timezone
+from decimal import Decimal
 from typing import Any
+from zoneinfo import ZoneInfo
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -11,6 +14,8 @@ from operators import aggregates as agg
 from operators.testing import assert_rows
 
 EPOCH = datetime(1970, 1, 1)
+NOON = datetime(2026, 1, 5, 12, tzinfo=timezone.utc)
+NAN = float("nan")
 RECORDS = pa.table({"k": ["a", "a", "b"], "at": pa.array([1, 12, 3], pa.int64()), "v": [1.0, 2.0, 5.0]})
 
 
@@ -143,6 +148,69 @@ def test_equality_of_values(actual: Any, expected: Any, tolerance: float, equal:
         assert_rows(*rows, tolerance=tolerance)
     else:
         assert "x is" in difference(*rows, tolerance=tolerance)
+
+
+SAME: list[tuple[Any, Any]] = [
+    (NOON, NOON.astimezone(ZoneInfo("UTC"))),
+    (NOON, NOON.astimezone(ZoneInfo("America/New_York"))),
+    (NOON, NOON.replace(tzinfo=None)),
+    (NOON, np.datetime64("2026-01-05T12:00")),
+    (NOON, 1_767_614_400_000),
+    (1, 1.0),
+    (1, np.int64(1)),
+    (1, Decimal("1.00")),
+    (np.float32(0.5), 0.5),
+    (0.0, -0.0),
+    (NAN, np.float64("nan")),
+    (Decimal("NaN"), NAN),
+    (True, np.bool_(True)),
+    (None, None),
+    (b"a", bytearray(b"a")),
+    ([1, NAN], np.array([1, NAN])),
+    ({"a": NOON, "b": 1}, {"b": 1.0, "a": NOON.astimezone(ZoneInfo("UTC"))}),
+    (timedelta(seconds=1), np.timedelta64(1000, "ms")),
+]
+OTHERS: list[tuple[Any, Any]] = [
+    (1, True),
+    (1, "1"),
+    (1, 2),
+    (None, 0),
+    (None, NAN),
+    (NAN, 0.0),
+    (NOON, NOON + timedelta(microseconds=1)),
+    (NOON, NOON.replace(tzinfo=ZoneInfo("America/New_York"))),
+    (NOON, 1_767_614_400_001),
+    (NOON + timedelta(microseconds=1), 1_767_614_400_000),
+    (date(2026, 1, 5), NOON),
+    ("a", b"a"),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), SAME, ids=repr)
+def test_keys_and_results_are_compared_by_value(one: Any, other: Any) -> None:
+    """A key or a result is the same in another type, in another zone, and as a number of ticks."""
+    for actual, expected in ((one, other), (other, one)):
+        assert_rows([{"k": actual, "n": 1}], [{"k": expected, "n": 1}], keys=["k"])
+        assert_rows([{"k": actual, "window": (0, 1)}], [{"k": expected, "window": (0, 1)}])
+        assert_rows([{"k": 1, "x": actual}], [{"k": 1, "x": expected}], keys=["k"])
+
+
+@pytest.mark.parametrize(("one", "other"), OTHERS, ids=repr)
+def test_other_values_are_other_keys_and_results(one: Any, other: Any) -> None:
+    """A boolean is not a number, text is not bytes, a day is not its midnight, and times are exact."""
+    for actual, expected in ((one, other), (other, one)):
+        told = difference([{"k": actual, "n": 1}], [{"k": expected, "n": 1}], keys=["k"])
+        assert told.startswith("rows differ: 1 missing, 1 not expected;")
+        assert "1 different" in difference([{"k": 1, "x": actual}], [{"k": 1, "x": expected}], keys=["k"])
+
+
+def test_the_timeline_is_that_of_the_key_in_whatever_type() -> None:
+    """Records are found by the key's value, too."""
+    midday = NOON.replace(tzinfo=None)
+    records = pa.table({"k": [midday, midday + timedelta(hours=1)], "at": pa.array([1, 12], pa.int64())})
+    expected = [{"k": NOON.astimezone(ZoneInfo("America/New_York")), "window": (0, 10), "n": 1}]
+    told = difference([], expected, windows=TumblingWindows(10), records=records, event_time="at")
+    assert told.endswith("[0, 10) [---*--------------------------)   n=1  <- missing"), told
 
 
 def test_other_columns_are_named() -> None:
