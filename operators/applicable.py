@@ -70,7 +70,8 @@ class Applicable(ABC):
         Raises:
             DefinitionError: a missing column, a wrong type, or nothing to compute.
             ValueError: an unknown backend or option.
-            SessionSetupError: a streaming frame in a session that lacks what its state needs.
+            SessionSetupError: a session that was stopped, or whose workers lack this library; a streaming frame in one that
+                lacks what its state needs.
         """
         from operators.runtime.spark import apply
 

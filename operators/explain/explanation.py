@@ -76,10 +76,11 @@ class Explanation:
         backend: str | None,
         options: Mapping[str, object] | None,
     ) -> "Explanation":
-        from operators.runtime.spark import bucket_count, windows_conf
+        from operators.runtime.spark import bucket_count, check_frame, windows_conf
         from operators.runtime.types import arrow_schema
         from operators.runtime.watermarks import check_time
 
+        check_frame(df)
         spark = df.sparkSession
         config = resolve(backend, options, windows_conf(spark))
         check_time(df, event_time)

@@ -2,9 +2,12 @@
 
 import os
 import shutil
+import subprocess
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -48,9 +51,11 @@ def spark_session(
     buckets: int | None = None,
     conf: Mapping[str, str] | None = None,
 ) -> "SparkSession":
-    """Return a Spark session set up for stateful windows.
+    """Return a Spark session set up for stateful windows: a new one, or the one that is running, mended.
 
-    Sets what `session_conf` says and, unless Spark runs elsewhere, finds a Java and makes the workers run this interpreter.
+    Sets what `session_conf` says and, unless Spark runs elsewhere, finds a Java and makes the workers run this interpreter:
+    those of a session that is running, too, if they cannot import this library. Its master and memory stay as they are:
+    for others call `spark.stop()` before.
 
     Args:
         app_name: the application's name.
@@ -79,7 +84,34 @@ def spark_session(
         builder = builder.remote(remote)
     for key, value in {**settings, **(conf or {})}.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    spark = builder.getOrCreate()
+    context = _context(spark)
+    if context is not None and _wrong_python(spark):
+        # It was made by others. Functions name their interpreter when they are sent, so that it can still be changed.
+        context.pythonExec = os.environ["PYSPARK_PYTHON"]
+    return spark
+
+
+def check_running(spark: "SparkSession") -> None:
+    """Refuse a frame of a session that was stopped.
+
+    Raises:
+        SessionSetupError: says what to do.
+    """
+    if _is_stopped(spark):
+        raise SessionSetupError(
+            "the Spark session of this DataFrame was stopped: make a new one, such as with operators.spark_session(...), "
+            "and make the DataFrame again in it"
+        )
+
+
+def check_workers(spark: "SparkSession") -> None:
+    """Refuse a session in which not even a bounded frame could be worked on.
+
+    Raises:
+        SessionSetupError: with the lines that mend it.
+    """
+    _refuse(_wrong_python(spark))
 
 
 def check_session(spark: "SparkSession") -> None:
@@ -94,17 +126,21 @@ def check_session(spark: "SparkSession") -> None:
         *_wrong_provider(spark),
         *_wrong_python(spark),
     ]
-    if problems:
-        listed = "\n".join(f"  - {problem}" for problem in problems)
-        raise SessionSetupError(
-            f"this Spark session cannot run stateful windows:\n{listed}\n"
-            "operators.spark_session(...) makes a session that can; "
-            "operators.session_conf() is the conf for one of your own"
-        )
+    _refuse(problems)
     if spark.conf.get(_CHANGELOG_KEY, "false") != "true":
         warnings.warn(
             f"{_CHANGELOG_KEY} is not true: each batch's commit will be several times slower",
             stacklevel=4,
+        )
+
+
+def _refuse(problems: Sequence[str]) -> None:
+    if problems:
+        listed = "\n".join(f"  - {problem}" for problem in problems)
+        raise SessionSetupError(
+            f"this Spark session cannot run stateful windows:\n{listed}\n"
+            "operators.spark_session(...) makes a session that can, and mends one that is running; "
+            "operators.session_conf() is the conf for one of your own"
         )
 
 
@@ -168,16 +204,41 @@ def _context(spark: "SparkSession") -> "SparkContext | None":
     return getattr(spark, "sparkContext", None)
 
 
+def _is_stopped(spark: "SparkSession") -> bool:
+    context = _context(spark)
+    if context is None:
+        return bool(getattr(spark, "is_stopped", False))
+    try:
+        _ = context.defaultParallelism
+    except Exception:  # noqa: BLE001 - nothing is behind it, or Java says that it was stopped, or Java is gone
+        return True
+    return False
+
+
 def _wrong_python(spark: "SparkSession") -> list[str]:
     context = _context(spark)
     if context is None or not (context.master or "").startswith("local"):
         return []
     chosen = shutil.which(context.pythonExec)
-    same = chosen is not None and Path(chosen).absolute() == Path(sys.executable).absolute()
-    if same or os.environ.get("PYSPARK_PYTHON") == context.pythonExec:
+    if chosen is not None and Path(chosen).absolute() == Path(sys.executable).absolute():
+        return []
+    if os.environ.get("PYSPARK_PYTHON") == context.pythonExec or (
+        chosen is not None and _imports_this(chosen)
+    ):
         return []
     problem = (
-        f"its workers run {context.pythonExec!r}, this is {sys.executable!r}: set the environment variable "
+        f"its workers run {context.pythonExec!r}, which cannot import this library, and this is {sys.executable!r}: "
+        "call operators.spark_session(), also with the session running, or set the environment variable "
         "PYSPARK_PYTHON to sys.executable before the session is made"
     )
     return [problem]
+
+
+@cache
+def _imports_this(python: str) -> bool:
+    """Whether another interpreter, of the same version, could be a worker. Asking takes a second."""
+    code = "import sys, operators.runtime.bounded; print(*sys.version_info[:2])"
+    with suppress(OSError, subprocess.SubprocessError):
+        told = subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+        return told.stdout.split() == [str(part) for part in sys.version_info[:2]]
+    return False

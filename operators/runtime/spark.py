@@ -21,7 +21,13 @@ from operators.runtime.engine import FRAME, EngineStage
 from operators.runtime.gaps import quoted
 from operators.runtime.metrics import names
 from operators.runtime.packing import PACKED_DDL, Pack, Unpack, partition_labels
-from operators.runtime.session import PARTITIONS_KEY, check_partitions, check_session
+from operators.runtime.session import (
+    PARTITIONS_KEY,
+    check_partitions,
+    check_running,
+    check_session,
+    check_workers,
+)
 from operators.runtime.sorting import in_order
 from operators.runtime.types import arrow_schema, spark_schema, told_schema
 from operators.runtime.watermarks import check_time, utc, watermarked, zoned_column
@@ -63,6 +69,7 @@ def apply(
     narrow = df.select(*[zoned_column(df, name).alias(alias) for name, alias in program.aliases.items()])
     out = spark_schema(program.rows)
     if not df.isStreaming:
+        check_workers(spark)
         plan = operator.bounded().program(arrow_schema(df.schema), event_time, config).plan
         return _bounded(narrow, replace(program, plan=plan), out, name, config.log_level)
     check_session(spark)
@@ -80,12 +87,14 @@ def apply(
 
 
 def check_frame(given: object) -> None:
-    """Refuse what is no DataFrame of Spark.
+    """Refuse what is no DataFrame of Spark, or one of a session that was stopped.
 
     Raises:
         DefinitionError: says what it is, and how it becomes one.
+        SessionSetupError: the session was stopped.
     """
     if isinstance(given, DataFrame):
+        check_running(given.sparkSession)
         return
     kind = f"{type(given).__module__.partition('.')[0]} {type(given).__name__}".removeprefix("builtins ")
     raise DefinitionError(

@@ -1,7 +1,12 @@
 """What `apply` says about sessions, frames and options before anything runs."""
 
+import os
 import re
+import subprocess
+import sys
+import venv
 import warnings
+from pathlib import Path
 
 import pytest
 from pyspark.sql import GroupedData, SparkSession
@@ -89,10 +94,55 @@ def test_session_without_the_provider_is_refused(spark: SparkSession) -> None:
 def test_workers_with_another_python_are_found_out(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A local session whose workers run another interpreter is refused, naming PYSPARK_PYTHON."""
+    """A local session whose workers run another interpreter is refused for all frames, naming both ways out."""
     monkeypatch.setattr(spark.sparkContext, "pythonExec", "/usr/bin/env")
-    with pytest.raises(SessionSetupError, match="PYSPARK_PYTHON"):
-        OP.apply(rate(spark), event_time="at")
+    for frame in (rate(spark), spark.createDataFrame([], "k bigint, at timestamp")):
+        with pytest.raises(SessionSetupError, match=r"call operators\.spark_session\(\).*PYSPARK_PYTHON"):
+            OP.apply(frame, event_time="at")
+
+
+ORDINARY = """
+import sys
+
+from operators import SessionSetupError, TumblingWindows, spark_session
+from operators import aggregates as agg
+from operators.java import ensure_java
+from pyspark.sql import SparkSession
+
+ensure_java()
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+df = spark.range(20).selectExpr("timestamp_seconds(id) at")
+op = TumblingWindows("10 seconds").aggregate(n=agg.count())
+try:
+    op.apply(df, "at")
+except SessionSetupError as error:
+    print("refused:", error)
+spark_session(buckets=1)
+print("rows:", op.apply(df, "at").count())
+spark.stop()
+try:
+    op.apply(df, "at")
+except SessionSetupError as error:
+    print("refused:", error)
+"""
+
+
+def test_an_ordinary_session_is_mended(tmp_path: Path) -> None:
+    """Workers of another Python are told of before a worker fails; `spark_session` mends them in the running session."""
+    venv.create(tmp_path / "other", with_pip=False)
+    program = tmp_path / "ordinary.py"
+    program.write_text(ORDINARY)
+    hidden = {"PYSPARK_PYTHON", "SPARK_REMOTE"}
+    env = {name: value for name, value in os.environ.items() if name not in hidden}
+    env["PATH"] = f"{tmp_path}/other/bin:{env['PATH']}"
+    command = [sys.executable, str(program)]
+    run = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    first, *_, rows, stopped = [line for line in run.stdout.splitlines() if line]
+    assert first == "refused: this Spark session cannot run stateful windows:"
+    assert "its workers run 'python3', which cannot import this library" in run.stdout
+    assert rows == "rows: 2"
+    assert stopped.startswith("refused: the Spark session of this DataFrame was stopped: make a new one")
 
 
 def test_slow_commits_are_warned_of(spark: SparkSession) -> None:
