@@ -18,6 +18,14 @@ _MICROSECONDS = {
     "week": 604_800_000_000,
 }  # fmt: skip
 _PLURALS = {f"{unit}s": scale for unit, scale in _MICROSECONDS.items() if len(unit) > 2}
+_TOLD = {
+    "us": 1,
+    "ms": 1_000,
+    "second": 1_000_000,
+    "minute": 60_000_000,
+    "hour": 3_600_000_000,
+    "day": 86_400_000_000,
+}
 _PART = re.compile(r"\s*(-?\d+)\s*([a-zA-Z]+)\s*")
 
 
@@ -104,3 +112,11 @@ def window_length(value: Duration, tick_us: int, name: str, least: int) -> int:
     if length >= _LONGEST:
         raise DefinitionError(f"{name} {value!r} is longer than time can be counted")
     return length
+
+
+def as_text(length: int) -> str:
+    """Return a length in microseconds as text that is a duration, such as "90 seconds": in the largest unit that divides it."""
+    whole = [(unit, scale) for unit, scale in _TOLD.items() if (length or 1_000_000) % scale == 0]
+    unit, scale = whole[-1]
+    count = length // scale
+    return f"{count} {unit}{'s' if count != 1 and len(unit) > 2 else ''}"

@@ -20,6 +20,7 @@ from operators.aggregates.operations import SumFloat, SumInt
 from operators.batch import Records
 from operators.columns import column_data
 from operators.emission import OutputSchema
+from operators.identity import COLUMNS, SEGMENT, STATE, differences, differing
 from operators.kernel import Ints, State
 from operators.kinds.panes import PaneSchema, join_states, split_states
 from operators.partials import Partials
@@ -29,7 +30,6 @@ from state_backends import Entries, StateError
 from state_backends.stored import StoredSchema
 
 REFUSE, ADAPT = "refuse", "adapt"
-_STATE, _COLUMNS, _SEGMENT = "state", "columns", "segment in ticks"
 _WIDTHS = ["int8", "int16", "int32", "int64"], ["float", "double"]
 _NEVER = "never"
 _SINCE = re.compile(r" since (\d+)$")
@@ -94,7 +94,7 @@ def settled(program: Program, stored_identity: dict[str, Any]) -> Program:
 
     An aggregate is made from stored states if all that it needs are there, the oldest first; else from new ones alone.
     """
-    names = list(stored_identity.get(_STATE) or [])
+    names = list(stored_identity.get(STATE) or [])
     given = program.output
     same = names == [operation.describe() for operation in program.plan.operations]
     if same or not isinstance(given, OutputSchema):
@@ -233,20 +233,17 @@ def adaption(
     """
     program = settled(program, stored_identity)
     own = program.identity()
-    names = {*own, *stored_identity} - ({_SEGMENT} if moved else set())
-    different = sorted(name for name in names if own.get(name) != stored_identity.get(name))
+    different = [name for name in differing(stored_identity, own) if not (moved and name == SEGMENT)]
     if not different:
         return None
     place = "savepoint" if moved else "checkpoint"
     anew = "start without spark.windows.state.savepoint" if moved else "start this one with a new checkpoint"
-    if not {*different} <= {_STATE, _COLUMNS} or stored is None:
-        told = "; ".join(
-            f"{name} was {stored_identity.get(name)!r}, is {own.get(name)!r}" for name in different
-        )
-        if different == [_SEGMENT]:
+    if not {*different} <= {STATE, COLUMNS} or stored is None:
+        if different == [SEGMENT]:
             anew = "move the state by a savepoint"
         raise StateError(
-            f"the {place} holds the state of another operator: {told}. Go back to the former definition, or {anew}"
+            f"the {place} holds the state of another operator: {differences(stored_identity, own, different)}. "
+            f"Go back to the former definition, or {anew}"
         )
     retyped = _retyped(program, stored_identity)
     for name, (before, now) in retyped.items():
@@ -255,8 +252,8 @@ def adaption(
                 f"column {name!r} was {before}, is {now}: stored states cannot be taken over. Cast it back, "
                 f"give the changed column another name, or {anew}"
             )
-    _check_names(stored_identity[_STATE], own[_STATE], anew)
-    changes = _changes(stored_identity[_STATE], own[_STATE])
+    _check_names(stored_identity[STATE], own[STATE], anew)
+    changes = _changes(stored_identity[STATE], own[STATE])
     changes += [f"column {name!r} was {before}, is {now}" for name, (before, now) in retyped.items()]
     if policy != ADAPT:
         raise StateError(
@@ -291,7 +288,7 @@ def _check_names(before: Sequence[str], now: Sequence[str], anew: str) -> None:
 
 def _retyped(program: Program, stored_identity: dict[str, Any]) -> dict[str, tuple[str, str]]:
     """The input columns whose type became another, with the type before and now."""
-    before, now = stored_identity.get(_COLUMNS) or [], program.identity()[_COLUMNS]
+    before, now = stored_identity.get(COLUMNS) or [], program.identity()[COLUMNS]
     changed = {}
     for name, type_ in program.columns:
         for line in {*before} - {*now}:

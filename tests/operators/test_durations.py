@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operators import DefinitionError
-from operators.durations import microseconds, ticks
+from operators.durations import as_text, microseconds, ticks
 
 DAY = 86_400_000_000
 
@@ -137,3 +137,24 @@ def test_too_small() -> None:
     with pytest.raises(DefinitionError, match=r"grace is -1: it must not be negative"):
         ticks(-1, 1_000, "grace", 0)
     assert (1, 0) == (ticks(1, 1_000, "size", 1), ticks(0, 1_000, "grace", 0))
+
+
+@pytest.mark.parametrize(
+    ("length", "text"),
+    [
+        (0, "0 seconds"),
+        (1, "1 us"),
+        (1_500, "1500 us"),
+        (5_000, "5 ms"),
+        (1_000_000, "1 second"),
+        (90_000_000, "90 seconds"),
+        (60_000_000, "1 minute"),
+        (5_400_000_000, "90 minutes"),
+        (7_200_000_000, "2 hours"),
+        (604_800_000_000, "7 days"),
+    ],
+)
+def test_a_length_as_text_is_that_length(length: int, text: str) -> None:
+    """In the largest unit that divides it, and as the library itself would read it."""
+    assert as_text(length) == text
+    assert microseconds(text, "size") == length

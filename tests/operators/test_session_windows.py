@@ -425,10 +425,10 @@ def test_wrong_gap_columns_are_refused(column: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("other", "message"),
     [
-        (SessionWindows(6), "gap in ticks was 5, is 6"),
-        (SessionWindows(gap_column="gap"), "gap in ticks was 5, is 'of each record'"),
-        (SessionWindows(5, max_length=9), "max length in ticks was None, is 9"),
-        (TumblingWindows(5), "windows was 'session', is 'hopping'"),
+        (SessionWindows(6), "gap was 5 ms, is 6 ms"),
+        (SessionWindows(gap_column="gap"), "gap was 5 ms, is of each record"),
+        (SessionWindows(5, max_length=9), "max_length was none, is 9 ms"),
+        (TumblingWindows(5), "windows were session, are tumbling"),
     ],
     ids=str,
 )
