@@ -155,6 +155,39 @@ class Applicable(ABC):
 
         print(Explanation.of(self, frame, event_time, backend, options))  # noqa: T201 - what it is for
 
+    def check(
+        self,
+        df: "DataFrame",
+        event_time: str,
+        checkpoint: str | Path,
+        *,
+        backend: str | None = None,
+        options: Mapping[str, object] | None = None,
+        operator: int = 0,
+    ) -> int | None:
+        """Refuse a checkpoint that a query with this operator cannot go on from, before it starts. Nothing is changed.
+
+        A query that has nothing new to read runs no batch, and so succeeds without a look at its state: this looks.
+
+        Args:
+            df: the input of the query, or a bounded frame with the same columns.
+            event_time: column of type timestamp or timestamp_ntz.
+            checkpoint: the query's checkpoint folder. No query may be running on it.
+            backend, options: as for `apply`.
+            operator: number of the operator among those with state in the query's plan, from 0: Spark counts from the sink.
+
+        Returns:
+            number of the last batch in the checkpoint; None if there is none yet, so that the query begins anew.
+
+        Raises:
+            StateError: the state is another operator's, or has another number of buckets; says what differs.
+            DefinitionError: as `apply`.
+            ValueError: an unknown backend or option.
+        """
+        from operators.runtime.continuing import check_checkpoint
+
+        return check_checkpoint(self, df, event_time, checkpoint, backend, options, operator)
+
 
 def column_types(schema: pa.Schema) -> dict[str, pa.DataType]:
     """Return a frame's columns with their types, those of dictionaries as what they stand for."""

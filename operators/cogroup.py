@@ -127,6 +127,22 @@ class CoGroupedAggregation:
         operator, frame = joined(self, frames, times)
         return operator.apply(frame, EVENT_TIME, backend=backend, options=options, name=name)
 
+    def check(
+        self,
+        frames: Mapping[str, "DataFrame"],
+        event_time: str | Mapping[str, str],
+        checkpoint: str | Path,
+        *,
+        backend: str | None = None,
+        options: Mapping[str, object] | None = None,
+        operator: int = 0,
+    ) -> int | None:
+        """Refuse a checkpoint that a query with this operator cannot go on from, as `WindowedAggregation.check` does."""
+        from operators.runtime.cogrouping import joined
+
+        joint, frame = joined(self, frames, self.times(frames, event_time))
+        return joint.check(frame, EVENT_TIME, checkpoint, backend=backend, options=options, operator=operator)
+
     def local_runner(
         self,
         event_time: str | Mapping[str, str],

@@ -7,7 +7,7 @@ aggregate is added of which some states were kept already and others were not, i
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -263,6 +263,20 @@ def adaption(
             f"definition, or {anew}"
         )
     return Adaption(program, stored, _widened_columns(program, stored_identity))
+
+
+def stored_change(program: Program, progress: Mapping[str, Any], policy: str) -> Adaption | None:
+    """Return what `adaption` does for the state that a pointer's progress tells of; None where it tells of none.
+
+    Raises:
+        StateError: as `adaption`.
+    """
+    if not progress:
+        return None
+    stored = progress.get("schema")
+    return adaption(
+        program, progress["identity"], None if stored is None else StoredSchema.of(stored), policy
+    )
 
 
 def _changes(before: Sequence[str], now: Sequence[str]) -> list[str]:

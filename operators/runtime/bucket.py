@@ -9,22 +9,23 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 import pandas as pd
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
 from operators.batch import FAR_PAST
+from operators.evolution import stored_change
 from operators.program import Program
 from operators.runtime.failures import located
 from operators.runtime.logs import log_at
 from operators.runtime.metrics import line, names
 from operators.runtime.packing import from_blobs, to_blob
+from operators.runtime.runs import batch_number
 from operators.runtime.stateful import Outcome, StatefulOperator
 from serializers import SerializationError
 from state_backends import StateConfig, StateError
@@ -37,7 +38,6 @@ _ROWS_PER_BLOB = 250_000
 _IDLE_SECONDS = 600.0
 _ORPHAN_SECONDS = 86_400.0
 _LOG = logging.getLogger(__name__)
-_BATCH_KEY = "streaming.sql.batchId"
 
 
 def result_ddl(counts: Sequence[str]) -> str:
@@ -191,6 +191,25 @@ def _held(lock: Path) -> bool:
         return False
 
 
+def check_buckets(progress: Mapping[str, Any], buckets: int) -> None:
+    """Refuse another number of buckets than that of the stored state.
+
+    Args:
+        progress: of the state's pointer.
+        buckets: of the query.
+
+    Raises:
+        StateError: with both numbers and the ways out.
+    """
+    before = progress.get("buckets", buckets)
+    if before != buckets:
+        raise StateError(
+            f"the checkpoint has {before} buckets, this query has {buckets}: set spark.windows.state.buckets and "
+            f"spark.sql.shuffle.partitions back to {before}. Or move the state: write_savepoint(checkpoint, folder), then "
+            "start with a new checkpoint and options={'state.savepoint': folder}"
+        )
+
+
 class BucketProcessor(StatefulProcessor):
     """Runs the program over one bucket per call: one commit, and one event-time timer while state is left.
 
@@ -239,8 +258,12 @@ class BucketProcessor(StatefulProcessor):
     def _run(
         self, label: int, blobs: list[bytes], watermark: int, fired: int | None
     ) -> Iterator[pd.DataFrame]:
-        bucket, batch = self._labels.index(label), _batch_number()
-        with located(f"operator {self._name!r}, bucket {bucket} of {len(self._labels)}, batch {batch}"):
+        buckets, batch = len(self._labels), batch_number()
+        # With another number of buckets a timer may be of one that there is no more.
+        bucket = (
+            f"bucket {self._labels.index(label)} of {buckets}" if label in self._labels else "an old bucket"
+        )
+        with located(f"operator {self._name!r}, {bucket}, batch {batch}"):
             yield from self._batch(label, batch, blobs, watermark, fired)
 
     def _batch(
@@ -248,11 +271,15 @@ class BucketProcessor(StatefulProcessor):
     ) -> Iterator[pd.DataFrame]:
         stored = read_pointer(self._journal)
         pointer = stored or Pointer.fresh()
-        self._check_buckets(pointer)
-        begins = stored is None and self._savepoint is not None
+        check_buckets(pointer.progress, len(self._labels))
+        # The bucket of label 0, which there is with any number of buckets, begins with the first batch: its pointer tells
+        # queries with other buckets, or with another operator, that they cannot go on from here.
+        begins = stored is None and (self._savepoint is not None or label == 0)
         timer = pointer.progress.get("timer")
         if not (blobs or begins or (fired is not None and timer == fired)):
-            return  # A timer that a later one has replaced, or a call that only wakes buckets to begin.
+            # A timer that a later one has replaced, or a call that only wakes buckets to begin, or to be checked.
+            stored_change(self._program, pointer.progress, self._config.evolution)
+            return
         operator = open_copy(self._program, self._config, pointer.store_id)
         try:
             pointer = operator.open(self._journal, pointer)
@@ -316,17 +343,3 @@ class BucketProcessor(StatefulProcessor):
         if wanted is not None and (wanted != old or fired is not None):
             self._handle.registerTimer(wanted)
         return wanted
-
-    def _check_buckets(self, pointer: Pointer) -> None:
-        before = pointer.progress.get("buckets", len(self._labels))
-        if before != len(self._labels):
-            raise StateError(
-                f"the checkpoint has {before} buckets, this query has {len(self._labels)}: set "
-                f"spark.windows.state.buckets and spark.sql.shuffle.partitions back to {before}, or start with a new checkpoint"
-            )
-
-
-def _batch_number() -> int | None:
-    context = TaskContext.get()
-    text = None if context is None else context.getLocalProperty(_BATCH_KEY)
-    return int(text) if text is not None else None

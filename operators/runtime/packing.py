@@ -15,6 +15,7 @@ from operators.partials import TwoStagePlan, to_table
 from operators.program import Program
 from operators.runtime.allocation import keep_freed_memory
 from operators.runtime.failures import located, task
+from operators.runtime.runs import is_first_batch
 from serializers.keys import NO_COLUMNS, bucket_of, encode_keys
 
 PACKED = pa.schema(
@@ -86,7 +87,8 @@ class Pack:
         program: names the columns.
         labels: one bucket label per slice of the key space.
         name: of the operator, in errors.
-        wakes: whether each bucket gets a row from each task, so that those start from a savepoint that have no rows.
+        wakes: whether each bucket gets a row from each task in all batches, so that those start from a savepoint that have no
+            rows. In a run's first batch they get one anyway, so that stored state of another operator is found at once.
     """
 
     program: Program
@@ -101,7 +103,7 @@ class Pack:
             yield from self._buckets(batches)
 
     def _buckets(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        if self.wakes:
+        if self.wakes or is_first_batch():
             yield _packed([(label, 0, 0, 0, 0, None) for label in self.labels])
         for table in gathered(batches, _ROWS_PER_BLOB):
             named = table.rename_columns(self.program.inputs)

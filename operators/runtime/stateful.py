@@ -11,7 +11,7 @@ import pyarrow as pa
 from operators.base.step import Counters, Step
 from operators.batch import FAR_PAST
 from operators.emission import Emission
-from operators.evolution import Adaption, adaption, settled, spread
+from operators.evolution import adaption, settled, spread, stored_change
 from operators.partials import Partials
 from operators.program import Program
 from operators.runtime.allocation import keep_freed_memory
@@ -22,7 +22,6 @@ from state_backends.checkpoints.savepoint import Savepoint
 from state_backends.durability.durable import Alignment, Durable
 from state_backends.durability.journal import Journal
 from state_backends.durability.pointer import Pointer, read_pointer
-from state_backends.stored import StoredSchema
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +88,7 @@ class StatefulOperator:
         began = time.perf_counter()
         pointer = pointer or read_pointer(journal) or Pointer.fresh()
         self._settle(pointer.progress.get("identity"))
-        change = self._change(pointer.progress)
+        change = stored_change(self.program, pointer.progress, self._evolution)
         done = self._durable.align(journal, pointer)
         if change is not None:
             pointer = self._durable.rewrite(journal, done.pointer, change.pages)
@@ -108,13 +107,6 @@ class StatefulOperator:
         self._ready = True
         self._restoring += time.perf_counter() - began
         return done.pointer
-
-    def _change(self, progress: dict[str, Any]) -> Adaption | None:
-        if not progress:
-            return None
-        stored = progress.get("schema")
-        schema = None if stored is None else StoredSchema.of(stored)
-        return adaption(self.program, progress["identity"], schema, self._evolution)
 
     def start_from(self, savepoint: Savepoint, bucket: int, buckets: int) -> pa.Table:
         """Take one bucket's share of a savepoint into the empty store, and return the rows that fall due on the way.

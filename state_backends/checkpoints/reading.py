@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from state_backends.checkpoints.bucket import Bucket, journal_of, opened
+from state_backends.checkpoints.metadata import JOURNAL_VARIABLE, unreadable
 from state_backends.durability.folders import absolute
 from state_backends.durability.pointer import Pointer
 from state_backends.interface import StateError
@@ -46,7 +47,7 @@ class Checkpoint:
         path: the query's checkpoint folder.
         backend: name of the backend to open state with; None for one that it suits.
         batch: number of the batch after which it is wanted; None for the last one that was committed.
-        operator: number of the operator among those with state in the query's plan, from 0.
+        operator: number of the operator among those with state in the query's plan, from 0: Spark counts from the sink.
         snapshots: folder to look for snapshots in before the one that they were written to.
     """
 
@@ -75,7 +76,7 @@ def read_state(
         checkpoint: the query's checkpoint folder; nothing in it is changed.
         backend: name of the backend to open state with; needed for snapshots that one of your own wrote.
         batch: number of the batch after which state is wanted; the last one that was committed by default.
-        operator: number of the operator among those with state in the query's plan, from 0.
+        operator: number of the operator among those with state in the query's plan, from 0: Spark counts from the sink.
         snapshots: folder of the snapshots, if it was moved since.
         spark: the session; the active one by default.
 
@@ -207,15 +208,17 @@ def journal_rows(checkpoint: Checkpoint, spark: "SparkSession | None") -> "DataF
     from pyspark.sql import functions as F  # noqa: N812 - the name that every Spark user knows
 
     spark = spark or SparkSession.active()
-    reader = spark.read.format("statestore").option("stateVarName", "journal")
+    reader = spark.read.format("statestore").option("stateVarName", JOURNAL_VARIABLE)
     reader = reader.option("operatorId", str(checkpoint.operator))
     if checkpoint.batch is not None:
         reader = reader.option("batchId", str(checkpoint.batch))
+    path = plain_path(checkpoint.path)
     try:
-        rows = reader.load(_plain_path(checkpoint.path))
+        rows = reader.load(path)
         _ = rows.schema  # Spark Connect looks for the state only when it is asked something
     except PySparkException as error:
-        raise StateError(f"the state in {checkpoint.path} cannot be read: {error}") from error
+        told = unreadable(path, checkpoint.operator, checkpoint.batch, error, spark, checkpoint.path)
+        raise told from error
     return rows.select(
         F.col("key.bucket").alias("bucket"),
         F.col("user_map_key.name").alias("name"),
@@ -224,7 +227,7 @@ def journal_rows(checkpoint: Checkpoint, spark: "SparkSession | None") -> "DataF
     )
 
 
-def _plain_path(path: str) -> str:
+def plain_path(path: str) -> str:
     """The path, or a link to it that Spark's reader of state takes: it stumbles over spaces and the like in a path."""
     if "://" in path or set(path) <= _PLAIN:
         return path

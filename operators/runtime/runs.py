@@ -1,0 +1,30 @@
+"""Which run of which query a task in a worker is of, by what Spark tells it."""
+
+from pyspark import TaskContext
+
+_BATCH_KEY = "streaming.sql.batchId"
+_RUN_KEY = "spark.jobGroup.id"
+"""Spark puts all jobs of a streaming query's run into one group, which has the run's id."""
+_MOST_RUNS = 1_000
+_first_batches: dict[str, int] = {}
+
+
+def batch_number() -> int | None:
+    """Return the number of the micro-batch, or None if the task is of none."""
+    text = _property(_BATCH_KEY)
+    return int(text) if text is not None else None
+
+
+def is_first_batch() -> bool:
+    """Return whether this is the first batch of its run that this process sees a task of."""
+    run, batch = _property(_RUN_KEY), batch_number()
+    if run is None or batch is None:
+        return False
+    if len(_first_batches) > _MOST_RUNS:
+        _first_batches.clear()
+    return _first_batches.setdefault(run, batch) == batch
+
+
+def _property(key: str) -> str | None:
+    context = TaskContext.get()
+    return None if context is None else context.getLocalProperty(key)

@@ -1,0 +1,81 @@
+"""What Spark notes in a checkpoint about the operators with state, and what is wrong with one that cannot be read."""
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from state_backends.interface import StateError
+
+if TYPE_CHECKING:
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+JOURNAL_VARIABLE = "journal"
+_NO_BATCH = "STDS_COMMITTED_BATCH_UNAVAILABLE"
+
+
+class NoBatchError(StateError):
+    """A checkpoint without a committed batch: nothing is there yet, or the folder is none of a query."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredOperator:
+    """An operator with state, as Spark has noted it.
+
+    Attributes:
+        number: from 0, in the query's plan.
+        name: Spark's for its kind.
+        is_ours: whether its state is that of this library.
+        batch: number of the last batch in the checkpoint.
+    """
+
+    number: int
+    name: str
+    is_ours: bool
+    batch: int
+
+
+def operators_in(path: str, spark: "SparkSession") -> list[StoredOperator]:
+    """Return the operators with state of a checkpoint; none where there is no batch."""
+    found = {}
+    for row in spark.read.format("state-metadata").load(path).collect():
+        properties = json.loads(row.operatorProperties or "{}")
+        variables = {variable.get("stateName") for variable in properties.get("stateVariables", [])}
+        is_ours = row.operatorName.startswith("transformWithState") and JOURNAL_VARIABLE in variables
+        found[row.operatorId] = StoredOperator(row.operatorId, row.operatorName, is_ours, row.maxBatchId)
+    return [found[number] for number in sorted(found)]
+
+
+def unreadable(
+    path: str, number: int, batch: int | None, error: "PySparkException", spark: "SparkSession", shown: str
+) -> StateError:
+    """Return the error to raise where Spark cannot read an operator's state: why, and what to do.
+
+    Args:
+        path: of the checkpoint, as Spark takes it.
+        number: of the operator.
+        batch: after which state is wanted; None for the last one.
+        error: Spark's.
+        spark: the session.
+        shown: the checkpoint's path as it was given.
+    """
+    if error.getCondition() == _NO_BATCH and batch is None:
+        return NoBatchError(
+            f"the state in {shown} cannot be read: there is no committed batch. Name the checkpoint folder of a query "
+            "that has run"
+        )
+    there = operators_in(path, spark)
+    ours = [operator.number for operator in there if operator.is_ours]
+    listed = ", ".join(f"{operator.number} ({operator.name})" for operator in there)
+    if number in ours:
+        after = "" if batch is None else f" after batch {batch}, its last one is {there[0].batch}"
+        why = f"{after}: {error}"
+    elif ours:
+        why = f": it has no such operator of this library, but {listed}: give operator={' or '.join(map(str, ours))}"
+    else:
+        kept = f"Spark's own operators: {listed}" if there else "no operators at all"
+        why = (
+            f": it is another query's, with the state of {kept}. Name the checkpoint folder of a query with an operator "
+            "of this library"
+        )
+    return StateError(f"the state of operator {number} in {shown} cannot be read{why}")
