@@ -11,7 +11,7 @@ import pyarrow.types as pat
 
 from operators.batch import check_event_time
 from operators.emission import bounds_type
-from operators.errors import DefinitionError, check_column_name, names_told
+from operators.errors import DefinitionError, check_column_name, columns_told
 from operators.late import LateSide
 from operators.program import Program
 from operators.runtime.local import LocalRunner
@@ -216,7 +216,7 @@ def check_columns(
     for what, name in named:
         if name is not None and name not in types:
             raise DefinitionError(
-                f"there is no {what} column {name!r}; the frame has {names_told(name, types)}"
+                f"there is no {what} column {name!r}; the frame has {columns_told(name, types)}"
             )
     check_event_time(types[event_time], event_time)
     for key in keys:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from operators.aggregates import Aggregate
 from operators.aggregates.definitions import INPUTS
 from operators.base.step import Counters
-from operators.errors import DefinitionError, names_told
+from operators.errors import DefinitionError, columns_told
 from operators.runtime.local import LocalRunner
 
 if TYPE_CHECKING:
@@ -164,7 +164,8 @@ class CoGroupedAggregation:
         self.check_given(frames)
         if set(names) != set(frames):
             raise DefinitionError(
-                f"frames {', '.join(names)} are wanted, {', '.join(frames) or 'none'} given"
+                f"frames {', '.join(names)} are wanted, {', '.join(frames) or 'none'} given: give one for each name, "
+                f"such as {{{', '.join(f'{name!r}: ...' for name in names)}}}"
             )
         if isinstance(event_time, str):
             return dict.fromkeys(names, event_time)
@@ -262,7 +263,7 @@ def check_columns(side: Side, names: Sequence[str], wanted: Sequence[str]) -> No
     for name in wanted:
         if name not in names:
             raise DefinitionError(
-                f"frame {side.name}: there is no column {name!r}; it has {names_told(name, names)}"
+                f"frame {side.name}: there is no column {name!r}; it has {columns_told(name, names)}"
             )
 
 

@@ -1,6 +1,9 @@
 """Errors that a user of the operators meets; each message names the thing and the way out."""
 
+import re
 from collections.abc import Iterable
+
+_EXPRESSION = re.compile(r"[()+*/%<>=!]| - | (?:and|or|is|in|like) ", re.IGNORECASE)
 
 
 class DefinitionError(ValueError):
@@ -26,6 +29,21 @@ def names_told(wanted: str, there: Iterable[str]) -> str:
     names = list(there)
     close = nearest(wanted, names)
     return ", ".join(names) + ("" if close is None else f": did you mean {close!r}?")
+
+
+def columns_told(wanted: str, there: Iterable[str]) -> str:
+    """Return the columns that there are, and how the missing one is meant: a field, an expression, or another name."""
+    names = list(there)
+    struct = wanted.partition(".")[0]
+    if struct in names:
+        made = f"df.withColumn({wanted.replace('.', '_')!r}, F.col({wanted!r}))"
+        hint = f": it is a field, make it a column before, such as with {made}"
+    elif _EXPRESSION.search(wanted):
+        made = f"df.withColumn('made', F.expr({wanted!r}))"
+        hint = f": it is an expression, make it a column before, such as with {made}"
+    else:
+        return names_told(wanted, names)
+    return ", ".join(names) + hint
 
 
 def check_column_name(what: str, given: object) -> None:

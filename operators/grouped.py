@@ -9,7 +9,7 @@ from operators.applicable import Applicable, check_columns, column_types, refuse
 from operators.base.columnar import Declaration, Operator
 from operators.base.own import KINDS, OwnOutput, OwnPlan
 from operators.durations import tick_length, ticks
-from operators.errors import DefinitionError, check_column_name, names_told
+from operators.errors import DefinitionError, check_column_name, columns_told
 from operators.program import Program
 from state_backends import StateConfig
 
@@ -85,7 +85,7 @@ class GroupedOperator(Applicable):
         for column in declared.inputs:
             if column not in types:
                 raise DefinitionError(
-                    f"{name} reads the column {column!r}, which is not there; the frame has {names_told(column, types)}"
+                    f"{name} reads the column {column!r}, which is not there; the frame has {columns_told(column, types)}"
                 )
         for column, type_ in declared.state.items():
             if type_ not in KINDS:

@@ -281,9 +281,25 @@ def approx_quantiles(
     return ApproxQuantiles(column, probabilities=tuple(probabilities), size=k, where=where)
 
 
+_QUANTILE = (
+    "agg.approx_quantiles('v', [0.5]), an array with one value, exact for up to 200 values in a window"
+)
+_OTHERWISE = {
+    **dict.fromkeys(
+        ["median", "percentile", "percentile_approx", "approx_percentile", "quantile"], _QUANTILE
+    ),
+    **dict.fromkeys(["mean", "average"], "agg.avg"),
+    **dict.fromkeys(["std", "stdev", "stddev_samp"], "agg.stddev"),
+    **dict.fromkeys(["var", "var_samp"], "agg.variance"),
+    **dict.fromkeys(["every", "all"], "agg.bool_and"),
+    **dict.fromkeys(["some", "any"], "agg.bool_or"),
+    "nunique": "agg.count_distinct",
+}
+"""What others call the aggregates here."""
+
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        raise AttributeError(
-            f"module 'operators.aggregates' has no attribute {name!r}; it has {names_told(name, __all__)}"
-        )
+        known = _OTHERWISE.get(name)
+        told = names_told(name, __all__) if known is None else f"{', '.join(__all__)}: did you mean {known}?"
+        raise AttributeError(f"module 'operators.aggregates' has no attribute {name!r}; it has {told}")

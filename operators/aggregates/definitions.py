@@ -27,7 +27,7 @@ from operators.aggregates.operations import (
     decimal_of,
 )
 from operators.columns import arrow_column, state_code
-from operators.errors import DefinitionError, check_column_name, names_told
+from operators.errors import DefinitionError, check_column_name, columns_told
 from operators.kernel import Ints, State
 
 Types = Mapping[str, pa.DataType]
@@ -87,13 +87,18 @@ class Aggregate(ABC):
         return self._known(types, self.column if column is None else column)
 
     def _check_where(self, types: Types) -> None:
-        if self.where is not None and not pat.is_boolean(type_ := self._known(types, self.where)):
+        if self.where is not None and self.where not in types:
+            raise DefinitionError(
+                f"{self._name}: where takes the name of a boolean column: there is no column {self.where!r}; "
+                f"the frame has {columns_told(self.where, types)}"
+            )
+        if self.where is not None and not pat.is_boolean(type_ := types[self.where]):
             raise self._refuse(type_, "a boolean for where", self.where)
 
     def _known(self, types: Types, column: str | None) -> pa.DataType:
         if column is None or column not in types:
             raise DefinitionError(
-                f"{self._name}: there is no column {column!r}; the frame has {names_told(column or '', types)}"
+                f"{self._name}: there is no column {column!r}; the frame has {columns_told(column or '', types)}"
             )
         return types[column]
 

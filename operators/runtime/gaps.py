@@ -16,7 +16,7 @@ from pyspark.sql.types import (
 )
 
 from operators.definitions import SessionWindows
-from operators.errors import DefinitionError, names_told
+from operators.errors import DefinitionError, columns_told
 
 if TYPE_CHECKING:
     from operators.windows import WindowedAggregation
@@ -39,7 +39,7 @@ def with_gap(
     for what, name in (("event time", event_time), ("gap", windows.gap_column)):
         if name is not None and name not in df.columns:
             raise DefinitionError(
-                f"there is no {what} column {name!r}; the frame has {names_told(name, df.columns)}"
+                f"there is no {what} column {name!r}; the frame has {columns_told(name, df.columns)}"
             )
     if given is None:
         given = F.col(quoted(str(windows.gap_column)))

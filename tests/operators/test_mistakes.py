@@ -39,6 +39,7 @@ TABLE = pa.table(
         "delay": [4, 25, -2],
         "day": pa.array([1, 2, 3], pa.date32()),
         "text": ["2026-01-05 09:00"] * 3,
+        "place": [{"city": "Newark"}] * 3,
         "tags": [["a"], [], None],
     }
 )
@@ -118,6 +119,18 @@ BINDINGS = {
     r"column 'delay' is int64, a boolean for where is wanted": lambda: run(
         HOURS.aggregate(n=agg.count(where="delay"))
     ),
+    r"count\(\): where takes the name of a boolean column: there is no column 'delay > 9'; the frame has origin, .*: it is an "
+    r"expression, make it a column before, such as with df\.withColumn\('made', F\.expr\('delay > 9'\)\)": lambda: (
+        run(HOURS.aggregate(n=agg.count(where="delay > 9")))
+    ),
+    "boolean column: there is no column 'dlay'; the frame has .*: did you mean 'delay'": lambda: run(
+        HOURS.aggregate(n=agg.count(where="dlay"))
+    ),
+    r"there is no column 'delay \+ 1'.*: it is an expression, .*F\.expr\('delay \+ 1'\)": lambda: run(
+        HOURS.aggregate(n=agg.sum("delay + 1"))
+    ),
+    r"no key column 'place\.city'; .*: it is a field, make it a column before, such as with df\.withColumn\('place_city', "
+    r"F\.col\('place\.city'\)\)$": lambda: run(COUNT.group_by("place.city")),
     "key column 'tags' is list<.*; an atomic type .*cast it": lambda: run(COUNT.group_by("tags")),
     "fold max.delay. cannot be combined, but sessions merge: give the fold a merge": lambda: run(
         SessionWindows("1 hour").aggregate(n=agg.fold(0, max, "delay", type="bigint"))
@@ -132,6 +145,9 @@ BINDINGS = {
         TABLE, "2026"
     ),
     r"frames are given by name, as {'left': \.\.\., 'right'.* not as a Table": lambda: run(BOTH),
+    r"frames left, right are wanted, left given: give one for each name, such as {'left': \.\.\., 'right': \.\.\.}": lambda: (
+        run(BOTH, {"left": TABLE})
+    ),
     "frames left, right are wanted, left, middle given": lambda: run(BOTH, {"left": TABLE, "middle": TABLE}),
 }
 CONFIGURATION = {
@@ -201,8 +217,28 @@ def test_windows_alone_are_no_operator() -> None:
         SlidingWindows("1 hour").apply(TABLE, "departed")
     with pytest.raises(AttributeError, match="'HoppingWindows' object has no attribute 'nothing'"):
         _ = HoppingWindows(2, 1).nothing
-    with pytest.raises(AttributeError, match=r"has no attribute 'stdev'; it has .*: did you mean 'stddev'"):
-        _ = agg.stdev
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("sumn", "'sum'"),
+        ("stdev", r"agg\.stddev"),
+        ("mean", r"agg\.avg"),
+        (
+            "median",
+            r"agg\.approx_quantiles\('v', \[0\.5\]\), an array with one value, exact for up to 200 values in a window",
+        ),
+        ("percentile_approx", r"agg\.approx_quantiles\('v', .*"),
+        ("nunique", r"agg\.count_distinct"),
+    ],
+)
+def test_names_of_others_lead_to_ours(name: str, meant: str) -> None:
+    """An aggregate by the name that it has elsewhere, or misspelt."""
+    with pytest.raises(
+        AttributeError, match=rf"has no attribute '{name}'; it has .*: did you mean {meant}\?$"
+    ):
+        getattr(agg, name)
 
 
 def test_what_looks_like_a_mistake_and_is_none(tmp_path: Path) -> None:
