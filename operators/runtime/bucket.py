@@ -153,7 +153,21 @@ def drop_copy(config: StateConfig, store_id: str) -> None:
 
 
 def _claim(root: Path, store_id: str, backend: str) -> tuple[Path, IO[str]]:
-    """Return a directory that no other live process uses: one that a dead process left is taken over."""
+    """Return a directory that no other live process uses: one that a dead process left is taken over.
+
+    Raises:
+        StateError: there can be none; names the root and the option.
+    """
+    try:
+        return _claimed(root, store_id, backend)
+    except OSError as error:
+        raise StateError(
+            f"local state cannot be kept in {root}: {error}. Set spark.windows.state.directory to a directory that all "
+            "workers can make and write to"
+        ) from error
+
+
+def _claimed(root: Path, store_id: str, backend: str) -> tuple[Path, IO[str]]:
     _sweep(root)
     home = root / store_id
     home.mkdir(parents=True, exist_ok=True)

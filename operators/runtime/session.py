@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING
 
 from operators.errors import SessionSetupError
 from operators.java import ensure_java
+from state_backends import StateConfig
+from state_backends.checkpoints.bucket import RESIDENT
+from state_backends.durability.folders import Folder
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -26,6 +29,7 @@ PARTITIONS_KEY = "spark.sql.shuffle.partitions"
 _ARROW_ROWS_KEY = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _NEEDED_MODULES = {"google.protobuf": "protobuf", "zstandard": "zstandard", "pandas": "pandas<3"}
 _MANY_PARTITIONS_PER_CORE = 8
+_SECONDS_FOR_STORAGE = 10.0
 
 
 def session_conf(buckets: int | None = None) -> dict[str, str]:
@@ -171,6 +175,22 @@ def check_partitions(spark: "SparkSession", buckets: int) -> None:
         warnings.warn(
             f"{PARTITIONS_KEY} is {partitions}: each is a state store that commits every batch, which costs seconds "
             "on a small machine; set it to about the number of cores before the query first starts",
+            stacklevel=4,
+        )
+
+
+def check_snapshot_folder(spark: "SparkSession", config: StateConfig) -> None:
+    """Warn where the folder for snapshots cannot be written from the driver: workers would say so in their logs only."""
+    uri = config.snapshots.folder
+    # Through Spark Connect this is not the driver; and the backend of Spark's own store makes no snapshots.
+    if uri is None or _context(spark) is None or config.backend == RESIDENT:
+        return
+    why = Folder(uri).why_not_writable(_SECONDS_FOR_STORAGE)
+    if why is not None:
+        warnings.warn(
+            f"the folder {uri!r} of spark.windows.state.snapshots.folder cannot be written from the driver: {why}. If the "
+            "workers cannot write it either, the stream runs without snapshots, and its changelog grows without bound: "
+            "check the folder's name and the credentials",
             stacklevel=4,
         )
 

@@ -26,6 +26,7 @@ from operators.runtime.session import (
     check_partitions,
     check_running,
     check_session,
+    check_snapshot_folder,
     check_workers,
 )
 from operators.runtime.sorting import in_order
@@ -75,6 +76,7 @@ def apply(
     check_session(spark)
     buckets = bucket_count(spark, config)
     check_partitions(spark, buckets)
+    check_snapshot_folder(spark, config)
     try:
         return _streaming(narrow, program, config, buckets, out, name)
     except AnalysisException as error:

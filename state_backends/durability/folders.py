@@ -8,6 +8,7 @@ from contextlib import suppress
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
+from threading import Thread
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
@@ -154,6 +155,29 @@ class Folder:
                 system.delete_file(self._path(name))
 
         self._do(f"remove {self.where(name)}", act)
+
+    def why_not_writable(self, seconds: float) -> str | None:
+        """Return why no file can be written here and removed again; None if one can.
+
+        Args:
+            seconds: how long to wait for the storage: its own clients try again for minutes.
+        """
+        failed: list[StateError] = []
+
+        def probe() -> None:
+            name = f"probe-{os.urandom(8).hex()}"
+            try:
+                self.write(name, b"")
+                self.remove(name)
+            except StateError as error:
+                failed.append(error)
+
+        thread = Thread(target=probe, name="probe", daemon=True)
+        thread.start()
+        thread.join(seconds)
+        if thread.is_alive():
+            return f"there was no answer within {seconds:g} s"
+        return str(failed[0].__cause__ or failed[0]) if failed else None
 
     def _do(self, what: str, act: Callable[[], T]) -> T:
         """Act; tell an error of the storage as what it kept from being done."""

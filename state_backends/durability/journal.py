@@ -95,7 +95,12 @@ class SqliteJournal:
                 f"{path} is a directory; a journal is a file, and directories are of an earlier version: "
                 "name another directory for this state, or remove that one"
             )
-        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StateError(
+                f"the directory {path.parent} cannot be made: {error}. Name another directory for this state"
+            ) from error
         with self._errors_told():
             # Transactions are begun and ended here alone: Python would begin them in some versions and not in others.
             self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)

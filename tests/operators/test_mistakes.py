@@ -250,6 +250,16 @@ def test_what_looks_like_a_mistake_and_is_none(tmp_path: Path) -> None:
     assert [2] == [row["n"] for row in rows if row["origin"] is None]
 
 
+def test_a_directory_that_cannot_be_made(tmp_path: Path) -> None:
+    """A file in the way is named, whatever the backend."""
+    (tmp_path / "file").write_text("in the way")
+    for backend, directory in (("memory", tmp_path / "file"), ("rocksdb", tmp_path / "file" / "below")):
+        with pytest.raises(
+            StateError, match=f"directory {directory} cannot be made: .*Name another directory"
+        ):
+            run(COUNT, backend=backend, directory=directory)
+
+
 def test_a_savepoint_folder_is_used_once(tmp_path: Path) -> None:
     """A second savepoint wants a folder of its own; one that is not there is no start."""
     with COUNT.local_runner("departed") as runner:

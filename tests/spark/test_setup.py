@@ -165,6 +165,23 @@ def test_partitions_far_from_buckets_are_warned_of(spark: SparkSession) -> None:
         check_partitions(spark, 3)
 
 
+def test_a_snapshot_folder_that_cannot_be_written_is_warned_of(spark: SparkSession, tmp_path: Path) -> None:
+    """Only where snapshots are made; the stream is not refused, since workers may reach what the driver does not."""
+    (tmp_path / "file").write_text("in the way")
+    option = "state.snapshots.folder"
+    wrong, right = {option: f"{tmp_path}/file/below"}, {option: f"{tmp_path}/folder"}
+    told = r"file/below' of spark\.windows\.state\.snapshots\.folder cannot be written from the driver: .*Not a directory"
+    with pytest.warns(UserWarning, match=told) as warned:
+        assert OP.apply(rate(spark), event_time="at", options=wrong).isStreaming
+    assert [one.filename for one in warned] == [__file__]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        OP.apply(rate(spark), event_time="at", options=right)
+        OP.apply(rate(spark), event_time="at", options=wrong, backend="spark")
+        OP.apply(spark.createDataFrame([], "k bigint, at timestamp"), event_time="at", options=wrong)
+    assert list((tmp_path / "folder").iterdir()) == []
+
+
 def test_other_watermark_is_refused(spark: SparkSession) -> None:
     """A watermark that was declared before must be that of the grace period."""
     with pytest.raises(DefinitionError, match="watermark of 5000 ms already, the windows' grace is 60000 ms"):

@@ -3,6 +3,7 @@
 import hashlib
 import io
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -211,6 +212,20 @@ def test_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "folder").unlink()
     folder.write("a/b", b"1")
     assert b"1" == folder.read("a/b")
+
+
+def test_whether_a_folder_can_be_written(s3: S3, tmp_path: Path) -> None:
+    """A file is written and removed again; what keeps it from that is told, and storage that does not answer."""
+    for uri in (str(tmp_path / "new" / "folder"), s3.uri("bucket/probed")):
+        assert Folder(uri).why_not_writable(60) is None
+        assert Folder(uri).list("") == []
+    (tmp_path / "file").write_text("in the way")
+    assert "Not a directory" in str(Folder(str(tmp_path / "file" / "below")).why_not_writable(60))
+    assert "nobucket" in str(Folder(s3.uri("nobucket/a")).why_not_writable(60))
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        place = f"127.0.0.1:{silent.getsockname()[1]}&scheme=http&region=eu-central-1"
+        folder = Folder(f"s3://bucket/a?endpoint_override={place}")
+        assert folder.why_not_writable(0.5) == "there was no answer within 0.5 s"
 
 
 class Breaking(type(Path())):  # type: ignore[misc] - the class of this platform's paths
