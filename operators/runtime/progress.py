@@ -1,7 +1,9 @@
 """A line for each batch of a stream, for people who watch it."""
 
+import atexit
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from pyspark.sql import Row, SparkSession
@@ -18,6 +20,7 @@ _OUT = "_out"
 _MIB = 1 << 20
 _TIMES = "step", "commit", "restore"
 _SLOW_MS = 100
+_MOST_MS_AT_END = 5_000
 
 
 def batch_line(
@@ -93,4 +96,16 @@ def print_batches(spark: SparkSession, tell: Callable[[str], None] = print) -> B
     """
     lines = BatchLines(tell)
     spark.streams.addListener(lines)
+    if (
+        getattr(spark, "sparkContext", None) is not None
+    ):  # Spark Connect's listeners are called by this process itself.
+        atexit.register(_remove, spark, lines)
     return lines
+
+
+def _remove(spark: SparkSession, lines: BatchLines) -> None:
+    """Take the listener out when Python ends: Java would go on calling it, and print a trace as nobody answers."""
+    with suppress(Exception):  # The session was stopped, or Java is gone.
+        spark.streams.removeListener(lines)
+        # It may be in the middle of a call.
+        spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(_MOST_MS_AT_END)  # noqa: SLF001

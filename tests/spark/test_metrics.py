@@ -1,6 +1,8 @@
 """What a stream tells of itself: metrics that agree with its state, a line for each batch, and what failed in a worker."""
 
 import re
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -57,6 +59,33 @@ def test_metrics_agree_with_the_state_and_the_rows(spark: SparkSession, source: 
         for x in lines
     ]
     assert sum(map(bool, found)) == 4
+
+
+SCRIPT = """
+from operators import TumblingWindows, print_batches, spark_session
+from operators import aggregates as agg
+
+spark = spark_session(master="local[1]", buckets=1, conf={"spark.ui.enabled": "false"})
+print_batches(spark)
+source = spark.readStream.format("rate").option("rowsPerSecond", 10).load()
+rows = TumblingWindows("1 second").aggregate(n=agg.count()).apply(source, "timestamp")
+query = rows.writeStream.format("noop").option("checkpointLocation", "checkpoint").start()
+while query.lastProgress is None:
+    query.awaitTermination(1)
+query.stop()
+print("the end")
+"""
+
+
+def test_a_script_may_end_without_stopping_spark(tmp_path: Path) -> None:
+    """Java calls no listener of a process that has ended, and so prints no trace."""
+    program = tmp_path / "script.py"
+    program.write_text(SCRIPT)
+    command = [sys.executable, str(program)]
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "the end" in run.stdout
+    assert "PythonStreamingQueryListenerWrapper" not in run.stderr
+    assert "Py4JException" not in run.stderr
 
 
 def wait_for(lines: list[str], count: int) -> None:
