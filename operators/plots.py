@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from operators.errors import DefinitionError
+from operators.explain.words import plural
 from operators.testing.evaluator import Definition, Step
 from operators.testing.scene import LEFT, RIGHT, Bar, Mark, Scene, scene
 
@@ -36,7 +37,8 @@ def plot_windows(
 
     A bar ends with a full dot where the bound belongs to the window, with a hollow one where it does not. Sliding windows
     have a colour for those that end with a record (left windows) and one for those that begin just after one (right windows).
-    Bounds stand on the left, results on the right. The first 60 windows are drawn; a note says how many there are.
+    Bounds stand on the left, results on the right. The first 60 windows are drawn; a note says how many there are. The axis
+    keeps to the windows: records further from them than half of what they span are counted at its ends.
     Save the picture with `ax.figure.savefig("windows.png", dpi=150)`.
 
     Args:
@@ -59,10 +61,12 @@ def plot_windows(
     shown = drawn.cut(_MOST_BARS)
     axes = _new_axes(len(shown.bars)) if ax is None else ax
     scale = _Scale(shown)
-    _draw_records(axes, shown.marks, scale, len(shown.bars))
+    inside = [mark for mark in shown.marks if scale.first <= mark.time <= scale.last]
+    _draw_records(axes, inside, scale, len(shown.bars))
     for row, bar in enumerate(shown.bars):
         _draw_bar(axes, bar, row, scale, half_open=shown.half_open)
     _frame(axes, shown, scale)
+    _draw_outside(axes, shown.marks, scale)
     _caption(axes, shown, len(drawn.bars))
     return axes
 
@@ -84,11 +88,42 @@ class _Scale:
 
     def __init__(self, drawn: Scene) -> None:
         self.clock = drawn.clock
-        self.first, self.last = drawn.first, drawn.last
+        self.first, self.last = _span(drawn)
 
     def x(self, tick: int) -> float:
         """Return the place of a tick."""
         return float(tick) if self.clock.numbers else tick * self.clock.tick_us / 86_400_000_000
+
+
+def _span(drawn: Scene) -> tuple[int, int]:
+    """The ticks that the axis begins and ends with: those of the windows, and of records that are not far from them."""
+    if not drawn.bars:
+        return drawn.first, drawn.last
+    first, last = min(bar.start for bar in drawn.bars), max(bar.end for bar in drawn.bars)
+    reach = max(1, (last - first) // 2)
+    near = [mark.time for mark in drawn.marks if first - reach <= mark.time <= last + reach]
+    return min([first, *near]), max([last, *near])
+
+
+def _draw_outside(axes: "Axes", marks: Sequence[Mark], scale: _Scale) -> None:
+    """An arrow at each end of the axis beyond which there are records, with their number."""
+    before = [mark for mark in marks if mark.time < scale.first]
+    after = [mark for mark in marks if mark.time > scale.last]
+    for some, end, marker, where in ((before, 0, "<", "before"), (after, 1, ">", "after")):
+        if some:
+            late = all(mark.late for mark in some)
+            place, colour = (axes.get_xlim()[end], _RECORDS_Y), _LATE if late else _INK
+            axes.plot(*([value] for value in place), marker=marker, color=colour, markersize=7, clip_on=False)
+            what = plural(len(some), "late record" if late else "record")
+            axes.annotate(
+                f"{what} {where}",
+                place,
+                (0, 7),
+                textcoords="offset points",
+                ha="right" if end else "left",
+                fontsize=10,
+                color=colour,
+            )
 
 
 def _draw_records(axes: "Axes", marks: Sequence[Mark], scale: _Scale, rows: int) -> None:
@@ -165,8 +200,8 @@ def _frame(axes: "Axes", drawn: Scene, scale: _Scale) -> None:
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
     from matplotlib.ticker import MaxNLocator
 
-    room = 0.03 * (scale.x(drawn.last) - scale.x(drawn.first)) or 1.0
-    axes.set_xlim(scale.x(drawn.first) - room, scale.x(drawn.last) + room)
+    room = 0.03 * (scale.x(scale.last) - scale.x(scale.first)) or 1.0
+    axes.set_xlim(scale.x(scale.first) - room, scale.x(scale.last) + room)
     axes.set_ylim(len(drawn.bars) - 0.4, _RECORDS_Y - 0.9)
     axes.set_yticks(
         [_RECORDS_Y, *range(len(drawn.bars))], ["records", *map(drawn.bounds, drawn.bars)], fontsize=10

@@ -83,6 +83,24 @@ def test_late_records_and_retracted_windows_are_marked() -> None:
     assert "event time, UTC, 2024-05-01" == axes.get_xlabel()
 
 
+@pytest.mark.parametrize("late", [True, False])
+def test_the_axis_keeps_to_the_windows(late: bool) -> None:
+    """A record that is far from all windows is counted at the end of the axis; one that is near is drawn."""
+    windows = TumblingWindows("10 minutes")
+    batches = [clocked(1, 25), clocked(-5, -100_000)] if late else [clocked(-5, 1, 25, -100_000)]
+    rows = emitted(windows, clocked(1, 25))
+    axes = plot_windows(batches if late else batches[0], rows, windows, "at")
+    left, right = ((NINE + timedelta(minutes=m) - datetime(1970, 1, 1)) / timedelta(days=1) for m in (-5, 30))
+    shown = axes.get_xlim()
+    assert left - 0.1 * (right - left) < shown[0] < left < right < shown[1] < right + 0.1 * (right - left)
+    assert ["1 late record before" if late else "1 record before"] == [
+        text.get_text() for text in axes.texts if "before" in text.get_text()
+    ]
+    assert len(dots(axes, "late record")) == (1 if late else 0)
+    assert not any("after" in text.get_text() for text in axes.texts)
+    assert len(bars(axes)) == 2
+
+
 def test_first_sixty_windows_are_drawn() -> None:
     """A note says how many there are; the axis ends with the last that is drawn."""
     batch = pa.table({"at": pa.array(range(0, 700, 10), pa.int64())})
