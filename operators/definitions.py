@@ -186,7 +186,8 @@ class SessionWindows(_Grouping):
 
     Two events exactly `gap` apart are one session. Where every record has a gap of its own, a session waits until the latest
     of its records' event time + gap. A session that has closed is final. A record that comes behind the close time is taken
-    if it joins a session that is open, or that the rest of its batch makes open; else it is late.
+    if it joins a session that is open, or that the rest of its batch makes open; else it is late. It may begin that session
+    before the end of one that is final: the windows of final sessions of one key may overlap.
 
     With `max_length` the record that would make a session longer begins the next one, however close it follows; sessions
     are then what a walk through the records in order of time would cut, in whatever order they came. The windows of two
@@ -198,7 +199,8 @@ class SessionWindows(_Grouping):
         gap_column: in place of `gap`, the name of a column with each record's gap, on Spark as well as in the local runner.
             Records whose gap is null, zero or negative, or beyond 2**59 ticks, are counted as bad.
         grace: how long after its end a session still takes records, likewise; 0 or more.
-        max_length: longest time from a session's first event to its last, likewise; 0 or more.
+        max_length: longest time from a session's first event to its last, likewise; 0 or more. The gap comes on top: a window
+            is `max_length` + `gap` long at most.
         tick: resolution of time, "1 ms" or "1 us"; event times and gaps are floored to it.
 
     Raises:
