@@ -7,7 +7,6 @@ import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,6 +29,8 @@ _ARROW_ROWS_KEY = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _NEEDED_MODULES = {"google.protobuf": "protobuf", "zstandard": "zstandard", "pandas": "pandas<3"}
 _MANY_PARTITIONS_PER_CORE = 8
 _SECONDS_FOR_STORAGE = 10.0
+_able: set[str] = set()
+"""Interpreters that were found to be able to work."""
 
 
 def session_conf(buckets: int | None = None) -> dict[str, str]:
@@ -239,12 +240,7 @@ def _wrong_python(spark: "SparkSession") -> list[str]:
     context = _context(spark)
     if context is None or not (context.master or "").startswith("local"):
         return []
-    chosen = shutil.which(context.pythonExec)
-    if chosen is not None and Path(chosen).absolute() == Path(sys.executable).absolute():
-        return []
-    if os.environ.get("PYSPARK_PYTHON") == context.pythonExec or (
-        chosen is not None and _imports_this(chosen)
-    ):
+    if os.environ.get("PYSPARK_PYTHON") == context.pythonExec or _can_work(shutil.which(context.pythonExec)):
         return []
     problem = (
         f"its workers run {context.pythonExec!r}, which cannot import this library, and this is {sys.executable!r}: "
@@ -254,11 +250,16 @@ def _wrong_python(spark: "SparkSession") -> list[str]:
     return [problem]
 
 
-@cache
-def _imports_this(python: str) -> bool:
-    """Whether another interpreter, of the same version, could be a worker. Asking takes a second."""
+def _can_work(python: str | None) -> bool:
+    """Whether an interpreter is this one, or of the same version and able to import this library. Asking takes a second."""
+    if python is None:
+        return False
+    if Path(python).absolute() == Path(sys.executable).absolute() or python in _able:
+        return True
     code = "import sys, operators.runtime.bounded; print(*sys.version_info[:2])"
     with suppress(OSError, subprocess.SubprocessError):
         told = subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=60, check=True)
-        return told.stdout.split() == [str(part) for part in sys.version_info[:2]]
+        if told.stdout.split() == [str(part) for part in sys.version_info[:2]]:
+            _able.add(python)
+            return True
     return False

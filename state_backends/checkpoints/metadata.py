@@ -59,12 +59,17 @@ def unreadable(
         spark: the session.
         shown: the checkpoint's path as it was given.
     """
+    from pyspark.errors import PySparkException
+
     if error.getCondition() == _NO_BATCH and batch is None:
         return NoBatchError(
             f"the state in {shown} cannot be read: there is no committed batch. Name the checkpoint folder of a query "
             "that has run"
         )
-    there = operators_in(path, spark)
+    try:
+        there = operators_in(path, spark)
+    except PySparkException:
+        return StateError(f"the state in {shown} cannot be read: {error}")
     ours = [operator.number for operator in there if operator.is_ours]
     listed = ", ".join(f"{operator.number} ({operator.name})" for operator in there)
     if number in ours:
@@ -73,9 +78,6 @@ def unreadable(
     elif ours:
         why = f": it has no such operator of this library, but {listed}: give operator={' or '.join(map(str, ours))}"
     else:
-        kept = f"Spark's own operators: {listed}" if there else "no operators at all"
-        why = (
-            f": it is another query's, with the state of {kept}. Name the checkpoint folder of a query with an operator "
-            "of this library"
-        )
+        kept = f"the state of other operators: {listed}" if there else "no state"
+        why = f": it is another query's, which keeps {kept}. Name the checkpoint of one with an operator of this library"
     return StateError(f"the state of operator {number} in {shown} cannot be read{why}")

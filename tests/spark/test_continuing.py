@@ -180,9 +180,9 @@ def others(spark: SparkSession, source: Path, tmp_path_factory: pytest.TempPathF
         (
             "spark",
             {},
-            r"is another query's, with the state of Spark's own operators: 0 \(stateStoreSave\)\. Name",
+            r"is another query's, which keeps the state of other operators: 0 \(stateStoreSave\)\. Name",
         ),
-        ("stateless", {}, r"is another query's, with the state of no operators at all\. Name the checkpoint"),
+        ("stateless", {}, r"is another query's, which keeps no state\. Name the checkpoint"),
         ("behind", {"operator": 1}, r"no such operator of this library, but 0 \(tra.*give operator=0"),
         ("behind", {"operator": 2}, "give operator=0"),
         ("behind", {"batch": 77}, "cannot be read after batch 77, its last one is "),
