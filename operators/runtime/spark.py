@@ -16,7 +16,7 @@ from operators.evolution import adaption
 from operators.late import LATE, LateSide
 from operators.partials import KEY, TIME, TwoStagePlan
 from operators.program import Program
-from operators.runtime.bounded import BoundedRun, FirstStage, FirstStageRows, InputRows, Source
+from operators.runtime.bounded import BoundedRun, FirstStage, FirstStageRows, InputRows, Slicing, Source
 from operators.runtime.engine import FRAME, EngineStage
 from operators.runtime.gaps import quoted
 from operators.runtime.metrics import names
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from operators.applicable import Applicable
 
 _RETAIN_KEY = "spark.sql.streaming.minBatchesToRetain"
+SLICING = Slicing()
+"""How bounded frames are cut into steps; no result depends on it."""
 
 
 def apply(
@@ -121,13 +123,14 @@ def _bounded(df: DataFrame, program: Program, out: StructType, name: str, log_le
     if stage is not None:
         df, micros, source = stage.grouped(df), F.col(FRAME), stage
     elif isinstance(program.plan, TwoStagePlan) and program.plan.condenses and program.late is None:
-        first = FirstStage(program, name)
+        first = FirstStage(program, name, SLICING.rows)
         df, keys, source = df.mapInArrow(first, first.ddl), [KEY], FirstStageRows(program)
         most = 2**60 // program.tick_us
         micros = F.least(F.greatest(F.col(TIME), F.lit(-most)), F.lit(most)) * F.lit(program.tick_us)
     else:
         micros, source = F.unix_micros(utc(df, time)), InputRows(program)
-    return in_order(df, keys, micros).mapInArrow(BoundedRun(program, source, name, log_level), out)
+    ordered = in_order(df, keys, micros, SLICING.group_bits)
+    return ordered.mapInArrow(BoundedRun(program, source, name, SLICING.rows, log_level), out)
 
 
 def _streaming(
