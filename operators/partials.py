@@ -62,8 +62,8 @@ class Partials:
         ordered = (key[1:] > key[:-1]) | ((key[1:] == key[:-1]) & later)
         if not ordered.all():
             raise OperatorError(
-                f"entry {int(np.argmin(ordered)) + 1} of {len(self)} is out of order: what reads the rows has to sort and combine "
-                "them by key and time before an operator takes them. This is a bug of the library"
+                f"entry {int(np.argmin(ordered)) + 1} of {len(self)} is out of order: entries have to be sorted by key and time, "
+                "and combined, before an operator takes them. This is a bug of the library"
             )
 
     def report(self, step: Step, late: Mask, bounds: Callable[[Ints], tuple[Ints, Ints]]) -> None:
