@@ -62,7 +62,7 @@ class Partials:
         ordered = (key[1:] > key[:-1]) | ((key[1:] == key[:-1]) & later)
         if not ordered.all():
             raise OperatorError(
-                f"entry {int(np.argmin(ordered)) + 1} of {len(self)} is out of order: entries have to be sorted by key and time, "
+                f"entry {int(np.argmin(ordered)) + 1} of {len(self)} is out of order: they have to be sorted by key and time, "
                 "and combined, before an operator takes them. This is a bug of the library"
             )
 
