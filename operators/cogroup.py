@@ -122,10 +122,11 @@ class CoGroupedAggregation:
             DefinitionError: a frame or a column is missing, or types differ.
         """
         from operators.runtime.cogrouping import joined
+        from operators.runtime.spark import apply
 
         times = self.times(frames, event_time)
-        operator, frame = joined(self, frames, times)
-        return operator.apply(frame, EVENT_TIME, backend=backend, options=options, name=name)
+        operator, frame, read = joined(self, frames, times)
+        return apply(operator, frame, EVENT_TIME, backend, options, name, given=read)
 
     def local_runner(
         self,

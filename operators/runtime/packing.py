@@ -86,7 +86,7 @@ class Pack:
         program: names the columns.
         labels: one bucket label per slice of the key space.
         name: of the operator, in errors.
-        wakes: whether each bucket gets a row from each task, so that those start from a savepoint that have no rows.
+        wakes: whether each bucket gets a row from each task, so that those work in each batch, too, that have no rows.
     """
 
     program: Program
