@@ -337,8 +337,8 @@ class OwnOutput:
         found, _ = event_ticks(times.drop_null(), self.tick_us)
         if len(found) and int(found.min()) < since:
             raise OperatorError(
-                f"{self.operator} emits {self.event_time!r} of {found.min()} ticks, {since - found.min()} ticks before what later "
-                "operators still take: declare a longer delay, or another event_time"
+                f"{self.operator} emits {self.event_time!r} of {found.min()} ticks, {since - found.min()} ticks before what "
+                "later operators still take: declare a longer delay, or another event_time"
             )
 
     def _column(self, values: Any, type_: pa.DataType) -> pa.Array:

@@ -95,13 +95,13 @@ def incoming(df: DataFrame, event_time: str, grace_us: int, *, takes_updates: bo
         )
     if metadata.get(_UPDATES) and not takes_updates:
         raise DefinitionError(
-            f"event time {event_time!r} is of windows that are emitted on update: each comes several times, and would be counted "
-            "as often. Give the first operator emit('on_close')"
+            f"event time {event_time!r} is of windows that are emitted on update: each comes several times, and would be "
+            "counted as often. Give the first operator emit('on_close')"
         )
     if not {_DELAY, _BEHIND} & metadata.keys():
         raise DefinitionError(
-            f"event time {event_time!r} has no watermark, and the frame comes out of a stateful operator ({_told(stateful)}): in "
-            f"one query, {_WAY_OUT}"
+            f"event time {event_time!r} has no watermark, and the frame comes out of a stateful operator ({_told(stateful)}): "
+            f"in one query, {_WAY_OUT}"
         )
     given = metadata.get(_OWN_DELAY, metadata.get(_DELAY, 0))
     behind = metadata.get(_BEHIND, 0)

@@ -12,8 +12,8 @@ class Closing:
     Rows that are not late are not before the watermark of the batch before plus a millisecond, less `behind_us`.
 
     Attributes:
-        chained: whether the rows come out of another operator of the same query. That operator lets rows go in the batch in which
-            the watermark passes them, so they are late only if the watermark of the batch before had passed them. Spark's own
+        chained: whether the rows come out of another operator of the same query. It lets rows go in the batch in which the
+            watermark passes them, so they are late only if the watermark of the batch before had passed them. Spark's own
             operators judge all rows so.
         behind_us: in microseconds.
     """

@@ -37,7 +37,7 @@ SLICING = Slicing()
 """How bounded frames are cut into steps; no result depends on it."""
 
 
-def apply(
+def apply(  # noqa: PLR0913 - what users give, and two that they don't
     operator: "Applicable",
     df: DataFrame,
     event_time: str,
@@ -50,8 +50,8 @@ def apply(
 ) -> DataFrame:
     """Return what the operator makes of a frame; see `Applicable.apply`.
 
-    With late records, these are rows too, beside which all is null but the column `late`. What is known of a stream's event time,
-    because it was made of several, is given; else it is found out.
+    With late records, these are rows too, beside which all is null but the column `late`. What is known of the event time of a
+    stream that was made of several is given; else it is found out.
     """
     check_frame(df)
     check_column_name("event_time", event_time)
