@@ -38,6 +38,11 @@ class Applicable(ABC):
             DefinitionError: a missing column, a wrong type, or nothing to compute.
         """
 
+    @property
+    def takes_updates(self) -> bool:
+        """Whether updates of windows, each of which comes several times, can be its records."""
+        return False
+
     def bounded(self) -> "Applicable":
         """Return the operator as it runs over a frame that is all there: itself, or one that does the same in less time."""
         return self

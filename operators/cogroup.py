@@ -122,10 +122,11 @@ class CoGroupedAggregation:
             DefinitionError: a frame or a column is missing, or types differ.
         """
         from operators.runtime.cogrouping import joined
+        from operators.runtime.spark import apply
 
         times = self.times(frames, event_time)
-        operator, frame = joined(self, frames, times)
-        return operator.apply(frame, EVENT_TIME, backend=backend, options=options, name=name)
+        operator, frame, read = joined(self, frames, times)
+        return apply(operator, frame, EVENT_TIME, backend, options, name, given=read)
 
     def check(
         self,
@@ -140,7 +141,7 @@ class CoGroupedAggregation:
         """Refuse a checkpoint that a query with this operator cannot go on from, as `WindowedAggregation.check` does."""
         from operators.runtime.cogrouping import joined
 
-        joint, frame = joined(self, frames, self.times(frames, event_time))
+        joint, frame, _ = joined(self, frames, self.times(frames, event_time))
         return joint.check(frame, EVENT_TIME, checkpoint, backend=backend, options=options, operator=operator)
 
     def local_runner(

@@ -96,6 +96,11 @@ class SlidingWindows(_Grouping):
             return Kip450Plan(self.size_ticks, policy == "on_update", schema.operations)
         return SlidingPlan(self.size_ticks, policy == "on_update", schema)
 
+    @property
+    def bounds_behind(self) -> tuple[int, int]:
+        """By how many ticks start and end may lie before the close time of the batch before the one that emits a window."""
+        return self.size_ticks, 0
+
     def segment(self, schema: PaneSchema) -> int:
         """Return the default length of a stored segment in ticks."""
         # Of panes, a step reads the pages where windows begin and end; of folds, it reads all.
@@ -155,6 +160,11 @@ class HoppingWindows(_Grouping):
         if not schema.combines:
             return FoldedPlan(*lengths, on_update, schema.operations)
         return FramedPlan(*lengths, on_update, schema)
+
+    @property
+    def bounds_behind(self) -> tuple[int, int]:
+        """By how many ticks start and end may lie before the close time of the batch before the one that emits a window."""
+        return self.size_ticks - 1, -1
 
     def segment(self, schema: PaneSchema) -> int:
         """Return the default length of a stored segment in ticks."""
@@ -252,6 +262,13 @@ class SessionWindows(_Grouping):
     def retracts(self) -> bool:
         return True
 
+    @property
+    def _longest_ticks(self) -> int | None:
+        """From a session's start to its end at most."""
+        if self.max_length_ticks is None or self.gap_ticks is None:
+            return None
+        return self.max_length_ticks + self.gap_ticks
+
     def plan(self, schema: PaneSchema, policy: str) -> SessionPlan:
         """Return what is computed for these operations.
 
@@ -264,6 +281,11 @@ class SessionWindows(_Grouping):
                     f"{operation.describe()} cannot be combined, but sessions merge: give the fold a merge"
                 )
         return SessionPlan(self.gap_ticks, self.max_length_ticks, policy == "on_update", schema.operations)
+
+    @property
+    def bounds_behind(self) -> tuple[int | None, int]:
+        """By how many ticks start (None: any number) and end may lie before the close time of the batch before."""
+        return self._longest_ticks, 0
 
     def segment(self, schema: PaneSchema) -> int:
         """Return the default length of a stored segment in ticks."""

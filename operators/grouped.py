@@ -1,8 +1,10 @@
 """An operator of a user's own, grouped by keys: what binds it to the columns of a frame."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
+import pyarrow.types as pat
 
 from operators.aggregates.user_code import result_type
 from operators.applicable import Applicable, check_columns, column_types, refuse_twice
@@ -10,7 +12,7 @@ from operators.base.columnar import Declaration, Operator
 from operators.base.own import KINDS, OwnOutput, OwnPlan
 from operators.durations import tick_length, ticks
 from operators.errors import DefinitionError, check_column_name, columns_told
-from operators.program import Program
+from operators.program import OutputTime, Program
 from state_backends import StateConfig
 
 
@@ -63,7 +65,7 @@ class GroupedOperator(Applicable):
         plan.describe()
         return Program(
             plan,
-            OwnOutput(keys, results, tick_us, type(definition).__name__),
+            OwnOutput(keys, results, tick_us, type(definition).__name__, declared.event_time),
             event_time,
             self.keys,
             inputs,
@@ -71,7 +73,25 @@ class GroupedOperator(Applicable):
             tick_us,
             ticks(segment, tick_us, name, 1),
             counts=tuple(declared.counts),
+            times=tuple(self._times(declared, dict(results), tick_us)),
         )
+
+    @property
+    def takes_updates(self) -> bool:
+        return True
+
+    def _times(
+        self, declared: Declaration, results: dict[str, pa.DataType], tick_us: int
+    ) -> Iterator[OutputTime]:
+        """The event time of the results, if one is declared."""
+        name, column = type(self.definition).__name__, declared.event_time
+        if column is None:
+            return
+        if not pat.is_timestamp(results.get(column)):
+            raise DefinitionError(
+                f"{name} declares {column!r} as the event time of its rows: name one of its results that is a timestamp"
+            )
+        yield OutputTime(column, None, ticks(declared.delay, tick_us, f"delay of {name}", 0))
 
     def _declared(self, types: dict[str, pa.DataType]) -> Declaration:
         name = type(self.definition).__name__

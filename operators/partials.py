@@ -14,6 +14,7 @@ import pyarrow as pa
 from operators.base.step import Step
 from operators.batch import Records
 from operators.columns import plain_array
+from operators.errors import OperatorError
 from operators.kernel import Ints, Mask, spread
 from serializers import pack_value, unpack_value
 from serializers.arrays import fill
@@ -46,6 +47,24 @@ class Partials:
 
     def __len__(self) -> int:
         return len(self.records)
+
+    def check_order(self, *, distinct: bool) -> None:
+        """Refuse entries that are not sorted by key and time: an operator would make wrong windows of them. O(entries).
+
+        Args:
+            distinct: whether no two entries may have the same key and time.
+
+        Raises:
+            OperatorError: names the first entry that is out of order.
+        """
+        key, time = self.entries.key, self.entries.time
+        later = time[1:] > time[:-1] if distinct else time[1:] >= time[:-1]
+        ordered = (key[1:] > key[:-1]) | ((key[1:] == key[:-1]) & later)
+        if not ordered.all():
+            raise OperatorError(
+                f"entry {int(np.argmin(ordered)) + 1} of {len(self)} is out of order: they have to be sorted by key and time, "
+                "and combined, before an operator takes them. This is a bug of the library"
+            )
 
     def report(self, step: Step, late: Mask, bounds: Callable[[Ints], tuple[Ints, Ints]]) -> None:
         """Count the records, and report those of the entries that are late.
@@ -122,11 +141,7 @@ def to_table(partials: Partials, rows: Ints | slice) -> pa.Table:
     )
     columns = [_arrow(column[rows]) for column in partials.entries.columns]
     columns = [keys, pa.array(partials.records[rows]), *columns]
-    return as_partial(pa.table(columns, column_names(len(partials.entries.columns))))
-
-
-def as_partial(table: pa.Table) -> pa.Table:
-    """Return a table of entries that says of itself that it is one."""
+    table = pa.table(columns, column_names(len(partials.entries.columns)))
     return table.replace_schema_metadata(_KIND)
 
 

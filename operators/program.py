@@ -68,6 +68,28 @@ class Plan(Protocol):
         """Return the operator over a store."""
 
 
+@dataclass(frozen=True, slots=True)
+class OutputTime:
+    """A time in an operator's rows that later operators of a stream may take as event time.
+
+    Attributes:
+        column: of the result.
+        field: of that column, if it is a struct.
+        behind: by how many ticks it may lie before the close time of the batch before the one that emits it.
+        updates: whether a row comes several times, each with what it is then.
+    """
+
+    column: str
+    field: str | None
+    behind: int
+    updates: bool = False
+
+    @property
+    def is_end(self) -> bool:
+        """Whether it is the end of a window."""
+        return self.field == "end"
+
+
 @dataclass(frozen=True)
 class Program:
     """An operator bound to the columns of a frame.
@@ -84,6 +106,7 @@ class Program:
         gap: name of the column of session gaps, or None.
         late: how late and bad records are told, if somebody wants to know.
         counts: names of what the operator counts itself.
+        times: results that later operators may take as event time.
     """
 
     plan: Plan
@@ -97,6 +120,7 @@ class Program:
     gap: str | None = None
     late: LateSide | None = None
     counts: tuple[str, ...] = ()
+    times: tuple[OutputTime, ...] = ()
 
     @property
     def inputs(self) -> list[str]:

@@ -1,6 +1,6 @@
 """What a user builds from a window definition: keys, aggregates, emission, and then rows."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
@@ -14,7 +14,7 @@ from operators.durations import ticks
 from operators.emission import OutputSchema, bind_aggregates, bounds_type
 from operators.errors import DefinitionError, check_column_name
 from operators.kinds.panes import PaneSchema
-from operators.program import Plan, Program
+from operators.program import OutputTime, Plan, Program
 from state_backends import StateConfig
 
 if TYPE_CHECKING:
@@ -41,6 +41,10 @@ class WindowDefinition(Protocol):
     @property
     def retracts(self) -> bool:
         """Whether windows that were emitted on update can cease to be."""
+
+    @property
+    def bounds_behind(self) -> tuple[int | None, int]:
+        """By how many ticks start and end of a window may lie before the close time of the batch before that emits it."""
 
     def plan(self, schema: PaneSchema, policy: str) -> Plan:
         """Return what is computed for these operations."""
@@ -159,7 +163,14 @@ class WindowedAggregation(Applicable):
             windows.tick_us,
             segment,
             gap,
+            times=tuple(self._times()),
         )
+
+    def _times(self) -> Iterator[OutputTime]:
+        updates = self.policy == "on_update"
+        for name, behind in zip(("start", "end"), self.windows.bounds_behind, strict=True):
+            if behind is not None:
+                yield OutputTime("window", name, behind, updates)
 
     def _check_columns(self, types: Mapping[str, pa.DataType], event_time: str, gap: str | None) -> None:
         if not self.aggregates:

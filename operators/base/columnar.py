@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from operators.base.calendar import NEVER
 from operators.base.step import Step
-from operators.batch import Records
+from operators.batch import FAR_PAST, Records
 from operators.columns import arrow_column
 from operators.durations import Duration, tick_length, ticks
 from serializers import decode_keys
@@ -46,12 +46,17 @@ class Declaration:
         results: result columns beside the keys, by name: Spark's name of a type, such as "double" or "array<string>", or an
             Arrow type.
         counts: names under which the operator counts what it does, with `Work.count`.
+        event_time: the result, a timestamp, that is each row's event time, if later operators of a stream are to go on with it.
+            None of a batch may be before the close time of the batch before, less `delay`: such a row fails the batch.
+        delay: text, a timedelta, or whole milliseconds.
     """
 
     inputs: Sequence[str] = ()
     state: Mapping[str, type] = field(default_factory=dict)
     results: Mapping[str, "str | pa.DataType"] = field(default_factory=dict)
     counts: Sequence[str] = ()
+    event_time: str | None = None
+    delay: Duration = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +99,7 @@ class Rows:
         key: shape (n,), int64: position of each row's key in `keys`.
         columns: the declared results in their order, each of length n: NumPy arrays, masked ones where some are null, Arrow
             arrays or lists.
+        since: the earliest event time in ticks that they may have, if one is declared.
     """
 
     retract: ClassVar[bool] = False
@@ -101,6 +107,7 @@ class Rows:
     keys: Sequence[bytes]
     key: Ints
     columns: tuple[Any, ...]
+    since: int = FAR_PAST
 
 
 @dataclass(frozen=True, slots=True)

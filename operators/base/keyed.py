@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import index
 from typing import Any, ClassVar
 
@@ -133,7 +133,7 @@ class KeyedOperator(Operator):
         if declared.state:
             raise DefinitionError(f"{type(self).__name__} keeps its state in keyed.value: declare none")
         state = {"kind": int, "timer": int, "value": object}
-        return Declaration(declared.inputs, state, declared.results, declared.counts)
+        return replace(declared, state=state)
 
     def due(self, entries: Stored) -> Ints:
         return entries["timer"]

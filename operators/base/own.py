@@ -4,7 +4,7 @@ import operator
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from functools import cached_property
 from types import NoneType
@@ -19,8 +19,9 @@ from operators.base.calendar import NEVER
 from operators.base.columnar import Declaration, Ints, Operator, Rows, Work, named
 from operators.base.step import Step
 from operators.base.store_operator import StoreOperator, first_by_key
-from operators.batch import FAR_FUTURE, Records
+from operators.batch import FAR_FUTURE, Records, event_ticks
 from operators.columns import arrow_column
+from operators.durations import tick_length, ticks
 from operators.emission import key_columns, to_unit
 from operators.errors import DefinitionError, OperatorError
 from serializers import CorruptDataError
@@ -141,6 +142,7 @@ class OwnOperator(StoreOperator):
         self.plan = plan
         self._definition = definition
         self._names = tuple(plan.declaration.state)
+        self._delay = ticks(plan.declaration.delay, tick_length(definition.tick), "delay", 0)
         self._entered: dict[int, dict[bytes, int]] = {}
         """When each page is due, by the calendar: a later due time than that is not entered before this one has come."""
         if self.closes:
@@ -266,7 +268,7 @@ class OwnOperator(StoreOperator):
             rows = getattr(self._definition, method)(work)
             if not isinstance(rows, Rows | None):
                 raise TypeError(f"it returned {type(rows).__name__}; work.rows(...) or None is wanted")
-        return [] if rows is None else [rows]
+        return [] if rows is None else [replace(rows, since=self.close - self._delay)]
 
     @contextmanager
     def _calling(self, method: str) -> Iterator[None]:
@@ -294,12 +296,14 @@ class OwnOutput:
         results: names and Arrow types of the results.
         tick_us: length of a tick in microseconds.
         operator: its name, for errors.
+        event_time: the result that is the rows' event time, if there is one.
     """
 
     keys: tuple[tuple[str, pa.DataType], ...]
     results: tuple[tuple[str, pa.DataType], ...]
     tick_us: int
     operator: str
+    event_time: str | None = None
 
     @property
     def arrow(self) -> pa.Schema:
@@ -324,7 +328,18 @@ class OwnOutput:
                 raise OperatorError(
                     f"{self.operator} emits {name!r}, which is not of the declared type {type_}: {error}"
                 ) from error
+            if name == self.event_time:
+                self._check_times(columns[-1], rows.since)
         return pa.RecordBatch.from_arrays(columns, schema=self.arrow)
+
+    def _check_times(self, times: pa.Array, since: int) -> None:
+        """Refuse rows that would be late for the operators that follow."""
+        found, _ = event_ticks(times.drop_null(), self.tick_us)
+        if len(found) and int(found.min()) < since:
+            raise OperatorError(
+                f"{self.operator} emits {self.event_time!r} of {found.min()} ticks, {since - found.min()} ticks before what "
+                "later operators still take: declare a longer delay, or another event_time"
+            )
 
     def _column(self, values: Any, type_: pa.DataType) -> pa.Array:
         if isinstance(values, pa.ChunkedArray):

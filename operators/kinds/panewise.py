@@ -125,6 +125,7 @@ class PaneOperator(StoreOperator):
 
     def take(self, batch: Partials, step: Step) -> list[Emission]:
         plan, close_start, close_end = self.plan, step.close_start, step.close_end
+        batch.check_order(distinct=True)
         late = batch.entries.time < plan.late_before(close_start)
         batch.report(step, late, plan.last_window)
         accepted = batch.entries.take(~late) if late.any() else batch.entries

@@ -203,6 +203,7 @@ class SessionOperator(StoreOperator):
 
     def take(self, batch: Partials, step: Step) -> list[Emission]:
         close_start, close_end = step.close_start, step.close_end
+        batch.check_order(distinct=self.plan.longest is None)
         late = self._late(batch.entries, close_start)
         batch.report(step, late, lambda _: _alone(batch.entries.take(late)))
         source = np.flatnonzero(~late)

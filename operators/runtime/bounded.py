@@ -10,19 +10,32 @@ import pyarrow as pa
 
 from operators.base.step import Step
 from operators.batch import FAR_FUTURE, Records
-from operators.partials import KEY, Partials, TwoStagePlan, as_partial, column_names, to_table
+from operators.errors import OperatorError
+from operators.partials import KEY, Partials, TwoStagePlan, column_names, from_table, to_table
 from operators.program import Program, WindowOperator
 from operators.runtime.allocation import keep_freed_memory
 from operators.runtime.failures import located, task
 from operators.runtime.logs import log_at
 from operators.runtime.packing import gathered
-from operators.runtime.sorting import ORDER, last_group, reached
+from operators.runtime.sorting import GROUP_BITS, ORDER, first_group, last_group, last_moment, reached
 from state_backends.backends.memory import MemoryBackend
 
-_ROWS_PER_STEP = 250_000
 _TELL_SECONDS = 10.0
 _LOG = logging.getLogger(__name__)
 _SPARK_TYPES = {"i8": "bigint", "f8": "double", "object": "binary"}
+
+
+@dataclass(frozen=True)
+class Slicing:
+    """How the rows of a bounded frame are cut into steps.
+
+    Attributes:
+        rows: how many rows a step has at least.
+        group_bits: how many bits of the hash of the key the rows are sorted by: keys for which these are equal share steps.
+    """
+
+    rows: int = 250_000
+    group_bits: int = GROUP_BITS
 
 
 @dataclass(frozen=True)
@@ -32,10 +45,12 @@ class FirstStage:
     Attributes:
         program: of a plan in two stages.
         name: of the operator, in errors.
+        rows: how many rows are accumulated at a time, at least.
     """
 
     program: Program
     name: str
+    rows: int
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the entries of every some hundred thousand rows."""
@@ -46,7 +61,7 @@ class FirstStage:
     def _entries(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         plan = self.program.plan
         assert isinstance(plan, TwoStagePlan)  # noqa: S101 - made for no other
-        for part in gathered(batches, _ROWS_PER_STEP):
+        for part in gathered(batches, self.rows):
             records = self.program.records.read(part.rename_columns(self.program.inputs))
             table = to_table(plan.accumulate(records), slice(None))
             plain = table.set_column(0, KEY, table.column(KEY).cast(pa.binary()))
@@ -87,27 +102,31 @@ class FirstStageRows:
     program: Program
 
     def read(self, table: pa.Table) -> Records | Partials:
-        """Return the entries."""
-        return self.program.read([as_partial(table)])
+        """Return the entries of all tasks, those of one place combined: Spark's order keeps neither keys nor places apart."""
+        plan = self.program.plan
+        assert isinstance(plan, TwoStagePlan)  # noqa: S101 - made for no other
+        return plan.reduce(from_table(table, plan.layout))
 
 
 @dataclass(frozen=True)
 class BoundedRun:
     """Runs a program over one partition of a bounded frame.
 
-    Memory is bounded by a step's rows, whatever the number of keys; a key with more rows than that is taken in several
-    steps, as a stream in order of time.
+    Memory is bounded by a step's rows, whatever the number of keys; a group of keys with more rows than that is taken in
+    several steps, as a stream in order of time, by an operator that sees no other keys: its close time moves with theirs.
 
     Attributes:
         program: with every row's window emitted once, whatever the policy: after the last record they agree.
         source: how the rows are read.
         name: of the operator, in errors and in the log.
+        rows: how many rows a step has at least.
         log_level: from which level on the worker logs.
     """
 
     program: Program
     source: Source
     name: str
+    rows: int
     log_level: str = "warning"
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -130,23 +149,33 @@ class BoundedRun:
                 _LOG.info("operator %r, %s: %d rows in %.0f s", self.name, where, rows, now - began)
 
     def _windows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        open_keys: WindowOperator | None = None
+        begun: WindowOperator | None = None  # with earlier rows of the group that the waiting ones are of
         waiting: pa.Table | None = None
-        for part in gathered(batches, _ROWS_PER_STEP):
+        for part in gathered(batches, self.rows):
             table = part if waiting is None else pa.concat_tables([waiting, part])
+            if begun is not None and (end := first_group(table)) < table.num_rows:
+                yield from self._step(begun, table.slice(0, end), FAR_FUTURE)
+                begun, table = None, table.slice(end)
             edge = last_group(table)
             if edge > 0:
-                yield from self._step(open_keys or self._operator(), table.slice(0, edge), FAR_FUTURE)
-                open_keys = None
+                yield from self._step(self._operator(), table.slice(0, edge), FAR_FUTURE)
             waiting = table.slice(edge)
-            if waiting.num_rows > _ROWS_PER_STEP:
-                open_keys = open_keys or self._operator()
-                last = waiting.num_rows - 1  # kept back: it says whether the next rows are of its keys
-                taken = waiting.slice(0, last)
-                yield from self._step(open_keys, taken, reached(taken, self.program.tick_us))
-                waiting = waiting.slice(last)
+            cut = self._cut(waiting) if waiting.num_rows > self.rows else 0
+            if cut:
+                begun, taken = begun or self._operator(), waiting.slice(0, cut)
+                yield from self._step(begun, taken, reached(taken, self.program.tick_us))
+                waiting = waiting.slice(cut)
         if waiting is not None:
-            yield from self._step(open_keys or self._operator(), waiting, FAR_FUTURE)
+            yield from self._step(begun or self._operator(), waiting, FAR_FUTURE)
+
+    def _cut(self, waiting: pa.Table) -> int:
+        """How many rows of one group to take now. The last ones stay: they say whether the next rows are of their group.
+
+        Rows that Spark's order cannot tell apart stay together, so that what depends on the order of records sees it; records
+        that can be accumulated are cut anywhere if all of them are such rows.
+        """
+        whole = last_moment(waiting)
+        return waiting.num_rows - 1 if not whole and isinstance(self.program.plan, TwoStagePlan) else whole
 
     def _operator(self) -> WindowOperator:
         return self.program.plan.operator(self.program.store(MemoryBackend()))
@@ -158,4 +187,9 @@ class BoundedRun:
         batch = self.source.read(rows) if sifted is None else program.read([sifted.usable])
         step = Step(operator.close, close, late=None if sifted is None else [])
         emitted = program.output.table(operator.step(batch, step))
+        if step.counters.late:
+            raise OperatorError(
+                f"{step.counters.late} records are late in a bounded frame, where no record can be: the operator is wrong, not "
+                "the data. If it is a custom one, its late_before must not return a time after the close time that it is given"
+            )
         yield from program.joined(emitted, program.told(sifted, step)).to_batches()

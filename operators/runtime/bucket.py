@@ -18,9 +18,9 @@ import pandas as pd
 import pyarrow as pa
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
-from operators.batch import FAR_PAST
 from operators.evolution import stored_change
 from operators.program import Program
+from operators.runtime.closing import Closing
 from operators.runtime.failures import located
 from operators.runtime.logs import log_at
 from operators.runtime.metrics import line, names
@@ -232,6 +232,7 @@ class BucketProcessor(StatefulProcessor):
         config: the backend.
         labels: of all buckets, in their order.
         name: of the operator, in errors and in the log.
+        closing: how close times follow from the watermark.
         savepoint: what a query without a checkpoint starts from.
     """
 
@@ -241,6 +242,7 @@ class BucketProcessor(StatefulProcessor):
         config: StateConfig,
         labels: tuple[int, ...],
         name: str,
+        closing: Closing,
         savepoint: Savepoint | None = None,
     ) -> None:
         self._program = program
@@ -248,6 +250,7 @@ class BucketProcessor(StatefulProcessor):
         self._metrics = names(program.counts)
         self._config = config
         self._labels = labels
+        self._closing = closing
         self._savepoint = savepoint
 
     def init(self, handle: StatefulProcessorHandle) -> None:
@@ -290,7 +293,9 @@ class BucketProcessor(StatefulProcessor):
         # queries with other buckets, or with another operator, that they cannot go on from here.
         begins = stored is None and (self._savepoint is not None or label == 0)
         timer = pointer.progress.get("timer")
-        if not (blobs or begins or (fired is not None and timer == fired)):
+        # In a chain each bucket works in each batch, to know the close time of the batch before in the next one.
+        wanted = timer == fired if fired is not None else begins or self._closing.chained
+        if not (blobs or wanted):
             # A timer that a later one has replaced, or a call that only wakes buckets to begin, or to be checked.
             stored_change(self._program, pointer.progress, self._config.evolution)
             return
@@ -333,11 +338,9 @@ class BucketProcessor(StatefulProcessor):
         batch: int | None,
     ) -> Outcome:
         tables = from_blobs(blobs) or [self._program.empty()]
-        # Spark's watermark begins at 0, which says nothing; it stays there while all events are before 1970.
-        close = FAR_PAST if watermark <= 0 else watermark * 1_000 // self._program.tick_us
         return operator.run(
             tables,
-            (close, close),
+            self._closing.closes(watermark, self._program.tick_us),
             self._journal,
             pointer,
             lambda: {

@@ -10,9 +10,10 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that every Spark
 
 from operators.cogroup import EVENT_TIME, CoGroupedAggregation, Side, check_columns, check_types
 from operators.errors import DefinitionError
+from operators.runtime.chains import Incoming, incoming
 from operators.runtime.gaps import quoted, with_gap
 from operators.runtime.spark import check_frame
-from operators.runtime.watermarks import watermarked, zoned_column
+from operators.runtime.watermarks import zoned_column
 
 if TYPE_CHECKING:
     from operators.windows import WindowedAggregation
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 
 def joined(
     cogrouped: CoGroupedAggregation, frames: Mapping[str, DataFrame], times: Mapping[str, str]
-) -> tuple["WindowedAggregation", DataFrame]:
-    """Return the operator over the frames as one, and these as one.
+) -> tuple["WindowedAggregation", DataFrame, Incoming | None]:
+    """Return the operator over the frames as one, these as one, and, if they are streams, what is known of their event time.
 
     Raises:
         DefinitionError: a column is missing, types differ, or only some frames are streams.
@@ -39,16 +40,24 @@ def joined(
         changed, given[side.name] = with_gap(operator, frame, time)
     cogrouped = replace(cogrouped, operator=changed)
     parts = [_part(cogrouped, side, given, times[side.name]) for side in cogrouped.sides]
+    read = [_incoming(cogrouped, given[name], times[name]) for name in given if given[name].isStreaming]
+    if read:
+        parts = [one.watermarked(part, EVENT_TIME) for one, part in zip(read, parts, strict=True)]
     names = [side.name for side in cogrouped.sides]
     check_types(names, [{field.name: field.dataType.simpleString() for field in p.schema} for p in parts])
-    return cogrouped.joint, reduce(DataFrame.unionByName, parts)
+    return cogrouped.joint, reduce(DataFrame.unionByName, parts), Incoming.joined(read) if read else None
+
+
+def _incoming(cogrouped: CoGroupedAggregation, frame: DataFrame, time: str) -> Incoming:
+    windows = cogrouped.operator.windows
+    return incoming(frame, time, windows.grace_ticks * windows.tick_us, takes_updates=False)
 
 
 def _part(
     cogrouped: CoGroupedAggregation, own: Side, frames: Mapping[str, DataFrame], time: str
 ) -> DataFrame:
     """One frame's rows, with the columns of all frames."""
-    frame, windows = frames[own.name], cogrouped.operator.windows
+    frame = frames[own.name]
     columns = [F.col(quoted(name)) for name in cogrouped.shared()]
     columns.append(zoned_column(frame, time).alias(EVENT_TIME))
     for side in cogrouped.sides:
@@ -57,7 +66,4 @@ def _part(
             column = F.col(quoted(name)) if side is own else nothing
             columns.append(column.alias(side.joint(name)))
         columns.append(F.lit(True if side is own else None).cast("boolean").alias(side.marker))
-    part = frame.select(*columns)
-    if not frame.isStreaming:
-        return part
-    return watermarked(part, EVENT_TIME, windows.grace_ticks * windows.tick_us, time)
+    return frame.select(*columns)

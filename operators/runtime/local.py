@@ -51,6 +51,8 @@ class LocalRunner:
         """Rows, late and bad rows, and windows since the runner was made."""
         self.metrics: dict[str, int] = {}
         """What the last batch told of itself, by the names that a stream has in `<name>_out`."""
+        self.close_time = FAR_PAST
+        """Close time in ticks after the last batch: the stream time of a runner that takes this one's rows."""
         self.late: pa.Table | None = None
         """The last batch's late and bad records, if the runner was made to keep them: reason, window, late_by_ms, record."""
 
@@ -81,6 +83,7 @@ class LocalRunner:
         done = self._attempt(table, stream_time, self._journal)
         self.counters.add(done.counters)
         self.metrics = done.metrics
+        self.close_time = done.pointer.progress["close"]
         self.late = None if done.late is None else pa.Table.from_struct_array(done.late)
         return done.rows
 

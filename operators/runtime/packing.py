@@ -87,8 +87,8 @@ class Pack:
         program: names the columns.
         labels: one bucket label per slice of the key space.
         name: of the operator, in errors.
-        wakes: whether each bucket gets a row from each task in all batches, so that those start from a savepoint that have no
-            rows. In a run's first batch they get one anyway, so that stored state of another operator is found at once.
+        wakes: whether each bucket gets a row from each task, so that those work in each batch, too, that have no rows. In a
+            run's first batch they get one anyway, so that stored state of another operator is found at once.
     """
 
     program: Program

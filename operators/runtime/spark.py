@@ -16,7 +16,8 @@ from operators.evolution import adaption
 from operators.late import LATE, LateSide
 from operators.partials import KEY, TIME, TwoStagePlan
 from operators.program import Program
-from operators.runtime.bounded import BoundedRun, FirstStage, FirstStageRows, InputRows, Source
+from operators.runtime.bounded import BoundedRun, FirstStage, FirstStageRows, InputRows, Slicing, Source
+from operators.runtime.chains import Incoming, as_windows, incoming, marked
 from operators.runtime.engine import FRAME, EngineStage
 from operators.runtime.gaps import quoted
 from operators.runtime.metrics import names
@@ -31,7 +32,7 @@ from operators.runtime.session import (
 )
 from operators.runtime.sorting import in_order
 from operators.runtime.types import arrow_schema, spark_schema, told_schema
-from operators.runtime.watermarks import check_time, utc, watermarked, zoned_column
+from operators.runtime.watermarks import check_time, utc, zoned_column
 from state_backends import StateConfig, resolve
 from state_backends.checkpoints.savepoint import read_header
 
@@ -39,9 +40,11 @@ if TYPE_CHECKING:
     from operators.applicable import Applicable
 
 _RETAIN_KEY = "spark.sql.streaming.minBatchesToRetain"
+SLICING = Slicing()
+"""How bounded frames are cut into steps; no result depends on it."""
 
 
-def apply(
+def apply(  # noqa: PLR0913 - what users give, and two that they don't
     operator: "Applicable",
     df: DataFrame,
     event_time: str,
@@ -50,10 +53,12 @@ def apply(
     name: str,
     *,
     with_late: bool = False,
+    given: Incoming | None = None,
 ) -> DataFrame:
     """Return what the operator makes of a frame; see `Applicable.apply`.
 
-    With late records, these are rows too, beside which all is null but the column `late`.
+    With late records, these are rows too, beside which all is null but the column `late`. What is known of the event time of a
+    stream that was made of several is given; else it is found out.
     """
     check_frame(df)
     check_column_name("event_time", event_time)
@@ -68,7 +73,7 @@ def apply(
         program = replace(program, late=_late_side(program, df, columns, event_time))
     # Numbered names: Spark's own mapInArrow fails on a column name with a dot.
     narrow = df.select(*[zoned_column(df, name).alias(alias) for name, alias in program.aliases.items()])
-    out = spark_schema(program.rows)
+    out = as_windows(spark_schema(program.rows), {time.column for time in program.times if time.is_end})
     if not df.isStreaming:
         check_workers(spark)
         plan = operator.bounded().program(arrow_schema(df.schema), event_time, config).plan
@@ -77,8 +82,11 @@ def apply(
     buckets = bucket_count(spark, config)
     check_partitions(spark, buckets)
     check_snapshot_folder(spark, config)
+    grace_us = program.grace * program.tick_us
+    read = given or incoming(df, event_time, grace_us, takes_updates=operator.takes_updates)
+    out = marked(out, program.times, read, program.tick_us)
     try:
-        return _streaming(narrow, program, config, buckets, out, name)
+        return _streaming(narrow, program, config, buckets, out, name, read)
     except AnalysisException as error:
         if error.getCondition() != "DUPLICATED_METRICS_NAME":
             raise
@@ -132,17 +140,24 @@ def _bounded(df: DataFrame, program: Program, out: StructType, name: str, log_le
     if stage is not None:
         df, micros, source = stage.grouped(df), F.col(FRAME), stage
     elif isinstance(program.plan, TwoStagePlan) and program.plan.condenses and program.late is None:
-        first = FirstStage(program, name)
+        first = FirstStage(program, name, SLICING.rows)
         df, keys, source = df.mapInArrow(first, first.ddl), [KEY], FirstStageRows(program)
         most = 2**60 // program.tick_us
         micros = F.least(F.greatest(F.col(TIME), F.lit(-most)), F.lit(most)) * F.lit(program.tick_us)
     else:
         micros, source = F.unix_micros(utc(df, time)), InputRows(program)
-    return in_order(df, keys, micros).mapInArrow(BoundedRun(program, source, name, log_level), out)
+    ordered = in_order(df, keys, micros, SLICING.group_bits)
+    return ordered.mapInArrow(BoundedRun(program, source, name, SLICING.rows, log_level), out)
 
 
 def _streaming(
-    df: DataFrame, program: Program, config: StateConfig, buckets: int, out: StructType, name: str
+    df: DataFrame,
+    program: Program,
+    config: StateConfig,
+    buckets: int,
+    out: StructType,
+    name: str,
+    read: Incoming,
 ) -> DataFrame:
     # Imported here: the bucket's processor needs pandas, which a batch does not.
     from operators.runtime.bucket import BucketProcessor, result_ddl
@@ -151,13 +166,13 @@ def _streaming(
     savepoint = None if config.savepoint is None else read_header(config.savepoint)
     if savepoint is not None:
         adaption(program, savepoint.identity, savepoint.schema, config.evolution, moved=True)
-    grace_us, time = program.grace * program.tick_us, program.aliases[program.event_time]
-    marked = watermarked(df, time, grace_us, program.event_time)
-    packed = marked.mapInArrow(Pack(program, labels, name, wakes=savepoint is not None), PACKED_DDL)
+    timed = read.watermarked(df, program.aliases[program.event_time])
+    wakes = savepoint is not None or read.closing.chained
+    packed = timed.mapInArrow(Pack(program, labels, name, wakes=wakes), PACKED_DDL)
     counts = [F.sum(column).alias(column) for column in ("rows", "bad", "sent", "row_bytes")]
     packed = packed.observe(f"{name}_in", *counts, F.sum(F.length("blob")).alias("sent_bytes"))
     results = packed.groupBy("bucket").transformWithStateInPandas(
-        BucketProcessor(program, config, labels, name, savepoint),
+        BucketProcessor(program, config, labels, name, read.closing, savepoint),
         result_ddl(program.counts),
         "append",
         "eventtime",

@@ -1,4 +1,4 @@
-"""The watermark of a stream: what makes Spark's close time that of the windows."""
+"""Event times of a frame as the operators take them."""
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that every Spark user knows
@@ -7,7 +7,6 @@ from pyspark.sql.types import TimestampNTZType
 from operators.errors import DefinitionError
 from operators.runtime.gaps import quoted
 
-_KEY = "spark.watermarkDelayMs"
 _TIMES = ("timestamp", "timestamp_ntz")
 
 
@@ -39,25 +38,3 @@ def utc(df: DataFrame, name: str) -> Column:
     minutes = (F.hour(column) * 60 + F.minute(column)).cast("bigint")
     seconds = F.expr(f"extract(SECOND FROM {quoted(name)})")
     return F.timestamp_micros((day + minutes * 60) * 1_000_000 + (seconds * 1_000_000).cast("bigint"))
-
-
-def watermarked(df: DataFrame, column: str, grace_us: int, told: str) -> DataFrame:
-    """Return the frame with a watermark of the windows' grace; Spark counts in whole milliseconds.
-
-    Args:
-        df: a stream.
-        column: its event time.
-        grace_us: in microseconds.
-        told: the column's name in errors.
-
-    Raises:
-        DefinitionError: the column has another watermark.
-    """
-    delay = -(-grace_us // 1_000)
-    given = df.schema[column].metadata.get(_KEY)
-    if given is not None and given != delay:
-        raise DefinitionError(
-            f"column {told!r} has a watermark of {given} ms already, the windows' grace is {delay} ms: "
-            "leave withWatermark out, apply sets it from grace"
-        )
-    return df if given is not None else df.withWatermark(quoted(column), f"{delay} milliseconds")

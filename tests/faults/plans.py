@@ -7,6 +7,7 @@ from pathlib import Path
 from tests.spark.frames import KINDS, write_source
 
 BACKENDS = ["memory", "rocksdb", "spark"]
+CHAIN_AND_KINDS = ("chain", *KINDS)
 CONF = {
     "spark.windows.state.snapshots.folder": "{folder}/snapshots",
     "spark.windows.state.snapshots.bytes": "16k",
@@ -25,7 +26,7 @@ class Plan:
         folder: where all that it writes lies.
         source: the folder of its input.
         backend: its state backend.
-        kind: of its windows, one of tests.spark.frames.
+        kind: of its windows, one of tests.spark.frames, or "chain".
         trouble: name of a step of `tests.faults.troubles` behind the operator, or none.
         checkpoint: its checkpoint's name in the folder.
         state: its local state's name in the folder.
@@ -54,9 +55,14 @@ class Plan:
         return {key: value.replace("{folder}", self.folder) for key, value in conf.items()}
 
 
-def plans_for(folder: Path, backends: Sequence[str], trouble: str = "", until: str = "") -> list[Plan]:
+def plans_for(
+    folder: Path,
+    backends: Sequence[str],
+    trouble: str = "",
+    until: str = "",
+    kinds: Sequence[str] = tuple(KINDS),
+) -> list[Plan]:
     """Return a query per backend, each in a folder of its own, all with the input folder/in."""
-    kinds = list(KINDS)
     return [
         Plan(
             str(folder / backend),

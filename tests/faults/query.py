@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from tests.faults import troubles
 from tests.faults.plans import Plan
-from tests.spark.frames import SCHEMA, closed_rows, operator, rows, stream
+from tests.spark.frames import SCHEMA, closed_rows, rows, stream, windows
 
 _SHOWN = 5
 
@@ -41,7 +41,7 @@ def start(spark: SparkSession, plan: Plan) -> Any:
         spark.conf.set(key, value)
     try:
         source = stream(spark, Path(plan.source))
-        frame = operator(kind=plan.kind).apply(source, event_time="at", backend=plan.backend)
+        frame = windows(source, plan.kind, plan.backend)
         if plan.trouble:
             step = getattr(troubles, plan.trouble)(Path(plan.folder, "troubles"))
             frame = frame.mapInArrow(step, frame.schema)
@@ -92,5 +92,5 @@ def _written(spark: SparkSession, plan: Plan) -> list[tuple[Any, ...]]:
     if not list((out / "_spark_metadata").glob("[0-9]*")):
         return []
     source = spark.read.schema(SCHEMA).parquet(plan.source)
-    schema = operator(kind=plan.kind).apply(source, event_time="at").schema
+    schema = windows(source, plan.kind).schema
     return rows(spark.read.schema(schema).parquet(str(out)))

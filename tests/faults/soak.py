@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from tests.faults.plans import BACKENDS, Feed, plans_for
+from tests.faults.plans import BACKENDS, CHAIN_AND_KINDS, Feed, plans_for
 from tests.faults.processes import kill_marked
 from tests.faults.torment import Torment, victims
 
@@ -42,7 +42,9 @@ def soak(folder: Path, backends: list[str], kills: int, seed: int, mark: str) ->
     print(f"{kills} kills, backends {', '.join(backends)}, seed {seed}", flush=True)
     began = time.monotonic()
     feed = Feed(folder, files=20 + 8 * kills, rows=300, seed=seed)
-    torment = Torment(folder, plans_for(folder, backends), feed, seed, mark)
+    first = seed % len(CHAIN_AND_KINDS)
+    kinds = (*CHAIN_AND_KINDS[first:], *CHAIN_AND_KINDS[:first])
+    torment = Torment(folder, plans_for(folder, backends, kinds=kinds), feed, seed, mark)
     drivers = -(-kills // (_WORKERS_PER_DRIVER + 1))
     for number, victim in enumerate(victims(kills - drivers, drivers, seed), 1):
         done = torment.kill_driver() if victim == "driver" else torment.kill_workers()

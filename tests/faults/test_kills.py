@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.plans import Feed, plans_for
+from tests.faults.plans import CHAIN_AND_KINDS, Feed, plans_for
 from tests.faults.processes import assert_exact
 from tests.faults.torment import Torment, victims
 
@@ -15,7 +15,7 @@ def test_queries_killed_at_random_times_end_with_the_rows_of_undisturbed_ones(
     """Drivers, process groups and workers are killed, local state is deleted or set back: every row comes once."""
     workers, drivers = request.config.getoption("--worker-kills"), request.config.getoption("--driver-kills")
     feed = Feed(tmp_path, files=20 + 10 * (workers + drivers), rows=600, seed=5)
-    torment = Torment(tmp_path, plans_for(tmp_path, backends), feed, seed, mark)
+    torment = Torment(tmp_path, plans_for(tmp_path, backends, kinds=CHAIN_AND_KINDS), feed, seed, mark)
     for victim in victims(workers, drivers, seed):
         done = torment.kill_driver() if victim == "driver" else torment.kill_workers()
         print(f"batches {torment.batches}: {done}")  # noqa: T201 - what a failure came after

@@ -18,9 +18,11 @@ def test_rows_taken_are_logged(monkeypatch: pytest.MonkeyPatch, caplog: pytest.L
     program = SlidingWindows(10).aggregate(n=agg.count()).program(table.schema, "at", resolve())
     for level, lines in (("info", 4), ("warning", 0)):
         caplog.clear()
-        run = bounded.BoundedRun(program, bounded.InputRows(program), "sums", level)
+        run = bounded.BoundedRun(program, bounded.InputRows(program), "sums", 1_000, level)
         assert sum(batch.num_rows for batch in run(table.to_batches(max_chunksize=25))) == 110
         assert len(caplog.records) == lines
     with caplog.at_level(logging.INFO, "operators"):
-        list(bounded.BoundedRun(program, bounded.InputRows(program), "sums", "info")(table.to_batches()))
+        list(
+            bounded.BoundedRun(program, bounded.InputRows(program), "sums", 1_000, "info")(table.to_batches())
+        )
     assert "operator 'sums', a task: 100 rows in 0 s" in caplog.text

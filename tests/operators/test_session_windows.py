@@ -463,9 +463,7 @@ def test_definitions_are_values() -> None:
 
 @pytest.mark.parametrize("count", [200, 203])
 @pytest.mark.parametrize("longest", [None, 0, 40])
-def test_a_bounded_run_of_many_small_steps_is_one_of_a_single_step(
-    longest: int | None, count: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bounded_run_of_many_small_steps_is_one_of_a_single_step(longest: int | None, count: int) -> None:
     """A key with more rows than a step takes is a stream in order of time, with the sessions of the whole."""
     chance, schema = random.Random(5), pa.schema([(name, pa.int64()) for name in ("key", "time", "gap")])
     draw = [
@@ -479,7 +477,6 @@ def test_a_bounded_run_of_many_small_steps_is_one_of_a_single_step(
     program = windows.aggregate(n=agg.count(), low=agg.min("time")).program(schema, "time", resolve("memory"))
     runs = []
     for rows in (7, 100_000):
-        monkeypatch.setattr(bounded, "_ROWS_PER_STEP", rows)
         order = [
             (key << 43) + 2**42 + (time * 1_000 >> 10)
             for key, time, _ in sorted(draw, key=lambda row: row[:2])
@@ -488,7 +485,7 @@ def test_a_bounded_run_of_many_small_steps_is_one_of_a_single_step(
             table.select(program.inputs).append_column("order", pa.array(order)).to_batches(max_chunksize=5)
         )
         emitted = pa.Table.from_batches(
-            bounded.BoundedRun(program, bounded.InputRows(program), "sessions")(batches)
+            bounded.BoundedRun(program, bounded.InputRows(program), "sessions", rows)(batches)
         )
         results = (emitted[name].to_pylist() for name in ("key", "n", "low"))
         runs.append(sorted(zip(bounds(emitted), *results, strict=True)))

@@ -179,6 +179,22 @@ def _cogroup(client: Client) -> None:
     assert sorted(map(repr, wanted)) == client.run(op.apply(frames, "at"), "cogroup")[0]
 
 
+@case("stream, windows over windows")
+def _chain(client: Client) -> None:
+    """An operator over another one, and Spark's own over that; what lost its watermark is refused."""
+    first = by_key("sliding").apply(stream(client.spark, client.source, FILES), "at", name="first")
+    second = TumblingWindows("3 seconds").group_by("k").aggregate(n=agg.sum("n"))
+    windows = second.apply(first.select("k", "n", "window.end"), "end")
+    coarse = F.window(F.window_time("window"), "6 seconds")
+    found = client.run(windows.groupBy("k", coarse).agg(F.sum("n").alias("n")), "chain")[0]
+    bounded = by_key("sliding").apply(client.bounded, "at").select("k", "n", "window.end")
+    whole = second.apply(bounded, "end").groupBy("k", coarse).agg(F.sum("n").alias("n"))
+    assert len(found) > 10
+    assert set(found) < set(lines(whole))
+    with pytest.raises(DefinitionError, match="'end' has no watermark"):
+        second.apply(first.withColumn("end", F.expr("window.end + interval 1 second")), "end")
+
+
 @case("state is read, saved, and gone on from with another backend")
 def _savepoint(client: Client) -> None:
     """A query on Spark's own state store, then one on RocksDB that starts from its savepoint."""

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from operators import SessionWindows, SlidingWindows, WindowedAggregation
+from operators import SessionWindows, SlidingWindows, TumblingWindows, WindowedAggregation
 from operators import aggregates as agg
 
 SCHEMA = "k string, at timestamp, v bigint, x double"
@@ -73,6 +73,21 @@ def operator(policy: str = "on_close", kind: str = "sliding") -> WindowedAggrega
     return results.emit(policy)
 
 
+def windows(frame: DataFrame, kind: str, backend: str | None = None) -> DataFrame:
+    """Return what the operator of a kind makes of a frame; of "chain", windows over sliding windows."""
+    if kind != "chain":
+        return operator(kind=kind).apply(frame, event_time="at", backend=backend)
+    sliding = operator().apply(frame, event_time="at", backend=backend, name="first")
+    results = {
+        "windows": agg.count(),
+        "records": agg.sum("n"),
+        "high": agg.max("high"),
+        "mean": agg.avg("mean"),
+    }
+    tumbling = TumblingWindows("3 seconds").group_by("k").aggregate(**results)
+    return tumbling.apply(sliding.select("*", "window.end"), event_time="end", backend=backend)
+
+
 def stream(spark: SparkSession, folder: Path, files_per_batch: int = 1) -> DataFrame:
     """Return the files as a stream, some files a batch, in order of their names."""
     reader = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", files_per_batch)
@@ -100,5 +115,6 @@ def closed_rows(spark: SparkSession, folder: Path, kind: str = "sliding") -> lis
     """Return what a stream over the files has closed at its end: the bounded result up to the last close time."""
     frame = spark.read.schema(SCHEMA).parquet(str(folder))
     close = frame.selectExpr("max(at) - interval 8 seconds").first()[0]
-    windows = operator(kind=kind).apply(frame, event_time="at")
-    return rows(windows.where(windows["window"]["end"] < close))
+    found = windows(frame, kind)
+    end = found["window"]["end"]
+    return rows(found.where(end <= close if kind == "chain" else end < close))

@@ -1,0 +1,44 @@
+"""How the close times of an operator in a stream follow from Spark's watermark."""
+
+from dataclasses import dataclass
+
+from operators.batch import FAR_PAST
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """The rule by which a watermark closes windows.
+
+    Rows that are not late are not before the watermark of the batch before plus a millisecond, less `behind_us`.
+
+    Attributes:
+        chained: whether the rows come out of another operator of the same query. It lets rows go in the batch in which the
+            watermark passes them, so they are late only if the watermark of the batch before had passed them. Spark's own
+            operators judge all rows so.
+        behind_us: in microseconds.
+    """
+
+    chained: bool = False
+    behind_us: int = 0
+
+    def closes(self, watermark_ms: int, tick_us: int) -> tuple[int, int]:
+        """Return the close times in ticks at the start and at the end of a batch.
+
+        Args:
+            watermark_ms: of the batch. It begins at 0, which says nothing, and stays there while all events are before 1970.
+            tick_us: length of a tick in microseconds.
+        """
+        if watermark_ms <= 0:
+            return FAR_PAST, FAR_PAST
+        close = ((watermark_ms + 1) * 1_000 - self.behind_us) // tick_us
+        # An operator goes on from the close time of its last batch: the far past adds nothing to that.
+        return (FAR_PAST if self.chained else close), close
+
+    def behind(self, ticks: int, tick_us: int) -> int:
+        """Return how far results may lie behind, in microseconds.
+
+        Args:
+            ticks: how far they may lie before the close time of the batch before.
+            tick_us: length of a tick in microseconds.
+        """
+        return -(-self.behind_us // tick_us) * tick_us + ticks * tick_us
