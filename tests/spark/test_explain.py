@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from operators import SessionWindows, SlidingWindows, TumblingWindows
+from operators import DefinitionError, SessionWindows, SlidingWindows, TumblingWindows
 from operators import aggregates as agg
 from operators.explain import Explanation
 
@@ -51,6 +51,22 @@ def test_a_collated_key_is_not_for_generated_code(frame: DataFrame) -> None:
     told = Explanation.of(operator, collated, "at").bounded
     assert "python" == told.way
     assert "key 'k' has a collation" in told.text
+
+
+def test_a_chain_is_told(spark: SparkSession) -> None:
+    """Whose watermark it has; and what `apply` refuses is refused here too."""
+    stream = spark.readStream.format("rate").load()
+    first = SlidingWindows("1 minute", grace="10 seconds").group_by("value").aggregate(n=agg.count())
+    rows = first.apply(stream, "timestamp").select("n", "window.*")
+    second = TumblingWindows("1 hour").aggregate(n=agg.sum("n"))
+    assert "the watermark that the first operator of the query sets; late" in str(
+        Explanation.of(second, rows, "end")
+    ).replace("\n               ", " ")
+    assert "sets, less 1 min; late is" in str(Explanation.of(second, rows, "start")).replace(
+        "\n               ", " "
+    )
+    with pytest.raises(DefinitionError, match="'end' has no watermark"):
+        second.explain(rows.withColumn("end", F.expr("end + interval 1 second")), "end")
 
 
 def test_a_stream_is_told_with_sparks_conf(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
