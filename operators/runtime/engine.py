@@ -17,7 +17,7 @@ from pyspark.sql.types import DataType, StringType, TimestampType
 
 from operators.aggregates import exact
 from operators.aggregates.operation import Operation
-from operators.aggregates.operations import CountRows, CountValid, Extreme, Max, SumFloat, SumInt
+from operators.aggregates.operations import CountRows, CountValid, Extreme, Max, SumFloat, SumInt, SumLong
 from operators.batch import number_keys
 from operators.kernel import State
 from operators.kinds.framed import FramedPlan
@@ -134,7 +134,7 @@ class EngineStage:
         name = f"state{number}"
         if type(operation) is SumFloat and not self._whole(operation):
             return self._float_sum(table, self._floats.index((operation.column or "", operation.where)))
-        if isinstance(operation, SumInt | SumFloat):
+        if isinstance(operation, SumInt | SumLong | SumFloat):
             high, low = _filled(table, f"{name}_high", 0), _filled(table, f"{name}_low", 0)
             return operation.of_halves(high, low)
         if isinstance(operation, Extreme):
@@ -156,7 +156,7 @@ class EngineStage:
         if len(special):
             values = _filled(table, f"special{number}", 0.0)[special]
             counts = _filled(table, f"count{number}", 0)[special].astype(np.float64)
-            for part, several in zip(total, exact.product(values, counts), strict=True):
+            for part, several in zip(total, exact.multiples(values, counts), strict=True):
                 part[special] = several
         return total
 
@@ -185,7 +185,7 @@ def _done_by_spark(operation: Operation, types: dict[str, pa.DataType]) -> bool:
         return True
     type_ = types.get(operation.column or "")
     number = type_ is not None and (pat.is_integer(type_) or pat.is_float32(type_) or pat.is_float64(type_))
-    return number and isinstance(operation, SumInt | SumFloat | Extreme)
+    return number and isinstance(operation, SumInt | SumLong | SumFloat | Extreme)
 
 
 def _scaled(df: DataFrame, number: int, values: Column) -> DataFrame:
