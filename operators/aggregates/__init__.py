@@ -88,7 +88,7 @@ def avg(column: str, *, where: str | None = None) -> Aggregate:
 
 
 def min(column: str, *, where: str | None = None) -> Aggregate:  # noqa: A001 - the field's name
-    """Smallest value, of the column's type; NaN only if there is nothing else, null without values.
+    """Smallest value, of the column's type; NaN only if there is nothing else, null without values. -0.0 comes out as 0.0.
 
     State 16 bytes, or the value.
     """
@@ -96,7 +96,10 @@ def min(column: str, *, where: str | None = None) -> Aggregate:  # noqa: A001 - 
 
 
 def max(column: str, *, where: str | None = None) -> Aggregate:  # noqa: A001 - the field's name
-    """Largest value, of the column's type; NaN wherever there is one, null without values. State 16 bytes, or the value."""
+    """Largest value, of the column's type; NaN wherever there is one, null without values. -0.0 comes out as 0.0.
+
+    State 16 bytes, or the value.
+    """
     return Extremum(column, largest=True, where=where)
 
 
@@ -224,7 +227,7 @@ def collect_set(column: str, *, where: str | None = None) -> Aggregate:
 
 
 def collect_list(column: str, *, where: str | None = None) -> Aggregate:
-    """All values but nulls, by event time, then by value: array, never null. State grows with them."""
+    """All values but nulls, by event time, then by value: array, never null; -0.0 comes out as 0.0. State grows with them."""
     return CollectList(column, where=where)
 
 

@@ -338,9 +338,14 @@ def list_array(name: str, values: pa.Array, rows: Ints, length: Ints) -> pa.Arra
 
 
 def typed_values(values: npt.NDArray[Any], type_: pa.DataType) -> pa.Array:
-    """Return Python values as they are held in states as an Arrow column of the type."""
+    """Return Python values as they are held in states as an Arrow column of the type; -0.0 comes out as 0.0."""
     dtype = {"i8": np.int64, "f8": np.float64}.get(state_code(type_))
-    return arrow_column(values if dtype is None else values.astype(dtype), type_)
+    return arrow_column(values if dtype is None else one_zero(values.astype(dtype)), type_)
+
+
+def one_zero(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return the values without minus zero, which is equal to zero and yet comes out as another value."""
+    return values + 0.0 if values.dtype == np.float64 else values
 
 
 def _rounded(states: Sequence[State]) -> pa.Array:
@@ -352,6 +357,6 @@ def _masked(type_: pa.DataType) -> Finish:
     def finish(states: Sequence[State]) -> pa.Array:
         (count,), (values,) = states
         missing = count == 0
-        return arrow_column(values, type_, missing if missing.any() else None)
+        return arrow_column(one_zero(values), type_, missing if missing.any() else None)
 
     return finish
