@@ -45,6 +45,11 @@ class Operation(ABC):
         return tuple(name for name in (self.column, self.where) if name is not None)
 
     @property
+    def compared(self) -> tuple[str, ...]:
+        """The columns whose order, or whose distinct values, make the result."""
+        return ()
+
+    @property
     @abstractmethod
     def codes(self) -> tuple[str, ...]:
         """The state's columns as page codes: "i8", "f8" or "object"."""

@@ -254,6 +254,10 @@ class ObjectExtreme(Operation):
     idempotent: ClassVar[bool] = True
 
     @property
+    def compared(self) -> tuple[str, ...]:
+        return self.inputs[:1]
+
+    @property
     def codes(self) -> tuple[str, ...]:
         return ("object",)
 

@@ -48,6 +48,10 @@ class Pick(Operation):
         return tuple(name for name in (self.column, self.by, self.where) if name is not None)
 
     @property
+    def compared(self) -> tuple[str, ...]:
+        return () if self.by is None else (self.by,)
+
+    @property
     def codes(self) -> tuple[str, ...]:
         return self.by_code, "i8", self.code
 

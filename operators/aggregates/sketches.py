@@ -98,6 +98,10 @@ class DistinctSketch(Sketch):
     (Flajolet et al. 2007)
     """
 
+    @property
+    def compared(self) -> tuple[str, ...]:
+        return self.inputs[:1]
+
     def of(self, values: npt.NDArray[Any]) -> Any:
         sketch = _library().hll_sketch(self.size, _library().tgt_hll_type.HLL_8)
         for value in values.tolist():

@@ -77,7 +77,7 @@ class Explanation:
         options: Mapping[str, object] | None,
     ) -> "Explanation":
         from operators.runtime.spark import bucket_count, windows_conf
-        from operators.runtime.types import arrow_schema
+        from operators.runtime.types import arrow_schema, check_collations
         from operators.runtime.watermarks import check_time
 
         spark = df.sparkSession
@@ -87,7 +87,9 @@ class Explanation:
         types = {field.name: field.dataType for field in df.schema.fields}
         buckets = bucket_count(spark, config)
         host = _Host(types, df.isStreaming, buckets)
-        return cls._of(operator, arrow_schema(df.schema), event_time, config, host)
+        told = cls._of(operator, arrow_schema(df.schema), event_time, config, host)
+        check_collations(df.schema, told.program)
+        return told
 
     @classmethod
     def _of(
@@ -100,7 +102,7 @@ class Explanation:
         windows, output = windows_of(program), program.output
         types = host.types
         if types is None:
-            types = spark_types(column_types(schema)[event_time], program.group_by, event_time)
+            types = spark_types(column_types(schema)[event_time], event_time)
         return cls(
             windows,
             aggregates_of(program.plan, output) if isinstance(output, OutputSchema) else (),

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.types as pat
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that every Spark user knows
-from pyspark.sql.types import DataType, StringType, TimestampType
+from pyspark.sql.types import DataType, TimestampType
 
 from operators.aggregates import exact
 from operators.aggregates.operation import Operation
@@ -166,16 +166,13 @@ def obstacle(program: Program, types: Mapping[str, DataType]) -> str | None:
 
     Args:
         program: bound to a bounded frame.
-        types: of the frame's event time and keys, by name.
+        types: of the frame's event time, by its name.
     """
     plan, columns = program.plan, dict(program.columns)
     if not isinstance(plan, FramedPlan):
         return "only frames of tumbling and hopping windows are groups to Spark"
     if not isinstance(types[program.event_time], TimestampType):
         return f"event time {program.event_time!r} is no timestamp with a zone"
-    for name in program.group_by:
-        if isinstance(types[name], StringType) and "collate" in types[name].simpleString():
-            return f"key {name!r} has a collation, under which texts that differ are one group"
     beyond = [op.describe() for op in plan.operations if not _done_by_spark(op, columns)]
     return f"Spark has no exact form of {', '.join(beyond)}" if beyond else None
 

@@ -23,7 +23,7 @@ from operators.runtime.metrics import names
 from operators.runtime.packing import PACKED_DDL, Pack, Unpack, partition_labels
 from operators.runtime.session import PARTITIONS_KEY, check_partitions, check_session
 from operators.runtime.sorting import in_order
-from operators.runtime.types import arrow_schema, spark_schema, told_schema
+from operators.runtime.types import arrow_schema, check_collations, spark_schema, told_schema
 from operators.runtime.watermarks import check_time, utc, watermarked, zoned_column
 from state_backends import StateConfig, resolve
 from state_backends.checkpoints.savepoint import read_header
@@ -57,6 +57,7 @@ def apply(
     check_time(df, event_time)
     operator, df = operator.prepared(df, event_time)
     program = operator.program(arrow_schema(df.schema), event_time, config)
+    check_collations(df.schema, program)
     if with_late:
         program = replace(program, late=_late_side(program, df, columns, event_time))
     # Numbered names: Spark's own mapInArrow fails on a column name with a dot.
