@@ -18,7 +18,7 @@ from pyspark.sql.types import DataType, TimestampType
 from operators.aggregates import exact
 from operators.aggregates.operation import Operation
 from operators.aggregates.operations import CountRows, CountValid, Extreme, Max, SumFloat, SumInt, SumLong
-from operators.batch import number_keys
+from operators.batch import most_ticks, number_keys
 from operators.kernel import State
 from operators.kinds.framed import FramedPlan
 from operators.partials import Partials
@@ -28,7 +28,6 @@ from state_backends import Entries
 
 FRAME = "frame"
 _ROWS = "rows"
-_LATEST_US = 2**62
 _BINADES = 32
 _LIMB_BITS = 28
 _SCALES = {0: -32, 1: 0, 2: 32, 3: -64}
@@ -85,9 +84,9 @@ class EngineStage:
         plan, tick_us = self.program.plan, self.program.tick_us
         assert isinstance(plan, FramedPlan)  # noqa: S101 - `of` makes it for no other
         time = F.unix_micros(F.col(self.program.aliases[self.program.event_time]))
-        most = min(2**60 * tick_us, _LATEST_US)
+        most = most_ticks(pa.timestamp("us"), tick_us, plan.reach)
         start = time - F.pmod(time - F.lit(plan.offset * tick_us), F.lit(plan.frame * tick_us))
-        return F.when((time < most) & (time > -most), start)
+        return F.when((time < most * tick_us) & (time >= (1 - most) * tick_us), start)
 
     def _values(self, source: _Source) -> Column:
         column, where = source

@@ -213,7 +213,7 @@ class _NeverCommitted:
 
 
 def _highest(table: pa.Table, program: Program) -> int | None:
-    ticks, usable = event_ticks(table.column(program.event_time), program.tick_us)
+    ticks, usable = event_ticks(table.column(program.event_time), program.tick_us, program.plan.reach)
     ticks = ticks if usable is None else ticks[usable]
     return int(ticks.max()) if len(ticks) else None
 

@@ -124,7 +124,7 @@ def _bounded(df: DataFrame, program: Program, out: StructType, name: str, log_le
     elif isinstance(program.plan, TwoStagePlan) and program.plan.condenses and program.late is None:
         first = FirstStage(program, name)
         df, keys, source = df.mapInArrow(first, first.ddl), [KEY], FirstStageRows(program)
-        most = 2**60 // program.tick_us
+        most = (2**63 - 1) // program.tick_us
         micros = F.least(F.greatest(F.col(TIME), F.lit(-most)), F.lit(most)) * F.lit(program.tick_us)
     else:
         micros, source = F.unix_micros(utc(df, time)), InputRows(program)
