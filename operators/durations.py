@@ -70,7 +70,7 @@ def ticks(value: Duration, tick_us: int, name: str, least: int) -> int:
         least: the smallest number of ticks that is legal.
 
     Raises:
-        DefinitionError: the duration is too small, or no whole number of ticks.
+        DefinitionError: the duration is too small, longer than time can be counted, or no whole number of ticks.
     """
     length = microseconds(value, name)
     if length % tick_us:
@@ -80,6 +80,8 @@ def ticks(value: Duration, tick_us: int, name: str, least: int) -> int:
     if length // tick_us < least:
         wanted = "must be positive" if least > 0 else "must not be negative"
         raise DefinitionError(f"{name} is {value!r}: it {wanted}")
+    if length // tick_us >= _LONGEST:
+        raise DefinitionError(f"{name} {value!r} is longer than time can be counted")
     return length // tick_us
 
 
@@ -92,15 +94,3 @@ def tick_length(tick: str) -> int:
     if tick not in _TICKS_US:
         raise DefinitionError(f"tick is {tick!r}; known are {', '.join(map(repr, _TICKS_US))}")
     return _TICKS_US[tick]
-
-
-def window_length(value: Duration, tick_us: int, name: str, least: int) -> int:
-    """Return a length of windows in ticks, as `ticks` does.
-
-    Raises:
-        DefinitionError: as `ticks`, or it is longer than time can be counted.
-    """
-    length = ticks(value, tick_us, name, least)
-    if length >= _LONGEST:
-        raise DefinitionError(f"{name} {value!r} is longer than time can be counted")
-    return length

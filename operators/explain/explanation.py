@@ -81,7 +81,7 @@ class Explanation:
     ) -> "Explanation":
         from operators.runtime.chains import incoming
         from operators.runtime.spark import bucket_count, windows_conf
-        from operators.runtime.types import arrow_schema
+        from operators.runtime.types import arrow_schema, check_collations
         from operators.runtime.watermarks import check_time
 
         spark = df.sparkSession
@@ -92,6 +92,7 @@ class Explanation:
         buckets = bucket_count(spark, config)
         host = _Host(types, df.isStreaming, buckets)
         made = cls._of(operator, arrow_schema(df.schema), event_time, config, host)
+        check_collations(df.schema, made.program)
         if not df.isStreaming:
             return made
         grace_us = made.program.grace * made.program.tick_us
@@ -109,7 +110,7 @@ class Explanation:
         windows, output = windows_of(program), program.output
         types = host.types
         if types is None:
-            types = spark_types(column_types(schema)[event_time], program.group_by, event_time)
+            types = spark_types(column_types(schema)[event_time], event_time)
         return cls(
             windows,
             aggregates_of(program.plan, output) if isinstance(output, OutputSchema) else (),

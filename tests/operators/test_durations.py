@@ -137,3 +137,11 @@ def test_too_small() -> None:
     with pytest.raises(DefinitionError, match=r"grace is -1: it must not be negative"):
         ticks(-1, 1_000, "grace", 0)
     assert (1, 0) == (ticks(1, 1_000, "size", 1), ticks(0, 1_000, "grace", 0))
+
+
+@pytest.mark.parametrize("value", [2**59, 2**63, 2**70, "99999999999999999999 days"])
+def test_too_long(value: str | int) -> None:
+    """A length that int64 does not hold, or with which times would leave it, is refused with the argument's name."""
+    with pytest.raises(DefinitionError, match=r"segment .* is longer than time can be counted"):
+        ticks(value, 1_000, "segment", 1)
+    assert 2**59 - 1 == ticks(2**59 - 1, 1_000, "segment", 1)

@@ -43,14 +43,12 @@ def test_the_stage_that_is_told_is_in_the_plan(
     assert "in memory while a key is worked on" in str(told)
 
 
-def test_a_collated_key_is_not_for_generated_code(frame: DataFrame) -> None:
-    """Arrow does not know of collations, Spark does."""
+def test_a_collated_key_is_refused(frame: DataFrame) -> None:
+    """As `apply` refuses it: Arrow does not know of collations, Spark does."""
     operator = TumblingWindows("1 s").group_by("k").aggregate(n=agg.count())
-    collated = frame.withColumn("k", F.collate("k", "UTF8_LCASE"))
     assert "engine" == Explanation.of(operator, frame, "at").bounded.way
-    told = Explanation.of(operator, collated, "at").bounded
-    assert "python" == told.way
-    assert "key 'k' has a collation" in told.text
+    with pytest.raises(DefinitionError, match="column 'k' is string collate UTF8_LCASE"):
+        Explanation.of(operator, frame.withColumn("k", F.collate("k", "UTF8_LCASE")), "at")
 
 
 def test_a_chain_is_told(spark: SparkSession) -> None:
