@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from operators.batch import check_event_time
+from operators.columns import plain_type
 from operators.emission import bounds_type
 from operators.errors import DefinitionError, check_column_name, columns_told
 from operators.late import LateSide
@@ -195,11 +196,8 @@ class Applicable(ABC):
 
 
 def column_types(schema: pa.Schema) -> dict[str, pa.DataType]:
-    """Return a frame's columns with their types, those of dictionaries as what they stand for."""
-    return {
-        name: type_.value_type if pat.is_dictionary(type_) else type_
-        for name, type_ in zip(schema.names, schema.types, strict=True)
-    }
+    """Return a frame's columns with the types that they are taken as."""
+    return {name: plain_type(type_) for name, type_ in zip(schema.names, schema.types, strict=True)}
 
 
 def check_columns(
@@ -225,7 +223,12 @@ def check_columns(
             )
     check_event_time(types[event_time], event_time)
     for key in keys:
-        if pat.is_nested(types[key]) or pat.is_time(types[key]) or getattr(types[key], "unit", "us") == "ns":
+        if (
+            pat.is_nested(types[key])
+            or pat.is_time(types[key])
+            or pat.is_interval(types[key])
+            or getattr(types[key], "unit", "us") == "ns"
+        ):
             raise DefinitionError(
                 f"key column {key!r} is {types[key]}; an atomic type of Spark is wanted: cast it, or group by its fields"
             )

@@ -17,6 +17,7 @@ Ints = npt.NDArray[np.int64]
 FAR_PAST, FAR_FUTURE = -(2**61), 2**61
 """Close times before every event and after every event, in ticks."""
 _MOST_TICKS = 2**60
+_INT64_MAX = 2**63 - 1
 _MOST_GAP = 2**59
 _UNIT_US = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
@@ -30,7 +31,7 @@ class Records:
         key: shape (n,), int64: position of each record's key in `keys`.
         time: shape (n,), int64: event time in ticks.
         values: input columns by name, each of length n.
-        bad: records left out because their event time is null or beyond 2**60 ticks, or their gap is no gap.
+        bad: records left out because their event time is null or out of range (`most_ticks`), or their gap is no gap.
         gap: shape (n,), int64: ticks for which each record's session waits for the next one; None if it is the same for all.
     """
 
@@ -61,6 +62,7 @@ class RecordColumns:
         values: the columns that aggregates read.
         tick_us: length of a tick in microseconds.
         gap: each record's session gap: durations, or whole milliseconds; None if there is none.
+        reach: ticks from an event time to the bounds of its windows at most.
     """
 
     event_time: str
@@ -68,6 +70,7 @@ class RecordColumns:
     values: tuple[str, ...]
     tick_us: int
     gap: str | None = None
+    reach: int = 0
 
     def read(self, table: pa.Table) -> Records:
         """Return a table as records. O(rows) array work and one Python call per distinct key."""
@@ -98,7 +101,7 @@ class RecordColumns:
         reasons[~usable] = "event time is out of range"
         if self.gap is not None:
             gap = table.column(self.gap)
-            _, timed = event_ticks(table.column(self.event_time), self.tick_us)
+            _, timed = event_ticks(table.column(self.event_time), self.tick_us, self.reach)
             timed = np.ones(len(usable), bool) if timed is None else timed
             reasons[timed & ~usable] = "gap is not positive, or out of range"
             reasons[timed & gap.is_null().to_numpy()] = "gap is null"
@@ -107,11 +110,12 @@ class RecordColumns:
 
     def _times(self, table: pa.Table) -> tuple[Ints, Ints | None, npt.NDArray[np.bool_] | None]:
         """Event times and gaps in ticks, and a mask of the rows in which both can be used, or None if all can."""
-        time, usable = event_ticks(table.column(self.event_time), self.tick_us)
+        column = table.column(self.event_time)
+        time, usable = event_ticks(column, self.tick_us, self.reach)
         if self.gap is None:
             return time, None, usable
         gap = _gap_ticks(table.column(self.gap), self.tick_us)
-        sound = (gap > 0) & (gap < _MOST_GAP)
+        sound = (gap > 0) & (gap < _MOST_GAP) & (gap < most_ticks(column.type, self.tick_us) - np.abs(time))
         if usable is not None:
             sound &= usable
         return time, gap, None if sound.all() else sound
@@ -142,17 +146,32 @@ def check_gap(type_: pa.DataType, name: str) -> None:
 
 
 def event_ticks(
-    column: pa.ChunkedArray | pa.Array, tick_us: int
+    column: pa.ChunkedArray | pa.Array, tick_us: int, reach: int = 0
 ) -> tuple[Ints, npt.NDArray[np.bool_] | None]:
-    """Return event times floored to ticks, and a mask of those that can be used, or None if all can."""
+    """Return event times floored to ticks, and a mask of those that can be used, or None if all can; see `most_ticks`."""
     usable = column.is_valid().to_numpy(zero_copy_only=False) if column.null_count else None
     words = column.cast(pa.int64())
     times = (pc.fill_null(words, 0) if usable is not None else words).to_numpy()
     times = _to_ticks(times, column.type, tick_us)
-    if len(times) and (int(times.max()) >= _MOST_TICKS or int(times.min()) <= -_MOST_TICKS):
-        near = (times < _MOST_TICKS) & (times > -_MOST_TICKS)
+    most = most_ticks(column.type, tick_us, reach)
+    if len(times) and (int(times.max()) >= most or int(times.min()) <= -most):
+        near = (times < most) & (times > -most)
         usable = near if usable is None else usable & near
     return times, usable
+
+
+def most_ticks(type_: pa.DataType, tick_us: int, reach: int = 0) -> int:
+    """Return the number of ticks from the epoch that event times have to be below, before it and after it.
+
+    It is 2**60, or less where the bounds of windows, which are told in the unit of the event time, would leave 64 bits.
+
+    Args:
+        type_: of the event time.
+        tick_us: length of a tick in microseconds.
+        reach: ticks from an event time to the bounds of its windows at most.
+    """
+    units = {"us": tick_us, "ns": 1_000 * tick_us}.get(getattr(type_, "unit", ""), 1)
+    return min(_MOST_TICKS, _INT64_MAX // units - reach)
 
 
 def _to_ticks(times: Ints, type_: pa.DataType, tick_us: int) -> Ints:

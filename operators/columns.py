@@ -52,6 +52,35 @@ def state_code(type_: pa.DataType) -> str:
     return "i8" if pat.is_duration(type_) else "object"
 
 
+def plain_type(type_: pa.DataType) -> pa.DataType:
+    """Return the type that columns of a type are taken as: what a dictionary holds, no view, no small decimal."""
+    if pat.is_dictionary(type_):
+        return plain_type(type_.value_type)
+    if pat.is_string_view(type_):
+        return pa.string()
+    if pat.is_binary_view(type_):
+        return pa.binary()
+    if pat.is_decimal(type_) and type_.bit_width < 128:
+        return pa.decimal128(type_.precision, type_.scale)
+    return type_
+
+
+def plain_table(table: pa.Table) -> pa.Table:
+    """Return a table without types that Arrow has few functions for: views of text and bytes, decimals of 32 and 64 bits."""
+    for number, field in enumerate(table.schema):
+        type_ = field.type.value_type if pat.is_dictionary(field.type) else field.type
+        if plain_type(type_) != type_:
+            chunks = [_plain_chunk(chunk, plain_type(type_)) for chunk in table.column(number).chunks]
+            table = table.set_column(number, field.name, pa.chunked_array(chunks, plain_type(type_)))
+    return table
+
+
+def _plain_chunk(chunk: pa.Array, type_: pa.DataType) -> pa.Array:
+    if pat.is_dictionary(chunk.type):
+        return chunk.dictionary.cast(type_).take(chunk.indices)
+    return chunk.cast(type_)
+
+
 def plain_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     """Return a column as one array of plain values."""
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

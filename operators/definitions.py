@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from operators.aggregates import Aggregate
-from operators.durations import Duration, tick_length, window_length
+from operators.durations import Duration, tick_length, ticks
 from operators.errors import DefinitionError
 from operators.kinds.folded import FoldedPlan
 from operators.kinds.framed import FramedPlan
@@ -86,8 +86,8 @@ class SlidingWindows(_Grouping):
 
     def __post_init__(self) -> None:
         tick_us = tick_length(self.tick)
-        object.__setattr__(self, "size_ticks", window_length(self.size, tick_us, "size", 1))
-        object.__setattr__(self, "grace_ticks", window_length(self.grace, tick_us, "grace", 0))
+        object.__setattr__(self, "size_ticks", ticks(self.size, tick_us, "size", 1))
+        object.__setattr__(self, "grace_ticks", ticks(self.grace, tick_us, "grace", 0))
         object.__setattr__(self, "tick_us", tick_us)
 
     def plan(self, schema: PaneSchema, policy: str) -> SlidingPlan | Kip450Plan:
@@ -141,8 +141,8 @@ class HoppingWindows(_Grouping):
     def __post_init__(self) -> None:
         tick_us = tick_length(self.tick)
         size, advance = (
-            window_length(self.size, tick_us, "size", 1),
-            window_length(self.advance, tick_us, "advance", 1),
+            ticks(self.size, tick_us, "size", 1),
+            ticks(self.advance, tick_us, "advance", 1),
         )
         if advance > size:
             raise DefinitionError(
@@ -150,8 +150,8 @@ class HoppingWindows(_Grouping):
             )
         object.__setattr__(self, "size_ticks", size)
         object.__setattr__(self, "advance_ticks", advance)
-        object.__setattr__(self, "grace_ticks", window_length(self.grace, tick_us, "grace", 0))
-        object.__setattr__(self, "offset_ticks", window_length(self.offset, tick_us, "offset", 0) % advance)
+        object.__setattr__(self, "grace_ticks", ticks(self.grace, tick_us, "grace", 0))
+        object.__setattr__(self, "offset_ticks", ticks(self.offset, tick_us, "offset", 0) % advance)
         object.__setattr__(self, "tick_us", tick_us)
 
     def plan(self, schema: PaneSchema, policy: str) -> FramedPlan | FoldedPlan:
@@ -241,7 +241,7 @@ class SessionWindows(_Grouping):
             ("grace", self.grace, 0),
             ("max_length", self.max_length, 0),
         ):
-            length = None if value is None else window_length(value, tick_us, name, least)  # type: ignore[arg-type]
+            length = None if value is None else ticks(value, tick_us, name, least)  # type: ignore[arg-type]
             object.__setattr__(self, f"{name}_ticks", length)
         object.__setattr__(self, "tick_us", tick_us)
 

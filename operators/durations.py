@@ -78,7 +78,7 @@ def ticks(value: Duration, tick_us: int, name: str, least: int) -> int:
         least: the smallest number of ticks that is legal.
 
     Raises:
-        DefinitionError: the duration is too small, or no whole number of ticks.
+        DefinitionError: the duration is too small, longer than time can be counted, or no whole number of ticks.
     """
     length = microseconds(value, name)
     if length % tick_us:
@@ -88,6 +88,8 @@ def ticks(value: Duration, tick_us: int, name: str, least: int) -> int:
     if length // tick_us < least:
         wanted = "must be positive" if least > 0 else "must not be negative"
         raise DefinitionError(f"{name} is {value!r}: it {wanted}")
+    if length // tick_us >= _LONGEST:
+        raise DefinitionError(f"{name} {value!r} is longer than time can be counted")
     return length // tick_us
 
 

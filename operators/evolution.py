@@ -62,6 +62,10 @@ class Later(Operation):
     def describe(self) -> str:
         return f"{self.of.describe()} since {self.since}"
 
+    @property
+    def former(self) -> str | None:
+        return None if self.of.former is None else f"{self.of.former} since {self.since}"
+
     def lift(self, records: Records) -> State:
         return self.of.lift(records)
 
@@ -143,9 +147,10 @@ def spread(batch: Partials, given: Program, working: Program) -> Partials:
 
 
 def _source(operation: Operation, names: Sequence[str], widened: Sequence[str]) -> str | None:
-    """The stored state that an operation's is made of: its own, or the whole sum of a column that then became wider."""
-    if operation.describe() in names:
-        return operation.describe()
+    """The stored state that an operation's is made of: its own, its former one, or the sum of a column that became wider."""
+    for name in (operation.describe(), operation.former):
+        if name in names:
+            return name
     bare = _bare(operation)
     if not isinstance(bare, SumFloat) or bare.column not in widened:
         return None
@@ -181,10 +186,11 @@ class Adaption:
             name = _source(operation, list(found), self.widened)
             if name is None:
                 columns += self._empty(operation, rows)
-            elif name != operation.describe():
+            elif name not in (operation.describe(), operation.former):
                 columns += exact.of_ints(found[name][0][0])
             else:  # Of states of one name, the first is that of the first operation of that name, and so on.
-                columns += found[name][taken[name]]
+                kept = found[name][taken[name]]
+                columns += [*kept, *(np.zeros(rows, code) for code in operation.codes[len(kept) :])]
                 taken[name] += 1
         return columns
 
@@ -253,7 +259,7 @@ def adaption(
                 f"give the changed column another name, or {anew}"
             )
     _check_names(stored_identity[STATE], own[STATE], anew)
-    changes = _changes(stored_identity[STATE], own[STATE])
+    changes = _changes(stored_identity[STATE], program.plan.operations)
     changes += [f"column {name!r} was {before}, is {now}" for name, (before, now) in retyped.items()]
     if policy != ADAPT:
         raise StateError(
@@ -279,12 +285,19 @@ def stored_change(program: Program, progress: Mapping[str, Any], policy: str) ->
     )
 
 
-def _changes(before: Sequence[str], now: Sequence[str]) -> list[str]:
-    """What is new, what is gone and what has moved, in words."""
+def _changes(before: Sequence[str], operations: Sequence[Operation]) -> list[str]:
+    """What is new, what is gone, what has another form and what has moved, in words."""
+    now = [operation.describe() for operation in operations]
     moved = sorted(before) == sorted(now) and list(before) != list(now)
+    former = {op.former: op.describe() for op in operations if op.describe() not in before}
+    kept = {old: new for old, new in former.items() if old is not None and old in before and old not in now}
     return [
-        *(f"{name} is new, and would count from here on" for name in sorted({*now} - {*before})),
-        *(f"{name} is gone, and would be dropped" for name in sorted({*before} - {*now})),
+        *(f"{new} has more columns than {old}, and would be taken over" for old, new in sorted(kept.items())),
+        *(
+            f"{name} is new, and would count from here on"
+            for name in sorted({*now} - {*before, *kept.values()})
+        ),
+        *(f"{name} is gone, and would be dropped" for name in sorted({*before} - {*now, *kept})),
         *([f"they were in another order: {', '.join(before)}"] if moved else []),
     ]
 

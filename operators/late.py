@@ -79,7 +79,7 @@ class LateSide:
             _joined([report.start for report in reports]),
             _joined([report.end for report in reports]),
         )
-        late_by = _joined([report.close - report.end for report in reports]) * self.tick_us // 1_000
+        late_by = to_unit(_joined([report.close - report.end for report in reports]), self.tick_us, "ms")
         bad, type_ = batch.bad.num_rows, self.type
         window = type_.field("window").type
         bounds = pa.StructArray.from_arrays([self._time(start), self._time(end)], fields=list(window))

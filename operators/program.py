@@ -8,7 +8,9 @@ import pyarrow as pa
 
 from operators.aggregates.operation import Operation
 from operators.base.step import Step
-from operators.batch import RecordColumns, Records
+from operators.batch import RecordColumns, Records, most_ticks
+from operators.emission import OutputSchema
+from operators.errors import DefinitionError
 from operators.late import LateSide, Sifted
 from operators.partials import Partials, TwoStagePlan, from_table, is_partial, join
 from serializers.pages import PageLayout
@@ -60,6 +62,10 @@ class Plan(Protocol):
     @property
     def operations(self) -> tuple[Operation, ...]:
         """The operations whose states are stored."""
+
+    @property
+    def reach(self) -> int:
+        """How far in ticks the bounds of windows can be from an event time in them."""
 
     def describe(self) -> dict[str, Any]:
         """Return what stored state depends on, as plain values to be compared."""
@@ -122,6 +128,16 @@ class Program:
     counts: tuple[str, ...] = ()
     times: tuple[OutputTime, ...] = ()
 
+    def __post_init__(self) -> None:
+        if (
+            isinstance(self.output, OutputSchema)
+            and most_ticks(self.output.time, self.tick_us, self.plan.reach) <= 0
+        ):
+            raise DefinitionError(
+                f"windows of {self.plan.reach} ticks of {self.tick_us} us are longer than times of type {self.output.time} can "
+                f"tell: choose shorter ones, or cast {self.event_time!r} to a coarser unit"
+            )
+
     @property
     def inputs(self) -> list[str]:
         """Names of all input columns, each once."""
@@ -134,7 +150,7 @@ class Program:
     def records(self) -> RecordColumns:
         """Which columns make the records."""
         values = tuple(name for name, _ in self.columns)
-        return RecordColumns(self.event_time, self.group_by, values, self.tick_us, self.gap)
+        return RecordColumns(self.event_time, self.group_by, values, self.tick_us, self.gap, self.plan.reach)
 
     @property
     def aliases(self) -> dict[str, str]:

@@ -6,13 +6,14 @@ nothing else, NaN equals NaN, and -0.0 equals 0.0.
 
 import zlib
 from collections.abc import Sequence
+from datetime import date, datetime
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.types as pat
 
 from serializers.errors import CorruptDataError, NewerFormatError, SerializationError
-from serializers.values import canonical, pack_value, unpack_value
+from serializers.values import canonical, pack_value, stored_times, unpack_value
 
 KEY_VERSION = 1
 _PREFIX = bytes([KEY_VERSION])
@@ -27,7 +28,8 @@ def encode_keys(columns: Sequence[pa.Array]) -> list[bytes]:
         columns: key columns of any atomic type, all of the same length.
 
     Raises:
-        SerializationError: a column of nanoseconds or times of day, which Spark does not have.
+        SerializationError: a column of nanoseconds or times of day, which Spark does not have; or a time that is beyond 64
+            bits in microseconds.
     """
     lists = [_python_values(column) for column in columns]
     return [_PREFIX + pack_value(row) for row in zip(*lists, strict=True)]
@@ -39,11 +41,23 @@ def _python_values(column: pa.Array) -> list[Any]:
         raise SerializationError(
             f"a key column of type {type_} cannot be stored: cast it to microseconds or to text"
         )
-    if pat.is_timestamp(type_) and type_.tz is not None:
-        column = column.cast(pa.timestamp(type_.unit, "UTC"))  # Python's dates end where a zone's may not
+    # As numbers: Python's dates end at the year 9999, those of Spark do not.
+    if pat.is_date(type_):
+        return stored_times(column.cast(pa.date32()).cast(pa.int32()).to_pylist(), date)
+    if pat.is_timestamp(type_):
+        return stored_times(_microseconds(column).to_pylist(), datetime, zoned=type_.tz is not None)
     if pat.is_floating(column.type):
         return [canonical(value) for value in column.to_pylist()]
     return column.to_pylist()
+
+
+def _microseconds(column: pa.Array) -> pa.Array:
+    try:
+        return column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
+    except pa.ArrowInvalid as error:
+        raise SerializationError(
+            f"a key column of type {column.type} has a time that is beyond 64 bits in microseconds and cannot be stored"
+        ) from error
 
 
 def bucket_of(key: bytes, buckets: int) -> int:
@@ -66,7 +80,15 @@ def decode_keys(keys: Sequence[bytes], types: Sequence[pa.DataType]) -> list[pa.
     """
     rows = [_decode_key(key, len(types)) for key in keys]
     columns = zip(*rows, strict=True) if rows else [()] * len(types)
-    return [pa.array(column, type_) for column, type_ in zip(columns, types, strict=True)]
+    return [_column(column, type_) for column, type_ in zip(columns, types, strict=True)]
+
+
+def _column(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
+    if pat.is_date(type_):
+        return pa.array(values, pa.int32()).cast(pa.date32()).cast(type_)
+    if pat.is_timestamp(type_):
+        return pa.array(values, pa.int64()).cast(pa.timestamp("us", type_.tz)).cast(type_)
+    return pa.array(values, type_)
 
 
 def _decode_key(key: bytes, width: int) -> list[Any]:
@@ -74,7 +96,7 @@ def _decode_key(key: bytes, width: int) -> list[Any]:
         if key and key[0] > KEY_VERSION:
             raise NewerFormatError("a stored key", key[0], KEY_VERSION)
         raise CorruptDataError(f"not a stored key: {key[:16]!r}")
-    row = unpack_value(key[1:])
+    row = unpack_value(key[1:], times_as_numbers=True)
     if not isinstance(row, list) or len(row) != width:
         raise CorruptDataError(f"a stored key does not have the {width} columns of this operator: {row!r}")
     return row

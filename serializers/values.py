@@ -6,7 +6,7 @@ Extension codes: 1 date (days), 2 timestamp with zone (us, UTC), 3 timestamp wit
 
 import math
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
@@ -65,6 +65,27 @@ def _read_extension(code: int, data: bytes) -> Any:
     return reader(data)
 
 
+_TIMES = {_DATE, _INSTANT, _LOCAL}
+
+
+def stored_times(
+    numbers: Iterable[int | None], kind: type, zoned: bool = False
+) -> list[msgpack.ExtType | None]:
+    """Return dates and timestamps as they are packed, from numbers: also those that Python has no values for.
+
+    Args:
+        numbers: days or microseconds since 1970, or None.
+        kind: date or datetime.
+        zoned: whether the timestamps have a zone.
+    """
+    code = _DATE if kind is date else _INSTANT if zoned else _LOCAL
+    return [None if number is None else msgpack.ExtType(code, _INT64.pack(number)) for number in numbers]
+
+
+def _read_number(code: int, data: bytes) -> Any:
+    return _INT64.unpack(data)[0] if code in _TIMES else _read_extension(code, data)
+
+
 def _pack_big(value: Any) -> Any:
     """The value with every integer that msgpack cannot hold made an extension."""
     if isinstance(value, int) and not -(2**63) <= value < 2**64:
@@ -91,14 +112,19 @@ def pack_value(value: Any) -> bytes:
         return _packer.pack(_pack_big(value))
 
 
-def unpack_value(data: bytes) -> Any:
+def unpack_value(data: bytes, *, times_as_numbers: bool = False) -> Any:
     """Return the value that `pack_value` wrote; sequences come back as lists. O(size).
+
+    Args:
+        data: the bytes.
+        times_as_numbers: whether dates and timestamps come back as days and microseconds since 1970.
 
     Raises:
         CorruptDataError: the bytes are truncated or not of this library.
     """
     try:
-        return msgpack.unpackb(data, ext_hook=_read_extension, strict_map_key=False)
+        hook = _read_number if times_as_numbers else _read_extension
+        return msgpack.unpackb(data, ext_hook=hook, strict_map_key=False)
     except (
         ValueError,
         TypeError,

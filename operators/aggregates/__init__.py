@@ -73,7 +73,8 @@ def count(column: str | None = None, *, where: str | None = None) -> Aggregate:
 def sum(column: str, *, where: str | None = None) -> Aggregate:  # noqa: A001 - the field's name
     """Sum: bigint of whole numbers (an error beyond 64 bits), double, or exact decimal; null without values.
 
-    State 16 bytes, 24 of fractions, or an object.
+    Only the result has to fit: on the way a sum may leave 64 bits, or the range of doubles, and come back. State 24 bytes, 16
+    of int and smaller types, or an object.
     """
     return Sum(column, where=where)
 
@@ -81,13 +82,13 @@ def sum(column: str, *, where: str | None = None) -> Aggregate:  # noqa: A001 - 
 def avg(column: str, *, where: str | None = None) -> Aggregate:
     """Mean: double, or a decimal of four more digits, exact and rounded half up; null without values.
 
-    State that of `sum`; of bigint 24 bytes of its own.
+    Finite where the mean is, though the sum may be beyond doubles. State that of `sum`; of bigint 24 bytes of its own.
     """
     return Avg(column, where=where)
 
 
 def min(column: str, *, where: str | None = None) -> Aggregate:  # noqa: A001 - the field's name
-    """Smallest value, of the column's type; NaN only if there is nothing else, null without values.
+    """Smallest value, of the column's type; NaN only if there is nothing else, null without values. -0.0 comes out as 0.0.
 
     State 16 bytes, or the value.
     """
@@ -95,7 +96,10 @@ def min(column: str, *, where: str | None = None) -> Aggregate:  # noqa: A001 - 
 
 
 def max(column: str, *, where: str | None = None) -> Aggregate:  # noqa: A001 - the field's name
-    """Largest value, of the column's type; NaN wherever there is one, null without values. State 16 bytes, or the value."""
+    """Largest value, of the column's type; NaN wherever there is one, null without values. -0.0 comes out as 0.0.
+
+    State 16 bytes, or the value.
+    """
     return Extremum(column, largest=True, where=where)
 
 
@@ -110,41 +114,45 @@ def bool_or(column: str, *, where: str | None = None) -> Aggregate:
 
 
 def variance(column: str, *, where: str | None = None) -> Aggregate:
-    """Sample variance, stable: double; null below two values. State 40 bytes."""
+    """Sample variance: double; null below two values, exactly 0 where all are equal. State 56 bytes.
+
+    Here and in all that follows from it, the result is right to its last digits, also where values differ in theirs only, and
+    infinite only where it is beyond doubles itself.
+    """
     return Spread(column, freedom=1, root=False, where=where)
 
 
 def stddev(column: str, *, where: str | None = None) -> Aggregate:
-    """Sample standard deviation, stable: double; null below two values. State that of `variance`."""
+    """Sample standard deviation: double; null below two values. State that of `variance`."""
     return Spread(column, freedom=1, root=True, where=where)
 
 
 def var_pop(column: str, *, where: str | None = None) -> Aggregate:
-    """Population variance, stable: double; null without values. State that of `variance`."""
+    """Population variance: double; null without values. State that of `variance`."""
     return Spread(column, freedom=0, root=False, where=where)
 
 
 def stddev_pop(column: str, *, where: str | None = None) -> Aggregate:
-    """Population standard deviation, stable: double; null without values. State that of `variance`."""
+    """Population standard deviation: double; null without values. State that of `variance`."""
     return Spread(column, freedom=0, root=True, where=where)
 
 
 def covar_samp(y: str, x: str, *, where: str | None = None) -> Aggregate:
-    """Sample covariance of two columns, stable: double; null below two records.
+    """Sample covariance of two columns: double; null below two records.
 
     Here and in all that follows from two columns, records with a null in either do not count, one that is not finite makes the
-    result NaN, and a column that is constant but for its last few binary digits is constant. State 88 bytes, one for all.
+    result NaN, and a column is constant only where all values are equal. State 120 bytes, one for all.
     """
     return Together(y, other=x, kind="covar_samp", where=where)
 
 
 def covar_pop(y: str, x: str, *, where: str | None = None) -> Aggregate:
-    """Population covariance of two columns, stable: double; null without records. State that of `covar_samp`."""
+    """Population covariance of two columns: double; null without records. State that of `covar_samp`."""
     return Together(y, other=x, kind="covar_pop", where=where)
 
 
 def corr(y: str, x: str, *, where: str | None = None) -> Aggregate:
-    """Correlation of two columns, stable: double; null where either is constant. State that of `covar_samp`."""
+    """Correlation of two columns: double; null where either is constant. State that of `covar_samp`."""
     return Together(y, other=x, kind="corr", where=where)
 
 
@@ -219,7 +227,7 @@ def collect_set(column: str, *, where: str | None = None) -> Aggregate:
 
 
 def collect_list(column: str, *, where: str | None = None) -> Aggregate:
-    """All values but nulls, by event time, then by value: array, never null. State grows with them."""
+    """All values but nulls, by event time, then by value: array, never null; -0.0 comes out as 0.0. State grows with them."""
     return CollectList(column, where=where)
 
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from operators.aggregates import exact
+from operators.aggregates.moments import PowerSums, variances
 from operators.aggregates.operation import Operation
 from operators.aggregates.operations import (
     Collect,
@@ -19,11 +20,11 @@ from operators.aggregates.operations import (
     CountValid,
     Max,
     Min,
-    Moments,
     ObjectExtreme,
     SumDecimal,
     SumFloat,
     SumInt,
+    SumLong,
     decimal_of,
 )
 from operators.columns import arrow_column, state_code
@@ -138,11 +139,22 @@ class Sum(Aggregate):
         valid = CountValid(self.column, where=self.where)
         if pat.is_decimal(type_):
             return self._decimals(type_, valid)
-        if pat.is_integer(type_):
+        if pat.is_integer(type_) and type_.bit_width <= 32:
             return Bound((valid, SumInt(self.column, where=self.where)), pa.int64(), _masked(pa.int64()))
+        if pat.is_integer(type_):
+            return self._longs(valid)
         if pat.is_floating(type_):
             return Bound((valid, SumFloat(self.column, where=self.where)), pa.float64(), _rounded)
         raise self._refuse(type_, "a number")
+
+    def _longs(self, valid: CountValid) -> Bound:
+        operation = SumLong(self.column, where=self.where)
+
+        def finish(states: Sequence[State]) -> pa.Array:
+            (count,), total = states
+            return pa.array(operation.total(total), mask=count == 0)
+
+        return Bound((valid, operation), pa.int64(), finish)
 
     def _decimals(self, type_: pa.DataType, valid: CountValid) -> Bound:
         operation = SumDecimal(self.column, type_.scale, where=self.where)
@@ -177,8 +189,8 @@ class Avg(Aggregate):
 
         def finish(states: Sequence[State]) -> pa.Array:
             (count,), sums = states
-            total = sums[0] if small else exact.value(sums)
-            return pa.array(total / np.maximum(count, 1), mask=count == 0)
+            means = sums[0] / np.maximum(count, 1) if small else exact.mean(sums, count)
+            return pa.array(means, mask=count == 0)
 
         return Bound((valid, total), pa.float64(), finish)
 
@@ -256,12 +268,11 @@ class Spread(Aggregate):
         type_ = self._type(types)
         if not is_number(type_):
             raise self._refuse(type_, "an integer or floating-point number")
-        operation = Moments(self.column, where=self.where)
+        operation = PowerSums(self.column, where=self.where)
 
         def finish(states: Sequence[State]) -> pa.Array:
-            divisor = states[0][0] - self.freedom
-            variance = operation.spread(states[0]) / np.maximum(divisor, 1)
-            return pa.array(np.sqrt(variance) if self.root else variance, mask=divisor <= 0)
+            found, missing = variances(states[0], operation, self.freedom, self.root)
+            return pa.array(found, mask=missing)
 
         return Bound((operation,), pa.float64(), finish)
 
@@ -332,9 +343,14 @@ def list_array(name: str, values: pa.Array, rows: Ints, length: Ints) -> pa.Arra
 
 
 def typed_values(values: npt.NDArray[Any], type_: pa.DataType) -> pa.Array:
-    """Return Python values as they are held in states as an Arrow column of the type."""
+    """Return Python values as they are held in states as an Arrow column of the type; -0.0 comes out as 0.0."""
     dtype = {"i8": np.int64, "f8": np.float64}.get(state_code(type_))
-    return arrow_column(values if dtype is None else values.astype(dtype), type_)
+    return arrow_column(values if dtype is None else one_zero(values.astype(dtype)), type_)
+
+
+def one_zero(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return the values without minus zero, which is equal to zero and yet comes out as another value."""
+    return values + 0.0 if values.dtype == np.float64 else values
 
 
 def _rounded(states: Sequence[State]) -> pa.Array:
@@ -346,6 +362,6 @@ def _masked(type_: pa.DataType) -> Finish:
     def finish(states: Sequence[State]) -> pa.Array:
         (count,), (values,) = states
         missing = count == 0
-        return arrow_column(values, type_, missing if missing.any() else None)
+        return arrow_column(one_zero(values), type_, missing if missing.any() else None)
 
     return finish

@@ -24,6 +24,10 @@ class Distinct(Operation):
     """The distinct values, as a sorted list; all NaN are one, and -0.0 is 0.0."""
 
     @property
+    def compared(self) -> tuple[str, ...]:
+        return self.inputs[:1]
+
+    @property
     def codes(self) -> tuple[str, ...]:
         return ("object",)
 

@@ -1,6 +1,8 @@
 """Sums as unevaluated pairs high + low: twice the precision of a double, so the order of the summands leaves no trace.
 
-(Dekker 1971; Knuth's two-sum. A pair carries some 106 bits.)
+A pair carries about 106 bits. A sum beyond the largest double, of numbers that are finite, is kept as (low, high) times 2**112:
+what tells it from others is that the second part is the larger one. Sums of squares are triples of about 159 bits.
+(Dekker 1971; Knuth's two-sum.)
 """
 
 from dataclasses import dataclass
@@ -13,6 +15,7 @@ from operators.kernel import Ints, prefix_difference
 
 Floats = npt.NDArray[np.float64]
 Pair = tuple[npt.NDArray[Any], ...]
+Triple = tuple[npt.NDArray[Any], ...]
 _SPLIT = 134217729.0  # 2**27 + 1
 _LARGEST_SPLIT = 2.0**996
 _EXACT_DOUBLE = 2.0**53
@@ -24,18 +27,91 @@ _ROUNDED_BITS = 113
 2**-53 of n * 2**bits at most."""
 _MOST_LIMBS = 3
 _MOST_SHIFT = 1000
+_UNIT = 2.0**112
+_LARGE = 2.0**910
+"""The second part of a sum beyond doubles is above this, that of any other below, if the first is below `_SUMMABLE`."""
+_SUMMABLE = 2.0**960
+"""No number of rows adds up to more than a double holds if each is below this."""
 
 
 def add(a: Pair, b: Pair) -> Pair:
-    """Return the row-wise sum of pairs. Where it is infinite or NaN, the high part says so."""
-    high = a[0] + b[0]
-    part = high - a[0]
-    low = (a[0] - (high - part)) + (b[0] - part)
+    """Return the row-wise sum of pairs. Where it is infinite or NaN, the high part says so, and the low part is 0."""
+    high, low = _two_sum(a[0], b[0])
     low += a[1]
     low += b[1]
-    low = np.where(np.isfinite(high), low, 0.0)
     total = high + low
-    return total, low - (total - high)
+    rest = low - (total - high)
+    if not (_beyond(a) or _beyond(b)):
+        finite = np.isfinite(total)
+        if finite.all():
+            return total, rest
+        rows = np.flatnonzero(~finite)
+    else:
+        rows = np.arange(len(total))
+    total[rows], rest[rows] = _added_beyond((a[0][rows], a[1][rows]), (b[0][rows], b[1][rows]))
+    return total, rest
+
+
+def _two_sum(a: Floats, b: Floats) -> Pair:
+    high = a + b
+    part = high - a
+    return high, (a - (high - part)) + (b - part)
+
+
+def _beyond(a: Pair) -> bool:
+    """Whether some of the pairs may be sums beyond doubles."""
+    return bool(len(a[1])) and max(float(a[1].max()), -float(a[1].min())) > _LARGE
+
+
+def _added_beyond(a: Pair, b: Pair) -> Pair:
+    """The sum of pairs some of which, or of whose sums, are beyond doubles, infinite or NaN."""
+    (a_high, a_low), (b_high, b_low) = _in_units(a), _in_units(b)
+    high, low = _two_sum(a_high, b_high)
+    low += a_low + b_low
+    total = high + low
+    finite = np.isfinite(high)
+    return _of_units(np.where(finite, total, high), np.where(finite, low - (total - high), 0.0))
+
+
+def multiples(values: Floats, counts: Floats) -> Pair:
+    """Return sums of so many times the same double."""
+    large = np.abs(values) > _LARGE
+    high, low = product(np.where(large, values / _UNIT, values), counts)
+    highs, lows = _of_units(high, low)
+    return np.where(large, highs, high), np.where(large, lows, low)
+
+
+def _of_units(high: Floats, low: Floats) -> Pair:
+    """Pairs times 2**112, swapped where they are beyond doubles."""
+    beyond = np.isfinite(high) & ~np.isfinite(high * _UNIT)
+    return np.where(beyond, low, high * _UNIT), np.where(beyond, high, low * _UNIT)
+
+
+def _in_units(a: Pair) -> Pair:
+    """Pairs over 2**112, the high part first."""
+    swapped = np.abs(a[1]) > np.abs(a[0])
+    return np.where(swapped, a[1], a[0] / _UNIT), np.where(swapped, a[0], a[1] / _UNIT)
+
+
+def add_triples(a: Triple, b: Triple) -> Triple:
+    """Return the row-wise sum of triples: without rounding, as long as whole multiples of a unit are below 2**150 units.
+
+    Beyond that it is right to 2**-150 of the larger one. Where it is infinite or NaN, the first part says so.
+    """
+    high, rest = _two_sum(a[0], b[0])
+    middle, low = _two_sum(a[1], b[1])
+    middle, more = _two_sum(middle, rest)
+    low += more
+    low += a[2]
+    low += b[2]
+    middle, low = _two_sum(middle, low)
+    total, middle = _two_sum(high, middle)
+    middle, low = _two_sum(middle, low)
+    finite = np.isfinite(total)
+    if not finite.all():
+        total = np.where(finite, total, high)
+        middle, low = np.where(finite, middle, 0.0), np.where(finite, low, 0.0)
+    return total, middle, low
 
 
 def of_ints(values: npt.NDArray[np.int64]) -> Pair:
@@ -64,11 +140,8 @@ def product(x: Floats, y: Floats) -> Pair:
 
 def times(a: Pair, factor: Floats) -> Pair:
     """Return pairs times doubles, to about twice the precision of a double."""
-    high = a[0] * factor
-    top, bottom = _halves(a[0])
-    factor_top, factor_bottom = _halves(factor)
-    low = ((top * factor_top - high) + top * factor_bottom + bottom * factor_top) + bottom * factor_bottom
-    low += a[1] * factor
+    high, low = product(a[0], factor)
+    low = low + a[1] * factor
     total = high + low
     return total, low - (total - high)
 
@@ -79,11 +152,6 @@ def _halves(x: Floats) -> Pair:
     return top, x - top
 
 
-def squared(a: Pair) -> Pair:
-    """Return pairs times themselves, to about twice the precision of a double."""
-    return multiplied(a, a)
-
-
 def multiplied(a: Pair, b: Pair) -> Pair:
     """Return pairs times pairs, to about twice the precision of a double."""
     high, low = product(a[0], b[0])
@@ -92,52 +160,67 @@ def multiplied(a: Pair, b: Pair) -> Pair:
     return total, low - (total - high)
 
 
+@np.errstate(all="ignore")
 def value(pair: Pair) -> Floats:
     """Return pairs rounded to doubles: infinities and NaN as plain summation gives them."""
     high, low = pair
-    return np.where(np.isfinite(high), high + low, high)
+    total = np.where(np.isfinite(high), high + low, high)
+    return total if not _beyond(pair) else np.where(np.abs(low) > np.abs(high), (high + low) * _UNIT, total)
 
 
 @np.errstate(all="ignore")
-def sum_ranges(values: Pair, lo: Ints, hi: Ints) -> Pair | None:
-    """Return the exact sum of each range [lo, hi) of pairs, or None if they do not lend themselves to it.
+def mean(pair: Pair, count: Ints) -> Floats:
+    """Return pairs over whole numbers, rounded to doubles: finite where the mean is, though the sum is not."""
+    divisor = np.maximum(count, 1)
+    means = value(pair) / divisor
+    if not _beyond(pair):
+        return means
+    return np.where(np.abs(pair[1]) > np.abs(pair[0]), (pair[0] + pair[1]) / divisor * _UNIT, means)
 
-    The pairs are cut into whole numbers of a fixed scale, whose prefix sums can be subtracted without any rounding: O(1) a
+
+@np.errstate(all="ignore")
+def sum_ranges(values: Pair | Triple, lo: Ints, hi: Ints) -> Pair | Triple | None:
+    """Return the exact sum of each range [lo, hi) of pairs or triples, or None if they do not lend themselves to it.
+
+    The numbers are cut into whole numbers of a fixed scale, whose prefix sums can be subtracted without any rounding: O(1) a
     range however long it is, and no drift. What one scale leaves is summed at a finer one. None where values are not finite,
-    or spread over too many binary digits for `_MOST_LIMBS` scales.
+    are so large that their sum may be beyond doubles, or spread over too many binary digits for `_MOST_LIMBS` scales.
     """
     if not len(lo):
-        return np.empty(0), np.empty(0)
+        return tuple(np.empty(0) for _ in values)
     largest = max(float(values[0].max()), -float(values[0].min()))
-    if not np.isfinite(largest):
+    if not largest < _SUMMABLE or _beyond(values):
         return None
-    rows = np.flatnonzero(values[1])
-    rest = _Addends(values[0], rows, values[1][rows])
+    rest = _Addends.of(values)
     longest = int((hi - lo).max())
     shift = _WORD_BITS - rest.sum_exponent(longest)
     if abs(shift) < _MOST_SHIFT:
         scale = 2.0**shift
         limb = rest.rounded(scale)
         if not rest.without(limb, scale).any():
-            high, low = limb.sums(lo, hi, wraps=False)
-            return high / scale, low / scale
+            return _padded(limb.sums(lo, hi, wraps=False), scale, len(values))
     # More digits fit into limbs whose sums may wrap.
+    plus = add if len(values) == 2 else add_triples
     bits = min(_SUM_BITS - longest.bit_length(), _ROUNDED_BITS - 2 * len(values[0]).bit_length())
     shift = -int(np.frexp(largest)[1])
-    total: Pair | None = None
+    total: Pair | Triple | None = None
     for _ in range(_MOST_LIMBS):
         shift += bits
         if abs(shift) >= _MOST_SHIFT:
             return None
         scale = 2.0**shift
         limb = rest.rounded(scale)
-        high, low = limb.sums(lo, hi, wraps=True)
-        sums = high / scale, low / scale
-        total = sums if total is None else add(total, sums)
+        sums = _padded(limb.sums(lo, hi, wraps=True), scale, len(values))
+        total = sums if total is None else plus(total, sums)
         rest = rest.without(limb, scale)
         if not rest.any():
             return total
     return None
+
+
+def _padded(sums: Pair, scale: float, width: int) -> Pair | Triple:
+    """Sums of whole numbers of a scale as pairs or triples."""
+    return sums[0] / scale, sums[1] / scale, *(np.zeros(len(sums[0])) for _ in range(width - 2))
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,26 +229,34 @@ class _Addends:
 
     Attributes:
         each: shape (n,), float64.
-        rows: rows that have more.
-        more: what they have more, float64.
+        more: rows that have more, each once, and what they have, float64; and so on.
     """
 
     each: Floats
-    rows: Ints
-    more: Floats
+    more: tuple[tuple[Ints, Floats], ...]
+
+    @classmethod
+    def of(cls, parts: Pair | Triple) -> "_Addends":
+        """Return the parts of pairs or triples."""
+        rows = [(np.flatnonzero(part), part) for part in parts[1:]]
+        return cls(parts[0], tuple((found, part[found]) for found, part in rows if len(found)))
 
     def rounded(self, scale: float) -> "_Addends":
         """Return the whole numbers next to the numbers times a power of two."""
-        return _Addends(np.rint(self.each * scale), self.rows, np.rint(self.more * scale))
+        more = tuple((rows, np.rint(part * scale)) for rows, part in self.more)
+        return _Addends(np.rint(self.each * scale), more)
 
     def any(self) -> bool:
         """Return whether there is any number but 0."""
-        return bool(self.each.any() or self.more.any())
+        return bool(self.each.any()) or any(bool(part.any()) for _, part in self.more)
 
     def without(self, whole: "_Addends", scale: float) -> "_Addends":
         """Return what is left of the numbers when whole numbers of that scale are taken off."""
-        each, more = self.each - whole.each * (1 / scale), self.more - whole.more * (1 / scale)
-        return _Addends(each, self.rows, more)
+        more = tuple(
+            (rows, part - off * (1 / scale))
+            for (rows, part), (_, off) in zip(self.more, whole.more, strict=True)
+        )
+        return _Addends(self.each - whole.each * (1 / scale), more)
 
     def sum_exponent(self, longest: int) -> int:
         """Return a power of two that the sum of so many neighbours is below, whatever their signs; 1,100 if none is."""
@@ -184,8 +275,8 @@ class _Addends:
                 sums tell.
         """
         words = _modulo(self.each) if wraps else self.each.astype(np.int64)
-        if len(self.rows):
-            words[self.rows] += _modulo(self.more)
+        for rows, part in self.more:
+            words[rows] += _modulo(part)
         total = prefix_difference(words, lo, hi)
         if not wraps:
             high = total.astype(np.float64)
@@ -193,10 +284,9 @@ class _Addends:
                 return high, np.zeros(len(high))
         top, bottom = (total >> 32 << 32).astype(np.float64), (total & 0xFFFFFFFF).astype(np.float64)
         if wraps:
-            about = self.each
-            if len(self.rows):
-                about = about.copy()
-                about[self.rows] += self.more
+            about = self.each.copy() if self.more else self.each
+            for rows, part in self.more:
+                about[rows] += part
             top += np.rint((prefix_difference(about, lo, hi) - top) / 2.0**64) * 2.0**64
         high = top + bottom
         return high, bottom - (high - top)

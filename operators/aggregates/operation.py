@@ -36,11 +36,18 @@ class Operation(ABC):
     """Whether states can be combined; if not, records are added to the state of each window one by one (a fold)."""
     idempotent: ClassVar[bool] = False
     """Whether ranges that overlap can be combined: a state combined with itself, or with a part of itself, is that state."""
+    former_name: ClassVar[str | None] = None
+    """What the operation was called when its state had only the first of the columns; in such a state the others are 0."""
 
     @property
     def inputs(self) -> tuple[str, ...]:
         """The columns that are read."""
         return tuple(name for name in (self.column, self.where) if name is not None)
+
+    @property
+    def compared(self) -> tuple[str, ...]:
+        """The columns whose order, or whose distinct values, make the result."""
+        return ()
 
     @property
     @abstractmethod
@@ -58,11 +65,19 @@ class Operation(ABC):
 
     def describe(self) -> str:
         """Return the operation as text; stored states of two operations agree if their texts do."""
+        return self._text(type(self).__name__)
+
+    @property
+    def former(self) -> str | None:
+        """The text of the operation when it had its former name, or None."""
+        return None if self.former_name is None else self._text(self.former_name)
+
+    def _text(self, name: str) -> str:
         given = [getattr(self, attribute.name) for attribute in fields(self) if attribute.name != "where"]
         listed = [str(value) for value in given if value is not None]
         if self.where is not None:
             listed.append(f"where={self.where!r}")
-        return f"{type(self).__name__}({', '.join(listed)})"
+        return f"{name}({', '.join(listed)})"
 
     @abstractmethod
     def lift(self, records: Records) -> State:

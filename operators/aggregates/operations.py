@@ -14,7 +14,7 @@ from operators.aggregates import exact
 from operators.aggregates.operation import Operation, UfuncOperation
 from operators.batch import Records
 from operators.columns import ColumnData
-from operators.kernel import Ints, State, combine_ranges, prefix_difference
+from operators.kernel import Ints, State, prefix_difference
 from serializers.arrays import fill
 
 _INT64 = np.iinfo(np.int64)
@@ -48,48 +48,91 @@ class CountValid(CountRows):
 
 @dataclass(frozen=True, slots=True)
 class SumInt(CountRows):
-    """Sum of whole numbers, exact; beyond 64 bits it is an error, never a wrapped number."""
+    """Sum of whole numbers of up to 32 bits, exact: four thousand million of them add up to less than 64 bits."""
 
     def lift(self, records: Records) -> State:
         return (self.read(records).filled(0),)
 
+    def of_halves(self, high: Ints, low: Ints) -> State:
+        """Return sums of the upper and of the lower 32 bits of numbers as states."""
+        return ((high << 32) + low,)
+
+
+@dataclass(frozen=True, slots=True)
+class SumLong(Operation):
+    """Sum of whole numbers of 64 bits, exact: a word, and how many times 2**64 have to be added to it.
+
+    It may leave 64 bits as long as it comes back, so that it is of no account in which order numbers are added. Whether it
+    fits is asked when results are made.
+    """
+
+    former_name: ClassVar[str | None] = "SumInt"
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        return ("i8", "i8")
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        return "sum", "wraps"
+
+    def lift(self, records: Records) -> State:
+        values = self.read(records).filled(0)
+        return values, np.zeros(len(values), np.int64)
+
     def combine(self, left: State, right: State) -> State:
-        total = np.add(left[0], right[0])
-        self._check(total, np.add(left[0].astype(np.float64), right[0].astype(np.float64)))
-        return (total,)
+        total = left[0] + right[0]
+        wrapped = (left[0] ^ total) & (right[0] ^ total) < 0
+        wraps = left[1] + right[1]
+        if wrapped.any():
+            wraps += np.where(wrapped, np.where(left[0] < 0, -1, 1), 0)
+        return total, wraps
 
     def reduce(self, state: State, starts: Ints) -> State:
-        total = np.add.reduceat(state[0], starts)
-        if not self._safe(state):
-            self._check(total, np.add.reduceat(state[0].astype(np.float64), starts))
-        return (total,)
+        if self._safe(state):
+            return np.add.reduceat(state[0], starts), np.zeros(len(starts), np.int64)
+        high, low = (np.add.reduceat(half, starts) for half in _halves(state[0]))
+        return _joined(high, low, np.add.reduceat(state[1], starts))
 
     def combined(self, state: State, lo: Ints, hi: Ints) -> State:
-        total = prefix_difference(state[0], lo, hi)
-        if not self._safe(state):
-            floats = (state[0].astype(np.float64),)
-            self._check(total, combine_ranges(lambda a, b: (np.add(a[0], b[0]),), floats, lo, hi)[0])
-        return (total,)
+        if self._safe(state):
+            return prefix_difference(state[0], lo, hi), np.zeros(len(lo), np.int64)
+        high, low = (prefix_difference(half, lo, hi) for half in _halves(state[0]))
+        return _joined(high, low, prefix_difference(state[1], lo, hi))
 
-    def of_halves(self, high: npt.NDArray[np.int64], low: npt.NDArray[np.int64]) -> State:
+    def of_halves(self, high: Ints, low: Ints) -> State:
         """Return sums of the upper and of the lower 32 bits of numbers as states."""
-        upper = high.astype(np.float64) * 2.0**32
-        total = (high << 32) + low
-        self._check(total, upper + low.astype(np.float64))
-        return (total,)
+        return _joined(high, low, np.zeros(len(high), np.int64))
 
-    @staticmethod
-    def _safe(state: State) -> bool:
-        """Whether no sum of any of these rows can leave 64 bits."""
-        return float(np.abs(state[0].astype(np.float64)).sum()) < 2.0**62
+    def total(self, state: State) -> Ints:
+        """Return the sums.
 
-    def _check(self, total: npt.NDArray[Any], rounded: npt.NDArray[Any]) -> None:
-        """A wrapped sum is off by 2**64 at least, a rounded one by far less than 2**62."""
-        if (np.abs(total.astype(np.float64) - rounded) > 2.0**62).any():
+        Raises:
+            OverflowError: one of them is beyond 64 bits.
+        """
+        if state[1].any():
             raise OverflowError(
                 f"the sum of whole numbers in column {self.column!r} is beyond 64 bits: "
                 "cast the column to double or decimal before apply"
             )
+        return state[0]
+
+    @staticmethod
+    def _safe(state: State) -> bool:
+        """Whether no sum of any of these rows can leave 64 bits."""
+        return float(np.abs(state[0].astype(np.float64)).sum()) < 2.0**62 and not state[1].any()
+
+
+def _halves(words: Ints) -> tuple[Ints, Ints]:
+    """The upper 32 bits, with the sign, and the lower ones: of either, thousands of millions add up to less than 64 bits."""
+    return words >> 32, words & 0xFFFFFFFF
+
+
+def _joined(high: Ints, low: Ints, wraps: Ints) -> State:
+    """Sums of upper and lower 32 bits as states of `SumLong`."""
+    high = high + (low >> 32)
+    word = (high << 32) | (low & 0xFFFFFFFF)
+    return word, wraps + ((high - (word >> 32)) >> 32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +254,10 @@ class ObjectExtreme(Operation):
     idempotent: ClassVar[bool] = True
 
     @property
+    def compared(self) -> tuple[str, ...]:
+        return self.inputs[:1]
+
+    @property
     def codes(self) -> tuple[str, ...]:
         return ("object",)
 
@@ -228,46 +275,6 @@ def _smaller(a: Any, b: Any) -> Any:
 
 def _larger(a: Any, b: Any) -> Any:
     return b if a is None else a if b is None else max(a, b)
-
-
-@dataclass(frozen=True, slots=True)
-class Moments(Operation):
-    """Count, sum and sum of squares, both sums in twice the precision, so that their difference keeps its digits."""
-
-    @property
-    def codes(self) -> tuple[str, ...]:
-        return ("i8", "f8", "f8", "f8", "f8")
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        return "count", "sum_high", "sum_low", "squares_high", "squares_low"
-
-    @np.errstate(all="ignore")
-    def lift(self, records: Records) -> State:
-        data = self.read(records)
-        values = np.asarray(data.filled(0), np.float64)
-        return _counted(data), values, np.zeros(len(values)), *exact.square(values)
-
-    @np.errstate(all="ignore")
-    def combine(self, left: State, right: State) -> State:
-        sums = exact.add(left[1:3], right[1:3])
-        squares = exact.add(left[3:5], right[3:5])
-        return left[0] + right[0], *sums, *squares
-
-    def combined(self, state: State, lo: Ints, hi: Ints) -> State:
-        sums, squares = exact.sum_ranges(state[1:3], lo, hi), exact.sum_ranges(state[3:5], lo, hi)
-        if sums is None or squares is None:
-            return Operation.combined(self, state, lo, hi)
-        return prefix_difference(state[0], lo, hi), *sums, *squares
-
-    @np.errstate(all="ignore")
-    def spread(self, state: State) -> npt.NDArray[np.float64]:
-        """Return the sum of squared distances from the mean: (n * sum(x**2) - sum(x)**2) / n."""
-        count = np.maximum(state[0], 1).astype(np.float64)
-        high, low = exact.times(state[3:5], count)
-        minus_high, minus_low = exact.squared(state[1:3])
-        difference = exact.value(exact.add((high, low), (-minus_high, -minus_low)))
-        return np.maximum(difference, 0.0) / count
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from operators.aggregates.definitions import Aggregate, Bound, Types, is_atomic
+from operators.aggregates.definitions import Aggregate, Bound, Types, is_atomic, one_zero
 from operators.aggregates.operation import Operation
 from operators.batch import Records
 from operators.columns import ColumnData, arrow_column, state_code
@@ -48,6 +48,10 @@ class Pick(Operation):
         return tuple(name for name in (self.column, self.by, self.where) if name is not None)
 
     @property
+    def compared(self) -> tuple[str, ...]:
+        return () if self.by is None else (self.by,)
+
+    @property
     def codes(self) -> tuple[str, ...]:
         return self.by_code, "i8", self.code
 
@@ -64,7 +68,7 @@ class Pick(Operation):
         has = np.where(counts, _VALUE, _NOTHING)
         if data.valid is not None:
             has[counts & ~data.valid] = _NULL
-        return _one_zero(by.kept(counts).values), has, _one_zero(data.kept(counts).values)
+        return one_zero(by.kept(counts).values), has, one_zero(data.kept(counts).values)
 
     def combine(self, left: State, right: State) -> State:
         better = self._rank(left, right) > 0
@@ -98,11 +102,6 @@ def compared(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> Signs:
 
 
 _sign = np.frompyfunc(lambda a, b: 0 if a is None or b is None else (a > b) - (a < b), 2, 1)
-
-
-def _one_zero(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The values without minus zero, which would be equal to zero and yet come out as another value."""
-    return values + 0.0 if values.dtype == np.float64 else values
 
 
 @dataclass(frozen=True, slots=True)

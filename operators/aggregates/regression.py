@@ -9,57 +9,12 @@ import pyarrow as pa
 
 from operators.aggregates import exact
 from operators.aggregates.definitions import Aggregate, Bound, Types, is_number
-from operators.aggregates.operation import Operation
-from operators.batch import Records
-from operators.kernel import Ints, State, prefix_difference
+from operators.aggregates.exact import Floats
+from operators.aggregates.moments import CrossSums, deviations
+from operators.kernel import Ints, State
 
-Floats = npt.NDArray[np.float64]
 _TINY = 1e-290  # below it products lose digits
-_NOISE = 2.0**-96  # what the rounding of some million pairs may leave of a difference that is 0
-
-
-@dataclass(frozen=True, slots=True)
-class CoMoments(Operation):
-    """Count of the records with both values, and the sums of x, y, x * x, y * y and x * y, in twice the precision.
-
-    Attributes:
-        other: the column x; `column` is y.
-    """
-
-    other: str
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        return tuple(name for name in (self.column, self.other, self.where) if name is not None)
-
-    @property
-    def codes(self) -> tuple[str, ...]:
-        return ("i8", *["f8"] * 10)
-
-    @np.errstate(all="ignore")
-    def lift(self, records: Records) -> State:
-        data = self.read(records), self.read(records, self.other)
-        both = np.ones(len(records), bool)
-        for one in data:
-            both &= True if one.valid is None else one.valid
-        y, x = (np.asarray(one.kept(both).values, np.float64) for one in data)
-        none = np.zeros(len(records))
-        squares = *exact.square(x), *exact.square(y), *exact.product(x, y)
-        return both.astype(np.int64), x, none, y, none, *squares
-
-    @np.errstate(all="ignore")
-    def combine(self, left: State, right: State) -> State:
-        sums = (exact.add(left[at : at + 2], right[at : at + 2]) for at in range(1, 11, 2))
-        return left[0] + right[0], *(column for pair in sums for column in pair)
-
-    def combined(self, state: State, lo: Ints, hi: Ints) -> State:
-        columns = [prefix_difference(state[0], lo, hi)]
-        for at in range(1, 11, 2):
-            sums = exact.sum_ranges(state[at : at + 2], lo, hi)
-            if sums is None:
-                return Operation.combined(self, state, lo, hi)
-            columns += sums
-        return tuple(columns)
+_FAINT = 2.0**-960  # below it squares do
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +25,7 @@ class Deviations:
         count: records with both values.
         xx, yy, xy: the sums; exactly 0 where a column is constant, NaN where a value is not finite.
         x, y: sums of the values, as pairs.
+        x_exponent, y_exponent: powers of two that the values were divided by.
     """
 
     count: Floats
@@ -78,40 +34,44 @@ class Deviations:
     xy: Floats
     x: exact.Pair
     y: exact.Pair
+    x_exponent: Ints
+    y_exponent: Ints
 
     @classmethod
     @np.errstate(all="ignore")
-    def of(cls, state: State) -> "Deviations":
-        """Return what a state says: (n * sum(a * b) - sum(a) * sum(b)) / n for each two columns."""
-        count = np.maximum(state[0], 1).astype(np.float64)
-        x, y = state[1:3], state[3:5]
-
-        def products(pair: State, a: State, b: State) -> Floats:
-            high, low = exact.times(pair, count)
-            minus_high, minus_low = exact.multiplied(a, b)
-            return exact.value(exact.add((high, low), (-minus_high, -minus_low)))
-
-        xx, yy = (
-            np.where(spread <= _NOISE * count * pair[0], 0.0, spread)
-            for pair, spread in (
-                (state[5:7], products(state[5:7], x, x)),
-                (state[7:9], products(state[7:9], y, y)),
-            )
+    def of(cls, state: State, operation: CrossSums) -> "Deviations":
+        """Return what a state of an operation says."""
+        x, y = operation.sums(state)
+        squares = (x, x), (y, y), (x, y)
+        count = np.maximum(state[0], 1)
+        triples = operation.triples(state)
+        xx, yy, xy = (
+            deviations(count, products, a, b) for products, (a, b) in zip(triples, squares, strict=True)
         )
-        constant = (xx == 0) | (yy == 0)
+        xx, yy = np.maximum(xx, 0.0), np.maximum(yy, 0.0)
+        # Spreads of the very small may be too small for a double where covariances are not.
+        faint = (triples[0][0] < _FAINT * count) | (triples[1][0] < _FAINT * count)
         spoilt = np.isnan(xx) | np.isnan(yy)
-        xy = np.where(constant & ~spoilt, 0.0, products(state[9:11], x, y))
-        return cls(state[0].astype(np.float64), xx / count, yy / count, xy / count, x, y)
+        xy = np.where(((xx == 0) | (yy == 0)) & ~spoilt & ~faint, 0.0, xy)
+        exponents = operation.exponent(state, 0), operation.exponent(state, 1)
+        return cls(state[0].astype(np.float64), xx, yy, xy, x, y, *exponents)
+
+    def covariance(self, divisor: Floats) -> Floats:
+        """Return the sums of x * y over a divisor."""
+        return np.ldexp(self.xy / divisor, self.x_exponent + self.y_exponent)
 
     def slope(self) -> Floats:
         """Return how much y grows with x; where x is constant it means nothing."""
+        return np.ldexp(self._slope(), self.y_exponent - self.x_exponent)
+
+    def _slope(self) -> Floats:
         return self.xy / np.where(self.xx == 0, 1.0, self.xx)
 
     def intercept(self) -> Floats:
         """Return the line's y where x is 0."""
-        high, low = exact.times(self.x, self.slope())
+        high, low = exact.times(self.x, self._slope())
         rest = exact.value(exact.add(self.y, (-high, -low)))
-        return rest / np.maximum(self.count, 1)
+        return np.ldexp(rest / np.maximum(self.count, 1), self.y_exponent)
 
     def correlation(self) -> Floats:
         """Return Pearson's correlation; where a column is constant it means nothing."""
@@ -145,14 +105,14 @@ class Together(Aggregate):
         for column in (self.column, self.other):
             if not is_number(type_ := self._type(types, column)):
                 raise self._refuse(type_, "an integer or floating-point number", column)
-        operation = CoMoments(self.column, self.other, where=self.where)
+        operation = CrossSums(self.column, self.other, where=self.where)
         if self.kind == "linear_trend":
-            return Bound((operation,), _TREND, _trend)
+            return Bound((operation,), _TREND, lambda states: _trend(Deviations.of(states[0], operation)))
         formula = FORMULAS[self.kind]
 
         def finish(states: Sequence[State]) -> pa.Array:
             with np.errstate(all="ignore"):
-                values, missing = formula(Deviations.of(states[0]))
+                values, missing = formula(Deviations.of(states[0], operation))
             return pa.array(values, mask=missing)
 
         return Bound((operation,), pa.float64(), finish)
@@ -162,15 +122,14 @@ _TREND = pa.struct([("slope", pa.float64()), ("intercept", pa.float64())])
 
 
 @np.errstate(all="ignore")
-def _trend(states: Sequence[State]) -> pa.Array:
-    found = Deviations.of(states[0])
+def _trend(found: Deviations) -> pa.Array:
     parts = [pa.array(found.slope()), pa.array(found.intercept())]
     return pa.StructArray.from_arrays(parts, fields=list(_TREND), mask=pa.array(found.xx == 0))
 
 
 FORMULAS: dict[str, Formula] = {
-    "covar_pop": lambda d: (d.xy / d.count, d.count == 0),
-    "covar_samp": lambda d: (d.xy / (d.count - 1), d.count <= 1),
+    "covar_pop": lambda d: (d.covariance(d.count), d.count == 0),
+    "covar_samp": lambda d: (d.covariance(d.count - 1), d.count <= 1),
     "corr": lambda d: (
         d.correlation(),
         (d.count <= 1) | (d.xx == 0) | (d.yy == 0),

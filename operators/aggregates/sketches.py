@@ -98,6 +98,10 @@ class DistinctSketch(Sketch):
     (Flajolet et al. 2007)
     """
 
+    @property
+    def compared(self) -> tuple[str, ...]:
+        return self.inputs[:1]
+
     def of(self, values: npt.NDArray[Any]) -> Any:
         sketch = _library().hll_sketch(self.size, _library().tgt_hll_type.HLL_8)
         for value in values.tolist():
@@ -224,7 +228,9 @@ class ApproxQuantiles(Aggregate):
         operation, ranks = QuantileSketch(self.column, self.size, where=self.where), list(self.probabilities)
 
         def quantiles(sketch: Any) -> list[float] | None:
-            return None if sketch is None or sketch.is_empty() else sketch.get_quantiles(ranks, True)
+            if sketch is None or sketch.is_empty():
+                return None
+            return [value + 0.0 for value in sketch.get_quantiles(ranks, True)]  # -0.0 comes out as 0.0
 
         def finish(states: Sequence[State]) -> pa.Array:
             return pa.array(list(map(quantiles, states[0][0].tolist())), pa.list_(pa.float64()))

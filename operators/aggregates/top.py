@@ -37,6 +37,10 @@ class Top(Operation):
         return tuple(name for name in (self.column, self.by, self.where) if name is not None)
 
     @property
+    def compared(self) -> tuple[str, ...]:
+        return (self.column or "",) if self.by is None else (self.column or "", self.by)
+
+    @property
     def codes(self) -> tuple[str, ...]:
         return ("object",)
 

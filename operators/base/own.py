@@ -104,6 +104,11 @@ class OwnPlan:
         """The stored columns: the time, and what was declared."""
         return ("time", TIME), *((name, KINDS[type_]) for name, type_ in self.declaration.state.items())
 
+    @property
+    def reach(self) -> int:
+        """Nothing is known of what an own operator makes of event times."""
+        return 0
+
     @cached_property
     def layout(self) -> PageLayout:
         """The layout of stored entries."""

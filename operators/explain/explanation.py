@@ -15,6 +15,7 @@ from operators.explain.strategies import AggregatePart, aggregates_of
 from operators.explain.text import text
 from operators.explain.windows import WindowsPart, windows_of
 from operators.program import Program
+from operators.runtime.closing import Closing
 from state_backends import StateConfig, resolve
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class Explanation:
         program: the operator bound to the frame, as it runs on it.
         config: backend and options in effect.
         buckets: number of buckets of a stream; None if it is Spark's number of shuffle partitions, and that is not known.
+        closing: how the close times of a stream of Spark follow from its watermark; None for other frames.
     """
 
     windows: WindowsPart
@@ -45,6 +47,7 @@ class Explanation:
     program: Program
     config: StateConfig
     buckets: int | None
+    closing: Closing | None = None
 
     @classmethod
     def of(
@@ -76,8 +79,9 @@ class Explanation:
         backend: str | None,
         options: Mapping[str, object] | None,
     ) -> "Explanation":
+        from operators.runtime.chains import incoming
         from operators.runtime.spark import bucket_count, check_frame, windows_conf
-        from operators.runtime.types import arrow_schema
+        from operators.runtime.types import arrow_schema, check_collations
         from operators.runtime.watermarks import check_time
 
         check_frame(df)
@@ -88,7 +92,13 @@ class Explanation:
         types = {field.name: field.dataType for field in df.schema.fields}
         buckets = bucket_count(spark, config)
         host = _Host(types, df.isStreaming, buckets)
-        return cls._of(operator, arrow_schema(df.schema), event_time, config, host)
+        made = cls._of(operator, arrow_schema(df.schema), event_time, config, host)
+        check_collations(df.schema, made.program)
+        if not df.isStreaming:
+            return made
+        grace_us = made.program.grace * made.program.tick_us
+        read = incoming(df, event_time, grace_us, takes_updates=operator.takes_updates)
+        return replace(made, closing=read.closing)
 
     @classmethod
     def _of(
@@ -101,7 +111,7 @@ class Explanation:
         windows, output = windows_of(program), program.output
         types = host.types
         if types is None:
-            types = spark_types(column_types(schema)[event_time], program.group_by, event_time)
+            types = spark_types(column_types(schema)[event_time], event_time)
         return cls(
             windows,
             aggregates_of(program.plan, output) if isinstance(output, OutputSchema) else (),

@@ -1,6 +1,6 @@
 """What an operator sends through Spark's shuffle: rows as they are, or what a first stage made of them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -36,7 +36,7 @@ def bounded_stage(program: Program, types: "Mapping[str, DataType]") -> StagePar
 
     Args:
         program: bound to it, with the plan for bounded frames.
-        types: Spark's types of the event time and the keys, by name.
+        types: Spark's type of the event time, by its name.
     """
     from operators.runtime.engine import obstacle
 
@@ -80,15 +80,14 @@ def _why_rows(program: Program) -> str:
     return f"{unmerged} cannot be combined, so that nothing can be accumulated before"
 
 
-def spark_types(event_time: pa.DataType, keys: Iterable[str], name: str) -> "dict[str, DataType]":
-    """Return what Spark has for Arrow's types, as far as `bounded_stage` depends on it: Arrow knows no collations.
+def spark_types(event_time: pa.DataType, name: str) -> "dict[str, DataType]":
+    """Return what Spark has for Arrow's types, as far as `bounded_stage` depends on it.
 
     Args:
         event_time: Arrow type of the event time.
-        keys: names of the key columns.
         name: of the event time.
     """
-    from pyspark.sql.types import NullType, TimestampNTZType, TimestampType
+    from pyspark.sql.types import TimestampNTZType, TimestampType
 
     zoned = pat.is_timestamp(event_time) and event_time.tz is not None
-    return {**dict.fromkeys(keys, NullType()), name: TimestampType() if zoned else TimestampNTZType()}
+    return {name: TimestampType() if zoned else TimestampNTZType()}

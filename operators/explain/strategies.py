@@ -7,9 +7,9 @@ from typing import Any
 from operators.aggregates.definitions import Bound
 from operators.aggregates.distinct import Distinct
 from operators.aggregates.fold_operation import FoldOperation, MergeableFold
+from operators.aggregates.moments import SumsOfProducts
 from operators.aggregates.operation import Operation
-from operators.aggregates.operations import Collect, CountRows, Moments, SumFloat, SumInt
-from operators.aggregates.regression import CoMoments
+from operators.aggregates.operations import Collect, CountRows, SumFloat, SumLong
 from operators.aggregates.sketches import Sketch
 from operators.aggregates.top import Top
 from operators.aggregates.user_operation import UserOperation
@@ -82,10 +82,9 @@ _FROM_CHEAP_TO_DEAR = (DEDUCT, OVERLAP, RANGES, TWO_STACKS, DOUBLING, OWN)
 BY_METHOD: dict[Callable[..., Any], Strategy] = {
     Operation.combined: DOUBLING,
     CountRows.combined: DEDUCT,
-    SumInt.combined: DEDUCT,
+    SumLong.combined: DEDUCT,
     SumFloat.combined: DEDUCT,
-    Moments.combined: DEDUCT,
-    CoMoments.combined: DEDUCT,
+    SumsOfProducts.combined: DEDUCT,
     Collect.combined: RANGES,
     Distinct.combined: RANGES,
     Top.combined: DOUBLING,

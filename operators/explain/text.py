@@ -64,17 +64,20 @@ def _time(of: "Explanation") -> Iterator[Line]:
             "none: a bounded frame's records come in order of event time, and grace is of no account",
         )
     else:
-        grace = (
-            f"less {length(program.grace * program.tick_us)} of grace" if program.grace else "without grace"
-        )
-        yield (
-            "close time",
-            f"the highest event time, {grace}; on Spark that of earlier batches (the watermark)",
-        )
+        yield "close time", _close_time(of)
         yield "late", windows.late
     yield "timers" if isinstance(plan, OwnPlan) else "closed", windows.closes
     if isinstance(program.output, OutputSchema):
         yield "emits", _emission(program.output)
+
+
+def _close_time(of: "Explanation") -> str:
+    program, closing = of.program, of.closing
+    if closing is not None and closing.chained:
+        behind = f", less {length(closing.behind_us)}" if closing.behind_us > 0 else ""
+        return f"the watermark that the first operator of the query sets{behind}; late is judged by that of the batch before"
+    grace = f"less {length(program.grace * program.tick_us)} of grace" if program.grace else "without grace"
+    return f"the highest event time, {grace}; on Spark that of earlier batches (the watermark)"
 
 
 def _declared(plan: OwnPlan, of: "Explanation") -> Iterator[Line]:

@@ -59,6 +59,11 @@ class SessionPlan:
         """The layout of stored entries."""
         return PageLayout(("i8",) * _STATES + tuple(code for op in self.operations for code in op.codes))
 
+    @property
+    def reach(self) -> int:
+        """How far in ticks a session's end can be from its last record; 0 if each record brings its own gap."""
+        return self.gap or 0
+
     def describe(self) -> dict[str, Any]:
         """Return what stored state depends on."""
         return {

@@ -8,9 +8,11 @@ Spark's own operators do, so that Spark's windows, joins and `dropDuplicatesWith
 
 import io
 import re
+import sys
 from collections.abc import Iterable, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
+from threading import get_ident
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -128,11 +130,22 @@ def _given(event_time: str, delay: int, grace_ms: int) -> Incoming:
 
 def _nodes(df: DataFrame) -> list[tuple[int, str]]:
     """The physical plan of a stream: depth and name of each node, the last operator first."""
-    told = io.StringIO()
+    told = _OwnPrint()
     with redirect_stdout(told):
         df.explain(mode="simple")
     found = [_NODE.match(line) for line in told.getvalue().splitlines() if not line.startswith("==")]
     return [(match.start(1), match[1]) for match in found if match]
+
+
+class _OwnPrint(io.StringIO):
+    """Takes what this thread prints; what others print meanwhile goes where it went before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._thread, self._others = get_ident(), sys.stdout
+
+    def write(self, text: str) -> int:
+        return super().write(text) if get_ident() == self._thread else self._others.write(text)
 
 
 def _sets_another(nodes: Iterable[tuple[int, str]]) -> bool:

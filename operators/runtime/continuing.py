@@ -10,7 +10,7 @@ from operators.errors import check_column_name
 from operators.evolution import stored_change
 from operators.runtime.bucket import check_buckets
 from operators.runtime.spark import bucket_count, check_frame, windows_conf
-from operators.runtime.types import arrow_schema
+from operators.runtime.types import arrow_schema, check_collations
 from operators.runtime.watermarks import check_time
 from state_backends import resolve
 from state_backends.checkpoints.metadata import NoBatchError, operators_in
@@ -38,6 +38,7 @@ def check_checkpoint(
     check_time(df, event_time)
     operator, df = operator.prepared(df, event_time)
     program = operator.program(arrow_schema(df.schema), event_time, config)
+    check_collations(df.schema, program)
     path = absolute(checkpoint)
     try:
         rows = journal_rows(Checkpoint(path, operator=number), spark)

@@ -13,12 +13,12 @@ import pyarrow as pa
 import pyarrow.types as pat
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that every Spark user knows
-from pyspark.sql.types import DataType, StringType, TimestampType
+from pyspark.sql.types import DataType, TimestampType
 
 from operators.aggregates import exact
 from operators.aggregates.operation import Operation
-from operators.aggregates.operations import CountRows, CountValid, Extreme, Max, SumFloat, SumInt
-from operators.batch import number_keys
+from operators.aggregates.operations import CountRows, CountValid, Extreme, Max, SumFloat, SumInt, SumLong
+from operators.batch import most_ticks, number_keys
 from operators.kernel import State
 from operators.kinds.framed import FramedPlan
 from operators.partials import Partials
@@ -28,7 +28,6 @@ from state_backends import Entries
 
 FRAME = "frame"
 _ROWS = "rows"
-_LATEST_US = 2**62
 _BINADES = 32
 _LIMB_BITS = 28
 _SCALES = {0: -32, 1: 0, 2: 32, 3: -64}
@@ -85,9 +84,9 @@ class EngineStage:
         plan, tick_us = self.program.plan, self.program.tick_us
         assert isinstance(plan, FramedPlan)  # noqa: S101 - `of` makes it for no other
         time = F.unix_micros(F.col(self.program.aliases[self.program.event_time]))
-        most = min(2**60 * tick_us, _LATEST_US)
+        most = most_ticks(pa.timestamp("us"), tick_us, plan.reach)
         start = time - F.pmod(time - F.lit(plan.offset * tick_us), F.lit(plan.frame * tick_us))
-        return F.when((time < most) & (time > -most), start)
+        return F.when((time < most * tick_us) & (time >= (1 - most) * tick_us), start)
 
     def _values(self, source: _Source) -> Column:
         column, where = source
@@ -134,7 +133,7 @@ class EngineStage:
         name = f"state{number}"
         if type(operation) is SumFloat and not self._whole(operation):
             return self._float_sum(table, self._floats.index((operation.column or "", operation.where)))
-        if isinstance(operation, SumInt | SumFloat):
+        if isinstance(operation, SumInt | SumLong | SumFloat):
             high, low = _filled(table, f"{name}_high", 0), _filled(table, f"{name}_low", 0)
             return operation.of_halves(high, low)
         if isinstance(operation, Extreme):
@@ -156,7 +155,7 @@ class EngineStage:
         if len(special):
             values = _filled(table, f"special{number}", 0.0)[special]
             counts = _filled(table, f"count{number}", 0)[special].astype(np.float64)
-            for part, several in zip(total, exact.product(values, counts), strict=True):
+            for part, several in zip(total, exact.multiples(values, counts), strict=True):
                 part[special] = several
         return total
 
@@ -166,16 +165,13 @@ def obstacle(program: Program, types: Mapping[str, DataType]) -> str | None:
 
     Args:
         program: bound to a bounded frame.
-        types: of the frame's event time and keys, by name.
+        types: of the frame's event time, by its name.
     """
     plan, columns = program.plan, dict(program.columns)
     if not isinstance(plan, FramedPlan):
         return "only frames of tumbling and hopping windows are groups to Spark"
     if not isinstance(types[program.event_time], TimestampType):
         return f"event time {program.event_time!r} is no timestamp with a zone"
-    for name in program.group_by:
-        if isinstance(types[name], StringType) and "collate" in types[name].simpleString():
-            return f"key {name!r} has a collation, under which texts that differ are one group"
     beyond = [op.describe() for op in plan.operations if not _done_by_spark(op, columns)]
     return f"Spark has no exact form of {', '.join(beyond)}" if beyond else None
 
@@ -185,7 +181,7 @@ def _done_by_spark(operation: Operation, types: dict[str, pa.DataType]) -> bool:
         return True
     type_ = types.get(operation.column or "")
     number = type_ is not None and (pat.is_integer(type_) or pat.is_float32(type_) or pat.is_float64(type_))
-    return number and isinstance(operation, SumInt | SumFloat | Extreme)
+    return number and isinstance(operation, SumInt | SumLong | SumFloat | Extreme)
 
 
 def _scaled(df: DataFrame, number: int, values: Column) -> DataFrame:

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from operators.base.step import Counters
 from operators.batch import FAR_PAST, event_ticks
+from operators.columns import plain_table
 from operators.errors import DefinitionError
 from operators.program import Program
 from operators.runtime.stateful import Outcome, StatefulOperator
@@ -112,6 +113,7 @@ class LocalRunner:
                 f"a batch is a pyarrow.Table, not a {type(table).__name__}: make one with pa.Table.from_pandas, "
                 "pa.Table.from_pylist or pa.table"
             )
+        table = plain_table(table)
         if self._program is None:
             self._program = self._bind(table.schema, self._config)
             self._types = {name: table.schema.field(name).type for name in self._program.inputs}
@@ -214,7 +216,7 @@ class _NeverCommitted:
 
 
 def _highest(table: pa.Table, program: Program) -> int | None:
-    ticks, usable = event_ticks(table.column(program.event_time), program.tick_us)
+    ticks, usable = event_ticks(table.column(program.event_time), program.tick_us, program.plan.reach)
     ticks = ticks if usable is None else ticks[usable]
     return int(ticks.max()) if len(ticks) else None
 

@@ -31,7 +31,7 @@ from operators.runtime.session import (
     check_workers,
 )
 from operators.runtime.sorting import in_order
-from operators.runtime.types import arrow_schema, spark_schema, told_schema
+from operators.runtime.types import arrow_schema, check_collations, spark_schema, told_schema
 from operators.runtime.watermarks import check_time, utc, zoned_column
 from state_backends import StateConfig, resolve
 from state_backends.checkpoints.savepoint import read_header
@@ -69,6 +69,7 @@ def apply(  # noqa: PLR0913 - what users give, and two that they don't
     check_time(df, event_time)
     operator, df = operator.prepared(df, event_time)
     program = operator.program(arrow_schema(df.schema), event_time, config)
+    check_collations(df.schema, program)
     if with_late:
         program = replace(program, late=_late_side(program, df, columns, event_time))
     # Numbered names: Spark's own mapInArrow fails on a column name with a dot.
@@ -142,7 +143,7 @@ def _bounded(df: DataFrame, program: Program, out: StructType, name: str, log_le
     elif isinstance(program.plan, TwoStagePlan) and program.plan.condenses and program.late is None:
         first = FirstStage(program, name, SLICING.rows)
         df, keys, source = df.mapInArrow(first, first.ddl), [KEY], FirstStageRows(program)
-        most = 2**60 // program.tick_us
+        most = (2**63 - 1) // program.tick_us
         micros = F.least(F.greatest(F.col(TIME), F.lit(-most)), F.lit(most)) * F.lit(program.tick_us)
     else:
         micros, source = F.unix_micros(utc(df, time)), InputRows(program)

@@ -7,7 +7,9 @@ import pyarrow as pa
 import pyarrow.types as pat
 from pyspark.sql import types as spark
 
+from operators.emission import OutputSchema
 from operators.errors import DefinitionError
+from operators.program import Program
 
 _TO_ARROW: dict[type[spark.DataType], pa.DataType] = {
     spark.BooleanType: pa.bool_(),
@@ -47,6 +49,31 @@ _OTHER = pa.struct([])
 def arrow_schema(schema: spark.StructType) -> pa.Schema:
     """Return the columns as Arrow fields; an exotic type becomes a struct without fields, which every use of it refuses."""
     return pa.schema([pa.field(field.name, arrow_type(field.dataType)) for field in schema.fields])
+
+
+def check_collations(schema: spark.StructType, program: Program) -> None:
+    """Refuse texts with a collation where windows would compare them by their bytes: as keys, and in some aggregates.
+
+    Args:
+        schema: the frame's columns.
+        program: the operator bound to them.
+
+    Raises:
+        DefinitionError: names the column, what compares it, and the ways out.
+    """
+    compared = dict.fromkeys(program.group_by, "group_by")
+    if isinstance(program.output, OutputSchema):
+        for result, bound in program.output.aggregates:
+            for name in (name for operation in bound.operations for name in operation.compared):
+                compared.setdefault(name, f"aggregate {result!r}")
+    for field in schema.fields:
+        collated = isinstance(field.dataType, spark.StringType) and "collate" in field.dataType.simpleString()
+        if collated and field.name in compared:
+            raise DefinitionError(
+                f"{compared[field.name]}: column {field.name!r} is {field.dataType.simpleString()}; windows compare texts by "
+                f"their bytes: drop the collation with F.collate({field.name!r}, 'UTF8_BINARY'), and make texts equal that "
+                "are to be one, for example with F.lower"
+            )
 
 
 def arrow_type(type_: spark.DataType) -> pa.DataType:

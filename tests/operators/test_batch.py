@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators import DefinitionError
+from operators import DefinitionError, HoppingWindows, SessionWindows, SlidingWindows
+from operators import aggregates as agg
 from operators.batch import RecordColumns, check_event_time, event_ticks, number_keys
 from serializers import encode_keys
 from serializers.keys import NO_COLUMNS
@@ -25,10 +26,11 @@ PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 @pytest.mark.parametrize("tick_us", [1, 1_000])
 @given(words=st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(-5_000_000, 5_000_000), max_size=8))
 def test_times_are_floored_to_ticks(unit: str, tick_us: int, words: list[int]) -> None:
-    """A time of any unit is the tick that it lies in; what is beyond 2**60 ticks is not usable."""
+    """A time of any unit is the tick that it lies in; beyond 2**60 ticks, or what the unit can tell, it is not usable."""
     exact = [word * (10**6 // tick_us) // PER_SECOND[unit] for word in words]
     times, usable = event_ticks(pa.array(words, pa.timestamp(unit)), tick_us)
-    good = [abs(tick) < EDGE for tick in exact]
+    told = max(1, tick_us * PER_SECOND[unit] // 10**6)
+    good = [abs(tick) < min(EDGE, (2**63 - 1) // told) for tick in exact]
     assert good == ([True] * len(words) if usable is None else usable.tolist())
     assert [tick for tick, near in zip(exact, good, strict=True) if near] == times[
         np.array(good, bool)
@@ -314,3 +316,50 @@ class TestReadRecords:
             taken.values["v"].values.tolist(),
         )
         assert records.keys is taken.keys
+
+
+KINDS = {
+    "sliding": (SlidingWindows("1 hour"), 3_600_001),
+    "hopping": (HoppingWindows("1 hour", "10 minutes", offset="7 s"), 3_600_000),
+    "session": (SessionWindows("1 hour"), 3_600_000),
+    "session with gaps": (SessionWindows(gap_column="gap"), 3_600_000),
+    "sliding by fold": (SlidingWindows("1 hour"), 3_600_001),
+    "hopping by fold": (HoppingWindows("1 hour", "10 minutes"), 3_600_000),
+}
+
+
+@pytest.mark.parametrize("unit", ["us", "ns"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_bounds_next_to_the_end_of_time(kind: str, unit: str) -> None:
+    """Records whose windows the unit of their times can tell get them, the next ones are bad: no bound wraps."""
+    windows, reach = KINDS[kind]
+    count = agg.fold(0, lambda n, _: n + 1, "gap", type="int") if "fold" in kind else agg.count()
+    per_tick = PER_SECOND[unit] // 1_000
+    last = (2**63 - 1) // per_tick - reach - 1
+    times = [-last - 1, -last, 0, last, last + 1]
+    column = pa.array([time * per_tick for time in times]).cast(pa.timestamp(unit))
+    table = pa.table({"k": times, "at": column, "gap": [3_600_000] * 5})
+    op = windows.group_by("k").aggregate(n=count).emit("on_update")
+    with op.local_runner("at", late=True) as runner:
+        rows = runner.process(table.slice(2, 1), stream_time=-last)
+        rows = pa.concat_tables([rows, runner.process(table)])
+        reasons = runner.late.column("reason").to_pylist()
+        assert 2 == runner.counters.bad
+    window = rows.column("window").combine_chunks()
+    start, end = (window.field(name).cast(pa.int64()).to_numpy() // per_tick for name in ("start", "end"))
+    key = rows.column("k").to_numpy()
+    assert {0, last} <= set(key.tolist()) <= {-last, 0, last}
+    assert (start <= end).all()
+    assert (np.abs(start - key) <= reach).all()
+    assert (np.abs(end - key) <= reach).all()
+    wrong = "gap is not positive, or out of range" if "gaps" in kind else "event time is out of range"
+    assert 2 == reasons.count(wrong)
+
+
+def test_windows_that_the_unit_cannot_tell() -> None:
+    """Windows longer than the unit of the event time reaches are refused with the way out."""
+    op = SlidingWindows("200000 days").aggregate(n=agg.count())
+    table = pa.table({"at": pa.array([5], pa.timestamp("ns"))})
+    message = r"windows of .* are longer than times of type timestamp\[ns\] can tell: .* cast 'at' to a coarser unit"
+    with op.local_runner("at") as runner, pytest.raises(DefinitionError, match=message):
+        runner.process(table)

@@ -9,6 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from operators import DefinitionError, SlidingWindows
+from operators import aggregates as agg
 from operators.columns import ColumnData, arrow_column, column_data, state_code
 from serializers.arrays import fill
 
@@ -157,3 +159,57 @@ def test_take() -> None:
     data = ColumnData(np.array([1, 0, 3]), np.array([True, False, True])).take(np.array([2, 1, 1]))
     assert ([3, 0, 0], [True, False, False]) == (data.values.tolist(), data.valid.tolist())
     assert None is ColumnData(np.array([1, 2]), None).take(np.array([0])).valid
+
+
+ALIKE = {
+    "string_view": (pa.string_view(), pa.string(), ["a", None, "", "a"]),
+    "binary_view": (pa.binary_view(), pa.binary(), [b"a", None, b"", b"a"]),
+    "decimal32": (pa.decimal32(5, 2), pa.decimal128(5, 2), [Decimal("1.25"), None, Decimal(0), Decimal("1.25")]),
+    "decimal64": (pa.decimal64(15, 2), pa.decimal128(15, 2), [Decimal("1.25"), None, Decimal(0), Decimal("1.25")]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dictionary", [False, True])
+@pytest.mark.parametrize("name", ALIKE)
+def test_types_that_are_taken_as_others(name: str, dictionary: bool) -> None:
+    """As keys, as values and beside late records these columns give what the older form of their values gives."""
+    narrow, plain, values = ALIKE[name]
+    found = []
+    for type_ in (narrow, plain):
+        column = pa.array(values, type_)
+        if dictionary:
+            column = pa.DictionaryArray.from_arrays(pa.array([0, 1, 2, 0]), column)
+        table = pa.table({"k": column, "v": column, "at": pa.array([5, 5, None, 7], pa.int64())})
+        op = SlidingWindows(5).group_by("k").aggregate(
+            n=agg.count("v"), low=agg.min("v"), all=agg.collect_list("v"), last=agg.last("v"), some=agg.collect_set("v")
+        )  # fmt: skip
+        with op.local_runner("at", late=True) as runner:
+            first = runner.process(table.slice(1))
+            rest = runner.process(table, stream_time=100)
+            found.append((pa.concat_tables([first, rest]), runner.late))
+    (rows, late), (expected, expected_late) = found
+    assert expected.num_rows > 2
+    assert expected_late.num_rows > 0
+    assert rows.equals(expected)
+    assert late.to_pylist() == expected_late.to_pylist()
+
+
+def test_months_are_no_key() -> None:
+    """An interval of months, which has no stored form, is refused by name."""
+    table = pa.table({"k": pa.array([pa.MonthDayNano([1, 2, 3])]), "at": [5]})
+    with (
+        SlidingWindows(5).group_by("k").aggregate(n=agg.count()).local_runner("at") as runner,
+        pytest.raises(DefinitionError, match="key column 'k' is month_day_nano_interval; an atomic type"),
+    ):
+        runner.process(table)
+
+
+def test_keys_before_the_year_1_and_after_9999() -> None:
+    """Dates and timestamps of Spark that Python has no values for are keys like any other."""
+    days = pa.array([-719_163, 2_932_897, None], pa.int32()).cast(pa.date32())
+    times = pa.array([-(2**62), 2**62, 0], pa.int64()).cast(pa.timestamp("us", "UTC"))
+    table = pa.table({"d": days, "t": times, "at": [5, 5, 5]})
+    with SlidingWindows(5).group_by("d", "t").aggregate(n=agg.count()).local_runner("at") as runner:
+        runner.process(table)
+        rows = runner.process(table.slice(0, 0), stream_time=100)
+    assert rows.select(["d", "t"]).combine_chunks().equals(table.select(["d", "t"]))

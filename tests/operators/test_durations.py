@@ -158,3 +158,11 @@ def test_a_length_as_text_is_that_length(length: int, text: str) -> None:
     """In the largest unit that divides it, and as the library itself would read it."""
     assert as_text(length) == text
     assert microseconds(text, "size") == length
+
+
+@pytest.mark.parametrize("value", [2**59, 2**63, 2**70, "99999999999999999999 days"])
+def test_too_long(value: str | int) -> None:
+    """A length that int64 does not hold, or with which times would leave it, is refused with the argument's name."""
+    with pytest.raises(DefinitionError, match=r"segment .* is longer than time can be counted"):
+        ticks(value, 1_000, "segment", 1)
+    assert 2**59 - 1 == ticks(2**59 - 1, 1_000, "segment", 1)

@@ -446,7 +446,7 @@ def test_every_way_to_combine_ranges_is_known() -> None:
 @pytest.mark.parametrize(
     ("operator", "way", "why"),
     [
-        (TumblingWindows(9).group_by("k").aggregate(**NUMBERS), "python", "Moments(x)"),
+        (TumblingWindows(9).group_by("k").aggregate(**NUMBERS), "python", "PowerSums(x)"),
         (TumblingWindows(9).group_by("k").aggregate(n=agg.count(), t=agg.sum("x")), "engine", "SumFloat(x)"),
         (SessionWindows(9).group_by("k").aggregate(n=agg.count()), "python", "only frames"),
         (SessionWindows(9, max_length=9).aggregate(n=agg.count()), "rows", "one event time"),

@@ -126,3 +126,14 @@ def test_without_being_asked_nothing_is_kept() -> None:
             runner.process(table(records))
         assert runner.counters.late == 1
         assert runner.late is None
+
+
+def test_late_by_as_much_as_can_be() -> None:
+    """The time from a window's end to a close time that is next to the last one there is."""
+    op = SlidingWindows(SIZE).group_by("k").aggregate(n=agg.count())
+    rows = pa.table({"k": ["a"], "at": pa.array([5], pa.int64())})
+    with op.local_runner("at", late=True) as runner:
+        runner.process(rows.slice(0, 0), stream_time=2**60 - 1)
+        runner.process(rows)
+        (told,) = runner.late.to_pylist()
+    assert 2**60 - (5 + SIZE + 1) == told["late_by_ms"]

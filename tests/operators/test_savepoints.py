@@ -90,7 +90,7 @@ def test_runner_with_state_of_its_own_goes_on_with_that(tmp_path: Path) -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_batch_that_fails_while_it_begins_leaves_no_trace(backend: str, tmp_path: Path) -> None:
     """A runner whose first batch fails, or whose savepoint is damaged for a while, begins anew with the next one."""
-    op = KINDS["hopping"].group_by("k").aggregate(s=agg.sum("v"), n=agg.count())
+    op = KINDS["hopping"].group_by("k").emit("on_update").aggregate(s=agg.sum("v"), n=agg.count())
     feed = Feed(random.Random(5))
     first, second = feed.table(1), feed.table(2)
     bad = pa.table(

@@ -51,7 +51,7 @@ def test_other_definition_is_refused(changed: WindowedAggregation, difference: s
 @pytest.mark.parametrize(
     ("changed", "difference"),
     [
-        (operator(n=agg.count()), r"CountRows\(\) is new.*SumInt\(value\) is gone"),
+        (operator(n=agg.count()), r"CountRows\(\) is new.*SumLong\(value\) is gone"),
         (operator(low=agg.max("text"), total=agg.sum("value")), "True. is new.*False. is gone"),
     ],
     ids=["count for sum", "max for min"],

@@ -67,6 +67,33 @@ def test_round_trip(name: str) -> None:
     assert column.to_pylist() == back.to_pylist()
 
 
+@pytest.mark.parametrize(
+    ("type_", "numbers"),
+    [
+        (pa.date32(), [-(2**31), -719_163, 2_932_897, 2**31 - 1]),
+        (pa.timestamp("us", "UTC"), [-(2**63), -62_135_596_800_000_001, 253_402_300_800_000_000, 2**63 - 1]),
+        (pa.timestamp("us", "Asia/Tokyo"), [-62_135_596_800_000_001, 253_402_300_799_999_999]),
+        (pa.timestamp("us"), [-(2**63), 2**63 - 1]),
+        (pa.timestamp("s"), [-100_000_000_000, 9_000_000_000_000]),
+    ],
+    ids=str,
+)
+def test_times_before_the_year_1_and_after_9999(type_: pa.DataType, numbers: list[int]) -> None:
+    """Dates and timestamps that Python has no values for come back as they were, each its own key."""
+    column = pa.array([*numbers, None, 0], pa.int32() if pa.types.is_date(type_) else pa.int64()).cast(type_)
+    keys = encode_keys([column])
+    assert len(numbers) + 2 == len(set(keys))
+    assert column.equals(decode_keys(keys, [type_])[0])
+
+
+def test_time_that_cannot_be_stored() -> None:
+    """A time that microseconds of 64 bits do not hold is refused with its type."""
+    with pytest.raises(
+        SerializationError, match=r"timestamp\[s\] has a time that is beyond 64 bits in microseconds"
+    ):
+        encode_keys([pa.array([2**60], pa.timestamp("s"))])
+
+
 @pytest.mark.parametrize("name", COLUMNS)
 def test_distinct_values_are_distinct_bytes(name: str) -> None:
     """Different values of one type, and null, are different keys."""

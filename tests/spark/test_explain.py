@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from operators import SessionWindows, SlidingWindows, TumblingWindows
+from operators import DefinitionError, SessionWindows, SlidingWindows, TumblingWindows
 from operators import aggregates as agg
 from operators.explain import Explanation
 
@@ -43,14 +43,28 @@ def test_the_stage_that_is_told_is_in_the_plan(
     assert "in memory while a key is worked on" in str(told)
 
 
-def test_a_collated_key_is_not_for_generated_code(frame: DataFrame) -> None:
-    """Arrow does not know of collations, Spark does."""
+def test_a_collated_key_is_refused(frame: DataFrame) -> None:
+    """As `apply` refuses it: Arrow does not know of collations, Spark does."""
     operator = TumblingWindows("1 s").group_by("k").aggregate(n=agg.count())
-    collated = frame.withColumn("k", F.collate("k", "UTF8_LCASE"))
     assert "engine" == Explanation.of(operator, frame, "at").bounded.way
-    told = Explanation.of(operator, collated, "at").bounded
-    assert "python" == told.way
-    assert "key 'k' has a collation" in told.text
+    with pytest.raises(DefinitionError, match="column 'k' is string collate UTF8_LCASE"):
+        Explanation.of(operator, frame.withColumn("k", F.collate("k", "UTF8_LCASE")), "at")
+
+
+def test_a_chain_is_told(spark: SparkSession) -> None:
+    """Whose watermark it has; and what `apply` refuses is refused here too."""
+    stream = spark.readStream.format("rate").load()
+    first = SlidingWindows("1 minute", grace="10 seconds").group_by("value").aggregate(n=agg.count())
+    rows = first.apply(stream, "timestamp").select("n", "window.*")
+    second = TumblingWindows("1 hour").aggregate(n=agg.sum("n"))
+    assert "the watermark that the first operator of the query sets; late" in str(
+        Explanation.of(second, rows, "end")
+    ).replace("\n               ", " ")
+    assert "sets, less 1 min; late is" in str(Explanation.of(second, rows, "start")).replace(
+        "\n               ", " "
+    )
+    with pytest.raises(DefinitionError, match="'end' has no watermark"):
+        second.explain(rows.withColumn("end", F.expr("end + interval 1 second")), "end")
 
 
 def test_a_stream_is_told_with_sparks_conf(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:

@@ -84,6 +84,45 @@ def test_a_mistake_is_told(
         mistake(spark.read.parquet(str(source)))
 
 
+COMPARING = {
+    "min": agg.min("s"),
+    "count_distinct": agg.count_distinct("s"),
+    "collect_set": agg.collect_set("s"),
+    "top_n": agg.top_n("v", 2, by="s"),
+    "max_by": agg.max_by("v", "s"),
+    "approx_count_distinct": agg.approx_count_distinct("s"),
+}
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_collations_are_refused_where_texts_are_compared(
+    spark: SparkSession, source: Path, streaming: bool
+) -> None:
+    """As keys and where their order or equality makes the result; not without collation, nor where texts are carried only."""
+    frame = stream(spark, source) if streaming else spark.read.parquet(str(source))
+    collated = frame.withColumn("s", F.collate("k", "UTF8_LCASE"))
+    column = (
+        "column 's' is string collate UTF8_LCASE; windows compare texts by their bytes: drop .*'UTF8_BINARY'"
+    )
+    with pytest.raises(DefinitionError, match=f"group_by: {column}"):
+        WINDOWS.windows.group_by("v", "s").aggregate(n=agg.count()).apply(collated, "at")
+    for name, aggregate in COMPARING.items():
+        with pytest.raises(DefinitionError, match=f"aggregate '{name}': {column}"):
+            WINDOWS.aggregate(n=agg.count("s"), **{name: aggregate}).apply(collated, "at")
+    WINDOWS.aggregate(n=agg.count("s"), one=agg.first("s"), all=agg.collect_list("s")).apply(collated, "at")
+    plain = collated.withColumn("s", F.lower(F.collate("s", "UTF8_BINARY")))
+    WINDOWS.windows.group_by("s").aggregate(**COMPARING).apply(plain, "at")
+
+
+def test_keys_of_a_collation_made_equal(spark: SparkSession, source: Path) -> None:
+    """The way out that the error names gives the groups that Spark makes under the collation."""
+    frame = spark.read.parquet(str(source)).withColumn("s", F.expr("if(v > 0, upper(k), k)"))
+    lower = frame.withColumn("s", F.lower(F.collate(F.collate("s", "UTF8_LCASE"), "UTF8_BINARY")))
+    found = TumblingWindows("1 day").group_by("s").aggregate(n=agg.count()).apply(lower, "at")
+    expected = frame.groupBy(F.collate("s", "UTF8_LCASE")).count()
+    assert sorted(row["n"] for row in found.collect()) == sorted(row["count"] for row in expected.collect())
+
+
 def test_operators_of_one_query_want_names_of_their_own(spark: SparkSession, source: Path) -> None:
     """An operator behind another is told how to be named apart."""
     first = COUNT.apply(stream(spark, source), "at").selectExpr("k", "window.start AS at", "n")

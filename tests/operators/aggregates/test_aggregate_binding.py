@@ -136,7 +136,7 @@ class TestBinding:
             agg.min("t"),
         ]
         assert [
-            "CountRows()", "CountValid(v)", "SumFloat(v)", "CountValid(v)", "Max(v, f8)", "Moments(v)", "Collect(v)",
+            "CountRows()", "CountValid(v)", "SumFloat(v)", "CountValid(v)", "Max(v, f8)", "PowerSums(v)", "Collect(v)",
             "CountValid(d)", "SumDecimal(d, 2)", "ObjectExtreme(t, False)",
         ] == [op.describe() for aggregate in made for op in aggregate.bind(types).operations]  # fmt: skip
 

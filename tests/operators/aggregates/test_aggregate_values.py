@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from operators import aggregates as agg
 from operators.aggregates import Aggregate, exact
-from operators.aggregates.operations import SumInt
+from operators.aggregates.operations import SumLong
 from operators.batch import Records
 from operators.columns import column_data
 from operators.kernel import State
@@ -52,28 +52,37 @@ class TestWholeSums:
         lo = data.draw(st.lists(st.integers(0, len(values) - 1), min_size=1, max_size=5))
         hi = [data.draw(st.integers(a + 1, len(values))) for a in lo]
         starts = sorted({0, *data.draw(st.sets(st.integers(0, len(values) - 1)))})
-        operation, state = SumInt("v"), (np.array(values, np.int64),)
+        state = lifted_longs(values)
         ranges = list(zip(lo, hi, strict=True))
-        check_sums(
-            [sum(values[a:b]) for a, b in ranges],
-            lambda: operation.combined(state, np.array(lo), np.array(hi)),
-        )
-        runs = zip(starts, [*starts[1:], len(values)], strict=True)
-        check_sums([sum(values[a:b]) for a, b in runs], lambda: operation.reduce(state, np.array(starts)))
+        check_sums([sum(values[a:b]) for a, b in ranges], SUM.combined(state, np.array(lo), np.array(hi)))
+        runs = list(zip(starts, [*starts[1:], len(values)], strict=True))
+        reduced = SUM.reduce(state, np.array(starts))
+        check_sums([sum(values[a:b]) for a, b in runs], reduced)
+        # What was beyond 64 bits in between is right once it is back.
+        whole = np.zeros(1, np.int64), np.full(1, len(starts))
+        for total in (
+            SUM.combined(reduced, *whole),
+            SUM.reduce(reduced, whole[0]),
+            folded(SUM.combine, reduced),
+        ):
+            check_sums([sum(values)], total)
 
-    @given(EXTREMES, EXTREMES)
-    def test_combine_is_never_wrapped(self, left: int, right: int) -> None:
-        """The combination of two sums is the true one if it fits into 64 bits, and an error if not."""
-        check_sums([left + right], lambda: SumInt("v").combine((np.array([left]),), (np.array([right]),)))
+    @given(st.lists(EXTREMES, min_size=1, max_size=6).flatmap(st.permutations))
+    def test_order_is_of_no_account(self, values: Values) -> None:
+        """Numbers that add up to 64 bits do so one by one in whatever order."""
+        check_sums([sum(values)], folded(SUM.combine, lifted_longs(values)))
+
+    def test_overflow_on_the_way(self) -> None:
+        """A sum that is beyond 64 bits for a while, through rows or through panes, is the true one in the end."""
+        assert INT64 == result(agg.sum("v"), [INT64, INT64, -INT64])
+        assert -INT64 == result(agg.sum("v"), [-INT64, -INT64, INT64])
 
     def test_prefixes_may_wrap(self) -> None:
         """A range's sum is right though the sum of all that comes before it is beyond 64 bits."""
-        values = [INT64] * 100 + [-7, 5] + [-INT64] * 99
-        operation, state = SumInt("v"), (np.array(values),)
-        (found,) = operation.combined(state, np.array([100, 0, 99, 0]), np.array([102, 1, 103, 201]))
-        assert [-2, INT64, -2, INT64 - 2] == found.tolist()
-        (reduced,) = operation.reduce(state, np.array([0]))
-        assert [INT64 - 2] == reduced.tolist()
+        state = lifted_longs([INT64] * 100 + [-7, 5] + [-INT64] * 99)
+        found = SUM.combined(state, np.array([100, 0, 99, 0]), np.array([102, 1, 103, 201]))
+        assert [-2, INT64, -2, INT64 - 2] == SUM.total(found).tolist()
+        assert [INT64 - 2] == SUM.total(SUM.reduce(state, np.array([0]))).tolist()
 
     def test_many_large_numbers(self) -> None:
         """A hundred thousand numbers of full size that cancel out are summed exactly."""
@@ -81,24 +90,32 @@ class TestWholeSums:
         values = rng.integers(-INT64, INT64, 100_000)
         values[1::2] = -values[::2]
         lo, hi = np.array([0, 0, 50_000]), np.array([100_000, 99_999, 50_003])
-        expected_ = [sum(values[a:b].tolist()) for a, b in zip(lo.tolist(), hi.tolist(), strict=True)]
-        assert expected_ == SumInt("v").combined((values,), lo, hi)[0].tolist()
+        expected = [sum(values[a:b].tolist()) for a, b in zip(lo.tolist(), hi.tolist(), strict=True)]
+        assert expected == SUM.total(SUM.combined(lifted_longs(values), lo, hi)).tolist()
 
     def test_error_names_the_column(self) -> None:
         """The error names the column and the way out."""
         with pytest.raises(
             OverflowError, match="column 'v' is beyond 64 bits: cast the column to double or decimal"
         ):
-            SumInt("v").reduce((np.array([INT64, 1]),), np.array([0]))
+            result(agg.sum("v"), [INT64, 1])
 
 
-def check_sums(true: Sequence[int], compute: Callable[[], State]) -> None:
+SUM = SumLong("v")
+
+
+def lifted_longs(values: Any) -> State:
+    """The state of each number."""
+    return SUM.lift(records_of(v=pa.array(values, pa.int64())))
+
+
+def check_sums(true: Sequence[int], state: State) -> None:
     """Assert that the sums are the true ones, or an error where one does not fit."""
     if all(-INT64 - 1 <= value <= INT64 for value in true):
-        assert list(true) == compute()[0].tolist()
+        assert list(true) == SUM.total(state).tolist()
     else:
         with pytest.raises(OverflowError, match="beyond 64 bits"):
-            compute()
+            SUM.total(state)
 
 
 class TestFloats:
@@ -115,6 +132,12 @@ class TestFloats:
             ([math.nan, 1.0], math.nan),
             ([1e308, 1e308], math.inf),
             ([-1e308, -1e308, 5.0], -math.inf),
+            ([1e308, 1e308, -1e308], 1e308),
+            ([1e308, 1e308, 1e308, -1e308, -1e308, -1e308, 5.0], 5.0),
+            ([1e308, 1e308, -math.inf], -math.inf),
+            ([1e308, 1e308, -math.inf, -1e308], -math.inf),
+            ([1e308, -math.inf, 1e308], -math.inf),
+            ([1e308, 1e308, math.nan, -1e308], math.nan),
             ([1e308, 5.0], 1e308),
             ([5e-324, 5e-324], 1e-323),
             ([1e300, 1.0, -1e300], 1.0),
@@ -182,10 +205,32 @@ class TestFloats:
         for name in ("variance", "stddev", "var_pop", "stddev_pop"):
             assert "NaN" == result(getattr(agg, name)("v"), [1.0, odd, 2.0])
 
-    @pytest.mark.parametrize("value", [0.1, 1 / 3, 1e9 + 0.1, 1e-200, 12345.678])
-    def test_spread_of_equal_values(self, value: float) -> None:
-        """Equal values have no variance but what rounding in twice the precision leaves; none is negative."""
-        assert 0.0 <= result(agg.variance("v"), [value] * 7) <= 1e-30 * value**2
+    def test_mean_of_what_has_no_sum(self) -> None:
+        """A mean that a double holds is right though the sum is beyond doubles."""
+        assert 1e308 == result(agg.avg("v"), [1e308] * 5)
+        assert math.inf == result(agg.avg("v"), [1e308, math.inf])
+
+    @pytest.mark.parametrize(
+        "value", [0.1, 1 / 3, 1e9 + 0.1, 1e15 + 0.1, 12345.678, 5e-324, 1e-200, 1e-150, 1e150, 1e200, 1.7e308]
+    )
+    @pytest.mark.parametrize("rows", [2, 7, 10, 1_000])
+    def test_spread_of_equal_values(self, value: float, rows: int) -> None:
+        """Equal values have no variance at all."""
+        assert 0.0 == result(agg.variance("v"), [value] * rows)
+        assert 0.0 == result(agg.stddev_pop("v"), [-value] * rows)
+
+    @pytest.mark.parametrize("offset", [1e15, -1e15, 2.0**50])
+    def test_spread_of_last_digits(self, offset: float) -> None:
+        """Values that differ in their last binary digits only have the variance of these."""
+        assert 0.15625 == result(agg.variance("v"), [offset + 0.25 * n for n in range(5)])
+
+    def test_spread_of_the_largest(self) -> None:
+        """A variance that a double holds is right though the squares are beyond doubles; one that it does not is infinite."""
+        assert 2e300 == pytest.approx(
+            result(agg.var_pop("v"), [1e160 + n * 1e150 for n in range(5)]), rel=1e-6
+        )
+        assert math.inf == result(agg.variance("v"), [1e200, -1e200])
+        assert 1e200 == result(agg.stddev_pop("v"), [1e200, -1e200])
 
     def test_average_of_nothing_but_nan(self) -> None:
         """The mean and the extremes of NaN are NaN, not null."""
@@ -290,6 +335,10 @@ class TestPairs:
             ([1.0, 1.0], [2.0, 3.0], [0.0, 0.0, None, 0.0, 1.0, {"slope": 0.0, "intercept": 1.0}]),
             ([1.0, math.nan], [2.0, 3.0], ["NaN", "NaN", "NaN", *NANS]),
             ([1.0, 2.0], [2.0, math.inf], ["NaN", "NaN", "NaN", *NANS]),
+            ([1.0, 1.0, 1.0], [math.inf, 2.0, 3.0], ["NaN", "NaN", None, *NANS]),
+            ([math.inf, 2.0, 4.0], [1.0, 1.0, 1.0], ["NaN", "NaN", *NONE]),
+            ([1.0, 2.0, 4.0], [math.inf, 1e200, -math.inf], ["NaN", "NaN", "NaN", *NANS]),
+            ([1e200, math.inf, 4.0], [1e200, 1.0, 2.0], ["NaN", "NaN", "NaN", *NANS]),
             ([math.nan], [2.0], [None, "NaN", *NONE]),
             ([1.0], [math.nan], [None, "NaN", None, *NANS]),
             ([None, 1.0], [1.0, None], [None, None, *NONE]),
@@ -311,7 +360,23 @@ class TestPairs:
         assert intercept == pytest.approx(3 * offset, rel=1e-9)
         assert line == {"slope": slope, "intercept": intercept}
 
-    @pytest.mark.parametrize("value", [0.1, 1 / 3, 1e9 + 0.1, 1e-200, 12345.678, 1.1e140])
+    @pytest.mark.parametrize("step", [1.0, 0.25])
+    def test_microseconds_of_the_epoch(self, step: float) -> None:
+        """Times a microsecond apart have the covariance of their steps, and lie on a line."""
+        x = [1.7e15 + step * n for n in range(6)]
+        y = [1e15 + 2 * step * n for n in range(6)]
+        line = {"slope": 2.0, "intercept": -2.4e15}
+        assert [7 * step**2, 7 * step**2 * 5 / 6, 1.0, 2.0, -2.4e15, line] == pair_results(y, x)
+
+    def test_the_largest(self) -> None:
+        """Results that a double holds are right though the products are beyond doubles."""
+        x, y = [1e200, -1e200, 3e200], [1.0, 2.0, 3.0]
+        covar_samp, covar_pop, corr, slope, intercept, _ = pair_results(y, x)
+        assert [1e200, 2e200 / 3] == pytest.approx([covar_samp, covar_pop])
+        assert [0.5, 2.5e-201, 1.75] == pytest.approx([corr, slope, intercept])
+        assert [math.inf, 1.0] == pytest.approx(pair_results([-v for v in x], [-v for v in x])[1:3])
+
+    @pytest.mark.parametrize("value", [0.1, 1 / 3, 1e9 + 0.1, 1e15 + 0.1, 1e-200, 12345.678, 1.1e140, 1e200])
     @pytest.mark.parametrize("rows", [2, 7, 1_000])
     def test_constant_columns(self, value: float, rows: int) -> None:
         """A column of equal values is constant, whatever its rounding: no correlation, no line."""
@@ -381,8 +446,14 @@ class TestOrder:
         values = [0.0, -0.0, math.nan, -math.nan, math.inf - math.inf]
         assert [0.0, "NaN"] == result(agg.collect_set("v"), values)
         assert 2 == result(agg.count_distinct("v"), values) == result(agg.approx_count_distinct("v"), values)
-        for aggregate in (agg.first("v"), agg.last("v")):
-            assert math.copysign(1, result(aggregate, [-0.0])) == 1.0
+
+    @pytest.mark.parametrize("values", [[0.0, -0.0], [-0.0, 0.0], [-0.0]])
+    @pytest.mark.parametrize("name", ["first", "last", "min", "max", "collect_list", "collect_set"])
+    def test_minus_zero_comes_out_as_zero(self, name: str, values: Values) -> None:
+        """Whichever of the two zeros comes first."""
+        for type_ in (pa.float64(), pa.float32()):
+            found = result(getattr(agg, name)("v"), pa.array(values, type_))
+            assert "0.0" == repr(found) or {"0.0"} == set(map(repr, found))
 
     def test_extreme_integers(self) -> None:
         """The smallest and the largest integer are values like any other."""

@@ -3,9 +3,10 @@
 from fractions import Fraction
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
-from operators.aggregates.exact import sum_ranges
+from operators.aggregates.exact import Triple, add_triples, square, sum_ranges
 
 RANGES = 30
 
@@ -17,7 +18,7 @@ KINDS = {
         rng.random(n) * np.where(rng.random(n) < 0.2, 1024.0, 1.0)
     ),
     "beyond 64 bits": lambda rng, n: rng.integers(-(2**62), 2**62, n).astype(float),
-    "the largest": lambda rng, n: (rng.random(n) - 0.5) * 2.0**1000,
+    "the largest": lambda rng, n: (rng.random(n) - 0.5) * 2.0**960,
     "the least": lambda rng, n: (rng.random(n) - 0.5) * 2.0**-700,
     "fifteen decimal places apart": lambda rng, n: rng.random(n) * 10.0 ** rng.integers(-6, 9, n),
 }
@@ -41,8 +42,32 @@ def test_sums_are_exact(kind: str, lows: float) -> None:
             assert abs(sum(map(Fraction, map(float, pair))) - expected) <= abs(expected) * Fraction(1, 2**100)
 
 
-@pytest.mark.parametrize("values", [[1.0, np.inf], [np.nan], [1e300, 1e-300]])
+@pytest.mark.parametrize("kind", KINDS)
+def test_sums_of_triples_are_exact(kind: str) -> None:
+    """Of squares and of what is still finer, combined in whatever order, as long as 150 binary digits hold it."""
+    rng = np.random.default_rng(len(kind))
+    values = KINDS[kind](rng, 60) * {"the largest": 2.0**-485, "the least": 2.0**450}.get(kind, 1.0)
+    triples = (*square(values), np.zeros(60))
+    lo = rng.integers(0, 59, RANGES)
+    hi = lo + 1 + ((59 - lo) * rng.random(RANGES)).astype(np.int64)
+    found = sum_ranges(triples, lo, hi)
+    assert found is not None
+    for a, b, *parts in zip(lo.tolist(), hi.tolist(), *found, strict=True):
+        expected = sum((Fraction(value) ** 2 for value in values[a:b].tolist()), Fraction(0))
+        for total in (parts, folded(triples, rng.permutation(np.arange(a, b)))):
+            assert abs(sum(map(Fraction, map(float, total))) - expected) <= expected * Fraction(1, 2**145)
+
+
+def folded(triples: Triple, rows: npt.NDArray[np.int64]) -> list[float]:
+    """Rows of triples, added one by one."""
+    total = tuple(np.zeros(1) for _ in triples)
+    for row in rows.tolist():
+        total = add_triples(total, tuple(part[row : row + 1] for part in triples))
+    return [float(part[0]) for part in total]
+
+
+@pytest.mark.parametrize("values", [[1.0, np.inf], [np.nan], [1e300, 1e-300], [1e308, -1e308]])
 def test_what_does_not_lend_itself(values: list[float]) -> None:
-    """Numbers that are not finite, or too far apart, are left to be added pair by pair."""
+    """Numbers that are not finite, too far apart or too large are left to be added pair by pair."""
     pairs = np.array(values), np.zeros(len(values))
     assert None is sum_ranges(pairs, np.zeros(1, np.int64), np.full(1, len(values)))
