@@ -67,7 +67,8 @@ class Applicable(ABC):
         update, `change`.
 
         Args:
-            df: the input. A streaming one gets its watermark here, from `grace`.
+            df: the input. A streaming one gets its watermark here, from `grace`; one that comes out of another stateful
+                operator has one.
             event_time: column of type timestamp or timestamp_ntz.
             backend: "memory", "rocksdb" or another known one; else Spark's conf `spark.windows.state.backend`, else "memory".
             options: options by name, such as {"state.buckets": 8}; they go before Spark's conf.

@@ -16,7 +16,7 @@ from threading import get_ident
 from typing import Any
 
 from pyspark.sql import DataFrame
-from pyspark.sql.types import StructField, StructType, TimestampType
+from pyspark.sql.types import DataType, StructField, StructType, TimestampType
 
 from operators.errors import DefinitionError
 from operators.program import OutputTime
@@ -28,7 +28,7 @@ _WINDOW = "spark.timeWindow"
 _BEHIND, _OWN_DELAY, _UPDATES = (f"stateful_windows.{name}" for name in ("behindUs", "delayMs", "updates"))
 _TICK_OF_SPARK_US = 1_000
 """Spark's watermark counts milliseconds, and rows at the watermark itself are late."""
-_NODE = re.compile(r"[\s:+\-]*(?:\*\(\d+\) )?!?(\w+)")
+_NODE = re.compile(r"([\s:+\-]*)(?:\*(?:\(\d+\))? )?!?(\w+)")
 _STATEFUL = re.compile(
     r"\w*StateStoreSave|StreamingSymmetricHashJoin|TransformWithState\w*|FlatMapGroups\w*WithState|ApplyInPandasWithState"
 )
@@ -84,9 +84,7 @@ def incoming(df: DataFrame, event_time: str, grace_us: int, *, takes_updates: bo
     nodes = _nodes(df)
     grace_ms = -(-grace_us // 1_000)
     if _WATERMARK not in (name for _, name in nodes):
-        return _direct(
-            grace_ms
-        )  # Metadata may also come from a file that a query wrote: it says nothing here.
+        return _direct(grace_ms)  # Metadata may be from a file that a query wrote: it says nothing here.
     stateful = [name for _, name in nodes if _STATEFUL.fullmatch(name)]
     if not stateful:
         return _direct(grace_ms) if _DELAY not in metadata else _given(event_time, metadata[_DELAY], grace_ms)
@@ -105,10 +103,11 @@ def incoming(df: DataFrame, event_time: str, grace_us: int, *, takes_updates: bo
             f"event time {event_time!r} has no watermark, and the frame comes out of a stateful operator ({_told(stateful)}): "
             f"in one query, {_WAY_OUT}"
         )
-    given = metadata.get(_OWN_DELAY, metadata.get(_DELAY, 0))
+    given = metadata.get(_DELAY, metadata.get(_OWN_DELAY, 0))
     behind = metadata.get(_BEHIND, 0)
     if _BEHIND not in metadata or not stateful[0].startswith("TransformWithState"):
-        behind += _TICK_OF_SPARK_US  # Spark's operators let rows go that are a microsecond later than the watermark.
+        # Spark's own operators let rows go that are a microsecond later than the watermark.
+        behind = max(behind, 0) + _TICK_OF_SPARK_US
     return Incoming(Closing(True, behind + max(0, grace_us - given * 1_000)), None, given)
 
 
@@ -134,7 +133,7 @@ def _nodes(df: DataFrame) -> list[tuple[int, str]]:
     with redirect_stdout(told):
         df.explain(mode="simple")
     found = [_NODE.match(line) for line in told.getvalue().splitlines() if not line.startswith("==")]
-    return [(match.start(1), match[1]) for match in found if match]
+    return [(len(match[1]), match[2]) for match in found if match]
 
 
 class _OwnPrint(io.StringIO):
@@ -181,25 +180,21 @@ def marked(schema: StructType, times: Sequence[OutputTime], input_: Incoming, ti
 
 
 def _marked(field: StructField, times: list[OutputTime], input_: Incoming, tick_us: int) -> StructField:
-    metadata: dict[str, Any] = {}
-    type_ = field.dataType
+    metadata, type_ = dict(field.metadata), field.dataType
     for time in times:
         said = _metadata(time, input_, tick_us)
-        if time.field is None:
-            metadata = _readable(said, type_)
-        elif isinstance(type_, StructType):
-            inner = [
-                StructField(f.name, f.dataType, f.nullable, _readable(said, f.dataType))
-                if f.name == time.field
-                else f
-                for f in type_
-            ]
-            type_ = StructType(inner)
-            if time.is_end and _DELAY in said:
-                metadata = {
-                    _DELAY: said[_DELAY]
-                }  # Of the column as a whole Spark knows that it means the end.
-    return StructField(field.name, type_, field.nullable, {**field.metadata, **metadata})
+        if time.field is None or not isinstance(type_, StructType):
+            metadata |= _readable(said, type_)
+            continue
+        said = _readable(said, type_[time.field].dataType)
+        inner = [
+            StructField(f.name, f.dataType, f.nullable, said if f.name == time.field else f.metadata)
+            for f in type_
+        ]
+        type_ = StructType(inner)
+        if time.is_end and _DELAY in said:
+            metadata[_DELAY] = said[_DELAY]  # Spark knows of a window as a whole that its end is meant.
+    return StructField(field.name, type_, field.nullable, metadata)
 
 
 def _metadata(time: OutputTime, input_: Incoming, tick_us: int) -> dict[str, Any]:
@@ -212,13 +207,9 @@ def _metadata(time: OutputTime, input_: Incoming, tick_us: int) -> dict[str, Any
     return said
 
 
-def _readable(said: dict[str, Any], type_: Any) -> dict[str, Any]:
-    """What Spark can read of a time: it takes a watermark on timestamps with a zone only."""
-    return (
-        said
-        if isinstance(type_, TimestampType)
-        else {key: value for key, value in said.items() if key != _DELAY}
-    )
+def _readable(said: dict[str, Any], type_: DataType) -> dict[str, Any]:
+    """What Spark can read of a time: watermarks are for timestamps with a zone."""
+    return said if isinstance(type_, TimestampType) else {key: said[key] for key in said if key != _DELAY}
 
 
 def as_windows(schema: StructType, columns: Iterable[str]) -> StructType:

@@ -125,6 +125,11 @@ def joined_windows(df: DataFrame) -> DataFrame:
     return left.join(right, ["k", "at"]).select("k", "at", (F.col("v") * 100 + F.col("w")).alias("v"))
 
 
+def windows_and_records(df: DataFrame) -> DataFrame:
+    """Windows of an operator and records as they come, in one frame."""
+    return watermarked(df).unionByName(by("end")(first("sliding")(df)))
+
+
 def joined_in_time(df: DataFrame) -> DataFrame:
     """Pairs of records of a key that are up to 3 seconds apart, with the time of the later one."""
     a, b = watermarked(df).alias("a"), watermarked(df).alias("b")
@@ -171,6 +176,7 @@ CHAINS: dict[str, tuple[Step, ...]] = {
     "sliding, duplicates, tumbling": (first("sliding"), by("end"), deduplicated, ours("tumbling")),
     "joined windows, tumbling": (joined_windows, ours("tumbling")),
     "joined in time, sliding": (joined_in_time, ours("sliding", grace=GRACE)),
+    "windows and records, tumbling": (windows_and_records, ours("tumbling")),
     "custom, sliding": (custom(Doubled(grace=GRACE), "first"), ours("sliding")),
     "session, custom, tumbling": (first("session"), by("end"), custom(Doubled(), "b"), ours("tumbling", "c")),
 }
@@ -274,6 +280,19 @@ def test_a_chain_goes_on_after_each_batch(
         run(frame, tmp_path)
     expected = plain(chain(spark.read.schema(SCHEMA).parquet(str(source))))
     assert expected == plain(spark.read.schema(frame.schema).parquet(str(tmp_path / "out")))
+
+
+def test_the_last_operator_of_a_chain_may_emit_on_update(
+    spark: SparkSession, source: Path, flushed: Path, tmp_path: Path
+) -> None:
+    """The largest count of each window, whose counts only grow, is the final one."""
+    operator = HoppingWindows("20 seconds", "10 seconds").group_by("k").aggregate(n=agg.count())
+    ends = by("end")(first("sliding")(stream(spark, flushed)))
+    frame = operator.emit("on_update").apply(ends, "at")
+    run(frame, tmp_path)
+    rows = spark.read.schema(frame.schema).parquet(str(tmp_path / "out")).where(F.col("change") == "update")
+    ends = by("end")(first("sliding")(spark.read.schema(SCHEMA).parquet(str(source))))
+    assert plain(operator.apply(ends, "at")) == plain(rows.groupBy("k", "window").agg(F.max("n")))
 
 
 def test_frames_of_a_chain_can_be_cogrouped(
