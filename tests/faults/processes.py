@@ -20,7 +20,7 @@ QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _MARK = "FAULTS_MARK"
 
 
-def wait_until(condition: Callable[[], Any], what: str, seconds: float = 120) -> None:
+def wait_until(condition: Callable[[], Any], what: str, seconds: float = 300) -> None:
     """Wait until the condition holds."""
     end = time.monotonic() + seconds
     while not condition():

@@ -285,7 +285,10 @@ def test_a_result_of_another_type_is_an_error() -> None:
         ({"type": "text"}, "result type 'text' is unknown"),
         ({"columns": [5]}, "columns are given by name, not as 5"),
         ({"columns": ["missing"]}, "fold f: there is no column 'missing'; the frame has x"),
-        ({"where": "missing"}, "fold f: there is no column 'missing'"),
+        (
+            {"where": "missing"},
+            "fold f: where takes the name of a boolean column: there is no column 'missing'",
+        ),
         ({"where": "x"}, "fold f: column 'x' is int64, a boolean"),
     ],
 )
