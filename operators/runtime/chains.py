@@ -88,9 +88,10 @@ def incoming(df: DataFrame, event_time: str, grace_us: int, *, takes_updates: bo
     stateful = [name for _, name in nodes if _STATEFUL.fullmatch(name)]
     if not stateful:
         return _direct(grace_ms) if _DELAY not in metadata else _given(event_time, metadata[_DELAY], grace_ms)
+    names = ", ".join(dict.fromkeys(stateful))
     if _sets_another(nodes):
         raise DefinitionError(
-            f"the frame has a withWatermark after a stateful operator ({_told(stateful)}): the watermark would never move, and "
+            f"the frame has a withWatermark after a stateful operator ({names}): the watermark would never move, and "
             f"nothing would come out. Leave that withWatermark out, and {_WAY_OUT}"
         )
     if metadata.get(_UPDATES) and not takes_updates:
@@ -100,7 +101,7 @@ def incoming(df: DataFrame, event_time: str, grace_us: int, *, takes_updates: bo
         )
     if not {_DELAY, _BEHIND} & metadata.keys():
         raise DefinitionError(
-            f"event time {event_time!r} has no watermark, and the frame comes out of a stateful operator ({_told(stateful)}): "
+            f"event time {event_time!r} has no watermark, and the frame comes out of a stateful operator ({names}): "
             f"in one query, {_WAY_OUT}"
         )
     given = metadata.get(_DELAY, metadata.get(_OWN_DELAY, 0))
@@ -129,10 +130,10 @@ def _given(event_time: str, delay: int, grace_ms: int) -> Incoming:
 
 def _nodes(df: DataFrame) -> list[tuple[int, str]]:
     """The physical plan of a stream: depth and name of each node, the last operator first."""
-    told = _OwnPrint()
-    with redirect_stdout(told):
+    printed = _OwnPrint()
+    with redirect_stdout(printed):
         df.explain(mode="simple")
-    found = [_NODE.match(line) for line in told.getvalue().splitlines() if not line.startswith("==")]
+    found = [_NODE.match(line) for line in printed.getvalue().splitlines() if not line.startswith("==")]
     return [(len(match[1]), match[2]) for match in found if match]
 
 
@@ -158,10 +159,6 @@ def _sets_another(nodes: Iterable[tuple[int, str]]) -> bool:
         elif above is not None and _STATEFUL.fullmatch(name):
             return True
     return False
-
-
-def _told(stateful: Sequence[str]) -> str:
-    return ", ".join(dict.fromkeys(stateful))
 
 
 def marked(schema: StructType, times: Sequence[OutputTime], input_: Incoming, tick_us: int) -> StructType:
