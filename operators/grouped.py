@@ -87,7 +87,7 @@ class GroupedOperator(Applicable):
         name, column = type(self.definition).__name__, declared.event_time
         if column is None:
             return
-        if not pat.is_timestamp(results.get(column)):
+        if column not in results or not pat.is_timestamp(results[column]):
             raise DefinitionError(
                 f"{name} declares {column!r} as the event time of its rows: name one of its results that is a timestamp"
             )

@@ -1,6 +1,6 @@
 """What goes wrong in operators on columns, and what is refused: each message says what, where and what to do."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from operators.base.columnar import Stored, Work
 from operators.base.own import OwnPlan
 from operators.base.step import Step
 from operators.errors import OperatorError
-from state_backends import StateError
+from state_backends import StateError, resolve
 from tests.operators.base.samples import Doing, Echo, own_operator, stepped, table
 
 
@@ -189,3 +189,16 @@ def test_a_class_that_was_made_anew_is_another_plan() -> None:
     assert plan(Doing()).describe() == plan(anew()).describe()
     assert plan(Doing()) != plan(anew())
     assert plan(Doing()) != plan(Doing(), grace=1)
+
+
+@pytest.mark.parametrize("name", ["n", "nothing"])
+def test_the_event_time_of_rows_is_a_timestamp_among_the_results(name: str) -> None:
+    """Neither another type nor a name that is not there."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Timed(Doing):
+        def declare(self, types):
+            return Declaration(results={"n": "bigint"}, event_time=name)
+
+    with pytest.raises(DefinitionError, match=f"Timed declares '{name}' as the event time of its rows"):
+        Timed().group_by("k").program(table([]).schema, "t", resolve("memory"))
