@@ -1,7 +1,7 @@
 """Bounded frames in steps of any length, keys that share a place in the sort order, and entries of several tasks.
 
 What Spark does between the two stages is done here on Arrow tables: rows of all tasks come in any order, and are sorted by
-the number that `operators.runtime.sorting` makes of them, in which a group of keys and a millisecond look the same.
+the number that `operators.spark.sorting` makes of them, in which a group of keys and a millisecond look the same.
 """
 
 from collections.abc import Sequence
@@ -26,12 +26,12 @@ from operators import (
     testing,
 )
 from operators import aggregates as agg
-from operators.base.step import Step
-from operators.late import LateSide
-from operators.partials import KEY, TIME, TwoStagePlan
-from operators.program import Program
-from operators.runtime.bounded import BoundedRun, FirstStage, FirstStageRows, InputRows
-from operators.runtime.sorting import ORDER
+from operators.runtime.program import Program
+from operators.spark.bounded import BoundedRun, FirstStage, FirstStageRows, InputRows
+from operators.spark.sorting import ORDER
+from operators.steps.late import LateSide
+from operators.steps.partials import KEY, TIME, TwoStagePlan
+from operators.steps.step import Step
 from serializers import decode_keys
 from state_backends import resolve
 from state_backends.backends.memory import MemoryBackend

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.base import calendar as calendar_module
-from operators.base.calendar import NEVER, ClosingCalendar
+from operators.steps import timers as calendar_module
+from operators.steps.timers import NEVER, ClosingCalendar
 
 Entry = tuple[int, bytes, int]
 """Segment, key and due time."""

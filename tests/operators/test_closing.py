@@ -8,8 +8,8 @@ import pytest
 
 from operators import HoppingWindows, SessionWindows, SlidingWindows
 from operators import aggregates as agg
-from operators.base import calendar
-from state_backends import window_store
+from operators.steps import timers
+from state_backends.store import window_store
 
 KINDS = {
     "sliding": SlidingWindows(size=50, grace=10),
@@ -42,5 +42,5 @@ def test_calendar_is_rebuilt_in_parts(
     """Restarts that read the store in small parts, and pack what they find, change no row."""
     expected = feed(kind, backend, tmp_path / "undisturbed", 100)
     monkeypatch.setattr(window_store, "_SCANNED_BYTES", 1_000)
-    monkeypatch.setattr(calendar, "_LONG", 32)
+    monkeypatch.setattr(timers, "_LONG", 32)
     assert expected == feed(kind, backend, tmp_path / "restarted", 3)

@@ -16,7 +16,7 @@ from operators import (
     TumblingWindows,
 )
 from operators import aggregates as agg
-from operators.batch import FAR_FUTURE
+from operators.columns.records import FAR_FUTURE
 
 CLICKS = pa.schema(
     [("user", pa.string()), ("at", pa.timestamp("ms")), ("page", pa.string()), ("new", pa.bool_())]

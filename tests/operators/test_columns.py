@@ -11,7 +11,7 @@ import pytest
 
 from operators import DefinitionError, SlidingWindows
 from operators import aggregates as agg
-from operators.columns import ColumnData, arrow_column, column_data, state_code
+from operators.columns.arrow import ColumnData, arrow_column, column_data, state_code
 from serializers.arrays import fill
 
 UTC = timezone.utc

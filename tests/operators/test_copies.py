@@ -9,11 +9,11 @@ import pytest
 
 from operators import HoppingWindows, SessionWindows, SlidingWindows
 from operators import aggregates as agg
-from operators.batch import FAR_PAST
-from operators.kinds import summaries
+from operators.columns.records import FAR_PAST
+from operators.kinds import page_sums
 from operators.runtime.stateful import StatefulOperator
 from state_backends import resolve
-from state_backends.durability.journal import MemoryJournal
+from state_backends.journal import MemoryJournal
 
 SCHEMA = pa.schema([("k", pa.int64()), ("at", pa.timestamp("ms")), ("v", pa.int64())])
 KINDS = {
@@ -29,8 +29,8 @@ KINDS = {
 def sums_of_all_pages() -> Iterator[None]:
     """Sums stand in for pages of any size and state, so that the few records of these tests go the way of many."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(summaries, "_DENSE", 1)
-        patch.setattr(summaries, "_FIXED", summaries._FIXED | {"object"})
+        patch.setattr(page_sums, "_DENSE", 1)
+        patch.setattr(page_sums, "_FIXED", page_sums._FIXED | {"object"})
         yield
 
 

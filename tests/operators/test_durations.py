@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operators import DefinitionError
-from operators.durations import as_text, microseconds, ticks
+from operators.columns.durations import as_text, microseconds, ticks
 
 DAY = 86_400_000_000
 

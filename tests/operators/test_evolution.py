@@ -21,13 +21,13 @@ from operators import aggregates as agg
 from operators.aggregates import exact
 from operators.aggregates.operation import Operation
 from operators.aggregates.operations import CountValid, SumInt
-from operators.batch import FAR_FUTURE, FAR_PAST, Records
-from operators.evolution import empty_state
-from operators.kernel import State
-from operators.partials import to_table
+from operators.columns.ranges import State
+from operators.columns.records import FAR_FUTURE, FAR_PAST, Records
+from operators.runtime.evolution import empty_state
 from operators.runtime.stateful import StatefulOperator
+from operators.steps.partials import to_table
 from state_backends import StateError, resolve
-from state_backends.durability.journal import MemoryJournal
+from state_backends.journal import MemoryJournal
 
 FEW = settings(max_examples=3)
 PHASES = 4

@@ -27,7 +27,8 @@ from operators.aggregates.distinct import Distinct
 from operators.aggregates.fold_operation import MergeableFold
 from operators.aggregates.operation import Operation, UfuncOperation
 from operators.aggregates.operations import Collect
-from operators.applicable import Applicable
+from operators.columns.ranges import combine_ranges, overlap_ranges, prefix_difference
+from operators.definitions.runnable import Applicable
 from operators.explain import Explanation
 from operators.explain.strategies import (
     BY_METHOD,
@@ -42,7 +43,6 @@ from operators.explain.strategies import (
     Strategy,
     strategy_of,
 )
-from operators.kernel import combine_ranges, overlap_ranges, prefix_difference
 from operators.kinds.folding import FoldSchema
 from operators.kinds.sessions import SessionPlan
 

@@ -17,7 +17,7 @@ from operators import TumblingWindows
 from operators import aggregates as agg
 from operators.aggregates.definitions import Bound
 from operators.aggregates.fold_operation import FoldOperation
-from operators.batch import RecordColumns, Records
+from operators.columns.records import RecordColumns, Records
 from operators.errors import DefinitionError
 from serializers.values import pack_value, unpack_value
 

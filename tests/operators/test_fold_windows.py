@@ -16,11 +16,11 @@ from oracle import Batch, FramedOracle, Record, Row, SlidingOracle, StreamClock,
 
 from operators import HoppingWindows, SlidingWindows, WindowedAggregation
 from operators import aggregates as agg
-from operators.batch import FAR_FUTURE
-from operators.kinds.folded import FoldedPlan
-from operators.kinds.kip450 import Kip450Plan
-from operators.program import Program
+from operators.columns.records import FAR_FUTURE
+from operators.kinds.fold_hopping import FoldedPlan
+from operators.kinds.fold_sliding import Kip450Plan
 from operators.runtime.local import LocalRunner
+from operators.runtime.program import Program
 from state_backends import StateConfig, resolve
 
 Step = tuple[list[Record], int | None]

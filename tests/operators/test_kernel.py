@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.kernel import (
+from operators.columns.ranges import (
     State,
     combine_ranges,
     distances,

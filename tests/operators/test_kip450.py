@@ -17,10 +17,10 @@ from oracle import SlidingOracle, StreamClock
 
 from operators import SlidingWindows
 from operators import aggregates as agg
+from operators.kinds.fold_sliding import Kip450Plan
 from operators.kinds.folding import positions
-from operators.kinds.kip450 import Kip450Plan
-from operators.program import Program
 from operators.runtime.local import LocalRunner
+from operators.runtime.program import Program
 from state_backends import StateConfig, resolve
 
 SIZE = 10

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operators import aggregates as agg
-from operators.batch import Records
-from operators.columns import column_data
+from operators.columns.arrow import column_data
+from operators.columns.records import Records
 from operators.kinds.panes import PaneSchema, merge_panes, seen_from, visible
 from state_backends import Entries
 

@@ -9,7 +9,7 @@ from pyspark import cloudpickle
 from operators import AggregateOperation, HoppingWindows, SessionWindows, SlidingWindows
 from operators import aggregates as agg
 from operators.aggregates import Aggregate
-from operators.program import Program
+from operators.runtime.program import Program
 from operators.runtime.stateful import StatefulOperator
 from state_backends import resolve
 

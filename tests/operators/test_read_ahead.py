@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from operators.runtime.packing import gathered, read_ahead
+from operators.spark.packing import gathered, read_ahead
 
 
 def batches(count: int, error: Exception | None = None) -> Iterator[pa.RecordBatch]:

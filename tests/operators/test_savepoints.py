@@ -11,7 +11,7 @@ import pytest
 from feeds import BACKENDS, GRACE, KINDS, POLICIES, SCHEMA, Feed, operator, rows
 
 from operators import aggregates as agg
-from operators.batch import FAR_PAST
+from operators.columns.records import FAR_PAST
 from operators.runtime.local import LocalRunner
 from operators.runtime.stateful import StatefulOperator
 from serializers.keys import bucket_of, encode_keys
@@ -19,7 +19,7 @@ from state_backends import StateError, resolve
 from state_backends.checkpoints.bucket import opened
 from state_backends.checkpoints.savepoint import Savepoint, write_bucket, write_header
 from state_backends.durability.folders import Folder
-from state_backends.durability.journal import MemoryJournal
+from state_backends.journal import MemoryJournal
 
 RESULTS = {"n": agg.count(), "s": agg.sum("v"), "low": agg.min("v"), "all": agg.collect_list("v")}
 SEGMENTS = ("7 ms", "40 ms", "1 minute")

@@ -9,7 +9,7 @@ import pytest
 
 from operators import HoppingWindows, SlidingWindows, WindowedAggregation
 from operators import aggregates as agg
-from operators.kinds import summaries
+from operators.kinds import page_sums
 from operators.runtime.local import LocalRunner
 from state_backends.backends.memory import MemoryBackend
 from state_backends.durability.durable import Durable
@@ -49,9 +49,9 @@ def emitted(kind: str, seed: int, delay: int, **state: Any) -> list[list[dict[st
 @pytest.mark.parametrize("kind", WINDOWS)
 def test_rows_are_those_of_reading_every_page(monkeypatch: pytest.MonkeyPatch, kind: str, delay: int) -> None:
     """In order, with records that change pages in the middle of windows, and with records that are late."""
-    monkeypatch.setattr(summaries, "_DENSE", 1)
+    monkeypatch.setattr(page_sums, "_DENSE", 1)
     summed = emitted(kind, seed=delay, delay=delay)
-    monkeypatch.setattr(summaries, "_DENSE", 10**9)
+    monkeypatch.setattr(page_sums, "_DENSE", 10**9)
     assert emitted(kind, seed=delay, delay=delay) == summed
 
 
@@ -67,7 +67,7 @@ def test_pages_in_the_middle_of_windows_are_not_read_again(monkeypatch: pytest.M
     monkeypatch.setattr(MemoryBackend, "get_many", counted)
     counts = []
     for dense in (1, 10**9):
-        monkeypatch.setattr(summaries, "_DENSE", dense)
+        monkeypatch.setattr(page_sums, "_DENSE", dense)
         read["pages"] = 0
         emitted("sliding", seed=1, delay=0)
         counts.append(read["pages"])
@@ -76,9 +76,9 @@ def test_pages_in_the_middle_of_windows_are_not_read_again(monkeypatch: pytest.M
 
 def test_no_collected_lists_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sums of states without a fixed width would hold all that was collected: none is made."""
-    monkeypatch.setattr(summaries, "_DENSE", 1)
+    monkeypatch.setattr(page_sums, "_DENSE", 1)
     added = []
-    monkeypatch.setattr(summaries.PageSums, "_add", lambda *_: added.append(1))
+    monkeypatch.setattr(page_sums.PageSums, "_add", lambda *_: added.append(1))
     listing = WINDOWS["sliding"].group_by("k").aggregate(all=agg.collect_list("x"))
     with listing.local_runner("at", options={"state.segment": "100 ms"}) as runner:
         assert 0 < sum(runner.process(table).num_rows for table in feed(1, 0))
@@ -88,7 +88,7 @@ def test_no_collected_lists_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("backend", ["memory", "rocksdb"])
 def test_an_aborted_batch_leaves_no_sum_behind(monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
     """What a failed batch wrote into a page is not in the page's sum afterwards."""
-    monkeypatch.setattr(summaries, "_DENSE", 1)
+    monkeypatch.setattr(page_sums, "_DENSE", 1)
     tables = list(feed(seed=3, delay=GRACE))
     found = []
     for aborts in (False, True):

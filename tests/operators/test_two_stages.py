@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from operators import HoppingWindows, SessionWindows, SlidingWindows, TumblingWindows
 from operators import aggregates as agg
-from operators.base.step import Counters, Step
-from operators.batch import FAR_FUTURE
-from operators.partials import from_table, is_partial, to_table
-from operators.program import Program
-from operators.runtime.packing import Pack, from_blobs
+from operators.columns.records import FAR_FUTURE
+from operators.runtime.program import Program
+from operators.spark.packing import Pack, from_blobs
+from operators.steps.partials import from_table, is_partial, to_table
+from operators.steps.step import Counters, Step
 from state_backends import resolve
 from state_backends.backends.memory import MemoryBackend
 

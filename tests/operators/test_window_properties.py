@@ -27,8 +27,8 @@ from oracle import (
 
 from operators import HoppingWindows, SessionWindows, SlidingWindows, TumblingWindows
 from operators import aggregates as agg
-from operators.batch import FAR_FUTURE
-from operators.kinds import summaries
+from operators.columns.records import FAR_FUTURE
+from operators.kinds import page_sums
 from operators.runtime.local import LocalRunner
 
 Step = tuple[list[Record], int | None]
@@ -62,8 +62,8 @@ FLOATING = {
 def sums_of_all_pages() -> Iterator[None]:
     """Sums stand in for pages of any size and state, so that the few records of these tests go the way of many."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(summaries, "_DENSE", 1)
-        patch.setattr(summaries, "_FIXED", summaries._FIXED | {"object"})
+        patch.setattr(page_sums, "_DENSE", 1)
+        patch.setattr(page_sums, "_FIXED", page_sums._FIXED | {"object"})
         yield
 
 

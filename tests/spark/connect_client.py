@@ -34,7 +34,7 @@ from operators import (
     spark_session,
 )
 from operators import aggregates as agg
-from operators.batch import FAR_FUTURE
+from operators.columns.records import FAR_FUTURE
 from state_backends import StateError, read_state, summarize_state, write_savepoint
 from tests.spark.frames import SCHEMA, run_query, stream, write_source
 

@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 
 from operators import SessionWindows, SlidingWindows
 from operators import aggregates as agg
-from operators.runtime import sorting
+from operators.spark import sorting
 
 pytestmark = pytest.mark.spark
 YEARS = (-200, -141, -1, 0, 139, 140, 300)

@@ -8,8 +8,8 @@ from pyspark.sql import functions as F
 
 from operators import HoppingWindows, SessionWindows, SlidingWindows, TumblingWindows
 from operators import aggregates as agg
-from operators.runtime import spark as runtime
-from operators.runtime.bounded import Slicing
+from operators.spark import apply as runtime
+from operators.spark.bounded import Slicing
 
 pytestmark = pytest.mark.spark
 FAR = 10**15

@@ -12,7 +12,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from operators.java import ensure_java
+from operators.spark.java import ensure_java
 from tests.faults.processes import QUICK_START
 from tests.spark.connect_client import CASES
 

@@ -8,9 +8,9 @@ import pytest
 
 from operators import TumblingWindows
 from operators import aggregates as agg
-from operators.runtime.bucket import drop_copy, open_copy
+from operators.spark.processor import drop_copy, open_copy
 from state_backends import StateError, resolve
-from state_backends.durability.journal import MemoryJournal
+from state_backends.journal import MemoryJournal
 
 TABLE = pa.table({"k": ["a", "b"], "at": pa.array([1, 2], pa.int64())})
 

@@ -14,9 +14,9 @@ from pyspark.sql import functions as F
 
 from operators import DefinitionError, SessionSetupError, SlidingWindows
 from operators import aggregates as agg
-from operators.runtime import session
-from operators.runtime.packing import partition_labels, spark_hash
-from operators.runtime.session import check_partitions
+from operators.spark import session
+from operators.spark.packing import partition_labels, spark_hash
+from operators.spark.session import check_partitions
 
 pytestmark = pytest.mark.spark
 OP = SlidingWindows(size="1 minute", grace="1 minute").group_by("k").aggregate(n=agg.count())
@@ -106,7 +106,7 @@ import sys
 
 from operators import SessionSetupError, TumblingWindows, spark_session
 from operators import aggregates as agg
-from operators.java import ensure_java
+from operators.spark.java import ensure_java
 from pyspark.sql import SparkSession
 
 ensure_java()

@@ -26,9 +26,9 @@ from serializers import CorruptDataError, NewerFormatError, encode_keys
 from state_backends import StateError
 from state_backends.checkpoints.bucket import opened
 from state_backends.checkpoints.savepoint import HEADER, SAVEPOINT_VERSION, read_header
-from state_backends.durability.journal import Journal, MemoryJournal, SqliteJournal
 from state_backends.durability.signed import decode_signed, encode_signed
-from state_backends.stored import NUMBER, TIME, StoredSchema, StoredState
+from state_backends.journal import Journal, MemoryJournal, SqliteJournal
+from state_backends.store.schema import NUMBER, TIME, StoredSchema, StoredState
 from tests.serializers.test_keys import COLUMNS
 
 CHUNK = 12

@@ -16,9 +16,9 @@ from state_backends.backends.memory import MemoryBackend
 from state_backends.contract import Pages, applied, random_batch
 from state_backends.durability import durable, uploads
 from state_backends.durability.durable import Alignment, Durable
-from state_backends.durability.journal import Blob, Journal, MemoryJournal
 from state_backends.durability.pointer import POINTER_VERSION, Pending, Pointer, Snapshot, read_pointer
 from state_backends.durability.policy import SnapshotPolicy
+from state_backends.journal import Blob, Journal, MemoryJournal
 
 Opener = Callable[[str], StateBackend]
 _policies = [SnapshotPolicy()]

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from state_backends.ordering import Runs, append_places, row_order, taken
+from state_backends.store.ordering import Runs, append_places, row_order, taken
 
 Rows = list[tuple[int, int]]
 TIMES = st.one_of(

@@ -25,10 +25,10 @@ from state_backends.contract import Pages, applied, crash_batch, crash_state, ra
 from state_backends.durability import durable, uploads
 from state_backends.durability.durable import Durable
 from state_backends.durability.folders import Folder
-from state_backends.durability.journal import MemoryJournal, SqliteJournal
 from state_backends.durability.pointer import Pending, Pointer, Snapshot, read_pointer
 from state_backends.durability.policy import SnapshotPolicy
 from state_backends.durability.snapshots import MANIFEST_VERSION, Manifest, SnapshotFolder
+from state_backends.journal import MemoryJournal, SqliteJournal
 
 ROOT = Path(__file__).parents[2]
 KINDS = ["memory", "rocksdb"]
@@ -671,7 +671,7 @@ from pathlib import Path
 from state_backends.config import load_backend
 from state_backends.contract import crash_batch
 from state_backends.durability.durable import Durable
-from state_backends.durability.journal import SqliteJournal
+from state_backends.journal import SqliteJournal
 from state_backends.durability.pointer import Pointer
 from state_backends.durability.policy import SnapshotPolicy
 
@@ -853,7 +853,7 @@ from types import SimpleNamespace
 from state_backends.backends.memory import MemoryBackend
 from state_backends.contract import crash_batch, crash_state
 from state_backends.durability import durable
-from state_backends.durability.journal import MemoryJournal
+from state_backends.journal import MemoryJournal
 from state_backends.durability.pointer import Pointer
 from state_backends.durability.policy import SnapshotPolicy
 

@@ -8,11 +8,12 @@ import pytest
 
 from serializers import PageLayout
 from serializers.arrays import fill
-from state_backends import Entries, StateBackend, WindowStore, WriteBatch, usage
+from state_backends import Entries, StateBackend, WindowStore, WriteBatch
 from state_backends.backends.journaled import JournalBackend
 from state_backends.backends.memory import MemoryBackend
 from state_backends.backends.rocksdb import RocksDBBackend
-from state_backends.usage import KeySample, StoreUsage
+from state_backends.store import usage
+from state_backends.store.usage import KeySample, StoreUsage
 
 LAYOUT = PageLayout(("i8", "f8", "object"))
 

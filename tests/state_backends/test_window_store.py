@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from serializers import PageLayout
 from serializers.arrays import fill
-from state_backends import Entries, StateBackend, WindowStore, WriteBatch, window_store
+from state_backends import Entries, StateBackend, WindowStore, WriteBatch
 from state_backends.backends.memory import MemoryBackend
-from state_backends.window_store import TIME_MAX, TIME_MIN, merge_entries
+from state_backends.store import window_store
+from state_backends.store.window_store import TIME_MAX, TIME_MIN, merge_entries
 
 LAYOUT = PageLayout(("i8", "f8", "object"))
 Row = tuple[int, str]

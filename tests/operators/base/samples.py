@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from operators import NEVER, Declaration, Operator
-from operators.base.step import Step
+from operators.steps.step import Step
 from state_backends import resolve
 
 Record = tuple[str, int, float]

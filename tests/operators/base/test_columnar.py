@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 
 from operators import NEVER, Declaration, Operator
-from operators.base.columnar import Work
-from operators.base.step import Step
-from operators.batch import FAR_FUTURE, FAR_PAST
+from operators.columns.records import FAR_FUTURE, FAR_PAST
+from operators.custom.contract import Work
 from operators.errors import OperatorError
+from operators.steps.step import Step
 from state_backends import resolve
 from tests.operators.base.samples import Doing, Echo, Record, own_operator, plain, stepped, table
 
@@ -123,7 +123,7 @@ def test_timers_that_never_end_are_an_error(monkeypatch: pytest.MonkeyPatch) -> 
         OperatorError, match=r"Echo.fire wrote an entry whose timer is 7, when those from 7 on had come"
     ):
         stepped(Echo(step=0), [([("a", 7, 2.0)], FAR_PAST, 8)])
-    monkeypatch.setattr("operators.base.own._MOST_CALLS", 50)
+    monkeypatch.setattr("operators.custom.plan._MOST_CALLS", 50)
     with pytest.raises(OperatorError, match="50 times after the last record of a bounded frame"):
         stepped(Echo(step=1), [([("a", 7, 1e9)], FAR_PAST, FAR_FUTURE)])
 

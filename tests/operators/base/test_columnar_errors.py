@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 from operators import Declaration, DefinitionError, Operator
-from operators.base.columnar import Stored, Work
-from operators.base.own import OwnPlan
-from operators.base.step import Step
+from operators.custom.contract import Stored, Work
+from operators.custom.plan import OwnPlan
 from operators.errors import OperatorError
+from operators.steps.step import Step
 from state_backends import StateError, resolve
 from tests.operators.base.samples import Doing, Echo, own_operator, stepped, table
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from operators import Declaration, KeyedOperator
-from operators.base.step import Step
-from operators.batch import FAR_FUTURE, FAR_PAST
+from operators.columns.records import FAR_FUTURE, FAR_PAST
+from operators.steps.step import Step
 from state_backends import resolve
 from tests.operators.base import samples
 from tests.operators.base.samples import own_operator

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 from operators import Declaration, DefinitionError, KeyedOperator
-from operators.base.own import OwnOutput
-from operators.base.step import Step
-from operators.batch import FAR_FUTURE, FAR_PAST
+from operators.columns.records import FAR_FUTURE, FAR_PAST
+from operators.custom.plan import OwnOutput
 from operators.errors import OperatorError
+from operators.steps.step import Step
 from state_backends import StateError
 from tests.operators.base import samples
 from tests.operators.base.samples import own_operator
@@ -120,7 +120,7 @@ def test_timers_go_on_in_time() -> None:
 
 def test_timers_end_with_a_bounded_frame(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where every time has come, timers that always set another are an error, not a hang; those that end all come."""
-    monkeypatch.setattr("operators.base.keyed._MOST_TIMERS", 100)
+    monkeypatch.setattr("operators.definitions.keyed._MOST_TIMERS", 100)
 
     def countdown(time, keyed):
         keyed.value -= 1
