@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from operators import SlidingWindows
 from operators import aggregates as agg
 from state_backends import StateError, read_state, summarize_state, write_savepoint
-from tests.spark.frames import closed_rows, operator, rows, run_query, stream, write_source
+from tests.operators.spark.frames import closed_rows, operator, rows, run_query, stream, write_source
 
 pytestmark = pytest.mark.spark
 BACKENDS = ("memory", "rocksdb", "spark")

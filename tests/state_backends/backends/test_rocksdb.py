@@ -16,7 +16,7 @@ from state_backends import StateError, WriteBatch
 from state_backends.backends.rocksdb import RocksDBBackend, segment_of, segment_prefix
 from state_backends.contract import AWKWARD_SEGMENTS, assert_holds, crash_state
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def test_segment_prefixes_sort_as_numbers() -> None:

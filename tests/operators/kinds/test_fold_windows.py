@@ -26,7 +26,7 @@ from state_backends import StateConfig, resolve
 Step = tuple[list[Record], int | None]
 """A batch and its explicit stream time."""
 
-RECORDED = Path(__file__).parents[1] / "conformance" / "cases"
+RECORDED = Path(__file__).parents[2] / "conformance" / "cases"
 LONG_AGO = -(10**15)
 YEAR = 31_557_600_000
 MOST_STEPS = 12

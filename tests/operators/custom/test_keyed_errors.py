@@ -14,8 +14,8 @@ from operators.custom.plan import OwnOutput
 from operators.errors import OperatorError
 from operators.steps.step import Step
 from state_backends import StateError
-from tests.operators.base import samples
-from tests.operators.base.samples import own_operator
+from tests.operators.custom import samples
+from tests.operators.custom.samples import own_operator
 
 Record = tuple[str, int, int]
 

@@ -14,7 +14,7 @@ from operators import aggregates as agg
 from operators.spark.packing import partition_labels
 from serializers.keys import bucket_of, encode_keys
 from state_backends import StateError, read_state
-from tests.spark.frames import BASE_US, SCHEMA, run_query, stream, write_numbered
+from tests.operators.spark.frames import BASE_US, SCHEMA, run_query, stream, write_numbered
 
 pytestmark = pytest.mark.spark
 OP = TumblingWindows("1 minute", grace="1 day").group_by("k").aggregate(n=agg.count())

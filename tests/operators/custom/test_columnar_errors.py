@@ -14,7 +14,7 @@ from operators.custom.plan import OwnPlan
 from operators.errors import OperatorError
 from operators.steps.step import Step
 from state_backends import StateError, resolve
-from tests.operators.base.samples import Doing, Echo, own_operator, stepped, table
+from tests.operators.custom.samples import Doing, Echo, own_operator, stepped, table
 
 
 def stored(work: Work, **other: Any) -> Stored:

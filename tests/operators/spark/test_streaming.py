@@ -16,7 +16,7 @@ from state_backends.backends.memory import MemoryBackend
 from state_backends.durability.durable import Durable
 from state_backends.durability.pointer import Pointer, read_pointer
 from state_backends.journal import MemoryJournal
-from tests.spark.frames import closed_rows, operator, rows, run_query, stream, write_source
+from tests.operators.spark.frames import closed_rows, operator, rows, run_query, stream, write_source
 
 pytestmark = pytest.mark.spark
 BACKENDS = ("memory", "rocksdb", "spark")

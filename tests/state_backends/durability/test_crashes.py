@@ -14,7 +14,7 @@ from state_backends.durability.pointer import Pointer, read_pointer
 from state_backends.durability.policy import SnapshotPolicy
 from state_backends.journal import SqliteJournal
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 COMMITTER = """
 import sys
 from pathlib import Path

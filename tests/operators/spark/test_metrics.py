@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from operators import SlidingWindows, print_batches, what_failed
 from operators import aggregates as agg
 from state_backends import read_state, summarize_state
-from tests.spark.frames import operator, run_query, stream, write_source
+from tests.operators.spark.frames import operator, run_query, stream, write_source
 
 pytestmark = pytest.mark.spark
 

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from operators import DefinitionError, SlidingWindows
 from operators import aggregates as agg
-from tests.spark.frames import rows, run_query, stream, write_source
+from tests.operators.spark.frames import rows, run_query, stream, write_source
 
 pytestmark = pytest.mark.spark
 OPERATOR = (

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from operators import AggregateOperation, SlidingWindows, TumblingWindows
 from operators import aggregates as agg
-from tests.spark.frames import BASE_US, run_query, write_numbered
+from tests.operators.spark.frames import BASE_US, run_query, write_numbered
 
 pytestmark = pytest.mark.spark
 ROWS = 3_000

@@ -14,10 +14,10 @@ import pytest
 
 from operators.spark.java import ensure_java
 from tests.faults.processes import QUICK_START
-from tests.spark.connect_client import CASES
+from tests.operators.spark.connect_client import CASES
 
 pytestmark = pytest.mark.spark
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 START_SECONDS, CLIENT_SECONDS = 180, 600
 

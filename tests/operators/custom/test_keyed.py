@@ -13,8 +13,8 @@ from operators import Declaration, KeyedOperator
 from operators.columns.records import FAR_FUTURE, FAR_PAST
 from operators.steps.step import Step
 from state_backends import resolve
-from tests.operators.base import samples
-from tests.operators.base.samples import own_operator
+from tests.operators.custom import samples
+from tests.operators.custom.samples import own_operator
 
 BACKENDS = ("memory", "rocksdb", "spark")
 GRACE = 60

@@ -17,7 +17,7 @@ from operators.custom.contract import Work
 from operators.errors import OperatorError
 from operators.steps.step import Step
 from state_backends import resolve
-from tests.operators.base.samples import Doing, Echo, Record, own_operator, plain, stepped, table
+from tests.operators.custom.samples import Doing, Echo, Record, own_operator, plain, stepped, table
 
 BACKENDS = ("memory", "rocksdb", "spark")
 GRACE = 60

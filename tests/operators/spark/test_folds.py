@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from operators import HoppingWindows, SlidingWindows, WindowedAggregation
 from operators import aggregates as agg
-from tests.spark.frames import rows, run_query, stream, write_source
+from tests.operators.spark.frames import rows, run_query, stream, write_source
 
 pytestmark = pytest.mark.spark
 WINDOWS = {

@@ -30,7 +30,7 @@ from state_backends.durability.policy import SnapshotPolicy
 from state_backends.durability.snapshots import MANIFEST_VERSION, Manifest, SnapshotFolder
 from state_backends.journal import MemoryJournal, SqliteJournal
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 KINDS = ["memory", "rocksdb"]
 
 

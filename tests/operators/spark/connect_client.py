@@ -36,7 +36,7 @@ from operators import (
 from operators import aggregates as agg
 from operators.columns.records import FAR_FUTURE
 from state_backends import StateError, read_state, summarize_state, write_savepoint
-from tests.spark.frames import SCHEMA, run_query, stream, write_source
+from tests.operators.spark.frames import SCHEMA, run_query, stream, write_source
 
 FILES, ROWS = 2, 200
 GRACE = "8 seconds"

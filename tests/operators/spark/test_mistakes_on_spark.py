@@ -22,7 +22,7 @@ from operators import (
 )
 from operators import aggregates as agg
 from state_backends import StateError, read_state
-from tests.spark.frames import run_query, stream, write_source
+from tests.operators.spark.frames import run_query, stream, write_source
 
 pytestmark = pytest.mark.spark
 WINDOWS = SlidingWindows("2 seconds").group_by("k")

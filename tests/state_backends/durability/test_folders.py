@@ -19,7 +19,7 @@ from state_backends.durability.folders import Folder
 from state_backends.durability.policy import SnapshotPolicy
 from state_backends.durability.snapshots import SnapshotFolder
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 AWKWARD = [
     "a b",
     " a ",

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from operators import DefinitionError, SessionWindows, TumblingWindows
 from operators import aggregates as agg
 from operators.definitions.cogroup import CoGroupedAggregation
-from tests.spark.frames import rows, run_query, stream, write_source
+from tests.operators.spark.frames import rows, run_query, stream, write_source
 
 pytestmark = pytest.mark.spark
 GRACE = "8 seconds"

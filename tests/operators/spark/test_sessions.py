@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from operators import DefinitionError, SessionWindows, WindowedAggregation
 from operators import aggregates as agg
-from tests.spark.frames import rows, run_query, stream, write_source
+from tests.operators.spark.frames import rows, run_query, stream, write_source
 
 pytestmark = pytest.mark.spark
 GRACE = "8 seconds"

@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from operators import spark_session
-from tests.spark.frames import session_conf
+from tests.operators.spark.frames import session_conf
 
 
 @pytest.fixture(scope="session")
