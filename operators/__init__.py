@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from operators import aggregates
     from operators.aggregates import AggregateOperation
-    from operators.custom.contract import Declaration, Operator, Rows, Stored, Work
+    from operators.custom.contract import Declaration, Rows, Stored, Work
     from operators.definitions.aggregation import WindowedAggregation
+    from operators.definitions.custom import Operator
     from operators.definitions.keyed import Keyed, KeyedOperator
     from operators.definitions.windows import HoppingWindows, SessionWindows, SlidingWindows, TumblingWindows
     from operators.errors import DefinitionError, OperatorError, SessionSetupError, WorkerError

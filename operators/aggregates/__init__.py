@@ -27,7 +27,8 @@ from operators.aggregates.regression import Together
 from operators.aggregates.sketches import ApproxCountDistinct, ApproxQuantiles
 from operators.aggregates.top import TopN
 from operators.aggregates.user_operation import AggregateError, AggregateOperation
-from operators.errors import DefinitionError, names_told
+from operators.columns.checks import listed_names
+from operators.errors import DefinitionError
 
 __all__ = [
     "Aggregate",
@@ -309,5 +310,7 @@ if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
         known = _OTHERWISE.get(name)
-        told = names_told(name, __all__) if known is None else f"{', '.join(__all__)}: did you mean {known}?"
+        told = (
+            listed_names(name, __all__) if known is None else f"{', '.join(__all__)}: did you mean {known}?"
+        )
         raise AttributeError(f"module 'operators.aggregates' has no attribute {name!r}; it has {told}")

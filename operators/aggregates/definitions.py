@@ -28,8 +28,9 @@ from operators.aggregates.operations import (
     decimal_of,
 )
 from operators.columns.arrow import arrow_column, state_code
+from operators.columns.checks import check_column_name, listed_columns
 from operators.columns.ranges import Ints, State
-from operators.errors import DefinitionError, check_column_name, columns_told
+from operators.errors import DefinitionError
 
 Types = Mapping[str, pa.DataType]
 Finish = Callable[[Sequence[State]], pa.Array]
@@ -91,7 +92,7 @@ class Aggregate(ABC):
         if self.where is not None and self.where not in types:
             raise DefinitionError(
                 f"{self._name}: where takes the name of a boolean column: there is no column {self.where!r}; "
-                f"the frame has {columns_told(self.where, types)}"
+                f"the frame has {listed_columns(self.where, types)}"
             )
         if self.where is not None and not pat.is_boolean(type_ := types[self.where]):
             raise self._refuse(type_, "a boolean for where", self.where)
@@ -99,7 +100,7 @@ class Aggregate(ABC):
     def _known(self, types: Types, column: str | None) -> pa.DataType:
         if column is None or column not in types:
             raise DefinitionError(
-                f"{self._name}: there is no column {column!r}; the frame has {columns_told(column or '', types)}"
+                f"{self._name}: there is no column {column!r}; the frame has {listed_columns(column or '', types)}"
             )
         return types[column]
 

@@ -14,9 +14,10 @@ from operators.aggregates.definitions import Aggregate, Bound, Types
 from operators.aggregates.operation import Operation
 from operators.aggregates.user_code import fingerprint, result_type
 from operators.columns.arrow import arrow_column
+from operators.columns.checks import check_column_name
 from operators.columns.ranges import Ints, State
 from operators.columns.records import Records
-from operators.errors import DefinitionError, check_column_name
+from operators.errors import DefinitionError
 from serializers.arrays import fill
 
 _CODES = {int: "i8", float: "f8", object: "object", "i8": "i8", "f8": "f8", "object": "object"}

@@ -133,3 +133,18 @@ def arrow_column(
     if pat.is_date32(type_):
         words = words.cast(pa.int32())
     return words.cast(type_)
+
+
+def to_unit(ticks: Ints, tick_us: int, unit: str) -> Ints:
+    """Return ticks as numbers in a unit of Arrow's timestamps."""
+    per_tick = {"s": 1e-6, "ms": 1e-3, "us": 1, "ns": 1_000}[unit] * tick_us
+    return ticks * int(per_tick) if per_tick >= 1 else ticks // round(1 / per_tick)
+
+
+def bounds_type(type_: pa.DataType, tick_us: int) -> pa.DataType:
+    """Return a timestamp type like the event time's, with a unit that can tell ticks apart."""
+    coarse = ("s", "ms") if tick_us == 1 else ("s",)
+    tick_unit = "us" if tick_us == 1 else "ms"
+    if pat.is_int64(type_):
+        return pa.timestamp(tick_unit)
+    return pa.timestamp(tick_unit if type_.unit in coarse else type_.unit, type_.tz)

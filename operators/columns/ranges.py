@@ -3,47 +3,18 @@
 Panes are sorted by key number and time. A window is a range [lo, hi) of them. Nothing here touches stores or Spark.
 """
 
-from bisect import bisect_right
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from serializers.arrays import rows_between
-from state_backends.store.ordering import row_order
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 State = tuple[npt.NDArray[Any], ...]
 Combine = Callable[[State, State], State]
-
-
-def distances(key: Ints, time: Ints, reach: int) -> Ints:
-    """Return one ascending coordinate per pane in which distances of up to `reach` ticks within a key are exact.
-
-    Gaps longer than `reach`, and steps to another key, are cut to `reach + 1`: so far-apart times and many keys share
-    one column that can be searched, without overflow and without a loop over the empty time between.
-
-    Args:
-        key: shape (n,), int64, ascending.
-        time: shape (n,), int64, ascending within a key.
-        reach: the longest distance that will be asked for, in ticks.
-
-    Raises:
-        OverflowError: n * reach is beyond 64 bits.
-    """
-    gap = np.empty(len(key), np.int64)
-    if not len(key):
-        return gap
-    gap[0] = 0
-    np.subtract(time[1:], time[:-1], out=gap[1:])
-    gap[1:][key[1:] != key[:-1]] = reach + 1
-    np.minimum(gap, reach + 1, out=gap)
-    if len(key) * (reach + 1) >= 2**63 and float(gap.sum(dtype=np.float64)) >= 2.0**62:
-        raise OverflowError(f"{len(key)} panes with windows of {reach} ticks: choose a coarser tick")
-    return np.cumsum(gap)
 
 
 def run_starts(key: Ints, time: Ints) -> Ints:
@@ -57,115 +28,10 @@ def run_starts(key: Ints, time: Ints) -> Ints:
     return np.flatnonzero(change)
 
 
-def running_max(group: Ints, value: Ints) -> Ints:
-    """Return the largest value so far in each group. One sort, if the values do not ascend already.
-
-    Args:
-        group: shape (n,), int64, ascending.
-        value: shape (n,), int64.
-    """
-    order = row_order(group, value)
-    if order is None:
-        return value
-    rank = np.empty(len(order), np.int64)
-    rank[order] = np.arange(len(order))  # every rank of a group is above all those of the groups before
-    return value[order[np.maximum.accumulate(rank)]]
-
-
-def session_starts(key: Ints, start: Ints, end: Ints, longest: int | None = None) -> Ints:
-    """Return where each session begins: a row begins one if it starts after every earlier row's end.
-
-    Args:
-        key, start: shape (n,), int64: rows sorted by key and start.
-        end: shape (n,), int64: the tick up to which each row's session waits for the next one, not before its start.
-        longest: if given, a row that starts more than this many ticks after its session's first begins the next session.
-
-    Cost: O(n) array work; with `longest` a step in Python for every session that had to be cut.
-    """
-    begins = np.ones(len(key), bool)
-    begins[1:] = (key[1:] != key[:-1]) | (start[1:] > running_max(key, end)[:-1])
-    first = np.flatnonzero(begins)
-    if longest is None or not len(first):
-        return first
-    limit = np.append(first[1:], len(key))
-    long = start[limit - 1] - start[first] > longest
-    if not long.any():
-        return first
-    ascending = bool((begins[1:] | (end[1:] >= end[:-1])).all())
-    cuts, starts = [], start.tolist()
-
-    def next_cut(row: int, stop: int) -> int:
-        cut = bisect_right(starts, starts[row] + longest, row, stop)
-        return cut if ascending else row + _first_gap(start[row:cut], end[row:cut])
-
-    for cut, stop in zip(first[long].tolist(), limit[long].tolist(), strict=True):
-        while (cut := next_cut(cut, stop)) < stop:
-            cuts.append(cut)
-    return np.sort(np.concatenate([first, np.array(cuts, np.int64)]))
-
-
-def _first_gap(start: Ints, end: Ints) -> int:
-    """Where the first row is that starts after the ends of all rows before it, or the number of rows."""
-    gap = start[1:] > np.maximum.accumulate(end[:-1])
-    return int(gap.argmax()) + 1 if gap.any() else len(start)
-
-
-def spread(lo: Ints, hi: Ints) -> tuple[Ints, Ints]:
+def rows_of_ranges(lo: Ints, hi: Ints) -> tuple[Ints, Ints]:
     """Return every row of the ranges [lo, hi): the number of its range, and the row."""
     length = hi - lo
     return np.repeat(np.arange(len(lo)), length), rows_between(lo, length)
-
-
-@dataclass(frozen=True, slots=True)
-class Windows:
-    """Windows as ranges of panes.
-
-    Attributes:
-        lo, hi: shape (n,), int64: the panes [lo, hi) that each window covers.
-        pane: shape (n,), int64: the pane that defines the window.
-        end: shape (n,), int64: last tick of the window.
-        right: shape (n,), bool: whether it is the right window of its pane.
-    """
-
-    lo: Ints
-    hi: Ints
-    pane: Ints
-    end: Ints
-    right: npt.NDArray[np.bool_]
-
-    def take(self, rows: npt.NDArray[np.bool_]) -> "Windows":
-        """Return the windows under the mask."""
-        return Windows(self.lo[rows], self.hi[rows], self.pane[rows], self.end[rows], self.right[rows])
-
-
-def sliding_windows(
-    key: Ints, time: Ints, size: int, left: npt.NDArray[np.bool_], right: npt.NDArray[np.bool_]
-) -> Windows:
-    """Return the left windows [t - size, t] and the non-empty right windows [t + 1, t + 1 + size] of some panes.
-
-    A right window with the bounds of some pane's left window is left out: it is the same window. (KIP-450)
-
-    Args:
-        key, time: the panes, sorted, one per distinct (key, time).
-        size: window size in ticks.
-        left, right: masks of the panes whose left and right windows are wanted.
-
-    Cost: two binary searches over sorted queries.
-    """
-    place = distances(key, time, size + 1)
-    a, b = np.flatnonzero(left), np.flatnonzero(right)
-    lo = np.searchsorted(place, place[a] - size, "left")
-    beyond = place[b] + (size + 1)
-    hi = np.searchsorted(place, beyond, "right")
-    wanted = np.flatnonzero((hi > b + 1) & (place[hi - 1] != beyond))
-    b, hi = b[wanted], hi[wanted]
-    return Windows(
-        np.concatenate([lo, b + 1]),
-        np.concatenate([a + 1, hi]),
-        np.concatenate([a, b]),
-        np.concatenate([time[a], time[b] + (size + 1)]),
-        np.repeat([False, True], [len(a), len(b)]),
-    )
 
 
 def combine_ranges(combine: Combine, state: State, lo: Ints, hi: Ints) -> State:

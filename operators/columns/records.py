@@ -10,7 +10,6 @@ import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from operators.columns.arrow import ColumnData, canonical_floats, column_data, plain_array
-from operators.errors import DefinitionError
 from serializers.keys import NO_COLUMNS, encode_keys
 
 Ints = npt.NDArray[np.int64]
@@ -133,18 +132,6 @@ def _gap_ticks(column: pa.ChunkedArray, tick_us: int) -> Ints:
     return np.clip(words, 0, _MOST_GAP // scale + 1) * scale
 
 
-def check_gap(type_: pa.DataType, name: str) -> None:
-    """Refuse a column of session gaps of a type that is no length of time.
-
-    Raises:
-        DefinitionError: the type is neither a duration nor whole numbers.
-    """
-    if not (pat.is_duration(type_) or pat.is_signed_integer(type_)):
-        raise DefinitionError(
-            f"gap column {name!r} is {type_}; a duration is wanted, or whole milliseconds: cast it before"
-        )
-
-
 def event_ticks(
     column: pa.ChunkedArray | pa.Array, tick_us: int, reach: int = 0
 ) -> tuple[Ints, npt.NDArray[np.bool_] | None]:
@@ -187,18 +174,6 @@ def _to_ticks(times: Ints, type_: pa.DataType, tick_us: int) -> Ints:
         edge = _MOST_TICKS // (scale // tick_us) + 1
         return np.clip(times, -edge, edge) * (scale // tick_us)
     return np.floor_divide(times, tick_us // scale)
-
-
-def check_event_time(type_: pa.DataType, name: str) -> None:
-    """Refuse an event-time column of a type that is no time.
-
-    Raises:
-        DefinitionError: the type is neither a timestamp nor int64.
-    """
-    if not (pat.is_timestamp(type_) or pat.is_int64(type_)):
-        raise DefinitionError(
-            f"event time column {name!r} is {type_}; a timestamp is wanted: cast it, for example with to_timestamp"
-        )
 
 
 def number_keys(columns: Sequence[pa.ChunkedArray], rows: int) -> tuple[Ints, list[pa.Array]]:

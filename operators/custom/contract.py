@@ -5,34 +5,26 @@ store, as entries of (key, time, declared columns), so that it lives on any back
 as that of the built-in operators, which stand on the same steps, store and timers.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from datetime import datetime, timedelta, timezone
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from operators.columns.arrow import arrow_column
-from operators.columns.durations import Duration, tick_length, ticks
+from operators.columns.durations import Duration
 from operators.columns.records import FAR_PAST, Records
 from operators.steps.step import Step
-from operators.steps.timers import NEVER
 from serializers import decode_keys
 from serializers.arrays import fill
 from state_backends import Entries, WindowStore
 from state_backends.store.ordering import row_order
 from state_backends.store.window_store import TIME_MAX, TIME_MIN
 
-if TYPE_CHECKING:
-    from operators.definitions.custom import GroupedOperator
-
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 @dataclass(frozen=True)
@@ -277,100 +269,30 @@ def _numbers(what: str, type_: type, given: Any, rows: int | None) -> npt.NDArra
     return values.astype(np.int64 if type_ is int else np.float64, copy=False)
 
 
-@lru_cache(maxsize=256, typed=True)
-def _ticks(length: Duration, tick: str, name: str) -> int:
-    return ticks(length, tick_length(tick), name, 0)
+class CustomOperator(Protocol):
+    """What the plan needs of an operator that a user wrote; `operators.Operator` documents each."""
 
+    version: ClassVar[int]
+    keeps_inputs: ClassVar[bool]
+    entry: ClassVar[str]
+    timed: ClassVar[bool]
+    judges_late: ClassVar[bool]
 
-@dataclass(frozen=True, kw_only=True)
-class Operator(ABC):
-    """An operator of one's own, on columns. Make it a frozen dataclass: its fields are its settings.
+    @property
+    def tick(self) -> str:
+        """Resolution of time."""
 
-    A batch comes as in the built-in operators (a batch is atomic and has two close times): timers that the close time at
-    its start has passed fire first, on the state as it was; then `take` gets the records that are not late; then those
-    timers fire that the close time at its end has passed. On Spark both close times are the watermark's.
-
-    What `take`, `fire`, `due` and `late_before` raise comes as an `OperatorError` that names the operator and the method.
-
-    Attributes:
-        grace: how long the operator waits for records that are out of order: text, a timedelta, or whole milliseconds.
-        tick: resolution of time, "1 ms" or "1 us".
-        version: raise it when what is stored gets another meaning: state of another version is refused.
-        segment: length of a stored time segment; about what a batch of timers or of reads spans serves well.
-    """
-
-    grace: Duration = 0
-    tick: str = "1 ms"
-
-    version: ClassVar[int] = 1
-    segment: ClassVar[Duration] = "10 minutes"
-    keeps_inputs: ClassVar[bool] = False
-    """Whether stored state has the declared inputs in their order, so that others are refused on it."""
-
-    @abstractmethod
-    def declare(self, types: Mapping[str, pa.DataType]) -> Declaration:
-        """Return what the operator reads, keeps and makes. Called on the driver and in each worker.
-
-        Args:
-            types: the frame's columns with their Arrow types.
-
-        Raises:
-            DefinitionError: the columns don't serve; say which, and what would.
-        """
-
-    @abstractmethod
     def take(self, work: Work) -> Rows | None:
-        """Take a batch's records, change the store, and return the rows to emit now, if any. Not called without records."""
+        """Process a batch's records."""
 
     def fire(self, work: Work) -> Rows | None:
-        """Take the entries whose timer has come, and return the rows to emit, if any.
-
-        They have been taken out of the store: put back, with a later timer or none, what is to stay. Called once for all
-        that is due, in order of key and time, and again while entries that it wrote are due before the same close time.
-        """
-        raise NotImplementedError(f"{type(self).__name__} has timers (`due`) and no `fire`")
+        """Process entries whose timer has come."""
 
     def due(self, entries: Stored) -> Ints:
-        """Return each entry's timer in ticks, shape (n,), or NEVER. It depends on the entry alone, by default there is none.
-
-        Timers are not kept beside the entries but follow from them, so that no crash can part the two. One that is past when
-        its entry is written fires in the same batch.
-        """
-        return np.full(len(entries), NEVER)
+        """Return each entry's timer in ticks."""
 
     def late_before(self, close: int) -> int:
-        """Return the event time in ticks before which a record is late, of a close time; by default that time itself."""
-        return close
+        """Return the event time before which a record is late."""
 
     def settings(self) -> dict[str, Any]:
-        """Return what stored state depends on: by default all fields but `grace`. Under other settings it is refused.
-
-        Values are compared as plain ones, or by their `repr`.
-        """
-        return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "grace"}
-
-    def ticks(self, length: Duration) -> int:
-        """Return a length of time (text, a timedelta, or whole milliseconds) in ticks.
-
-        Raises:
-            DefinitionError: it is no length of time, negative, or no whole number of ticks.
-        """
-        return _ticks(length, self.tick, f"a length of {type(self).__name__}")
-
-    def instant(self, time: int) -> datetime:
-        """Return ticks as a datetime with zone UTC.
-
-        Raises:
-            OverflowError: it is not between the years 1 and 9999.
-        """
-        return _EPOCH + timedelta(microseconds=time * tick_length(self.tick))
-
-    def group_by(self, *columns: str) -> "GroupedOperator":
-        """Return the operator for each distinct value of these columns. Without columns all records are one group.
-
-        Raises:
-            DefinitionError: the operator's grace, tick, segment or timers cannot be used, or a column is no name.
-        """
-        from operators.definitions.custom import GroupedOperator
-
-        return GroupedOperator(self, columns)
+        """Return what stored state depends on."""

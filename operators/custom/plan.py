@@ -15,12 +15,12 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from operators.aggregates.operation import Operation
-from operators.columns.arrow import arrow_column
+from operators.columns.arrow import arrow_column, to_unit
 from operators.columns.durations import tick_length, ticks
 from operators.columns.records import FAR_FUTURE, Records, event_ticks
-from operators.custom.contract import Declaration, Ints, Operator, Rows, Work, named
+from operators.custom.contract import CustomOperator, Declaration, Ints, Rows, Work, named
 from operators.errors import DefinitionError, OperatorError
-from operators.steps.emission import key_columns, to_unit
+from operators.steps.emission import key_columns
 from operators.steps.step import Step
 from operators.steps.store_operator import StoreOperator, first_by_key
 from operators.steps.timers import NEVER
@@ -53,7 +53,7 @@ def _plain(kind: type, name: str, value: Any) -> Any:
     return told
 
 
-class OwnPlan:
+class CustomPlan:
     """An operator with what it declared of some frame.
 
     Args:
@@ -69,7 +69,7 @@ class OwnPlan:
 
     def __init__(
         self,
-        definition: Operator,
+        definition: CustomOperator,
         declaration: Declaration,
         inputs: tuple[tuple[str, pa.DataType], ...],
         keys: tuple[tuple[str, pa.DataType], ...],
@@ -90,7 +90,7 @@ class OwnPlan:
         What Spark sends of one class is one class in each worker, also of one that was made in a notebook; made anew, it is
         another, whose methods may be others.
         """
-        return isinstance(other, OwnPlan) and self._same == other._same
+        return isinstance(other, CustomPlan) and self._same == other._same
 
     def __hash__(self) -> int:
         return hash(self.head)
@@ -131,19 +131,19 @@ class OwnPlan:
             "state": [],
         }
 
-    def operator(self, store: WindowStore) -> "OwnOperator":
+    def operator(self, store: WindowStore) -> "CustomStoreOperator":
         """Return the operator over a store."""
         if self.whole:
             store = WindowStore(store.backend, store.layout, _WHOLE_SEGMENT)
-        return OwnOperator(self, store)
+        return CustomStoreOperator(self, store)
 
 
-class OwnOperator(StoreOperator):
+class CustomStoreOperator(StoreOperator):
     """Runs a user's operator over one store: late records go aside, timers fire, each as the operator says."""
 
-    def __init__(self, plan: OwnPlan, store: WindowStore) -> None:
+    def __init__(self, plan: CustomPlan, store: WindowStore) -> None:
         definition = plan.definition
-        super().__init__(store, closes=type(definition).due is not Operator.due)
+        super().__init__(store, closes=definition.timed)
         self.plan = plan
         self._definition = definition
         self._names = tuple(plan.declaration.state)
@@ -293,7 +293,7 @@ def _no_records(keys: list[bytes]) -> Records:
 
 
 @dataclass(frozen=True)
-class OwnOutput:
+class CustomOutput:
     """The rows of a user's operator: key columns, then the declared results.
 
     Attributes:

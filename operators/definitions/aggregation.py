@@ -2,23 +2,28 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
 import pyarrow as pa
 
 from operators.aggregates import Aggregate, AggregateOperation
+from operators.aggregates.sides import EVENT_TIME, Side, check_side_columns, event_times
+from operators.columns.arrow import bounds_type
+from operators.columns.checks import check_column_name, check_columns, check_gap, column_types, refuse_twice
 from operators.columns.durations import ticks
-from operators.columns.records import check_gap
-from operators.definitions.cogroup import CoGroupedAggregation, Side
-from operators.definitions.runnable import Applicable, check_columns, column_types, refuse_twice
-from operators.errors import DefinitionError, check_column_name
+from operators.definitions.runnable import RunnableOperator
+from operators.errors import DefinitionError
 from operators.kinds.panes import PaneSchema
 from operators.runtime.program import OutputTime, Plan, Program
-from operators.steps.emission import OutputSchema, bind_aggregates, bounds_type
+from operators.steps.emission import OutputSchema, bind_aggregates
 from state_backends import StateConfig
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
+
+    from operators.runtime.local_cogroup import CoGroupedRunner
+    from operators.spark.chains import Incoming
 
 _POLICIES = ("on_close", "on_update")
 
@@ -39,6 +44,13 @@ class WindowDefinition(Protocol):
         """The input column of session gaps, if there is one."""
 
     @property
+    def row_gap(self) -> "Column | str | None":
+        """Each record's session gap on Spark, an expression or the name of a column, if there is one."""
+
+    def with_gap_column(self, name: str) -> "WindowDefinition":
+        """Return the definition with each record's gap in this column."""
+
+    @property
     def retracts(self) -> bool:
         """Whether windows that were emitted on update can cease to be."""
 
@@ -54,7 +66,7 @@ class WindowDefinition(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class WindowedAggregation(Applicable):
+class WindowedAggregation(RunnableOperator):
     """Windows, keys, aggregates and an emission policy; each method returns a changed copy.
 
     Attributes:
@@ -87,7 +99,7 @@ class WindowedAggregation(Applicable):
                 raise DefinitionError(_no_aggregate(name, aggregate))
         return _checked(replace(self, aggregates=(*self.aggregates, *aggregates.items())))
 
-    def cogroup(self, **frames: Mapping[str, Aggregate]) -> CoGroupedAggregation:
+    def cogroup(self, **frames: Mapping[str, Aggregate]) -> "CoGroupedAggregation":
         """Return an operator over several frames, with results of their own by frame and name.
 
         Such as `.cogroup(clicks={"clicks": agg.count()}, orders={"revenue": agg.sum("amount")})`; then
@@ -132,7 +144,10 @@ class WindowedAggregation(Applicable):
     def prepared(self, df: "DataFrame", event_time: str) -> "tuple[WindowedAggregation, DataFrame]":
         from operators.spark.gaps import with_gap
 
-        return with_gap(self, df, event_time)
+        if self.windows.row_gap is None:
+            return self, df
+        name, df = with_gap(self.windows.row_gap, df, event_time)
+        return replace(self, windows=self.windows.with_gap_column(name)), df
 
     def program(self, schema: pa.Schema, event_time: str, config: StateConfig) -> Program:
         windows = self.windows
@@ -178,6 +193,109 @@ class WindowedAggregation(Applicable):
         check_columns(types, event_time, self.keys, {"gap": gap})
         if gap is not None:
             check_gap(types[gap], gap)
+
+
+@dataclass(frozen=True, slots=True)
+class CoGroupedAggregation:
+    """Windows over several frames; made by `WindowedAggregation.cogroup`.
+
+    Attributes:
+        operator: the same over the frames as one, without aggregates.
+        sides: the frames with their aggregates.
+    """
+
+    operator: "WindowedAggregation"
+    sides: tuple[Side, ...]
+
+    def emit(self, policy: str) -> "CoGroupedAggregation":
+        """Return the operator with an emission policy, "on_close" or "on_update"."""
+        return replace(self, operator=self.operator.emit(policy))
+
+    @property
+    def joint(self) -> "WindowedAggregation":
+        """The operator over the frames as one."""
+        aggregates = [side.joint_aggregates() for side in self.sides]
+        operator = self.operator
+        for some in aggregates:
+            operator = operator.aggregate(**some)
+        return operator
+
+    def apply(
+        self,
+        frames: Mapping[str, "DataFrame"],
+        event_time: str | Mapping[str, str],
+        *,
+        backend: str | None = None,
+        options: Mapping[str, object] | None = None,
+        name: str = "windows",
+    ) -> "DataFrame":
+        """Return the windows of the frames, which are all batch or all streaming, as a DataFrame of the same kind.
+
+        A window is there if any frame has a record in it. Streams each have a watermark; the slowest one's counts, unless
+        Spark's `spark.sql.streaming.multipleWatermarkPolicy` says otherwise.
+
+        Args:
+            frames: the frames by the names that `cogroup` was given. Key columns have the same names and types in all.
+            event_time: name of the event-time column, of all frames or by frame.
+            backend, options, name: as in `WindowedAggregation.apply`.
+
+        Raises:
+            DefinitionError: a frame or a column is missing, or types differ.
+        """
+        from operators.spark.apply import apply
+
+        joint, frame, incoming = self._united(frames, event_time)
+        return apply(joint, frame, EVENT_TIME, backend, options, name, incoming=incoming)
+
+    def check(
+        self,
+        frames: Mapping[str, "DataFrame"],
+        event_time: str | Mapping[str, str],
+        checkpoint: str | Path,
+        *,
+        backend: str | None = None,
+        options: Mapping[str, object] | None = None,
+        operator: int = 0,
+    ) -> int | None:
+        """Refuse a checkpoint that a query with this operator cannot go on from, as `WindowedAggregation.check` does."""
+        joint, frame, _ = self._united(frames, event_time)
+        return joint.check(frame, EVENT_TIME, checkpoint, backend=backend, options=options, operator=operator)
+
+    def _united(
+        self, frames: Mapping[str, "DataFrame"], event_time: str | Mapping[str, str]
+    ) -> "tuple[WindowedAggregation, DataFrame, Incoming | None]":
+        """The operator over the frames as one, that frame, and what is known of its event time if it is a stream."""
+        from operators.spark.union import check_frames, united
+
+        times = event_times(self.sides, frames, event_time)
+        check_frames(frames)
+        changed, prepared = self.operator, {}
+        for side in self.sides:
+            frame, time = frames[side.name], times[side.name]
+            check_side_columns(side, frame.columns, [*self.operator.keys, time, *side.columns])
+            changed, prepared[side.name] = self.operator.prepared(frame, time)
+        ready, windows = replace(self, operator=changed), changed.windows
+        grace_us = windows.grace_ticks * windows.tick_us
+        return ready.joint, *united(self.sides, ready.shared, prepared, times, grace_us)
+
+    def local_runner(
+        self,
+        event_time: str | Mapping[str, str],
+        backend: str = "memory",
+        directory: str | Path | None = None,
+        options: Mapping[str, object] | None = None,
+    ) -> "CoGroupedRunner":
+        """Return a runner without Spark, as `WindowedAggregation.local_runner` does; it takes tables by name."""
+        from operators.runtime.local_cogroup import CoGroupedRunner
+
+        runner = self.joint.local_runner(EVENT_TIME, backend, directory, options)
+        return CoGroupedRunner(self.sides, self.shared, event_time, runner)
+
+    @property
+    def shared(self) -> list[str]:
+        """The columns that every frame has in addition to its event time: the keys, and each record's gap if there is one."""
+        gap = self.operator.windows.gap_input
+        return [*self.operator.keys, *([] if gap is None else [gap])]
 
 
 def _no_aggregate(name: str, given: object) -> str:

@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from operators.columns.records import FAR_FUTURE
-from operators.custom.contract import Declaration, Ints, Operator, Rows, Stored, Work
+from operators.custom.contract import Declaration, Ints, Rows, Stored, Work
+from operators.definitions.custom import Operator
 from operators.errors import DefinitionError, OperatorError
 from operators.steps.timers import NEVER
 from serializers import CorruptDataError, SerializationError
@@ -96,6 +97,7 @@ class KeyedOperator(Operator):
     """
 
     keeps_inputs: ClassVar[bool] = True
+    entry: ClassVar[str] = "a record that waits for those before it, or a key's value and timers"
 
     @abstractmethod
     def schema(self, types: Mapping[str, pa.DataType]) -> Declaration:

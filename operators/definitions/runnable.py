@@ -7,26 +7,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.types as pat
 
-from operators.columns.arrow import plain_type
-from operators.columns.records import check_event_time
-from operators.errors import DefinitionError, check_column_name, columns_told
-from operators.runtime.local import LocalRunner
+from operators.columns.arrow import bounds_type
+from operators.columns.checks import column_types
 from operators.runtime.program import Program
-from operators.steps.emission import bounds_type
 from operators.steps.late import LateSide
 from state_backends import StateConfig, resolve
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from operators.runtime.local import LocalRunner
     from operators.spark.with_late import WithLate
 
-Types = Mapping[str, pa.DataType]
 
-
-class Applicable(ABC):
+class RunnableOperator(ABC):
     """An operator with its keys."""
 
     __slots__ = ()
@@ -44,11 +39,11 @@ class Applicable(ABC):
         """Whether updates of windows, each of which comes several times, can be its records."""
         return False
 
-    def bounded(self) -> "Applicable":
+    def bounded(self) -> "RunnableOperator":
         """Return the operator as it runs over a frame that is all there: itself, or one that does the same in less time."""
         return self
 
-    def prepared(self, df: "DataFrame", event_time: str) -> "tuple[Applicable, DataFrame]":
+    def prepared(self, df: "DataFrame", event_time: str) -> "tuple[RunnableOperator, DataFrame]":
         """Return the operator and the frame that it runs on: as they are, or with expressions made columns."""
         return self, df
 
@@ -117,7 +112,7 @@ class Applicable(ABC):
         options: Mapping[str, object] | None = None,
         *,
         late: bool = False,
-    ) -> LocalRunner:
+    ) -> "LocalRunner":
         """Return a runner of this operator without Spark, to be used as a context manager.
 
         Args:
@@ -127,6 +122,7 @@ class Applicable(ABC):
             options: options by name, as for `apply`.
             late: whether each batch's late and bad records are kept, in the runner's `late`.
         """
+        from operators.runtime.local import LocalRunner
 
         def bind(schema: pa.Schema, config: StateConfig) -> Program:
             program = self.program(schema, event_time, config)
@@ -194,53 +190,3 @@ class Applicable(ABC):
         from operators.spark.continuing import check_checkpoint
 
         return check_checkpoint(self, df, event_time, checkpoint, backend, options, operator)
-
-
-def column_types(schema: pa.Schema) -> dict[str, pa.DataType]:
-    """Return a frame's columns with the types that they are taken as."""
-    return {name: plain_type(type_) for name, type_ in zip(schema.names, schema.types, strict=True)}
-
-
-def check_columns(
-    types: Types, event_time: str, keys: tuple[str, ...], others: Mapping[str, str | None]
-) -> None:
-    """Refuse a frame that lacks a column, or whose event time or keys are of a wrong type.
-
-    Args:
-        types: the frame's columns.
-        event_time: name of the event-time column.
-        keys: names of the key columns.
-        others: further columns that are wanted, with what each is; None is none.
-
-    Raises:
-        DefinitionError: names the column, and those that there are.
-    """
-    check_column_name("event_time", event_time)
-    named = [("event time", event_time), *others.items(), *(("key", key) for key in keys)]
-    for what, name in named:
-        if name is not None and name not in types:
-            raise DefinitionError(
-                f"there is no {what} column {name!r}; the frame has {columns_told(name, types)}"
-            )
-    check_event_time(types[event_time], event_time)
-    for key in keys:
-        if (
-            pat.is_nested(types[key])
-            or pat.is_time(types[key])
-            or pat.is_interval(types[key])
-            or getattr(types[key], "unit", "us") == "ns"
-        ):
-            raise DefinitionError(
-                f"key column {key!r} is {types[key]}; an atomic type of Spark is wanted: cast it, or group by its fields"
-            )
-
-
-def refuse_twice(what: str, names: tuple[str, ...]) -> None:
-    """Refuse names of which one is there twice.
-
-    Raises:
-        DefinitionError: names it.
-    """
-    for name in names:
-        if names.count(name) > 1:
-            raise DefinitionError(f"{what} {name!r} is there twice; give each a name of its own")

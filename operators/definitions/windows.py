@@ -1,6 +1,6 @@
 """Window definitions: sliding, hopping, tumbling and session windows, checked when they are made."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from operators.aggregates import Aggregate
@@ -31,6 +31,15 @@ class _Grouping:
     def gap_input(self) -> str | None:
         """The input column of session gaps, if there is one."""
         return None
+
+    @property
+    def row_gap(self) -> "Column | str | None":
+        """Each record's session gap on Spark, an expression or the name of a column, if there is one."""
+        return None
+
+    def with_gap_column(self, name: str) -> "SessionWindows":
+        """Return the definition with each record's gap in this column; only sessions have one."""
+        raise NotImplementedError(f"{type(self).__name__} have no gap, so that {name!r} cannot be one")
 
     @property
     def retracts(self) -> bool:
@@ -251,6 +260,13 @@ class SessionWindows(_Grouping):
         kind = type(self.gap)
         of_spark = kind.__module__.startswith("pyspark.") and kind.__name__ == "Column"
         return self.gap if of_spark else None  # type: ignore[return-value]
+
+    @property
+    def row_gap(self) -> "Column | str | None":
+        return self.gap_column if self.gap_expression is None else self.gap_expression
+
+    def with_gap_column(self, name: str) -> "SessionWindows":
+        return replace(self, gap=None, gap_column=name)
 
     @property
     def gap_input(self) -> str | None:

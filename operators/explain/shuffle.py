@@ -1,13 +1,13 @@
 """What an operator sends through Spark's shuffle: rows as they are, or what a first stage made of them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.types as pat
 
-from operators.custom.plan import OwnPlan
+from operators.custom.plan import CustomPlan
+from operators.explain.parts import StagePart
 from operators.runtime.program import Program
 from operators.steps.partials import TwoStagePlan
 
@@ -15,20 +15,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
 ENGINE, PYTHON, ROWS, ADAPTIVE = "engine", "python", "rows", "adaptive"
-
-
-@dataclass(frozen=True, slots=True)
-class StagePart:
-    """The first stage of an operator on Spark.
-
-    Attributes:
-        way: "engine": Spark's generated code accumulates; "python": Python workers do; "rows": nobody does; "adaptive": each
-            task does where it makes its first rows much fewer.
-        text: what is sent, and why.
-    """
-
-    way: str
-    text: str
 
 
 def bounded_stage(program: Program, types: "Mapping[str, DataType]") -> StagePart:
@@ -72,7 +58,7 @@ def _rows(program: Program) -> str:
 
 def _why_rows(program: Program) -> str:
     plan = program.plan
-    if isinstance(plan, OwnPlan):
+    if isinstance(plan, CustomPlan):
         return "an operator of one's own takes records"
     if isinstance(plan, TwoStagePlan):
         return "an entry is one event time, so that little would be saved by accumulating before"

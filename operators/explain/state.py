@@ -1,7 +1,6 @@
 """What is stored of an operator: the columns of an entry, their bytes, and how many entries a key has."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
@@ -15,14 +14,13 @@ from operators.aggregates.user_operation import UserOperation
 from operators.columns.arrow import column_data
 from operators.columns.ranges import State
 from operators.columns.records import Records
-from operators.explain.windows import WindowsPart
+from operators.explain.parts import StatePart, WindowsPart
 from operators.runtime.program import Program
 from serializers import pack_value
 from serializers.keys import NO_COLUMNS
 from state_backends.store.schema import StoredSchema, head_codes
 
 _WORD_BYTES = 8
-_USUAL_ENTRIES = 1_000
 _MANY_RECORDS = 100
 _OF_USERS = FoldOperation | UserOperation
 _WHOLE = 1_000_000
@@ -40,78 +38,6 @@ _VALUES: tuple[tuple[Callable[[pa.DataType], bool], Callable[[int, pa.DataType],
     (pat.is_temporal, lambda number, _: number),
 )
 """How a value is made of a number, by type."""
-
-
-@dataclass(frozen=True, slots=True)
-class StatePart:
-    """What an operator stores.
-
-    A page is all entries of a key in a segment: a header, a row for each entry, and the objects of all of them as msgpack.
-
-    Attributes:
-        head: name and kind of each column before the states, the time first.
-        states: what each aggregate's state is, with name and page code ("i8", "f8", "object") of each of its columns.
-        row_bytes: of an entry, without objects; also of a page's header.
-        objects: number of columns of objects.
-        object_bytes: of an entry's objects, `TYPICAL` ones, by the number of records in it; for what a user's functions make,
-            of an empty state; None where nothing is known.
-        taken: what these objects are taken to be.
-        segment_us: length of a segment in microseconds.
-        needed_us: how long an entry is needed from `WindowsPart.since` on, in microseconds of stream time, grace included; None
-            if that is not known beforehand. It may then stay for a segment more, since whole segments go.
-        spacing_us: as in `WindowsPart`.
-        lone: likewise.
-    """
-
-    head: tuple[tuple[str, str], ...]
-    states: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
-    row_bytes: int
-    objects: int
-    object_bytes: dict[int, int] | None
-    taken: str
-    segment_us: int
-    needed_us: int | None
-    spacing_us: int | None
-    lone: bool
-
-    def entry_bytes(self, records: int = 1) -> int:
-        """Return the bytes of an entry with 1 or 100 records, without what is unknown of its objects."""
-        return self.row_bytes + (0 if self.object_bytes is None else self.object_bytes[records])
-
-    @property
-    def grows(self) -> bool:
-        """Whether an entry grows with the number of its records."""
-        return self.object_bytes is not None and len(set(self.object_bytes.values())) > 1
-
-    @property
-    def entries(self) -> tuple[int, int]:
-        """How many entries a key has: between two numbers if it has records all the time; else so many as are told of."""
-        if self.lone:
-            return 1, 1
-        if self.spacing_us is None or self.needed_us is None:
-            return _USUAL_ENTRIES, _USUAL_ENTRIES
-        spans = self.needed_us, self.needed_us + self.segment_us
-        least, most = (-(-span // self.spacing_us) for span in spans)
-        return least, most
-
-    def pages(self, entries: int) -> int:
-        """Return in how many pages so many entries of a key are, spread over the time for which they are needed."""
-        if self.needed_us is None:
-            return 1
-        return min(entries, (self.needed_us - 1) // self.segment_us + 1)
-
-    def key_bytes(self, entries: int, pages: int | None = None) -> int:
-        """Return the bytes of so many entries of a key, each with one record.
-
-        Args:
-            entries: the number of entries.
-            pages: in which they are; by default as many as `pages` says.
-        """
-        pages = self.pages(entries) if pages is None else pages
-        each = -(-entries // pages)
-        # A page's objects are a list of one list for each column.
-        lists = 1 + self.objects * (len(pack_value([None] * each)) - each) if self.objects else 0
-        return pages * (self.row_bytes + lists) + entries * self.entry_bytes()
 
 
 def state_of(program: Program, windows: WindowsPart) -> StatePart:

@@ -1,7 +1,6 @@
 """How the states of a window's panes become the state of the window, and why in this way."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from operators.aggregates.definitions import Bound
@@ -13,27 +12,12 @@ from operators.aggregates.operations import Collect, CountRows, SumFloat, SumLon
 from operators.aggregates.sketches import Sketch
 from operators.aggregates.top import Top
 from operators.aggregates.user_operation import UserOperation
+from operators.explain.parts import AggregatePart, Strategy
 from operators.kinds.fold_hopping import FoldedPlan
 from operators.kinds.fold_sliding import Kip450Plan
 from operators.kinds.sessions import SessionPlan
 from operators.runtime.program import Plan
 from operators.steps.emission import OutputSchema
-
-
-@dataclass(frozen=True, slots=True)
-class Strategy:
-    """A way to compute windows.
-
-    Attributes:
-        name: such as "deducting".
-        cost: of a window of n panes.
-        why: what it does, and what allows it.
-    """
-
-    name: str
-    cost: str
-    why: str
-
 
 DEDUCT = Strategy(
     "deducting",
@@ -104,25 +88,6 @@ def strategy_of(operation: Operation) -> Strategy:
     if isinstance(operation, UserOperation) and operation.given.deduct is not None:
         return DEDUCT
     return BY_METHOD.get(type(operation).combined, OWN)
-
-
-@dataclass(frozen=True, slots=True)
-class AggregatePart:
-    """A result and how it is computed.
-
-    Attributes:
-        name: of the result.
-        type: of the result, as Arrow names it.
-        states: the states that it is made from, as text; several results may share one.
-        strategy: the dearest of those of its states.
-        change: what would make another strategy possible, or None.
-    """
-
-    name: str
-    type: str
-    states: tuple[str, ...]
-    strategy: Strategy
-    change: str | None
 
 
 def aggregates_of(plan: Plan, output: OutputSchema) -> tuple[AggregatePart, ...]:

@@ -3,16 +3,13 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from operators.custom.plan import OwnPlan
-from operators.explain.state import StatePart
+from operators.custom.plan import CustomPlan
+from operators.explain.parts import Parts, StatePart
 from operators.explain.words import length, plural, spread
 from operators.steps.emission import OutputSchema
 from state_backends.store.schema import head_codes
-
-if TYPE_CHECKING:
-    from operators.explain.explanation import Explanation
 
 _WIDTH = 110
 _MOST_INDENT = 32
@@ -21,7 +18,7 @@ _TYPES = {"i8": "int64", "f8": "float64", "object": "object"}
 Line = tuple[str, str]
 
 
-def text(of: "Explanation") -> str:
+def text(of: Parts) -> str:
     """Return an explanation as aligned lines of at most 110 columns."""
     keys = _pairs(dict(of.program.output.keys))
     sections = (
@@ -52,9 +49,9 @@ def _aligned(lines: Sequence[Line], indent: int) -> str:
     return "\n".join(rows).replace("\u00a0", " ")
 
 
-def _time(of: "Explanation") -> Iterator[Line]:
+def _time(of: Parts) -> Iterator[Line]:
     program, windows, plan = of.program, of.windows, of.program.plan
-    if isinstance(plan, OwnPlan):
+    if isinstance(plan, CustomPlan):
         yield from _declared(plan, of)
     else:
         yield "windows", windows.bounds
@@ -66,12 +63,12 @@ def _time(of: "Explanation") -> Iterator[Line]:
     else:
         yield "close time", _close_time(of)
         yield "late", windows.late
-    yield "timers" if isinstance(plan, OwnPlan) else "closed", windows.closes
+    yield "timers" if isinstance(plan, CustomPlan) else "closed", windows.closes
     if isinstance(program.output, OutputSchema):
         yield "emits", _emission(program.output)
 
 
-def _close_time(of: "Explanation") -> str:
+def _close_time(of: Parts) -> str:
     program, closing = of.program, of.closing
     if closing is not None and closing.chained:
         behind = f", less {length(closing.behind_us)}" if closing.behind_us > 0 else ""
@@ -80,7 +77,7 @@ def _close_time(of: "Explanation") -> str:
     return f"the highest event time, {grace}; on Spark that of earlier batches (the watermark)"
 
 
-def _declared(plan: OwnPlan, of: "Explanation") -> Iterator[Line]:
+def _declared(plan: CustomPlan, of: Parts) -> Iterator[Line]:
     settings = {name: repr(value) for name, value in plan.describe()["settings"].items()}
     yield "settings", _pairs(settings, " = ") or "none"
     yield "reads", _pairs(plan.inputs) or "key and event time only"
@@ -102,7 +99,7 @@ def _emission(output: OutputSchema) -> str:
     return f"after each batch the windows that it changed{gone}; of a bounded frame each window once"
 
 
-def _aggregates(of: "Explanation") -> Iterator[Line]:
+def _aggregates(of: Parts) -> Iterator[Line]:
     for part in of.aggregates:
         change = "" if part.change is None else f"; {part.change}"
         yield part.name, f"{part.type}, by {part.strategy.name}: {part.strategy.cost}{change}"
@@ -110,7 +107,7 @@ def _aggregates(of: "Explanation") -> Iterator[Line]:
         yield f"({strategy.name})", strategy.why
 
 
-def _state(of: "Explanation") -> Iterator[Line]:
+def _state(of: Parts) -> Iterator[Line]:
     state, windows = of.state, of.windows
     yield "an entry", windows.entry
     yield "a page", f"the entries of a key in a segment of {length(state.segment_us)}"
@@ -124,8 +121,8 @@ def _state(of: "Explanation") -> Iterator[Line]:
     yield "a key", _key_bytes(state, windows.entries)
 
 
-def _kept(of: "Explanation") -> str:
-    if isinstance(of.program.plan, OwnPlan):
+def _kept(of: Parts) -> str:
+    if isinstance(of.program.plan, CustomPlan):
         return "until the operator takes it out of the store"
     needed = of.state.needed_us
     told = "its gap and grace" if needed is None else length(needed)
@@ -155,14 +152,14 @@ def _key_bytes(state: StatePart, noun: str) -> str:
     return f"{size} bytes{unknown} for each {least:,} {noun}, if in {plural(state.pages(least), 'page')}"
 
 
-def _spark(of: "Explanation") -> Iterator[Line]:
+def _spark(of: Parts) -> Iterator[Line]:
     if of.bounded is not None:
         yield "bounded", of.bounded.text
     if of.streamed is not None:
         yield "stream", of.streamed.text
 
 
-def _options(of: "Explanation") -> Iterator[Line]:
+def _options(of: Parts) -> Iterator[Line]:
     config, program = of.config, of.program
     if of.streamed is None:
         yield "backend", "none: of a bounded frame, state is in memory while a key is worked on"

@@ -1,14 +1,12 @@
 """How an operator's windows lie in time, when they close, and how long what they are made of is needed."""
 
-from dataclasses import dataclass
 from functools import singledispatch
 from typing import Any
 
 import numpy as np
 
-from operators.custom.contract import Operator
-from operators.custom.plan import OwnPlan
-from operators.definitions.keyed import KeyedOperator
+from operators.custom.plan import CustomPlan
+from operators.explain.parts import WindowsPart
 from operators.explain.words import length
 from operators.kinds.fold_hopping import FoldedPlan
 from operators.kinds.fold_sliding import Kip450Plan
@@ -16,38 +14,8 @@ from operators.kinds.hopping import FramedPlan
 from operators.kinds.sessions import SessionPlan
 from operators.kinds.sliding import SlidingPlan
 from operators.runtime.program import Program
-from state_backends.backends.memory import MemoryBackend
 
 _CLOSED = "a window whose end is before the close time"
-
-
-@dataclass(frozen=True, slots=True)
-class WindowsPart:
-    """An operator in time.
-
-    Attributes:
-        title: the kind and its lengths.
-        bounds: which windows there are.
-        late: which records are late.
-        closes: when a window is final, or what timers do.
-        entry: what an entry of the store stands for.
-        entries: several of these, as a noun.
-        since: the time from which on an entry is needed.
-        needed_us: for how long, in microseconds of close time; None if that is not known beforehand.
-        spacing_us: from one entry to the next of a key that has records all the time; None where it depends on the records.
-        lone: whether a key has one entry at a time as a rule.
-    """
-
-    title: str
-    bounds: str
-    late: str
-    closes: str
-    entry: str
-    entries: str
-    since: str
-    needed_us: int | None
-    spacing_us: int | None = None
-    lone: bool = False
 
 
 def windows_of(program: Program) -> WindowsPart:
@@ -168,21 +136,18 @@ def _(plan: SessionPlan, program: Program) -> WindowsPart:
 
 
 @_windows.register
-def _(plan: OwnPlan, program: Program) -> WindowsPart:
-    definition = plan.definition
-    kind = type(definition)
-    has_timers = plan.operator(program.store(MemoryBackend())).closes
-    usual = kind.late_before is Operator.late_before
-    entry, entries = "what `take` and `fire` put or add: a key, a time and the declared columns", "entries"
-    if isinstance(definition, KeyedOperator):
-        entry = "a record that waits for those before it, or a key's value and timers"
+def _(plan: CustomPlan, program: Program) -> WindowsPart:
+    del program
+    kind = type(plan.definition)
     return WindowsPart(
         f"{kind.__name__}, an operator of one's own, version {kind.version}",
         "its own",
-        "a record before the close time" if usual else "a record before the time that `late_before` gives",
-        "entries whose timer is before the close time go to `fire`" if has_timers else "no timers",
-        entry,
-        entries,
+        "a record before the time that `late_before` gives"
+        if kind.judges_late
+        else "a record before the close time",
+        "entries whose timer is before the close time go to `fire`" if kind.timed else "no timers",
+        kind.entry,
+        "entries",
         "its time",
         None,
     )

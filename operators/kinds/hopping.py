@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from operators.aggregates.operation import Operation
-from operators.columns.ranges import Ints, distances
+from operators.columns.ranges import Ints
 from operators.columns.records import FAR_PAST, Records
+from operators.kinds.bounds import distances
 from operators.kinds.pane_operator import PaneOperator, Work
 from operators.kinds.panes import MergedPanes, PaneSchema
 from operators.steps.emission import Emission

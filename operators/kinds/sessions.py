@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from operators.aggregates.operation import Operation
-from operators.columns.ranges import Ints, Mask, State, run_starts, session_starts
+from operators.columns.ranges import Ints, Mask, State, run_starts
 from operators.columns.records import FAR_FUTURE, FAR_PAST, Records
+from operators.kinds.bounds import session_starts
 from operators.kinds.panes import join_states, split_states
 from operators.steps.emission import Emission
 from operators.steps.partials import Partials

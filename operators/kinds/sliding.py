@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from operators.aggregates.operation import Operation
-from operators.columns.ranges import Ints, Windows, distances, run_starts, sliding_windows, spread
+from operators.columns.ranges import Ints, rows_of_ranges, run_starts
 from operators.columns.records import Records
+from operators.kinds.bounds import Windows, distances, sliding_windows
 from operators.kinds.pane_operator import PaneOperator, Work
 from operators.kinds.panes import MergedPanes, PaneSchema, seen_from, visible
 from operators.steps.emission import Emission
@@ -160,7 +161,7 @@ class SlidingOperator(PaneOperator):
         # Every pair of such a window and a pane in its span, of which it keeps those that it may see.
         known = (lo > 0) & (place[lo - 1] == place[pane] - (size + 1))
         pane, lo = pane[~known], lo[~known]
-        window, row = spread(lo, pane)
+        window, row = rows_of_ranges(lo, pane)
         seen = visible(panes)[row] <= panes.time[pane][window]
         window, held = window[seen], panes.take(row[seen])
         tied = run_starts(window, held.time)

@@ -14,7 +14,7 @@ from operators.steps.late import LateSide, Sifted
 from operators.steps.partials import Partials, TwoStagePlan, from_table, is_partial, join
 from operators.steps.step import Step
 from serializers.pages import PageLayout
-from state_backends import WindowStore, WriteBatch
+from state_backends import StateConfig, WindowStore, WriteBatch
 from state_backends.store.schema import StoredSchema, StoredState
 
 _FEWEST_SEGMENT_US = 60_000_000
@@ -72,6 +72,23 @@ class Plan(Protocol):
 
     def operator(self, store: WindowStore) -> WindowOperator:
         """Return the operator over a store."""
+
+
+class Runnable(Protocol):
+    """What a user defined, as far as it takes to run it."""
+
+    @property
+    def takes_updates(self) -> bool:
+        """Whether updates of windows, each of which comes several times, can be its records."""
+
+    def program(self, schema: pa.Schema, event_time: str, config: StateConfig) -> "Program":
+        """Return the operator bound to a frame's columns."""
+
+    def bounded(self) -> "Runnable":
+        """Return the operator as it runs over a bounded frame: itself, or one that does the same in less time."""
+
+    def prepared(self, df: Any, event_time: str) -> "tuple[Runnable, Any]":
+        """Return the operator and the DataFrame that it runs on: as they are, or with expressions made columns."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,5 @@
 """Session gaps of a DataFrame's rows: whatever a user gave, as one column of intervals or whole milliseconds."""
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
-
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that every Spark user knows
 from pyspark.sql.types import (
@@ -15,40 +12,35 @@ from pyspark.sql.types import (
     YearMonthIntervalType,
 )
 
-from operators.definitions.windows import SessionWindows
-from operators.errors import DefinitionError, columns_told
-
-if TYPE_CHECKING:
-    from operators.definitions.aggregation import WindowedAggregation
+from operators.columns.checks import listed_columns
+from operators.errors import DefinitionError
 
 _NAME = "session gap"
 
 
-def with_gap(
-    operator: "WindowedAggregation", df: DataFrame, event_time: str
-) -> tuple["WindowedAggregation", DataFrame]:
-    """Return the operator and the frame with each row's gap as a column, if the windows are sessions with gaps of rows.
+def with_gap(gap: Column | str, df: DataFrame, event_time: str) -> tuple[str, DataFrame]:
+    """Return the frame with each row's session gap as a column, and that column's name.
+
+    Args:
+        gap: an expression, or the name of a column.
+        df: the rows.
+        event_time: name of the event-time column: a gap of months is as long as they are from then on.
 
     Raises:
         DefinitionError: there is no such column, or its type is no length of time.
     """
-    windows = operator.windows
-    if not isinstance(windows, SessionWindows) or windows.gap_ticks is not None:
-        return operator, df
-    given = windows.gap_expression
-    for what, name in (("event time", event_time), ("gap", windows.gap_column)):
-        if name is not None and name not in df.columns:
+    named = [("event time", event_time)] + ([("gap", gap)] if isinstance(gap, str) else [])
+    for what, column in named:
+        if column not in df.columns:
             raise DefinitionError(
-                f"there is no {what} column {name!r}; the frame has {columns_told(name, df.columns)}"
+                f"there is no {what} column {column!r}; the frame has {listed_columns(column, df.columns)}"
             )
-    if given is None:
-        given = F.col(quoted(str(windows.gap_column)))
+    gap = F.col(quoted(gap)) if isinstance(gap, str) else gap
     name = _NAME
     while name in df.columns:
         name += "_"
-    length = _length(given, df.select(given).schema[0].dataType, df.schema[event_time].dataType, event_time)
-    changed = replace(operator, windows=replace(windows, gap=None, gap_column=name))
-    return changed, df.withColumn(name, length)
+    length = _length(gap, df.select(gap).schema[0].dataType, df.schema[event_time].dataType, event_time)
+    return name, df.withColumn(name, length)
 
 
 def _length(gap: Column, type_: DataType, time_type: DataType, event_time: str) -> Column:

@@ -1,69 +1,79 @@
 """Several DataFrames as one, for operators that co-group them."""
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from functools import reduce
-from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that every Spark user knows
 
-from operators.definitions.cogroup import EVENT_TIME, CoGroupedAggregation, Side, check_columns, check_types
+from operators.aggregates.sides import EVENT_TIME, Side, check_types
 from operators.errors import DefinitionError
-from operators.spark.apply import check_frame
 from operators.spark.chains import Incoming, incoming
-from operators.spark.gaps import quoted, with_gap
+from operators.spark.gaps import quoted
+from operators.spark.prepare import check_frame
 from operators.spark.watermarks import zoned_column
 
-if TYPE_CHECKING:
-    from operators.definitions.aggregation import WindowedAggregation
 
-
-def joined(
-    cogrouped: CoGroupedAggregation, frames: Mapping[str, DataFrame], times: Mapping[str, str]
-) -> tuple["WindowedAggregation", DataFrame, Incoming | None]:
-    """Return the operator over the frames as one, these as one, and, if they are streams, what is known of their event time.
+def check_frames(frames: Mapping[str, DataFrame]) -> None:
+    """Refuse frames that are not DataFrames of Spark, or of which only some are streams.
 
     Raises:
-        DefinitionError: a column is missing, types differ, or only some frames are streams.
+        DefinitionError: names the frame.
+        SessionSetupError: a session was stopped.
     """
     for frame in frames.values():
         check_frame(frame)
-    if len({frame.isStreaming for frame in frames.values()}) > 1:
-        streams = [name for name, frame in frames.items() if frame.isStreaming]
-        raise DefinitionError(f"all frames have to be streams or none; {', '.join(streams)} are")
-    operator = changed = cogrouped.operator
-    given = {}
-    for side in cogrouped.sides:
-        frame, time = frames[side.name], times[side.name]
-        check_columns(side, frame.columns, [*operator.keys, time, *side.columns])
-        changed, given[side.name] = with_gap(operator, frame, time)
-    cogrouped = replace(cogrouped, operator=changed)
-    parts = [_part(cogrouped, side, given, times[side.name]) for side in cogrouped.sides]
-    read = [_incoming(cogrouped, given[name], times[name]) for name in given if given[name].isStreaming]
+    streams = [name for name, frame in frames.items() if frame.isStreaming]
+    if streams and len(streams) < len(frames):
+        raise DefinitionError(
+            f"either all frames must be streams or none: {', '.join(streams)} are, "
+            f"{', '.join(name for name in frames if name not in streams)} are not"
+        )
+
+
+def united(
+    sides: Sequence[Side],
+    shared: Sequence[str],
+    frames: Mapping[str, DataFrame],
+    times: Mapping[str, str],
+    grace_us: int,
+) -> tuple[DataFrame, Incoming | None]:
+    """Return the frames as one, and, if they are streams, what is known of its event time.
+
+    Args:
+        sides: the frames with their aggregates.
+        shared: the columns that every frame has in addition to its event time.
+        frames: by name.
+        times: each frame's event-time column.
+        grace_us: the operator's grace in microseconds.
+
+    Raises:
+        DefinitionError: types differ, or a stream's watermark does not fit.
+    """
+    parts = [_part(sides, side, shared, frames, times[side.name]) for side in sides]
+    read = [
+        incoming(frame, times[name], grace_us, takes_updates=False)
+        for name, frame in frames.items()
+        if frame.isStreaming
+    ]
     if read:
         parts = [one.watermarked(part, EVENT_TIME) for one, part in zip(read, parts, strict=True)]
-    names = [side.name for side in cogrouped.sides]
-    check_types(names, [{field.name: field.dataType.simpleString() for field in p.schema} for p in parts])
-    return cogrouped.joint, reduce(DataFrame.unionByName, parts), Incoming.joined(read) if read else None
-
-
-def _incoming(cogrouped: CoGroupedAggregation, frame: DataFrame, time: str) -> Incoming:
-    windows = cogrouped.operator.windows
-    return incoming(frame, time, windows.grace_ticks * windows.tick_us, takes_updates=False)
+    types = [{field.name: field.dataType.simpleString() for field in part.schema} for part in parts]
+    check_types([side.name for side in sides], types)
+    return reduce(DataFrame.unionByName, parts), Incoming.joined(read) if read else None
 
 
 def _part(
-    cogrouped: CoGroupedAggregation, own: Side, frames: Mapping[str, DataFrame], time: str
+    sides: Sequence[Side], of: Side, shared: Sequence[str], frames: Mapping[str, DataFrame], time: str
 ) -> DataFrame:
     """One frame's rows, with the columns of all frames."""
-    frame = frames[own.name]
-    columns = [F.col(quoted(name)) for name in cogrouped.shared()]
+    frame = frames[of.name]
+    columns = [F.col(quoted(name)) for name in shared]
     columns.append(zoned_column(frame, time).alias(EVENT_TIME))
-    for side in cogrouped.sides:
+    for side in sides:
         for name in side.columns:
             nothing = F.lit(None).cast(frames[side.name].schema[name].dataType)
-            column = F.col(quoted(name)) if side is own else nothing
+            column = F.col(quoted(name)) if side is of else nothing
             columns.append(column.alias(side.joint(name)))
-        columns.append(F.lit(True if side is own else None).cast("boolean").alias(side.marker))
+        columns.append(F.lit(True if side is of else None).cast("boolean").alias(side.marker))
     return frame.select(*columns)

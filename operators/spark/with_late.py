@@ -2,17 +2,14 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that every Spark user knows
 from pyspark.sql.streaming import DataStreamWriter
 
+from operators.runtime.program import Runnable
 from operators.spark.apply import apply
 from operators.steps.late import LATE
-
-if TYPE_CHECKING:
-    from operators.definitions.runnable import Applicable
 
 TakeBoth = Callable[[DataFrame, DataFrame, int], None]
 
@@ -33,14 +30,14 @@ class WithLate:
     @classmethod
     def of(
         cls,
-        operator: "Applicable",
+        operator: Runnable,
         df: DataFrame,
         event_time: str,
         backend: str | None,
         options: Mapping[str, object] | None,
         name: str,
     ) -> "WithLate":
-        """Return an operator applied to a frame, as `Applicable.apply_with_late` does."""
+        """Return an operator applied to a frame, as `RunnableOperator.apply_with_late` does."""
         return cls(apply(operator, df, event_time, backend, options, name, with_late=True))
 
     @property

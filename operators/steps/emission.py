@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.types as pat
 
 from operators.aggregates import Aggregate, Bound
 from operators.aggregates.operation import Operation
+from operators.columns.arrow import to_unit
 from operators.columns.ranges import Ints, State
 from operators.errors import DefinitionError
 from serializers import decode_keys
@@ -118,12 +118,6 @@ def key_columns(keys: Sequence[bytes], key: Ints, types: Sequence[pa.DataType]) 
     return [column.take(number) for column in decode_keys(names, types)]
 
 
-def to_unit(ticks: Ints, tick_us: int, unit: str) -> Ints:
-    """Return ticks as numbers in a unit of Arrow's timestamps."""
-    per_tick = {"s": 1e-6, "ms": 1e-3, "us": 1, "ns": 1_000}[unit] * tick_us
-    return ticks * int(per_tick) if per_tick >= 1 else ticks // round(1 / per_tick)
-
-
 def bind_aggregates(
     aggregates: Mapping[str, Aggregate], types: Mapping[str, pa.DataType]
 ) -> tuple[tuple[str, Bound], ...]:
@@ -139,12 +133,3 @@ def bind_aggregates(
         except DefinitionError as error:
             raise DefinitionError(f"aggregate {name!r}: {error}") from None
     return tuple(bound)
-
-
-def bounds_type(type_: pa.DataType, tick_us: int) -> pa.DataType:
-    """Return a timestamp type like the event time's, with a unit that can tell ticks apart."""
-    coarse = ("s", "ms") if tick_us == 1 else ("s",)
-    tick_unit = "us" if tick_us == 1 else "ms"
-    if pat.is_int64(type_):
-        return pa.timestamp(tick_unit)
-    return pa.timestamp(tick_unit if type_.unit in coarse else type_.unit, type_.tz)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from operators.columns.arrow import to_unit
 from operators.columns.ranges import Ints
 from operators.columns.records import RecordColumns
-from operators.steps.emission import to_unit
 from operators.steps.step import LateRecords
 
 LATE = "late"

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from operators.columns.arrow import plain_array
-from operators.columns.ranges import Ints, Mask, spread
+from operators.columns.ranges import Ints, Mask, rows_of_ranges
 from operators.columns.records import Records
 from operators.errors import OperatorError
 from operators.steps.step import Step
@@ -85,7 +85,7 @@ class Partials:
             step.counters.late += int(self.records[late].sum())
             return
         ends = np.cumsum(self.records)
-        entry, place = spread(ends[late] - self.records[late], ends[late])
+        entry, place = rows_of_ranges(ends[late] - self.records[late], ends[late])
         row = place if self.order is None else self.order[place]
         step.report_late(row, (bounds[0][entry], bounds[1][entry]))
 

@@ -8,14 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.columns.ranges import (
-    State,
-    combine_ranges,
-    distances,
-    overlap_ranges,
-    run_starts,
-    sliding_windows,
-)
+from operators.columns.ranges import State, combine_ranges, overlap_ranges, run_starts
+from operators.kinds.bounds import distances, sliding_windows
 from serializers.arrays import fill
 
 Pane = tuple[int, int]

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from operators import DefinitionError, HoppingWindows, SessionWindows, SlidingWindows
 from operators import aggregates as agg
-from operators.columns.records import RecordColumns, check_event_time, event_ticks, number_keys
+from operators.columns.checks import check_event_time
+from operators.columns.records import RecordColumns, event_ticks, number_keys
 from serializers import encode_keys
 from serializers.keys import NO_COLUMNS
 

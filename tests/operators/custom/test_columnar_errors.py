@@ -10,7 +10,7 @@ import pytest
 
 from operators import Declaration, DefinitionError, Operator
 from operators.custom.contract import Stored, Work
-from operators.custom.plan import OwnPlan
+from operators.custom.plan import CustomPlan
 from operators.errors import OperatorError
 from operators.steps.step import Step
 from state_backends import StateError, resolve
@@ -180,8 +180,8 @@ def test_state_of_another_definition_is_refused(tmp_path: Path, policy: str) -> 
 def test_a_class_that_was_made_anew_is_another_plan() -> None:
     """A worker that has the operator open goes on with it only if the class is the same: its methods may be others."""
 
-    def plan(definition: Operator, grace: int = 0) -> OwnPlan:
-        return OwnPlan(definition, Doing().declare({}), (("v", pa.float64()),), (), grace)
+    def plan(definition: Operator, grace: int = 0) -> CustomPlan:
+        return CustomPlan(definition, Doing().declare({}), (("v", pa.float64()),), (), grace)
 
     anew = type("Doing", (Doing,), {"__qualname__": "Doing"})
     assert plan(Doing()) == plan(Doing())

@@ -10,7 +10,7 @@ import pytest
 
 from operators import Declaration, DefinitionError, KeyedOperator
 from operators.columns.records import FAR_FUTURE, FAR_PAST
-from operators.custom.plan import OwnOutput
+from operators.custom.plan import CustomOutput
 from operators.errors import OperatorError
 from operators.steps.step import Step
 from state_backends import StateError
@@ -172,7 +172,7 @@ def test_whole_numbers_are_ticks_in_results() -> None:
     assert [moment, moment] == rows.column("a").to_pylist()
     assert [moment.replace(tzinfo=None), None] == rows.column("b").to_pylist()
     assert [moment, None] == rows.column("c").to_pylist()
-    fine = OwnOutput((), (("a", pa.timestamp("us")),), 1, "Acting")
+    fine = CustomOutput((), (("a", pa.timestamp("us")),), 1, "Acting")
     assert [moment.replace(tzinfo=None)] == fine._column([2_000_000], pa.timestamp("us")).to_pylist()
 
 

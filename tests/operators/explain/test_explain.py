@@ -28,8 +28,9 @@ from operators.aggregates.fold_operation import MergeableFold
 from operators.aggregates.operation import Operation, UfuncOperation
 from operators.aggregates.operations import Collect
 from operators.columns.ranges import combine_ranges, overlap_ranges, prefix_difference
-from operators.definitions.runnable import Applicable
+from operators.definitions.runnable import RunnableOperator
 from operators.explain import Explanation
+from operators.explain.parts import Strategy
 from operators.explain.strategies import (
     BY_METHOD,
     DEDUCT,
@@ -40,7 +41,6 @@ from operators.explain.strategies import (
     OVERLAP,
     RANGES,
     TWO_STACKS,
-    Strategy,
     strategy_of,
 )
 from operators.kinds.folding import FoldSchema
@@ -150,12 +150,12 @@ def table(times: Any, first: int = 1_000_000) -> pa.Table:
     return pa.table(columns, schema=SCHEMA)
 
 
-def explained(operator: Applicable, **more: Any) -> Explanation:
+def explained(operator: RunnableOperator, **more: Any) -> Explanation:
     """What is told of an operator on those records."""
     return Explanation.of(operator, SCHEMA, "at", **more)
 
 
-def stored(operator: Applicable, times: Any, **more: Any) -> tuple[int, int, int]:
+def stored(operator: RunnableOperator, times: Any, **more: Any) -> tuple[int, int, int]:
     """Entries, pages and bytes that a runner has of a key with records at these times."""
     with operator.local_runner("at", **more) as runner:
         runner.process(table(times))
@@ -327,7 +327,7 @@ def watched() -> Iterator[set[Any]]:
         sys.setprofile(before)
 
 
-def ran(operator: Applicable) -> set[Any]:
+def ran(operator: RunnableOperator) -> set[Any]:
     """The code that runs when windows are made of panes with one record each."""
     with operator.local_runner("at") as runner, watched() as called:
         runner.process(table(range(0, 400, 7)))
@@ -335,7 +335,7 @@ def ran(operator: Applicable) -> set[Any]:
     return called
 
 
-def ways(operator: Applicable) -> set[str]:
+def ways(operator: RunnableOperator) -> set[str]:
     """The names of the strategies whose functions run when windows are made of panes with one record each."""
     called = ran(operator)
     return {way.name for code, way in WAYS.items() if code in called}
@@ -394,7 +394,7 @@ def test_picked_values_are_told_by_what_their_operation_promises() -> None:
     assert {told.strategy.name} == ways(operator)
 
 
-def told_operations(operator: Applicable) -> tuple[Operation, ...]:
+def told_operations(operator: RunnableOperator) -> tuple[Operation, ...]:
     """The operations of an operator on those records."""
     return explained(operator).program.plan.operations
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators.columns.ranges import running_max, session_starts
+from operators.kinds.bounds import running_max, session_starts
 
 Row = tuple[int, int, int]
 """Key, time, and the ticks for which the row waits."""

@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 
 from operators import DefinitionError, SessionWindows, TumblingWindows
 from operators import aggregates as agg
-from operators.definitions.cogroup import CoGroupedAggregation
+from operators.definitions.aggregation import CoGroupedAggregation
 from tests.operators.spark.frames import rows, run_query, stream, write_source
 
 pytestmark = pytest.mark.spark

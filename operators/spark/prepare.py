@@ -1,0 +1,104 @@
+"""An operator bound to a Spark DataFrame: what applying it, explaining it and checking a checkpoint have in common."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from pyspark.sql import DataFrame, SparkSession
+
+from operators.columns.checks import check_column_name
+from operators.errors import DefinitionError
+from operators.runtime.program import Program, Runnable
+from operators.spark.chains import Incoming, incoming
+from operators.spark.session import PARTITIONS_KEY, check_running
+from operators.spark.types import arrow_schema, check_collations
+from operators.spark.watermarks import check_time
+from state_backends import StateConfig, resolve
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """An operator bound to a DataFrame.
+
+    Attributes:
+        df: the input, with expressions made columns.
+        program: the operator as it runs over a stream.
+        bounded: the operator as it runs over a bounded frame.
+        config: backend and options in effect.
+        takes_updates: whether the operator can read updates of windows as records.
+    """
+
+    df: DataFrame
+    program: Program
+    bounded: Program
+    config: StateConfig
+    takes_updates: bool
+
+    @property
+    def buckets(self) -> int:
+        """Number of buckets of a stream: what the configuration says, or Spark's number of shuffle partitions."""
+        return self.config.buckets or int(self.df.sparkSession.conf.get(PARTITIONS_KEY) or 1)
+
+    def incoming(self) -> Incoming:
+        """Return what is known of the event time of the input, which is a stream.
+
+        Raises:
+            DefinitionError: the event time has another watermark than the operator needs, or none.
+        """
+        program = self.program
+        grace_us = program.grace * program.tick_us
+        return incoming(self.df, program.event_time, grace_us, takes_updates=self.takes_updates)
+
+
+def prepare(
+    operator: Runnable,
+    df: DataFrame,
+    event_time: str,
+    backend: str | None,
+    options: Mapping[str, object] | None,
+) -> Prepared:
+    """Return an operator bound to a DataFrame. Nothing runs.
+
+    Args:
+        operator: what the user defined.
+        df: the input.
+        event_time: name of its event-time column.
+        backend, options: as for `RunnableOperator.apply`.
+
+    Raises:
+        DefinitionError: a missing column, a wrong type, or nothing to compute.
+        ValueError: an unknown backend or option.
+        SessionSetupError: the session was stopped.
+    """
+    check_frame(df)
+    check_column_name("event_time", event_time)
+    config = resolve(backend, options, conf_of(df.sparkSession))
+    check_time(df, event_time)
+    operator, df = operator.prepared(df, event_time)
+    schema = arrow_schema(df.schema)
+    program = operator.program(schema, event_time, config)
+    check_collations(df.schema, program)
+    bounded = replace(program, plan=operator.bounded().program(schema, event_time, config).plan)
+    return Prepared(df, program, bounded, config, operator.takes_updates)
+
+
+def check_frame(given: object) -> None:
+    """Refuse what is not a DataFrame of Spark, or is one of a session that was stopped.
+
+    Raises:
+        DefinitionError: says what it is, and how it becomes one.
+        SessionSetupError: the session was stopped.
+    """
+    if isinstance(given, DataFrame):
+        check_running(given.sparkSession)
+        return
+    kind = f"{type(given).__module__.partition('.')[0]} {type(given).__name__}".removeprefix("builtins ")
+    raise DefinitionError(
+        f"apply takes a DataFrame of Spark, not a {kind}: make one with spark.createDataFrame, "
+        "or run without Spark with local_runner"
+    )
+
+
+def conf_of(spark: SparkSession) -> dict[str, str]:
+    """Return all of a session's conf, classic or of Spark Connect."""
+    found = spark.conf.getAll
+    return dict(found() if callable(found) else found)
