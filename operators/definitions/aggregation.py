@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, Protocol
+from typing import TYPE_CHECKING, Literal, NoReturn, Protocol, get_args
 
 import pyarrow as pa
 
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from operators.runtime.local_cogroup import CoGroupedRunner
     from operators.spark.chains import Incoming
 
-_POLICIES = ("on_close", "on_update")
+Policy = Literal["on_close", "on_update"]
+"""When windows are emitted: once, when they are closed; or after each batch that changed them."""
 
 
 class WindowDefinition(Protocol):
@@ -79,7 +80,7 @@ class WindowedAggregation(RunnableOperator):
     windows: WindowDefinition
     keys: tuple[str, ...] = ()
     aggregates: tuple[tuple[str, Aggregate], ...] = ()
-    policy: str = "on_close"
+    policy: Policy = "on_close"
 
     def group_by(self, *columns: str) -> "WindowedAggregation":
         """Return the operator grouped by these columns, in place of earlier ones."""
@@ -126,15 +127,16 @@ class WindowedAggregation(RunnableOperator):
         _checked(grouped.joint)
         return grouped
 
-    def emit(self, policy: str) -> "WindowedAggregation":
+    def emit(self, policy: Policy) -> "WindowedAggregation":
         """Return the operator with an emission policy.
 
         Args:
             policy: "on_close": each window once, final, when no record can change it any more. "on_update": after each
                 batch, every window that it changed, with its value then.
         """
-        if policy not in _POLICIES:
-            raise DefinitionError(f"emission policy {policy!r} is unknown; known are {', '.join(_POLICIES)}")
+        if policy not in get_args(Policy):
+            known = " or ".join(map(repr, get_args(Policy)))
+            raise DefinitionError(f"emit takes {known}, not {policy!r}")
         return _checked(replace(self, policy=policy))
 
     def bounded(self) -> "WindowedAggregation":
@@ -207,7 +209,7 @@ class CoGroupedAggregation:
     operator: "WindowedAggregation"
     sides: tuple[Side, ...]
 
-    def emit(self, policy: str) -> "CoGroupedAggregation":
+    def emit(self, policy: Policy) -> "CoGroupedAggregation":
         """Return the operator with an emission policy, "on_close" or "on_update"."""
         return replace(self, operator=self.operator.emit(policy))
 

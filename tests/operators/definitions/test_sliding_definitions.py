@@ -130,7 +130,7 @@ def test_methods_return_changed_copies() -> None:
         ),
         (
             lambda: COUNTING.emit("sometimes"),
-            "emission policy 'sometimes' is unknown; known are on_close, on_update",
+            "emit takes 'on_close' or 'on_update', not 'sometimes'",
         ),
     ],
 )
