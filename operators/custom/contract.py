@@ -37,7 +37,7 @@ class Declaration:
             and decimals too; they cost Python time for each entry.
         results: result columns beside the keys, by name: Spark's name of a type, such as "double" or "array<string>", or an
             Arrow type.
-        counts: names under which the operator counts what it does, with `Work.count`.
+        counts: names under which the operator counts what it does, with `CallContext.count`.
         event_time: the result, a timestamp, that is each row's event time, if later operators of a stream are to go on with it.
             None of a batch may be before the close time of the batch before, less `delay`: such a row fails the batch.
         delay: text, a timedelta, or whole milliseconds.
@@ -52,11 +52,11 @@ class Declaration:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredEntries:
     """Entries of the store by name of their columns, sorted by key, then by time.
 
     Attributes:
-        key: shape (n,), int64: positions in `Work.keys`.
+        key: shape (n,), int64: positions in `CallContext.keys`.
         time: shape (n,), int64: ticks.
         columns: the declared ones, each of shape (n,): int64, float64 or objects.
     """
@@ -71,20 +71,20 @@ class Stored:
     def __getitem__(self, name: str) -> npt.NDArray[Any]:
         return self.columns[name]
 
-    def take(self, rows: Mask | Ints | slice) -> "Stored":
+    def take(self, rows: Mask | Ints | slice) -> "StoredEntries":
         """Return the entries at these rows, by mask, positions or slice."""
         columns = {name: column[rows] for name, column in self.columns.items()}
-        return Stored(self.key[rows], self.time[rows], columns)
+        return StoredEntries(self.key[rows], self.time[rows], columns)
 
-    def in_order(self) -> "Stored":
+    def in_order(self) -> "StoredEntries":
         """Return the entries sorted by key, then by time; equal ones stay in order. O(n) if they are so already."""
         order = row_order(self.key, self.time)
         return self if order is None else self.take(order)
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
-    """Rows to emit; made by `Work.rows`.
+class OutputRows:
+    """Rows to emit; made by `CallContext.rows`.
 
     Attributes:
         keys: encoded keys.
@@ -103,7 +103,7 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class CallContext:
     """One call of an operator: its records or the entries whose timer has come, and its store.
 
     Attributes:
@@ -122,7 +122,7 @@ class Work:
 
     keys: list[bytes]
     records: Records
-    due: Stored
+    due: StoredEntries
     close: int
     grace: int
     store: WindowStore
@@ -131,7 +131,7 @@ class Work:
     group: Mapping[str, pa.DataType]
     _step: Step
 
-    def read(self, start: int = TIME_MIN, end: int = TIME_MAX) -> Stored:
+    def read(self, start: int = TIME_MIN, end: int = TIME_MAX) -> StoredEntries:
         """Return what is stored of the call's keys with start <= time <= end. One backend call for each segment there is."""
         return named(self.store.fetch_many(self.keys, start, end), tuple(self.declared.state))
 
@@ -145,7 +145,7 @@ class Work:
         types = list(self.group.values())
         return dict(zip(self.group, decode_keys(self.keys, types), strict=True))
 
-    def stored(self, key: Any, time: Any, /, **columns: Any) -> Stored:
+    def stored(self, key: Any, time: Any, /, **columns: Any) -> StoredEntries:
         """Return entries made of columns, sorted by key and time; equal ones stay in order.
 
         Args:
@@ -162,21 +162,21 @@ class Work:
             name: _stored_column(name, type_, columns[name], len(key))
             for name, type_ in self.declared.state.items()
         }
-        return Stored(key, _numbers("time", int, time, len(key)), whole).in_order()
+        return StoredEntries(key, _numbers("time", int, time, len(key)), whole).in_order()
 
-    def put(self, entries: Stored) -> None:
+    def put(self, entries: StoredEntries) -> None:
         """Write entries, in place of what is stored for the same key and time."""
         self.store.put_many(self.keys, self._plain(entries))
 
-    def add(self, entries: Stored) -> None:
+    def add(self, entries: StoredEntries) -> None:
         """Write entries beside what is stored, behind those of the same key and time."""
         self.store.add_many(self.keys, self._plain(entries))
 
-    def delete(self, entries: Stored) -> None:
+    def delete(self, entries: StoredEntries) -> None:
         """Delete all that is stored for the key and time of each of these entries; what is not there is no error."""
         self.store.delete_many(self.keys, entries.key, entries.time)
 
-    def rows(self, key: Any, /, **columns: Any) -> Rows:
+    def rows(self, key: Any, /, **columns: Any) -> OutputRows:
         """Return rows to emit.
 
         Args:
@@ -194,7 +194,7 @@ class Work:
         for name, column in whole.items():
             if len(column) != len(key):
                 raise ValueError(f"result {name!r} has {len(column)} values for {len(key)} rows")
-        return Rows(self.keys, key, tuple(whole[name] for name in results))
+        return OutputRows(self.keys, key, tuple(whole[name] for name in results))
 
     def count(self, name: str, number: Any = 1) -> None:
         """Add to a declared count, which a stream tells beside its own, in `<name>_out`.
@@ -207,7 +207,7 @@ class Work:
             raise ValueError(f"count {name!r} was not declared; declared are {known}")
         self._step.count(name, number)
 
-    def _plain(self, entries: Stored) -> Entries:
+    def _plain(self, entries: StoredEntries) -> Entries:
         self._positions(entries.key)
         ordered = entries.in_order()
         return Entries(ordered.key, (ordered.time, *(ordered[name] for name in self.declared.state)))
@@ -215,14 +215,14 @@ class Work:
     def _positions(self, key: Ints) -> Ints:
         if len(key) and not 0 <= int(key.min()) <= int(key.max()) < len(self.keys):
             raise ValueError(
-                f"keys from {key.min()} to {key.max()}; work.keys has positions 0 to {len(self.keys) - 1}"
+                f"keys from {key.min()} to {key.max()}; context.keys has positions 0 to {len(self.keys) - 1}"
             )
         return key
 
 
-def named(entries: Entries, names: Sequence[str]) -> Stored:
+def named(entries: Entries, names: Sequence[str]) -> StoredEntries:
     """Return entries with their columns by name."""
-    return Stored(entries.key, entries.time, dict(zip(names, entries.columns[1:], strict=True)))
+    return StoredEntries(entries.key, entries.time, dict(zip(names, entries.columns[1:], strict=True)))
 
 
 def _check_names(what: str, given: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
@@ -282,13 +282,13 @@ class CustomOperator(Protocol):
     def tick(self) -> str:
         """Resolution of time."""
 
-    def take(self, work: Work) -> Rows | None:
+    def take(self, context: CallContext) -> OutputRows | None:
         """Process a batch's records."""
 
-    def fire(self, work: Work) -> Rows | None:
+    def fire(self, context: CallContext) -> OutputRows | None:
         """Process entries whose timer has come."""
 
-    def due(self, entries: Stored) -> Ints:
+    def due(self, entries: StoredEntries) -> Ints:
         """Return each entry's timer in ticks."""
 
     def late_before(self, close: int) -> int:

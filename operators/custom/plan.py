@@ -18,7 +18,7 @@ from operators.aggregates.operation import Operation
 from operators.columns.arrow import arrow_column, to_unit
 from operators.columns.durations import tick_length, ticks
 from operators.columns.records import FAR_FUTURE, Records, event_ticks
-from operators.custom.contract import CustomOperator, Declaration, Ints, Rows, Work, named
+from operators.custom.contract import CallContext, CustomOperator, Declaration, Ints, OutputRows, named
 from operators.errors import DefinitionError, OperatorError
 from operators.steps.emission import key_columns
 from operators.steps.step import Step
@@ -183,18 +183,18 @@ class CustomStoreOperator(StoreOperator):
         if len(entries):
             self._enter_pages(segment, keys, entries)
 
-    def take(self, batch: Records, step: Step) -> list[Rows]:
+    def take(self, batch: Records, step: Step) -> list[OutputRows]:
         emitted = list(self._fired(step, step.close_start)) if step.close_start > self.close else []
         with self._calling("late_before"):
             late = batch.time < operator.index(self._definition.late_before(step.close_start))
         records = self._accepted(batch, late, step, lambda time: (time, time))
         if len(records):
             nothing = merge_entries([], self.store.layout)
-            work = self._work(records.keys, records, nothing, step.close_start, step)
-            emitted += self._called("take", work)
+            context = self._work(records.keys, records, nothing, step.close_start, step)
+            emitted += self._called("take", context)
         return [*emitted, *self._fired(step, step.close_end)]
 
-    def _fired(self, step: Step, close: int) -> Iterator[Rows]:
+    def _fired(self, step: Step, close: int) -> Iterator[OutputRows]:
         """Take the entries whose timer is before the close time out of the store, and hand them over, until there are none."""
         # Each call's earliest timer is later than the one before, so that there is an end.
         latest, calls = -NEVER, 0
@@ -251,10 +251,10 @@ class CustomStoreOperator(StoreOperator):
         self._enter_pages(segment, names, entries.take(~touched[entries.key]))
         return entries.take(fires)
 
-    def _work(self, keys: list[bytes], records: Records, due: Entries, close: int, step: Step) -> Work:
+    def _work(self, keys: list[bytes], records: Records, due: Entries, close: int, step: Step) -> CallContext:
         plan = self.plan
         stored = named(due, self._names)
-        return Work(
+        return CallContext(
             keys,
             records,
             stored,
@@ -267,12 +267,12 @@ class CustomStoreOperator(StoreOperator):
             step,
         )
 
-    def _called(self, method: str, work: Work) -> list[Rows]:
+    def _called(self, method: str, context: CallContext) -> list[OutputRows]:
         """Call `take` or `fire`, and return the rows that it emits, if any."""
         with self._calling(method):
-            rows = getattr(self._definition, method)(work)
-            if not isinstance(rows, Rows | None):
-                raise TypeError(f"it returned {type(rows).__name__}; work.rows(...) or None is wanted")
+            rows = getattr(self._definition, method)(context)
+            if not isinstance(rows, OutputRows | None):
+                raise TypeError(f"it returned {type(rows).__name__}; context.rows(...) or None is wanted")
         return [] if rows is None else [replace(rows, since=self.close - self._delay)]
 
     @contextmanager
@@ -315,7 +315,7 @@ class CustomOutput:
         """The Arrow schema of a result."""
         return pa.schema([*self.keys, *self.results])
 
-    def table(self, emitted: Sequence[Rows]) -> pa.Table:
+    def table(self, emitted: Sequence[OutputRows]) -> pa.Table:
         """Return emitted rows as a table.
 
         Raises:
@@ -324,7 +324,7 @@ class CustomOutput:
         batches = [self._batch(rows) for rows in emitted if len(rows.key)]
         return pa.Table.from_batches(batches, self.arrow)
 
-    def _batch(self, rows: Rows) -> pa.RecordBatch:
+    def _batch(self, rows: OutputRows) -> pa.RecordBatch:
         columns = key_columns(rows.keys, rows.key, [type_ for _, type_ in self.keys])
         for (name, type_), values in zip(self.results, rows.columns, strict=True):
             try:

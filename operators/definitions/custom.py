@@ -20,7 +20,7 @@ from operators.columns.checks import (
     refuse_twice,
 )
 from operators.columns.durations import Duration, tick_length, ticks
-from operators.custom.contract import Declaration, Ints, Rows, Stored, Work
+from operators.custom.contract import CallContext, Declaration, Ints, OutputRows, StoredEntries
 from operators.custom.plan import KINDS, CustomOutput, CustomPlan
 from operators.definitions.runnable import RunnableOperator
 from operators.errors import DefinitionError
@@ -87,10 +87,10 @@ class Operator(ABC):
         """
 
     @abstractmethod
-    def take(self, work: Work) -> Rows | None:
+    def take(self, context: CallContext) -> OutputRows | None:
         """Take a batch's records, change the store, and return the rows to emit now, if any. Not called without records."""
 
-    def fire(self, work: Work) -> Rows | None:
+    def fire(self, context: CallContext) -> OutputRows | None:
         """Take the entries whose timer has come, and return the rows to emit, if any.
 
         They have been taken out of the store: put back, with a later timer or none, what is to stay. Called once for all
@@ -98,7 +98,7 @@ class Operator(ABC):
         """
         raise NotImplementedError(f"{type(self).__name__} has timers (`due`) and no `fire`")
 
-    def due(self, entries: Stored) -> Ints:
+    def due(self, entries: StoredEntries) -> Ints:
         """Return each entry's timer in ticks, shape (n,), or NEVER. It depends on the entry alone, by default there is none.
 
         Timers are not kept beside the entries but follow from them, so that no crash can part the two. One that is past when

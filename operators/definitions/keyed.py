@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from operators.columns.records import FAR_FUTURE
-from operators.custom.contract import Declaration, Ints, Rows, Stored, Work
+from operators.custom.contract import CallContext, Declaration, Ints, OutputRows, StoredEntries
 from operators.definitions.custom import Operator
 from operators.errors import DefinitionError, OperatorError
 from operators.steps.timers import NEVER
@@ -24,7 +24,7 @@ Row = Mapping[str, Any]
 
 
 @dataclass(slots=True)
-class Keyed:
+class KeyContext:
     """What one key has, for one call of `process` or `on_timer`.
 
     Attributes:
@@ -108,7 +108,7 @@ class KeyedOperator(Operator):
         """
 
     @abstractmethod
-    def process(self, time: int, record: dict[str, Any], keyed: Keyed) -> Iterable[Row] | None:
+    def process(self, time: int, record: dict[str, Any], context: KeyContext) -> Iterable[Row] | None:
         """Take one record, and return the rows to emit, as mappings of the declared results; or yield them.
 
         A result that a row lacks is null. Whole numbers for a timestamp are ticks.
@@ -116,10 +116,10 @@ class KeyedOperator(Operator):
         Args:
             time: event time in ticks.
             record: the declared inputs, as Python values.
-            keyed: the key, with its state and timers, to be changed.
+            context: the key, with its state and timers, to be changed.
         """
 
-    def on_timer(self, time: int, name: str, keyed: Keyed) -> Iterable[Row] | None:
+    def on_timer(self, time: int, name: str, context: KeyContext) -> Iterable[Row] | None:
         """Take a timer that has come; it is no longer set. Return the rows to emit, or yield them.
 
         After the last record of a bounded frame every timer comes: an operator that sets another at each has to end some time.
@@ -133,114 +133,116 @@ class KeyedOperator(Operator):
                 f"{type(self).__name__}.schema returns {declared!r}; a Declaration is wanted"
             )
         if declared.state:
-            raise DefinitionError(f"{type(self).__name__} keeps its state in keyed.value: declare none")
+            raise DefinitionError(f"{type(self).__name__} keeps its state in context.value: declare none")
         state = {"kind": int, "timer": int, "value": object}
         return replace(declared, state=state)
 
-    def due(self, entries: Stored) -> Ints:
+    def due(self, entries: StoredEntries) -> Ints:
         return entries["timer"]
 
-    def take(self, work: Work) -> None:
+    def take(self, context: CallContext) -> None:
         """Keep the records until the close time has passed them."""
-        records = work.records
-        columns = [work.column(name).to_pylist() for name in records.values]
+        records = context.records
+        columns = [context.column(name).to_pylist() for name in records.values]
         rows = list(map(list, zip(*columns, strict=True))) if columns else [[] for _ in range(len(records))]
-        work.add(work.stored(records.key, records.time, kind=_RECORD, timer=records.time, value=rows))
+        context.add(context.stored(records.key, records.time, kind=_RECORD, timer=records.time, value=rows))
 
-    def fire(self, work: Work) -> Rows | None:
+    def fire(self, context: CallContext) -> OutputRows | None:
         """Go through what is due, key by key in order of time."""
-        due, found = work.due, work.read(FAR_FUTURE, FAR_FUTURE)
+        due, found = context.due, context.read(FAR_FUTURE, FAR_FUTURE)
         kept = due["kind"] == _STATE
         states = {
             key: value
             for stored in (found, due.take(kept))
             for key, value in zip(stored.key.tolist(), stored["value"].tolist(), strict=True)
         }
-        keys, walk = _Keys(work), _Walk(self, work)
-        passed: dict[int, Keyed] = {}
-        for number, times, values in _by_key(due.take(~kept), len(work.keys)):
+        keys, walk = _Keys(context), _Walk(self, context)
+        passed: dict[int, KeyContext] = {}
+        for number, times, values in _by_key(due.take(~kept), len(context.keys)):
             value, timers = states.get(number) or (None, {})
-            passed[number] = Keyed(value, timers, _keys=keys, _number=number)
+            passed[number] = KeyContext(value, timers, _keys=keys, _number=number)
             walk.go(number, times, values, passed[number])
-        self._keep(work, passed, found)
+        self._keep(context, passed, found)
         return walk.emitted()
 
-    def _keep(self, work: Work, passed: Mapping[int, Keyed], found: Stored) -> None:
+    def _keep(self, context: CallContext, passed: Mapping[int, KeyContext], found: StoredEntries) -> None:
         """Write the states of keys that have one, and delete those that have none any more."""
-        held = {n: keyed for n, keyed in passed.items() if keyed.value is not None or keyed.timers}
-        values = [[keyed.value, keyed.timers] for keyed in held.values()]
-        timers = [min(keyed.timers.values(), default=NEVER) for keyed in held.values()]
+        held = {n: kept for n, kept in passed.items() if kept.value is not None or kept.timers}
+        values = [[kept.value, kept.timers] for kept in held.values()]
+        timers = [min(kept.timers.values(), default=NEVER) for kept in held.values()]
         try:
             if held:
-                work.put(work.stored(list(held), FAR_FUTURE, kind=_STATE, timer=timers, value=values))
+                context.put(context.stored(list(held), FAR_FUTURE, kind=_STATE, timer=timers, value=values))
         except SerializationError as error:
             raise OperatorError(
-                f"{type(self).__name__} has a keyed.value that is not to be kept: {error}"
+                f"{type(self).__name__} has a context.value that is not to be kept: {error}"
             ) from error
         gone = np.array([number not in held for number in found.key.tolist()], bool)
         if gone.any():
-            work.delete(found.take(gone))
+            context.delete(found.take(gone))
 
 
 class _Keys:
     """The key columns' values of the keys of a call, decoded when first asked for."""
 
-    def __init__(self, work: Work) -> None:
-        self._work = work
+    def __init__(self, context: CallContext) -> None:
+        self._context = context
         self._values: list[dict[str, Any]] | None = None
 
     def values(self, number: int) -> dict[str, Any]:
         """Return the values of one key, by name of the column."""
-        if not self._work.group:
+        if not self._context.group:
             return {}
         if self._values is None:
-            self._values = pa.table(self._work.key_columns()).to_pylist()
+            self._values = pa.table(self._context.key_columns()).to_pylist()
         return self._values[number]
 
 
 class _Walk:
     """Hands records and timers over in order of time, key by key, and gathers the rows that come of them."""
 
-    def __init__(self, definition: KeyedOperator, work: Work) -> None:
+    def __init__(self, definition: KeyedOperator, context: CallContext) -> None:
         self._definition = definition
-        self._work = work
-        self._names = list(work.inputs)
+        self._context = context
+        self._names = list(context.inputs)
         self._rows: list[Row] = []
         self._numbers: list[int] = []
         self._at = "process", 0
 
-    def go(self, number: int, times: Sequence[int], records: Sequence[list[Any]], keyed: Keyed) -> None:
+    def go(
+        self, number: int, times: Sequence[int], records: Sequence[list[Any]], key_context: KeyContext
+    ) -> None:
         """Go through a key's records and timers."""
         process, names, before = self._definition.process, self._names, len(self._rows)
         try:
             for time, values in zip(times, records, strict=True):
-                if keyed.timers:
-                    self._timers(keyed, time)
+                if key_context.timers:
+                    self._timers(key_context, time)
                 self._at = "process", time
-                made = process(time, dict(zip(names, values, strict=True)), keyed)
+                made = process(time, dict(zip(names, values, strict=True)), key_context)
                 if made is not None:
                     self._take(made)
-            if keyed.timers:
-                self._timers(keyed, self._work.close)
-            for name, counted in keyed.counts.items():
-                self._work.count(name, counted)
+            if key_context.timers:
+                self._timers(key_context, self._context.close)
+            for name, counted in key_context.counts.items():
+                self._context.count(name, counted)
         except (OperatorError, StateError, CorruptDataError):
             raise
         except Exception as error:
             raise OperatorError(f"{self._place()} failed: {type(error).__name__}: {error}") from error
         self._numbers.extend([number] * (len(self._rows) - before))
 
-    def _timers(self, keyed: Keyed, before: int) -> None:
+    def _timers(self, key_context: KeyContext, before: int) -> None:
         """Fire the timers before a time; those that they set too."""
         on_timer, fired = self._definition.on_timer, 0
-        while keyed.timers:
-            name, time = keyed.next_timer()
+        while key_context.timers:
+            name, time = key_context.next_timer()
             if time >= before:
                 break
-            del keyed.timers[name]
-            keyed.fired = time
+            del key_context.timers[name]
+            key_context.fired = time
             self._at = "on_timer", time
-            made = on_timer(time, name, keyed)
+            made = on_timer(time, name, key_context)
             if made is not None:
                 self._take(made)
             fired += 1
@@ -248,7 +250,7 @@ class _Walk:
                 raise ValueError(
                     f"it set {_MOST_TIMERS:,} timers after the last record of a bounded frame: have them end some time"
                 )
-        keyed.fired = None
+        key_context.fired = None
 
     def _take(self, made: Iterable[Row]) -> None:
         if isinstance(made, dict):
@@ -257,7 +259,7 @@ class _Walk:
         self._rows.extend(made)
         if len(self._rows) == before:
             return
-        known = self._work.declared.results.keys()
+        known = self._context.declared.results.keys()
         for row in self._rows[before:]:
             if not isinstance(row, Mapping):
                 raise TypeError(f"it emitted {row!r}; a mapping of results is wanted")
@@ -273,19 +275,19 @@ class _Walk:
             moment = "no date"
         return f"{type(self._definition).__name__}.{method} at event time {time} ({moment})"
 
-    def emitted(self) -> Rows | None:
+    def emitted(self) -> OutputRows | None:
         """Return the rows of all keys."""
         if not self._rows:
             return None
-        columns = {name: [row.get(name) for row in self._rows] for name in self._work.declared.results}
-        return self._work.rows(self._numbers, **columns)
+        columns = {name: [row.get(name) for row in self._rows] for name in self._context.declared.results}
+        return self._context.rows(self._numbers, **columns)
 
 
 def _by_time(timer: tuple[str, int]) -> tuple[int, str]:
     return timer[1], timer[0]
 
 
-def _by_key(records: Stored, keys: int) -> Iterable[tuple[int, list[int], list[Any]]]:
+def _by_key(records: StoredEntries, keys: int) -> Iterable[tuple[int, list[int], list[Any]]]:
     """Yield each key's number with its records' times and values, in order of time; also keys without records."""
     times, values = records.time.tolist(), records["value"].tolist()
     edges = np.searchsorted(records.key, np.arange(keys + 1)).tolist()

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from operators import Declaration, DefinitionError, Operator
-from operators.custom.contract import Stored, Work
+from operators.custom.contract import CallContext, StoredEntries
 from operators.custom.plan import CustomPlan
 from operators.errors import OperatorError
 from operators.steps.step import Step
@@ -17,50 +17,56 @@ from state_backends import StateError, resolve
 from tests.operators.custom.samples import Doing, Echo, own_operator, stepped, table
 
 
-def stored(work: Work, **other: Any) -> Stored:
-    return work.stored([0], 1, **{"i": 1, "f": 1.0, "o": None, **other})
+def stored(context: CallContext, **other: Any) -> StoredEntries:
+    return context.stored([0], 1, **{"i": 1, "f": 1.0, "o": None, **other})
 
 
-def rows(work: Work, **other: Any) -> Any:
-    return work.rows([0], **{"at": 1, "n": 1, "s": "x", **other})
+def rows(context: CallContext, **other: Any) -> Any:
+    return context.rows([0], **{"at": 1, "n": 1, "s": "x", **other})
 
 
 @pytest.mark.parametrize(
     ("take", "said"),
     [
-        (lambda work: work.stored([0], 1, i=1), "stored column 'f' is missing; wanted are i, f, o"),
-        (lambda work: stored(work, x=1), "stored column 'x' was not declared; declared are i, f, o"),
-        (lambda work: stored(work, i=1.5), "stored column 'i' is of type float64; int is wanted"),
-        (lambda work: stored(work, f="x"), "stored column 'f' is of type <U1; float is wanted"),
-        (lambda work: stored(work, i=np.ma.masked_all(1, int)), "stored column 'i' has nulls: fill them"),
-        (lambda work: stored(work, i=[1, 2]), "stored column 'i' has the shape (2,); (1,) is wanted"),
-        (lambda work: stored(work, o=[1, 2]), "stored column 'o' has 2 values for 1 entries"),
+        (lambda context: context.stored([0], 1, i=1), "stored column 'f' is missing; wanted are i, f, o"),
+        (lambda context: stored(context, x=1), "stored column 'x' was not declared; declared are i, f, o"),
+        (lambda context: stored(context, i=1.5), "stored column 'i' is of type float64; int is wanted"),
+        (lambda context: stored(context, f="x"), "stored column 'f' is of type <U1; float is wanted"),
         (
-            lambda work: work.put(stored(work, o={1, 2})),
+            lambda context: stored(context, i=np.ma.masked_all(1, int)),
+            "stored column 'i' has nulls: fill them",
+        ),
+        (lambda context: stored(context, i=[1, 2]), "stored column 'i' has the shape (2,); (1,) is wanted"),
+        (lambda context: stored(context, o=[1, 2]), "stored column 'o' has 2 values for 1 entries"),
+        (
+            lambda context: context.put(stored(context, o={1, 2})),
             "SerializationError: a value of type set cannot be stored",
         ),
         (
-            lambda work: work.add(replace(stored(work), key=np.array([3]))),
-            "keys from 3 to 3; work.keys has positions 0 to 0",
+            lambda context: context.add(replace(stored(context), key=np.array([3]))),
+            "keys from 3 to 3; context.keys has positions 0 to 0",
         ),
-        (lambda work: rows(work, x=1), "result 'x' was not declared; declared are at, n, s"),
-        (lambda work: rows(work, n=[1, 2]), "result 'n' has 2 values for 1 rows"),
-        (lambda work: rows(work, n="x"), "Doing emits 'n', which is not of the declared type int64"),
-        (lambda work: rows(work, at=2**62), "Doing emits 'at', which is not of the declared type timestamp"),
-        (lambda work: work.rows([1], at=1, n=1, s="x"), "keys from 1 to 1"),
-        (lambda work: work.rows([0.5], at=1, n=1, s="x"), "key is of type float64; int is wanted"),
-        (lambda work: work.count("lost"), "count 'lost' was not declared; declared are seen"),
-        (lambda work: [rows(work)], "it returned list; work.rows(...) or None is wanted"),
-        (lambda work: work.column("w"), "KeyError"),
+        (lambda context: rows(context, x=1), "result 'x' was not declared; declared are at, n, s"),
+        (lambda context: rows(context, n=[1, 2]), "result 'n' has 2 values for 1 rows"),
+        (lambda context: rows(context, n="x"), "Doing emits 'n', which is not of the declared type int64"),
+        (
+            lambda context: rows(context, at=2**62),
+            "Doing emits 'at', which is not of the declared type timestamp",
+        ),
+        (lambda context: context.rows([1], at=1, n=1, s="x"), "keys from 1 to 1"),
+        (lambda context: context.rows([0.5], at=1, n=1, s="x"), "key is of type float64; int is wanted"),
+        (lambda context: context.count("lost"), "count 'lost' was not declared; declared are seen"),
+        (lambda context: [rows(context)], "it returned list; context.rows(...) or None is wanted"),
+        (lambda context: context.column("w"), "KeyError"),
     ],
 )
 def test_what_goes_wrong_is_named(take: Any, said: str) -> None:
     """Operator and method; the error itself is the cause."""
 
     class Doing_(Doing):  # noqa: N801
-        def take(self, work):
-            result = take(work)
-            return None if isinstance(result, Stored) else result
+        def take(self, context):
+            result = take(context)
+            return None if isinstance(result, StoredEntries) else result
 
     Doing_.__name__ = "Doing"
     operator, program = own_operator(Doing_())
@@ -94,7 +100,7 @@ def test_errors_of_the_state_are_passed_on() -> None:
     """They are not the operator's, and the hosts know them."""
 
     class Unlucky(Doing):
-        def take(self, work):
+        def take(self, context):
             raise StateError("the disk is full")
 
     with pytest.raises(StateError, match="the disk is full"):

@@ -51,9 +51,9 @@ class InOrder(KeyedOperator):
     def schema(self, types):
         return Declaration(["v"], results={"at": "timestamp", "values": "array<bigint>"})
 
-    def process(self, time, record, keyed):
-        keyed.value = [*(keyed.value or []), record["v"]]
-        yield {"at": self.instant(time), "values": keyed.value}
+    def process(self, time, record, context):
+        context.value = [*(context.value or []), record["v"]]
+        yield {"at": self.instant(time), "values": context.value}
 
 
 WINDOWS = {
@@ -216,7 +216,7 @@ class Hasty(Operator):
     def late_before(self, close):
         return close + 1_000
 
-    def take(self, work):
+    def take(self, context):
         return None
 
 

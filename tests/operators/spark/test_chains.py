@@ -45,7 +45,7 @@ class Doubled(KeyedOperator):
             ["v"], results={"at": "timestamp", "v": "bigint"}, event_time="at", delay=self.late_by
         )
 
-    def process(self, time, record, keyed):
+    def process(self, time, record, context):
         yield {"at": self.instant(time), "v": 2 * record["v"]}
 
 
@@ -56,12 +56,12 @@ class Largest(KeyedOperator):
     def schema(self, types):
         return Declaration(["v"], results={"at": "timestamp", "largest": "bigint"})
 
-    def process(self, time, record, keyed):
-        keyed.value = {**(keyed.value or {}), time: max(record["v"], (keyed.value or {}).get(time, 0))}
-        keyed.set_timer(time, str(time))
+    def process(self, time, record, context):
+        context.value = {**(context.value or {}), time: max(record["v"], (context.value or {}).get(time, 0))}
+        context.set_timer(time, str(time))
 
-    def on_timer(self, time, name, keyed):
-        yield {"at": self.instant(time), "largest": keyed.value.pop(time)}
+    def on_timer(self, time, name, context):
+        yield {"at": self.instant(time), "largest": context.value.pop(time)}
 
 
 KINDS: dict[str, Callable[..., Any]] = {
@@ -394,7 +394,7 @@ def test_a_custom_operator_keeps_to_what_it_declares(
 
     @dataclass(frozen=True, kw_only=True)
     class Earlier(Doubled):
-        def process(self, time, record, keyed):
+        def process(self, time, record, context):
             yield {"at": self.instant(time - 60_000), "v": 0}
 
     @dataclass(frozen=True, kw_only=True)
