@@ -36,12 +36,12 @@ class LastFlights(Operator):
     def due(self, entries: StoredEntries) -> np.ndarray:
         return np.where(entries["number"] == 0, entries.time, NEVER)
 
-    def take(self, context: CallContext) -> None:
+    def process_batch(self, context: CallContext) -> None:
         records, value = context.records, context.records.values[self.column].filled(0)
         context.add(context.stored(records.key, records.time, value=value, number=0))
 
     def fire(self, context: CallContext) -> OutputRows:
-        counted, due = context.read(end=context.close - 1), context.due
+        counted, due = context.read(end=context.close_time - 1), context.due
         key, time = np.append(counted.key, due.key), np.append(counted.time, due.time)
         value, number = (np.append(counted[name], due[name]) for name in ("value", "number"))
         order = np.lexsort((value, time, key))

@@ -110,10 +110,10 @@ class CallContext:
         keys: the distinct keys of the call, encoded; `key` columns count positions in it.
         records: those that are not late, sorted by key and event time; none in `fire`. Their columns are `key`, `time`, and
             `values` by name, of which `.filled(default)` is a NumPy array.
-        due: entries whose timer has come, taken out of the store; none in `take`.
-        close: the close time in ticks: nothing before it comes any more, and `fire` is called for timers before it. It is 2**61
-            at the end of a bounded frame.
-        grace: in ticks; stream time is `close` + `grace`.
+        due: entries whose timer has come, taken out of the store; none in `process_batch`.
+        close_time: in ticks. Earlier records are late from now on, and `fire` is called for earlier timers. It is 2**61 at the
+            end of a bounded frame.
+        grace: in ticks; stream time is `close_time` + `grace`.
         store: the window store itself, for what the methods here don't do. Its keys are bytes.
         declared: what the operator declared.
         inputs: the declared inputs with their Arrow types.
@@ -123,7 +123,7 @@ class CallContext:
     keys: list[bytes]
     records: Records
     due: StoredEntries
-    close: int
+    close_time: int
     grace: int
     store: WindowStore
     declared: Declaration
@@ -282,7 +282,7 @@ class CustomOperator(Protocol):
     def tick(self) -> str:
         """Resolution of time."""
 
-    def take(self, context: CallContext) -> OutputRows | None:
+    def process_batch(self, context: CallContext) -> OutputRows | None:
         """Process a batch's records."""
 
     def fire(self, context: CallContext) -> OutputRows | None:
@@ -291,7 +291,7 @@ class CustomOperator(Protocol):
     def due(self, entries: StoredEntries) -> Ints:
         """Return each entry's timer in ticks."""
 
-    def late_before(self, close: int) -> int:
+    def late_before(self, close_time: int) -> int:
         """Return the event time before which a record is late."""
 
     def settings(self) -> dict[str, Any]:

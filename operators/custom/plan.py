@@ -190,8 +190,8 @@ class CustomStoreOperator(StoreOperator):
         records = self._accepted(batch, late, step, lambda time: (time, time))
         if len(records):
             nothing = merge_entries([], self.store.layout)
-            context = self._work(records.keys, records, nothing, step.close_start, step)
-            emitted += self._called("take", context)
+            context = self._call_context(records.keys, records, nothing, step.close_start, step)
+            emitted += self._called("process_batch", context)
         return [*emitted, *self._fired(step, step.close_end)]
 
     def _fired(self, step: Step, close: int) -> Iterator[OutputRows]:
@@ -207,7 +207,7 @@ class CustomStoreOperator(StoreOperator):
             if first <= latest or (close >= FAR_FUTURE and calls > _MOST_CALLS):
                 raise OperatorError(self._endless(first, latest))
             latest = first
-            yield from self._called("fire", self._work(keys, _no_records(keys), entries, close, step))
+            yield from self._called("fire", self._call_context(keys, _no_records(keys), entries, close, step))
 
     def _endless(self, first: int, latest: int) -> str:
         name = type(self._definition).__name__
@@ -251,7 +251,9 @@ class CustomStoreOperator(StoreOperator):
         self._enter_pages(segment, names, entries.take(~touched[entries.key]))
         return entries.take(fires)
 
-    def _work(self, keys: list[bytes], records: Records, due: Entries, close: int, step: Step) -> CallContext:
+    def _call_context(
+        self, keys: list[bytes], records: Records, due: Entries, close: int, step: Step
+    ) -> CallContext:
         plan = self.plan
         stored = named(due, self._names)
         return CallContext(
@@ -268,7 +270,7 @@ class CustomStoreOperator(StoreOperator):
         )
 
     def _called(self, method: str, context: CallContext) -> list[OutputRows]:
-        """Call `take` or `fire`, and return the rows that it emits, if any."""
+        """Call `process_batch` or `fire`, and return the rows that it emits, if any."""
         with self._calling(method):
             rows = getattr(self._definition, method)(context)
             if not isinstance(rows, OutputRows | None):

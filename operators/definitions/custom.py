@@ -41,10 +41,11 @@ class Operator(ABC):
     """An operator of one's own, on columns. Make it a frozen dataclass: its fields are its settings.
 
     A batch comes as in the built-in operators (a batch is atomic and has two close times): timers that the close time at
-    its start has passed fire first, on the state as it was; then `take` gets the records that are not late; then those
+    its start has passed fire first, on the state as it was; then `process_batch` gets the records that are not late; then those
     timers fire that the close time at its end has passed. On Spark both close times are the watermark's.
 
-    What `take`, `fire`, `due` and `late_before` raise comes as an `OperatorError` that names the operator and the method.
+    An exception in `process_batch`, `fire`, `due` or `late_before` is raised as an `OperatorError` that names the operator and
+    the method.
 
     Attributes:
         grace: how long the operator waits for records that are out of order: text, a timedelta, or whole milliseconds.
@@ -60,7 +61,9 @@ class Operator(ABC):
     segment: ClassVar[Duration] = "10 minutes"
     keeps_inputs: ClassVar[bool] = False
     """Whether stored state has the declared inputs in their order, so that others are refused on it."""
-    entry: ClassVar[str] = "what `take` and `fire` put or add: a key, a time and the declared columns"
+    entry: ClassVar[str] = (
+        "what `process_batch` and `fire` put or add: a key, a time and the declared columns"
+    )
     """What an entry of the store stands for, for `explain`."""
     timed: ClassVar[bool] = False
     """Whether entries have timers: whether the class has a `due`."""
@@ -87,7 +90,7 @@ class Operator(ABC):
         """
 
     @abstractmethod
-    def take(self, context: CallContext) -> OutputRows | None:
+    def process_batch(self, context: CallContext) -> OutputRows | None:
         """Take a batch's records, change the store, and return the rows to emit now, if any. Not called without records."""
 
     def fire(self, context: CallContext) -> OutputRows | None:
@@ -106,9 +109,9 @@ class Operator(ABC):
         """
         return np.full(len(entries), NEVER)
 
-    def late_before(self, close: int) -> int:
+    def late_before(self, close_time: int) -> int:
         """Return the event time in ticks before which a record is late, of a close time; by default that time itself."""
-        return close
+        return close_time
 
     def settings(self) -> dict[str, Any]:
         """Return what stored state depends on: by default all fields but `grace`. Under other settings it is refused.

@@ -140,7 +140,7 @@ class KeyedOperator(Operator):
     def due(self, entries: StoredEntries) -> Ints:
         return entries["timer"]
 
-    def take(self, context: CallContext) -> None:
+    def process_batch(self, context: CallContext) -> None:
         """Keep the records until the close time has passed them."""
         records = context.records
         columns = [context.column(name).to_pylist() for name in records.values]
@@ -223,7 +223,7 @@ class _Walk:
                 if made is not None:
                     self._take(made)
             if key_context.timers:
-                self._timers(key_context, self._context.close)
+                self._timers(key_context, self._context.close_time)
             for name, counted in key_context.counts.items():
                 self._context.count(name, counted)
         except (OperatorError, StateError, CorruptDataError):

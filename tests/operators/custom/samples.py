@@ -38,7 +38,7 @@ class Echo(Operator):
     def due(self, entries):
         return np.where(entries["left"] > 0, entries["next"], NEVER)
 
-    def take(self, context):
+    def process_batch(self, context):
         records = context.records
         left = records.values["v"].values.astype(np.int64)
         context.add(context.stored(records.key, records.time, left=left, next=records.time))
@@ -68,11 +68,11 @@ def own_operator(definition: Operator, backend: Any = None):
 
 @dataclass(frozen=True, kw_only=True)
 class Doing(Operator):
-    """To be given a `take`."""
+    """To be given a `process_batch`."""
 
     def declare(self, types):
         results = {"at": "timestamp", "n": "bigint", "s": "string"}
         return Declaration(["v"], {"i": int, "f": float, "o": object}, results, ["seen"])
 
-    def take(self, context):
+    def process_batch(self, context):
         return None

@@ -36,14 +36,14 @@ class LastSum(Operator):
     def due(self, entries):
         return np.where(entries["closed"] == 0, entries.time, NEVER)
 
-    def take(self, context):
+    def process_batch(self, context):
         records = context.records
         context.add(
             context.stored(records.key, records.time, value=records.values["v"].filled(0.0), closed=0)
         )
 
     def fire(self, context):
-        old = context.read(end=context.close - 1)
+        old = context.read(end=context.close_time - 1)
         key = np.concatenate([old.key, context.due.key])
         time = np.concatenate([old.time, context.due.time])
         value = np.concatenate([old["value"], context.due["value"]])
@@ -140,7 +140,7 @@ class Latest(Operator):
     def due(self, entries):
         return entries["at"] + 10
 
-    def take(self, context):
+    def process_batch(self, context):
         records = context.records
         last = np.flatnonzero(np.diff(records.key, append=-1))
         key, time, value = records.key[last], records.time[last], records.values["v"].values[last]
@@ -186,8 +186,8 @@ def test_the_operator_says_what_is_late() -> None:
     """Records before `late_before` are counted, and not seen."""
 
     class Patient(Latest):
-        def late_before(self, close: int) -> int:
-            return close - 100
+        def late_before(self, close_time: int) -> int:
+            return close_time - 100
 
     operator, program = own_operator(Patient())
     step = Step(200, 200)
@@ -200,7 +200,7 @@ def test_columns_are_taken_in_many_forms() -> None:
     found: dict[str, Any] = {}
 
     class Forms(Doing):
-        def take(self, context: CallContext):
+        def process_batch(self, context: CallContext):
             key = [1, 0, 1]
             entries = context.stored(
                 key, [5, 6, 4], i=pa.array([1, 2, 3]), f=np.array([1, 2, 3]), o=[[1], [2], [3]]

@@ -26,7 +26,7 @@ def rows(context: CallContext, **other: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("take", "said"),
+    ("process_batch", "said"),
     [
         (lambda context: context.stored([0], 1, i=1), "stored column 'f' is missing; wanted are i, f, o"),
         (lambda context: stored(context, x=1), "stored column 'x' was not declared; declared are i, f, o"),
@@ -60,12 +60,12 @@ def rows(context: CallContext, **other: Any) -> Any:
         (lambda context: context.column("w"), "KeyError"),
     ],
 )
-def test_what_goes_wrong_is_named(take: Any, said: str) -> None:
+def test_what_goes_wrong_is_named(process_batch: Any, said: str) -> None:
     """Operator and method; the error itself is the cause."""
 
     class Doing_(Doing):  # noqa: N801
-        def take(self, context):
-            result = take(context)
+        def process_batch(self, context):
+            result = process_batch(context)
             return None if isinstance(result, StoredEntries) else result
 
     Doing_.__name__ = "Doing"
@@ -73,7 +73,7 @@ def test_what_goes_wrong_is_named(take: Any, said: str) -> None:
     with pytest.raises(OperatorError) as raised:
         program.output.table(operator.step(program.read([table([("a", 1, 1.0)])]), Step(0, 0)))
     assert said in str(raised.value)
-    assert str(raised.value).startswith(("Doing.take failed: ", "Doing emits "))
+    assert str(raised.value).startswith(("Doing.process_batch failed: ", "Doing emits "))
     assert raised.value.__cause__ is not None
 
 
@@ -89,7 +89,7 @@ def test_what_goes_wrong_is_named(take: Any, said: str) -> None:
     ],
 )
 def test_wrong_timers_are_named(due: Any, said: str) -> None:
-    """Also where they are asked for as an entry is written, in `take`."""
+    """Also where they are asked for as an entry is written, in `process_batch`."""
     timed = type("Echo", (Echo,), {"due": lambda _, entries: due(entries)})
     with pytest.raises(OperatorError) as raised:
         stepped(timed(), [([("a", 1, 1.0)], 0, 0)])
@@ -100,7 +100,7 @@ def test_errors_of_the_state_are_passed_on() -> None:
     """They are not the operator's, and the hosts know them."""
 
     class Unlucky(Doing):
-        def take(self, context):
+        def process_batch(self, context):
             raise StateError("the disk is full")
 
     with pytest.raises(StateError, match="the disk is full"):
@@ -142,11 +142,11 @@ def test_wrong_declarations_are_refused(declared: Any, said: str) -> None:
         (lambda: Doing().group_by("k", 3), "group_by takes names of columns, not 3"),
         (
             lambda: type("Timed", (Doing,), {"due": Echo.due})().group_by(),
-            "Timed has timers (`due`) and no `fire`",
+            "Timed has timers (`due`) but no `fire`",
         ),
         (
             lambda: type("Timed", (Doing,), {"fire": Echo.fire})().group_by(),
-            "Timed has a `fire` and no timers",
+            "Timed has a `fire` but no timers",
         ),
         (
             lambda: type("Timed", (Doing,), {"segment": 0})().group_by(),

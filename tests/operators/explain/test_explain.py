@@ -104,7 +104,7 @@ class Kept(Operator):
     def due(self, entries):
         return entries.time + self.ticks("1 hour")
 
-    def take(self, context):
+    def process_batch(self, context):
         value = context.records.values[self.what].filled(0)
         context.put(context.stored(context.records.key, context.records.time, value=value, half=value / 2))
 
@@ -119,8 +119,8 @@ class Untimed(Kept):
     due = Operator.due
     fire = Operator.fire
 
-    def late_before(self, close):
-        return close - 10
+    def late_before(self, close_time):
+        return close_time - 10
 
 
 @dataclass(frozen=True, kw_only=True)

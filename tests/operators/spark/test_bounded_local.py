@@ -213,10 +213,10 @@ class Hasty(Operator):
     def declare(self, types):
         return Declaration(results={"n": "bigint"})
 
-    def late_before(self, close):
-        return close + 1_000
+    def late_before(self, close_time):
+        return close_time + 1_000
 
-    def take(self, context):
+    def process_batch(self, context):
         return None
 
 
