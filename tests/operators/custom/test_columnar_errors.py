@@ -28,35 +28,41 @@ def rows(context: CallContext, **other: Any) -> Any:
 @pytest.mark.parametrize(
     ("process_batch", "said"),
     [
-        (lambda context: context.stored([0], 1, i=1), "stored column 'f' is missing; wanted are i, f, o"),
-        (lambda context: stored(context, x=1), "stored column 'x' was not declared; declared are i, f, o"),
-        (lambda context: stored(context, i=1.5), "stored column 'i' is of type float64; int is wanted"),
-        (lambda context: stored(context, f="x"), "stored column 'f' is of type <U1; float is wanted"),
+        (
+            lambda context: context.stored([0], 1, i=1),
+            "missing stored column 'f'; declared stored columns: i, f, o",
+        ),
+        (lambda context: stored(context, x=1), "unknown stored column 'x'; declared stored columns: i, f, o"),
+        (lambda context: stored(context, i=1.5), "stored column 'i' has type float64, expected int"),
+        (lambda context: stored(context, f="x"), "stored column 'f' has type <U1, expected float"),
         (
             lambda context: stored(context, i=np.ma.masked_all(1, int)),
             "stored column 'i' has nulls: fill them",
         ),
-        (lambda context: stored(context, i=[1, 2]), "stored column 'i' has the shape (2,); (1,) is wanted"),
-        (lambda context: stored(context, o=[1, 2]), "stored column 'o' has 2 values for 1 entries"),
+        (lambda context: stored(context, i=[1, 2]), "stored column 'i' has shape (2,), expected (1,)"),
+        (lambda context: stored(context, o=[1, 2]), "stored column 'o' has length 2, expected 1"),
         (
             lambda context: context.put(stored(context, o={1, 2})),
             "SerializationError: a value of type set cannot be stored",
         ),
         (
             lambda context: context.add(replace(stored(context), key=np.array([3]))),
-            "keys from 3 to 3; context.keys has positions 0 to 0",
+            "keys are positions in context.keys, 0 to 0; got 3 to 3",
         ),
-        (lambda context: rows(context, x=1), "result 'x' was not declared; declared are at, n, s"),
-        (lambda context: rows(context, n=[1, 2]), "result 'n' has 2 values for 1 rows"),
-        (lambda context: rows(context, n="x"), "Doing emits 'n', which is not of the declared type int64"),
+        (lambda context: rows(context, x=1), "unknown result column 'x'; declared result columns: at, n, s"),
+        (lambda context: rows(context, n=[1, 2]), "result column 'n' has length 2, expected 1"),
+        (lambda context: rows(context, n="x"), "Doing: result 'n' does not have the declared type int64"),
         (
             lambda context: rows(context, at=2**62),
-            "Doing emits 'at', which is not of the declared type timestamp",
+            "Doing: result 'at' does not have the declared type timestamp",
         ),
-        (lambda context: context.rows([1], at=1, n=1, s="x"), "keys from 1 to 1"),
-        (lambda context: context.rows([0.5], at=1, n=1, s="x"), "key is of type float64; int is wanted"),
-        (lambda context: context.count("lost"), "count 'lost' was not declared; declared are seen"),
-        (lambda context: [rows(context)], "it returned list; context.rows(...) or None is wanted"),
+        (
+            lambda context: context.rows([1], at=1, n=1, s="x"),
+            "positions in context.keys, 0 to 0; got 1 to 1",
+        ),
+        (lambda context: context.rows([0.5], at=1, n=1, s="x"), "key has type float64, expected int"),
+        (lambda context: context.count("lost"), "unknown counter 'lost'; declared counters: seen"),
+        (lambda context: [rows(context)], "expected context.rows(...) or None, got list"),
         (lambda context: context.column("w"), "KeyError"),
     ],
 )
@@ -73,17 +79,20 @@ def test_what_goes_wrong_is_named(process_batch: Any, said: str) -> None:
     with pytest.raises(OperatorError) as raised:
         program.output.table(operator.step(program.read([table([("a", 1, 1.0)])]), Step(0, 0)))
     assert said in str(raised.value)
-    assert str(raised.value).startswith(("Doing.process_batch failed: ", "Doing emits "))
+    assert str(raised.value).startswith(("Doing.process_batch failed: ", "Doing: result "))
     assert raised.value.__cause__ is not None
 
 
 @pytest.mark.parametrize(
     ("due", "said"),
     [
-        (lambda _: 5, "Echo.due failed: ValueError: it returned int64 of shape () for 1 entries"),
+        (
+            lambda _: 5,
+            "Echo.due failed: ValueError: expected one tick for each of 1 entries, got int64 of shape ()",
+        ),
         (
             lambda entries: entries["next"] + 0.5,
-            "it returned float64 of shape (1,) for 1 entries; a tick for each is wanted",
+            "expected one tick for each of 1 entries, got float64 of shape (1,)",
         ),
         (lambda entries: entries["nxt"], "Echo.due failed: KeyError: 'nxt'"),
     ],
@@ -110,18 +119,27 @@ def test_errors_of_the_state_are_passed_on() -> None:
 @pytest.mark.parametrize(
     ("declared", "said"),
     [
-        (None, "Doing.declare returns None; a Declaration is wanted"),
-        (Declaration(["w"]), "Doing reads the column 'w', which is not there; the frame has k, t, v"),
-        (Declaration("v"), "Doing declares 'v' as inputs; a list of names is wanted"),
+        (None, "Doing.declare must return a Declaration, got None"),
+        (Declaration(["w"]), "Doing reads column 'w', which is not in the frame; the frame has k, t, v"),
+        (Declaration("v"), "Doing declares inputs='v': expected a list of names"),
         (Declaration(["v", "v"]), "input of Doing 'v' is there twice"),
-        (Declaration(state={"x": str}), "Doing keeps 'x' as <class 'str'>; int, float or object is wanted"),
-        (Declaration(state={"time": int}), "Doing declares 'time' as state; every entry has it"),
+        (
+            Declaration(state={"x": str}),
+            "Doing declares state column 'x' of type <class 'str'>: expected int, float or object",
+        ),
+        (
+            Declaration(state={"time": int}),
+            "Doing declares state column 'time': every entry has a time already",
+        ),
         (Declaration(), "Doing declares no results"),
         (
             Declaration(results={"n": "long"}),
-            "Doing makes 'n': result type 'long' is unknown; known are boolean",
+            "Doing, result 'n': result type 'long' is unknown; known are boolean",
         ),
-        (Declaration(results={"n": int}), "Doing makes 'n' as <class 'int'>; Spark's name of a type"),
+        (
+            Declaration(results={"n": int}),
+            "Doing declares result 'n' of type <class 'int'>: expected Spark's name of a type",
+        ),
         (Declaration(results={"k": "int"}), "output column 'k' is there twice"),
     ],
 )
@@ -154,7 +172,7 @@ def test_wrong_declarations_are_refused(declared: Any, said: str) -> None:
         ),
         (
             lambda: own_operator(Echo(step=lambda: 1)),
-            "which is another text in each process: use a plain value",
+            "whose text differs between processes: use a plain value",
         ),
         (lambda: Doing().ticks("-1 s"), "a length of Doing is '-1 s'"),
     ],
@@ -206,5 +224,5 @@ def test_the_event_time_of_rows_is_a_timestamp_among_the_results(name: str) -> N
         def declare(self, types):
             return Declaration(results={"n": "bigint"}, event_time=name)
 
-    with pytest.raises(DefinitionError, match=f"Timed declares '{name}' as the event time of its rows"):
+    with pytest.raises(DefinitionError, match=f"Timed declares '{name}' as event time"):
         Timed().group_by("k").program(table([]).schema, "t", resolve("memory"))

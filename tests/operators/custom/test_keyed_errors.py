@@ -68,19 +68,19 @@ def acting(todo, then=None, results=None) -> Acting:
         ),
         (lambda _, __: (1 / 0 for _ in "a"), "Acting.process at event time 7 "),
         (lambda _, __: {"n": 1}, "return [row], or yield row"),
-        (lambda _, __: [1], "it emitted 1; a mapping of results is wanted"),
-        (lambda _, __: [{"m": 1}], "it emitted m, not declared; declared are n"),
-        (lambda _, __: [{"n": "x"}], "Acting emits 'n', which is not of the declared type int64"),
-        (lambda _, context: context.count("d"), "count 'd' was not declared; declared are c"),
+        (lambda _, __: [1], "a row must be a mapping of result names to values, got 1"),
+        (lambda _, __: [{"m": 1}], "unknown result columns: m; declared result columns: n"),
+        (lambda _, __: [{"n": "x"}], "Acting: result 'n' does not have the declared type int64"),
+        (lambda _, context: context.count("d"), "unknown counter 'd'; declared counters: c"),
         (lambda _, context: context.set_timer(1.5), "TypeError"),
         (
             lambda _, context: context.set_timer(2**61),
-            "timer '' is set to 2305843009213693952, which is beyond 2**61",
+            "timer '' is 2305843009213693952 ticks, must be between -2**61 and 2**61",
         ),
-        (lambda time, context: context.set_timer(time), "Acting sets timers and has no on_timer"),
+        (lambda time, context: context.set_timer(time), "Acting sets timers but has no on_timer"),
         (
             lambda _, context: setattr(context, "value", {1, 2}),
-            "Acting has a context.value that is not to be kept: a value of",
+            "Acting: context.value cannot be stored: a value of",
         ),
     ],
 )
@@ -114,7 +114,9 @@ def test_timers_go_on_in_time() -> None:
     def again(time, context):
         context.set_timer(time)
 
-    with pytest.raises(OperatorError, match=r"Acting.on_timer at event time 2 .*set it to a later time"):
+    with pytest.raises(
+        OperatorError, match=r"Acting.on_timer at event time 2 .*must be later than the timer that fired, 2"
+    ):
         run(acting(lambda _, context: context.set_timer(2), again), [("a", 7, 1)])
 
 
@@ -146,11 +148,14 @@ def test_timers_end_with_a_bounded_frame(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize(
     ("declared", "said"),
     [
-        ({"n": "bigint"}, "Acting.schema returns {'n': 'bigint'}; a Declaration is wanted"),
-        (Declaration(["v"], {"x": int}, {"n": "bigint"}), "Acting keeps its state in context.value"),
+        ({"n": "bigint"}, "Acting.schema must return a Declaration, got {'n': 'bigint'}"),
+        (
+            Declaration(["v"], {"x": int}, {"n": "bigint"}),
+            "Acting.schema declares state: a KeyedOperator keeps its state in context.value",
+        ),
         (
             Declaration(["w"], results={"n": "bigint"}),
-            "Acting reads the column 'w', which is not there; the frame has k, t, v",
+            "Acting reads column 'w', which is not in the frame; the frame has k, t, v",
         ),
     ],
 )
