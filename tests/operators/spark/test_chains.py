@@ -402,12 +402,14 @@ def test_a_custom_operator_keeps_to_what_it_declares(
         def schema(self, types):
             return Declaration(["v"], results={"v": "bigint"}, event_time="v")
 
-    with pytest.raises(DefinitionError, match="Wrong declares 'v' as the event time of its rows"):
+    with pytest.raises(DefinitionError, match="Wrong declares 'v' as event time"):
         Wrong().group_by("k").apply(stream(spark, flushed), "at")
     frame = Earlier(grace=GRACE).group_by("k").apply(stream(spark, flushed), "at")
-    with pytest.raises(Exception, match="later operators still take: declare a longer delay") as failed:
+    with pytest.raises(
+        Exception, match="too early for the operators that follow: declare a longer delay"
+    ) as failed:
         run(frame, tmp_path)
-    assert "Earlier emits 'at'" in str(what_failed(failed.value))
+    assert "Earlier: event time 'at'" in str(what_failed(failed.value))
     assert WorkerError.__name__ in str(failed.value)
     run(
         Earlier(grace=GRACE, late_by=60_000).group_by("k").apply(stream(spark, flushed), "at"), tmp_path / "b"
