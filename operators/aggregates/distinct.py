@@ -41,7 +41,7 @@ class Distinct(Operation):
         lists = state[0].tolist()
         return (fill([distinct(chain.from_iterable(lists[a:b])) for a, b in runs(starts, len(lists))]),)
 
-    def combined(self, state: State, lo: Ints, hi: Ints) -> State:
+    def combine_ranges(self, state: State, lo: Ints, hi: Ints) -> State:
         """Return ranges of the numbered values of all rows: nothing is joined until the results are made.
 
         Columns: the number of each value, and one more than where the same number stood last before (0 if nowhere); where each

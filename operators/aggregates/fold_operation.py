@@ -103,7 +103,7 @@ class FoldOperation(Operation):
             raise self._unmerged()
         return state
 
-    def combined(self, state: State, lo: Ints, hi: Ints) -> State:
+    def combine_ranges(self, state: State, lo: Ints, hi: Ints) -> State:
         if (hi - lo != 1).any():
             raise self._unmerged()
         return (state[0][lo],)
@@ -184,9 +184,9 @@ class MergeableFold(FoldOperation):
         return (fill([self._merged(a, b) for a, b in zip(left[0], right[0], strict=True)]),)
 
     def reduce(self, state: State, starts: Ints) -> State:
-        return self.combined(state, starts, _ends(starts, len(state[0])))
+        return self.combine_ranges(state, starts, _ends(starts, len(state[0])))
 
-    def combined(self, state: State, lo: Ints, hi: Ints) -> State:
+    def combine_ranges(self, state: State, lo: Ints, hi: Ints) -> State:
         """Return the combination of each range. Where ends ascend with starts, some two calls of `merge` a row and range.
 
         Each range is the rest of some rows that were merged from their last to each one before, and what was added since.

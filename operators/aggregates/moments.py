@@ -114,16 +114,16 @@ class SumsOfProducts(Operation):
     def reduce(self, state: State, starts: Ints) -> State:
         if 2 * len(starts) >= len(state[0]):
             return Operation.reduce(self, state, starts)
-        return self.combined(state, starts, np.append(starts[1:], len(state[0])))
+        return self.combine_ranges(state, starts, np.append(starts[1:], len(state[0])))
 
-    def combined(self, state: State, lo: Ints, hi: Ints) -> State:
+    def combine_ranges(self, state: State, lo: Ints, hi: Ints) -> State:
         if state[-1].any():
-            return Operation.combined(self, state, lo, hi)
+            return Operation.combine_ranges(self, state, lo, hi)
         found = []
         for parts in (*self.sums(state), *self.triples(state)):
             total = exact.sum_ranges(parts, lo, hi)
             if total is None:
-                return Operation.combined(self, state, lo, hi)
+                return Operation.combine_ranges(self, state, lo, hi)
             found.append(total)
         sums, products = found[: len(self.columns)], found[len(self.columns) :]
         return self._joined(prefix_difference(state[0], lo, hi), sums, products, np.zeros(len(lo), np.int64))

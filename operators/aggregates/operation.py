@@ -22,7 +22,7 @@ from operators.columns.records import Records
 class Operation(ABC):
     """One state shared by all aggregates of a window that need it. Equal operations are kept once.
 
-    Laws: `combine` is associative; `combine`, `reduce`, `combined` and `add` never change their arguments.
+    Laws: `combine` is associative; `combine`, `reduce`, `combine_ranges` and `add` never change their arguments.
 
     Attributes:
         column: the input column, or None.
@@ -117,7 +117,7 @@ class Operation(ABC):
             column[several] = values
         return reduced
 
-    def combined(self, state: State, lo: Ints, hi: Ints) -> State:
+    def combine_ranges(self, state: State, lo: Ints, hi: Ints) -> State:
         """Return the combination of each range [lo, hi) of rows, ready for `finish`.
 
         No range is empty; rows do not overlap in time.

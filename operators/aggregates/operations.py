@@ -34,7 +34,7 @@ class CountRows(UfuncOperation):
     def lift(self, records: Records) -> State:
         return (self.counted(records).astype(np.int64),)
 
-    def combined(self, state: State, lo: Ints, hi: Ints) -> State:
+    def combine_ranges(self, state: State, lo: Ints, hi: Ints) -> State:
         return (prefix_difference(state[0], lo, hi),)
 
 
@@ -94,7 +94,7 @@ class SumLong(Operation):
         high, low = (np.add.reduceat(half, starts) for half in _halves(state[0]))
         return _joined(high, low, np.add.reduceat(state[1], starts))
 
-    def combined(self, state: State, lo: Ints, hi: Ints) -> State:
+    def combine_ranges(self, state: State, lo: Ints, hi: Ints) -> State:
         if self._safe(state):
             return prefix_difference(state[0], lo, hi), np.zeros(len(lo), np.int64)
         high, low = (prefix_difference(half, lo, hi) for half in _halves(state[0]))
@@ -160,10 +160,10 @@ class SumFloat(Operation):
     def reduce(self, state: State, starts: Ints) -> State:
         if 2 * len(starts) > len(state[0]):
             return Operation.reduce(self, state, starts)
-        return self.combined(state, starts, np.append(starts[1:], len(state[0])))
+        return self.combine_ranges(state, starts, np.append(starts[1:], len(state[0])))
 
-    def combined(self, state: State, lo: Ints, hi: Ints) -> State:
-        return exact.sum_ranges(state, lo, hi) or Operation.combined(self, state, lo, hi)
+    def combine_ranges(self, state: State, lo: Ints, hi: Ints) -> State:
+        return exact.sum_ranges(state, lo, hi) or Operation.combine_ranges(self, state, lo, hi)
 
     def of_halves(self, high: npt.NDArray[np.int64], low: npt.NDArray[np.int64]) -> State:
         """Return sums of the upper and of the lower 32 bits of whole numbers as states."""
@@ -304,7 +304,7 @@ class Collect(Operation):
         pairs = [_in_order(*both) for both in zip(joined[0].tolist(), joined[1].tolist(), strict=True)]
         return fill([times for times, _ in pairs]), fill([values for _, values in pairs])
 
-    def combined(self, state: State, lo: Ints, hi: Ints) -> State:
+    def combine_ranges(self, state: State, lo: Ints, hi: Ints) -> State:
         """Return all rows' values one after another, and where each range of them begins and ends.
 
         A range of panes is a range of values: nothing is joined until the results are made.

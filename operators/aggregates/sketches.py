@@ -72,7 +72,7 @@ class Sketch(Operation):
         stored = state[0].tolist()
         return (fill([self._joined(stored[a:b]) for a, b in runs(starts, len(stored))]),)
 
-    def combined(self, state: State, lo: Ints, hi: Ints) -> State:
+    def combine_ranges(self, state: State, lo: Ints, hi: Ints) -> State:
         """Return open sketches, None where no record counts: each row is opened once, and none is closed again."""
         opened = fill([self.opened(stored) if stored else None for stored in state[0].tolist()])
         return combine_ranges(self._unions, (opened,), lo, hi)

@@ -60,7 +60,7 @@ class Top(Operation):
         lists = state[0].tolist()
         return (fill([self._top(chain.from_iterable(lists[a:b])) for a, b in runs(starts, len(lists))]),)
 
-    def combined(self, state: State, lo: Ints, hi: Ints) -> State:
+    def combine_ranges(self, state: State, lo: Ints, hi: Ints) -> State:
         """Return the places of the top items of each range, and the values of all rows by place.
 
         All items are put in order once; ranges then combine whole numbers.

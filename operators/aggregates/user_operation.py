@@ -169,9 +169,9 @@ class UserOperation(Operation):
     def combine(self, left: State, right: State) -> State:
         return self._called("combine", left, right)
 
-    def combined(self, state: State, lo: Ints, hi: Ints) -> State:
+    def combine_ranges(self, state: State, lo: Ints, hi: Ints) -> State:
         if self.given.deduct is None or not len(lo):
-            return Operation.combined(self, state, lo, hi)
+            return Operation.combine_ranges(self, state, lo, hi)
         totals = self._totals(state)
         totals = tuple(np.concatenate(column) for column in zip(self.created(1), totals, strict=True))
         return self._called("deduct", *(tuple(column[edge] for column in totals) for edge in (hi, lo)))

@@ -46,7 +46,9 @@ DOUBLING = Strategy(
     "states can be combined and not be taken away again: blocks of 1, 2, 4, ... panes are combined once for all windows, "
     "and a window combines those that make up its length",
 )
-OWN = Strategy("its own way", "as its `combined` does", "the operation brings a `combined` of its own")
+OWN = Strategy(
+    "its own way", "as its `combine_ranges` does", "the operation brings a `combine_ranges` of its own"
+)
 ONE_ENTRY = Strategy(
     "joining", "O(1)", "a session is one entry: states are combined where records and sessions meet"
 )
@@ -64,30 +66,30 @@ FOLD = Strategy(
 _FROM_CHEAP_TO_DEAR = (DEDUCT, OVERLAP, RANGES, TWO_STACKS, DOUBLING, OWN)
 
 BY_METHOD: dict[Callable[..., Any], Strategy] = {
-    Operation.combined: DOUBLING,
-    CountRows.combined: DEDUCT,
-    SumLong.combined: DEDUCT,
-    SumFloat.combined: DEDUCT,
-    SumsOfProducts.combined: DEDUCT,
-    Collect.combined: RANGES,
-    Distinct.combined: RANGES,
-    Top.combined: DOUBLING,
-    Sketch.combined: DOUBLING,
-    UserOperation.combined: DOUBLING,
-    MergeableFold.combined: TWO_STACKS,
+    Operation.combine_ranges: DOUBLING,
+    CountRows.combine_ranges: DEDUCT,
+    SumLong.combine_ranges: DEDUCT,
+    SumFloat.combine_ranges: DEDUCT,
+    SumsOfProducts.combine_ranges: DEDUCT,
+    Collect.combine_ranges: RANGES,
+    Distinct.combine_ranges: RANGES,
+    Top.combine_ranges: DOUBLING,
+    Sketch.combine_ranges: DOUBLING,
+    UserOperation.combine_ranges: DOUBLING,
+    MergeableFold.combine_ranges: TWO_STACKS,
 }
 """What each method that makes windows of panes does, where the operation is not idempotent."""
 
 
 def strategy_of(operation: Operation) -> Strategy:
-    """Return how windows are made of panes with these states, as `PaneSchema.combined` has them made."""
+    """Return how windows are made of panes with these states, as `PaneSchema.combine_ranges` has them made."""
     if not operation.combines:
         return FOLD
     if operation.idempotent:
         return OVERLAP
     if isinstance(operation, UserOperation) and operation.given.deduct is not None:
         return DEDUCT
-    return BY_METHOD.get(type(operation).combined, OWN)
+    return BY_METHOD.get(type(operation).combine_ranges, OWN)
 
 
 def aggregates_of(plan: Plan, output: OutputSchema) -> tuple[AggregatePart, ...]:

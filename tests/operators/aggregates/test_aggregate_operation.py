@@ -61,8 +61,8 @@ def test_deduct_gives_every_window(data: st.DataObject) -> None:
     hi = np.array([data.draw(st.integers(a + 1, len(values))) for a in lo.tolist()], np.int64)
     operation = UserOperation("n", ("n",), SQUARES)
     state = SQUARES.accumulate(operation.created(len(values)), np.array(values))
-    by_totals = operation.combined(state, lo, hi)
-    by_ranges = replace(operation, given=replace(SQUARES, deduct=None)).combined(state, lo, hi)
+    by_totals = operation.combine_ranges(state, lo, hi)
+    by_ranges = replace(operation, given=replace(SQUARES, deduct=None)).combine_ranges(state, lo, hi)
     assert [column.tolist() for column in by_ranges] == [column.tolist() for column in by_totals]
 
 
@@ -76,7 +76,7 @@ def test_deduct_needs_few_calls() -> None:
 
     operation = UserOperation("n", ("n",), replace(SQUARES, combine=combine))
     state = operation.created(10_000)
-    operation.combined(state, np.zeros(10_000, np.int64), np.arange(1, 10_001))
+    operation.combine_ranges(state, np.zeros(10_000, np.int64), np.arange(1, 10_001))
     assert len(sizes) <= 2 * math.ceil(math.log2(10_000))
     assert sum(sizes) <= 2 * 10_000
 

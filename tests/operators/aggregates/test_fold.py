@@ -159,7 +159,7 @@ def test_no_function_can_spoil_a_state() -> None:
     before = [bytes(packed) for packed in lifted[0]]
     operation.add(lifted, batch)
     operation.combine(lifted, lifted)
-    operation.combined(lifted, np.array([0, 0]), np.array([3, 2]))
+    operation.combine_ranges(lifted, np.array([0, 0]), np.array([3, 2]))
     operation.reduce(lifted, np.array([0]))
     whole.finish([lifted])
     operation.extend(lifted[0].tolist(), batch, np.zeros(3, np.int64), np.full(3, 3))
@@ -198,7 +198,7 @@ def test_merged_ranges_are_what_adding_record_by_record_gives(numbers: list[int]
     ranges = data.draw(st.lists(edges.filter(lambda r: r[0] < r[1]), max_size=9))
     lo, hi = (np.array([r[n] for r in ranges], np.int64) for n in (0, 1))
 
-    assert [numbers[a:b] for a, b in ranges] == values_of(operation, operation.combined(state, lo, hi))
+    assert [numbers[a:b] for a, b in ranges] == values_of(operation, operation.combine_ranges(state, lo, hi))
 
 
 def test_merge_sees_states_of_one_range_only() -> None:
@@ -222,11 +222,11 @@ def test_without_merge_states_cannot_be_combined() -> None:
 
     assert not operation.combines
     assert [[3], [1], [2]] == values_of(operation, operation.reduce(state, np.arange(3)))
-    assert [[1]] == values_of(operation, operation.combined(state, one + 1, one + 2))
+    assert [[1]] == values_of(operation, operation.combine_ranges(state, one + 1, one + 2))
     for refused in (
         lambda: operation.combine(state, state),
         lambda: operation.reduce(state, one),
-        lambda: operation.combined(state, one, one + 2),
+        lambda: operation.combine_ranges(state, one, one + 2),
     ):
         with pytest.raises(agg.AggregateError, match=r"fold seen\(x\) was made without merge"):
             refused()

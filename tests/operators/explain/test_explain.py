@@ -307,9 +307,9 @@ def test_entries_stay_as_long_as_is_told(windows: Any, result: Any, since: int, 
 WAYS = {
     prefix_difference.__code__: DEDUCT,
     overlap_ranges.__code__: OVERLAP,
-    Collect.combined.__code__: RANGES,
-    Distinct.combined.__code__: RANGES,
-    MergeableFold.combined.__code__: TWO_STACKS,
+    Collect.combine_ranges.__code__: RANGES,
+    Distinct.combine_ranges.__code__: RANGES,
+    MergeableFold.combine_ranges.__code__: TWO_STACKS,
     combine_ranges.__code__: DOUBLING,
     FoldSchema.fold.__code__: FOLD,
 }
@@ -359,7 +359,7 @@ DEDUCTED = power("deducted", deduct=lambda a, b: (a[0] - b[0],))
         (agg.sum("d"), DOUBLING),
         (agg.top_n("i", 2), DOUBLING),
         (agg.approx_count_distinct("s"), DOUBLING),
-        (power("combined")("i"), DOUBLING),
+        (power("combine_ranges")("i"), DOUBLING),
         (agg.count_distinct("i"), RANGES),
         (agg.collect_list("i"), RANGES),
         (NEWEST, TWO_STACKS),
@@ -430,15 +430,15 @@ def subclasses(kind: type) -> Iterator[type]:
 
 
 def test_every_way_to_combine_ranges_is_known() -> None:
-    """A new operation with a `combined` of its own has to be told of, and until then is not told wrongly."""
+    """A new operation with a `combine_ranges` of its own has to be told of, and until then is not told wrongly."""
     shipped = {kind for kind in subclasses(Operation) if kind.__module__.startswith("operators.aggregates")}
-    folds = {kind.combined for kind in shipped if not kind.combines}
-    assert set(BY_METHOD) == {Operation.combined} | {kind.combined for kind in shipped} - folds
+    folds = {kind.combine_ranges for kind in shipped if not kind.combines}
+    assert set(BY_METHOD) == {Operation.combine_ranges} | {kind.combine_ranges for kind in shipped} - folds
 
     @dataclass(frozen=True, slots=True)
     class Other(Collect):
-        def combined(self, state, lo, hi):
-            return Collect.combined(self, state, lo, hi)
+        def combine_ranges(self, state, lo, hi):
+            return Collect.combine_ranges(self, state, lo, hi)
 
     assert "its own way" == strategy_of(Other("i")).name
 
