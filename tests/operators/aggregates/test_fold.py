@@ -228,7 +228,9 @@ def test_without_merge_states_cannot_be_combined() -> None:
         lambda: operation.reduce(state, one),
         lambda: operation.combine_ranges(state, one, one + 2),
     ):
-        with pytest.raises(agg.AggregateError, match=r"fold seen\(x\) was made without merge"):
+        with pytest.raises(
+            agg.AggregateError, match=r"fold seen\(x\) has no merge: its states cannot be combined"
+        ):
             refused()
 
 
@@ -265,31 +267,31 @@ def test_a_state_that_cannot_be_stored_is_an_error() -> None:
 
 def test_a_result_of_another_type_is_an_error() -> None:
     """The value that does not fit is shown, with the type that was promised."""
-    with pytest.raises(agg.AggregateError, match=r"fold f\(x\): the state is \[3, 1, 2\], which is no int64"):
+    with pytest.raises(agg.AggregateError, match=r"fold f\(x\): the state is \[3, 1, 2\], expected int64"):
         run(agg.fold(list, listed, "x", type="bigint", name="f"), x=INTS)
-    with pytest.raises(agg.AggregateError, match="the result of finish is 'a', which is no int64"):
+    with pytest.raises(agg.AggregateError, match="the result of finish is 'a', expected int64"):
         run(agg.fold(0, lambda _, x: x, "x", type="bigint", finish=lambda _: "a"), x=INTS)
     for type_, cut in (("bigint", 0.5), ("int", float("nan")), ("array<bigint>", [1, 0.5])):
-        with pytest.raises(agg.AggregateError, match=r"which is no .*a fraction would be cut off"):
+        with pytest.raises(agg.AggregateError, match=r"expected .*its fraction would be truncated"):
             run(agg.fold(cut, lambda s, _: s, "x", type=type_), x=INTS)
 
 
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"add": 5}, "add is 5; a function is wanted"),
-        ({"add": None}, "add is None; a function is wanted"),
-        ({"merge": "sum"}, "merge is 'sum'; a function is wanted"),
-        ({"finish": 0}, "finish is 0; a function is wanted"),
+        ({"add": 5}, "add must be a function, got 5"),
+        ({"add": None}, "add must be a function, got None"),
+        ({"merge": "sum"}, "merge must be a function, got 'sum'"),
+        ({"finish": 0}, "finish must be a function, got 0"),
         ({"init": {1, 2}}, "init cannot be stored: .*set"),
-        ({"type": "text"}, "result type 'text' is unknown"),
-        ({"columns": [5]}, "columns are given by name, not as 5"),
-        ({"columns": ["missing"]}, "fold f: there is no column 'missing'; the frame has x"),
+        ({"type": "text"}, "unknown result type 'text'"),
+        ({"columns": [5]}, "columns must be names, got 5"),
+        ({"columns": ["missing"]}, "fold f: column 'missing' not found; the frame has x"),
         (
             {"where": "missing"},
-            "fold f: where takes the name of a boolean column: there is no column 'missing'",
+            "fold f: where must be the name of a boolean column: column 'missing' not found",
         ),
-        ({"where": "x"}, "fold f: column 'x' is int64, a boolean"),
+        ({"where": "x"}, "fold f: column 'x' has type int64, expected a boolean"),
     ],
 )
 def test_definitions_are_checked(changed: dict[str, Any], message: str) -> None:

@@ -110,11 +110,11 @@ def test_panes_are_opened_once() -> None:
     class Counting(QuantileSketch):
         __slots__ = ()
 
-        def opened(self, stored: bytes) -> Any:
+        def from_bytes(self, stored: bytes) -> Any:
             opened.append(stored)
-            return QuantileSketch.opened(self, stored)
+            return QuantileSketch.from_bytes(self, stored)
 
-        def closed(self, sketch: Any) -> bytes:
+        def to_bytes(self, sketch: Any) -> bytes:
             raise AssertionError(sketch)
 
     _, state = lifted(agg.approx_quantiles("v", [0.5]), np.arange(1_000.0), 1)

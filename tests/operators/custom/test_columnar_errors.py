@@ -134,7 +134,7 @@ def test_errors_of_the_state_are_passed_on() -> None:
         (Declaration(), "Doing declares no results"),
         (
             Declaration(results={"n": "long"}),
-            "Doing, result 'n': result type 'long' is unknown; known are boolean",
+            "Doing, result 'n': unknown result type 'long'; known are boolean",
         ),
         (
             Declaration(results={"n": int}),

@@ -163,22 +163,22 @@ def test_wrong_definitions_are_refused(make: Any, message: str) -> None:
 @pytest.mark.parametrize(
     ("tables", "message"),
     [
-        ({"clicks": clicks([])}, "frames clicks, orders are wanted, clicks given"),
+        ({"clicks": clicks([])}, "expected the frames clicks, orders, got clicks"),
         (
             {"clicks": clicks([]), "orders": orders([]), "x": orders([])},
-            "are wanted, clicks, orders, x given",
+            "expected the frames clicks, orders, got clicks, orders, x",
         ),
         (
             {"clicks": clicks([]).drop_columns("user"), "orders": orders([])},
-            "frame clicks: there is no column 'user'; it has at, page, new",
+            "frame clicks: column 'user' not found; it has at, page, new",
         ),
         (
             {"clicks": clicks([]), "orders": orders([]).drop_columns("amount")},
-            "frame orders: there is no column 'amount'",
+            "frame orders: column 'amount' not found",
         ),
         (
             {"clicks": clicks([]), "orders": orders([]).set_column(0, "user", pa.array([], pa.int64()))},
-            "column 'user' is string in clicks, int64 in orders: cast one of them",
+            "column 'user' has type string in clicks and int64 in orders: cast one of them",
         ),
     ],
 )

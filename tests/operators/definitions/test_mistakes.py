@@ -71,7 +71,7 @@ DEFINITIONS = {
     "grace is '-1 minute': it must not be negative": lambda: SlidingWindows("1 hour", grace="-1 minute"),
     "advance is '2 hours', more than size '1 hour'": lambda: HoppingWindows("1 hour", advance="2 hours"),
     "sessions want a gap or a gap_column": SessionWindows,
-    "'onclose' is unknown; known are on_close, on_update": lambda: COUNT.emit("onclose"),
+    "emit takes 'on_close' or 'on_update', not 'onclose'": lambda: COUNT.emit("onclose"),
     r"group_by takes names of columns, not \['a', 'b'\]: give them one by one": lambda: HOURS.group_by(
         ["a", "b"]
     ),
@@ -89,9 +89,13 @@ DEFINITIONS = {
     r"doubled takes names of columns, not \['delay'\]": lambda: DOUBLED(["delay"]),
     r"an aggregate takes names of columns, not 3": lambda: agg.sum(3),
     r"where takes names of columns, not True": lambda: agg.count(where=True),
-    r"probabilities are 0\.5: give a list": lambda: agg.approx_quantiles("delay", 0.5),
-    r"result type <class 'int'> is none: .* such as 'bigint'": lambda: agg.fold(0, max, "delay", type=int),
-    "add is 0; a function is wanted": lambda: agg.fold(max, 0, "delay", type="bigint"),
+    r"probabilities must be a list of numbers, such as \[0.5, 0.99\], got 0\.5": lambda: agg.approx_quantiles(
+        "delay", 0.5
+    ),
+    r"result type must be .* such as 'bigint', or an Arrow type, got <class 'int'>": lambda: agg.fold(
+        0, max, "delay", type=int
+    ),
+    "add must be a function, got 0": lambda: agg.fold(max, 0, "delay", type="bigint"),
     "frame left: give its results by name, such as left=": lambda: HOURS.cogroup(
         left=agg.count(), right=agg.count()
     ),
@@ -103,30 +107,30 @@ BINDINGS = {
         COUNT.group_by("orgin")
     ),
     "no event time column 'Departed'; .*: did you mean 'departed'": lambda: run(COUNT, at="Departed"),
-    r"'n': sum\(dely\): there is no column 'dely'; .*: did you mean 'delay'": lambda: run(
+    r"'n': sum\(dely\): column 'dely' not found; .*: did you mean 'delay'": lambda: run(
         HOURS.aggregate(n=agg.sum("dely"))
     ),
     "event time column 'text' is string; a timestamp is wanted: .*to_timestamp": lambda: run(
         COUNT, at="text"
     ),
     "event time column 'day' is date32.*; a timestamp is wanted": lambda: run(COUNT, at="day"),
-    r"sum\(text\): column 'text' is string, a number is wanted; cast it": lambda: run(
+    r"sum\(text\): column 'text' has type string, expected a number: cast it": lambda: run(
         HOURS.aggregate(n=agg.sum("text"))
     ),
-    r"count\(\*\): agg\.count\(\) without a column counts all": lambda: run(
+    r"count\(\*\): column '\*' not found; to count all records, use agg\.count\(\)": lambda: run(
         HOURS.aggregate(n=agg.count("*"))
     ),
-    r"column 'delay' is int64, a boolean for where is wanted": lambda: run(
+    r"column 'delay' has type int64, expected a boolean": lambda: run(
         HOURS.aggregate(n=agg.count(where="delay"))
     ),
-    r"count\(\): where takes the name of a boolean column: there is no column 'delay > 9'; the frame has origin, .*: it is an "
+    r"count\(\): where must be the name of a boolean column: column 'delay > 9' not found; the frame has origin, .*: it is an "
     r"expression, make it a column before, such as with df\.withColumn\('made', F\.expr\('delay > 9'\)\)": lambda: (
         run(HOURS.aggregate(n=agg.count(where="delay > 9")))
     ),
-    "boolean column: there is no column 'dlay'; the frame has .*: did you mean 'delay'": lambda: run(
+    "boolean column: column 'dlay' not found; the frame has .*: did you mean 'delay'": lambda: run(
         HOURS.aggregate(n=agg.count(where="dlay"))
     ),
-    r"there is no column 'delay \+ 1'.*: it is an expression, .*F\.expr\('delay \+ 1'\)": lambda: run(
+    r"column 'delay \+ 1' not found.*: it is an expression, .*F\.expr\('delay \+ 1'\)": lambda: run(
         HOURS.aggregate(n=agg.sum("delay + 1"))
     ),
     r"no key column 'place\.city'; .*: it is a field, make it a column before, such as with df\.withColumn\('place_city', "
@@ -144,11 +148,11 @@ BINDINGS = {
     "stream_time is '2026'; a datetime is wanted": lambda: COUNT.local_runner("departed").process(
         TABLE, "2026"
     ),
-    r"frames are given by name, as {'left': \.\.\., 'right'.* not as a Table": lambda: run(BOTH),
-    r"frames left, right are wanted, left given: give one for each name, such as {'left': \.\.\., 'right': \.\.\.}": lambda: (
+    r"frames must be given by name, as {'left': \.\.\., 'right'.* got a Table": lambda: run(BOTH),
+    r"expected the frames left, right, got left: give one frame for each name, such as {'left': ": lambda: (
         run(BOTH, {"left": TABLE})
     ),
-    "frames left, right are wanted, left, middle given": lambda: run(BOTH, {"left": TABLE, "middle": TABLE}),
+    "expected the frames left, right, got left, middle": lambda: run(BOTH, {"left": TABLE, "middle": TABLE}),
 }
 CONFIGURATION = {
     "unknown state backend 'RocksDB'; did you mean rocksdb": lambda: run(COUNT, backend="RocksDB"),
@@ -165,17 +169,17 @@ FUNCTIONS = {
     r"fold lambda\(text\): add raised TypeError: unsupported operand": lambda: run(
         fold(lambda total, text: total + text, column="text")
     ),
-    r"fold in_place\(delay\): add raised AttributeError: .*None: does add return": lambda: run(
+    r"fold in_place\(delay\): add raised AttributeError: .*None, add must return": lambda: run(
         fold(in_place, init=list)
     ),
-    r"the state is '', which is no int64": lambda: run(fold(lambda state, _: state, init="")),
+    r"the state is '', expected int64": lambda: run(fold(lambda state, _: state, init="")),
     r"returned a state that cannot be stored: a value of type set .* use None, bool": lambda: run(
         fold(lambda state, delay: {state, delay})
     ),
     r"'doubled': accumulate raised TypeError\(.tuple indices": lambda: run(
         HOURS.aggregate(n=_doubled(accumulate=lambda state, x: state["x"] + x)("delay"))
     ),
-    "'doubled': finish returns a int, an array of .* rows is wanted": lambda: run(
+    "'doubled': finish must return an array of .* rows, got a value of type int": lambda: run(
         HOURS.aggregate(n=_doubled(finish=lambda _: 1)("delay"))
     ),
 }

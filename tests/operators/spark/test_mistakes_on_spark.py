@@ -47,7 +47,7 @@ MISTAKES: dict[str, Callable[[DataFrame], Any]] = {
     "size is Column<'.*'>: give text such as '60 minutes'": lambda _: SlidingWindows(
         F.expr("interval 1 hour")
     ),
-    r"sum\(k\): column 'k' is string, a number is wanted; cast it": lambda df: WINDOWS.aggregate(
+    r"sum\(k\): column 'k' has type string, expected a number: cast it": lambda df: WINDOWS.aggregate(
         n=agg.sum("k")
     ).apply(df, "at"),
     "key column 'm' is map<.*; an atomic type of Spark is wanted": lambda df: (
@@ -57,7 +57,7 @@ MISTAKES: dict[str, Callable[[DataFrame], Any]] = {
         df.limit(0).toPandas(), "at"
     ),
     "takes a DataFrame of Spark, not a pyspark GroupedData": lambda df: COUNT.apply(df.groupBy("k"), "at"),
-    r"frames are given by name, as {'left': \.\.\., 'right'": lambda df: BOTH.apply(df, "at"),
+    r"frames must be given by name, as {'left': \.\.\., 'right'": lambda df: BOTH.apply(df, "at"),
     "output column 'late' is there twice": lambda df: WINDOWS.aggregate(late=agg.count()).apply_with_late(
         df, "at"
     ),
