@@ -15,6 +15,7 @@ from operators.columns.durations import ticks
 from operators.definitions.runnable import RunnableOperator
 from operators.errors import DefinitionError
 from operators.kinds.panes import PaneSchema
+from operators.runtime.inputs import Inputs
 from operators.runtime.program import OutputTime, Plan, Program
 from operators.steps.emission import OutputSchema, bind_aggregates
 from state_backends import StateConfig
@@ -156,32 +157,24 @@ class WindowedAggregation(RunnableOperator):
         types = column_types(schema)
         gap = windows.gap_input
         self._check_columns(types, event_time, gap)
-        bound = bind_aggregates(dict(self.aggregates), types)
+        keys = tuple((name, types[name]) for name in self.keys)
+        on_update = self.policy == "on_update"
         output = OutputSchema(
-            tuple((name, types[name]) for name in self.keys),
+            keys,
             bounds_type(types[event_time], windows.tick_us),
             windows.tick_us,
-            bound,
-            with_change=self.policy == "on_update",
-            retracts=windows.retracts and self.policy == "on_update",
+            bind_aggregates(dict(self.aggregates), types),
+            with_change=on_update,
+            retracts=windows.retracts and on_update,
         )
-        columns = {name for op in output.operations for name in op.inputs}
-        schema = PaneSchema(output.operations)
-        segment = windows.segment(schema)
+        panes = PaneSchema(output.operations)
+        plan, segment = windows.plan(panes, self.policy), windows.segment(panes)
         if config.segment is not None:
             segment = ticks(config.segment, windows.tick_us, "spark.windows.state.segment", 1)
-        return Program(
-            windows.plan(schema, self.policy),
-            output,
-            event_time,
-            self.keys,
-            tuple((name, types[name]) for name in sorted(columns)),
-            windows.grace_ticks,
-            windows.tick_us,
-            segment,
-            gap,
-            times=tuple(self._times()),
-        )
+        read = sorted({name for operation in output.operations for name in operation.inputs})
+        values = tuple((name, types[name]) for name in read)
+        inputs = Inputs(event_time, keys, values, windows.tick_us, plan.reach, gap)
+        return Program(plan, output, inputs, windows.grace_ticks, segment, times=tuple(self._times()))
 
     def _times(self) -> Iterator[OutputTime]:
         updates = self.policy == "on_update"

@@ -2,7 +2,6 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -129,7 +128,7 @@ class RunnableOperator(ABC):
             if not late:
                 return program
             time = bounds_type(column_types(schema)[event_time], program.tick_us)
-            return replace(program, late=LateSide(schema.remove_metadata(), time, program.tick_us))
+            return program.reporting(LateSide(schema.remove_metadata(), time, program.tick_us))
 
         return LocalRunner(bind, resolve(backend, options), directory)
 

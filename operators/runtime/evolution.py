@@ -134,7 +134,7 @@ def _has_panes(plan: Any) -> bool:
     return isinstance(plan.schema, PaneSchema) if hasattr(plan, "schema") else False
 
 
-def spread(batch: Partials, given: Program, working: Program) -> Partials:
+def adapt(batch: Partials, given: Program, working: Program) -> Partials:
     """Return what a first stage made for one program as a batch for what `settled` made of that program."""
     if working is given:
         return batch
@@ -195,7 +195,9 @@ class Adaption:
         return columns
 
     def _empty(self, operation: Operation, rows: int) -> list[Column]:
-        return [np.repeat(column, rows) for column in empty_state(operation, dict(self.program.columns))]
+        return [
+            np.repeat(column, rows) for column in empty_state(operation, dict(self.program.inputs.values))
+        ]
 
     def pages(self, pages: list[bytes]) -> list[bytes]:
         """Return each page with the columns of the operator."""
@@ -317,7 +319,7 @@ def _retyped(program: Program, stored_identity: dict[str, Any]) -> dict[str, tup
     """The input columns whose type became another, with the type before and now."""
     before, now = stored_identity.get(COLUMNS) or [], program.identity()[COLUMNS]
     changed = {}
-    for name, type_ in program.columns:
+    for name, type_ in program.inputs.values:
         for line in {*before} - {*now}:
             # The rest is a type, and not more of a longer name.
             if line.startswith(f"{name}: ") and re.match(r"\w+($|[(<\[])", line[len(name) + 2 :]):

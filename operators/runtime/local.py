@@ -3,7 +3,7 @@
 import shutil
 import tempfile
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from types import TracebackType
@@ -14,20 +14,29 @@ import pyarrow as pa
 from operators.columns.arrow import plain_table
 from operators.columns.records import FAR_PAST, event_ticks
 from operators.errors import DefinitionError
-from operators.runtime.program import Program
-from operators.runtime.stateful import Outcome, StatefulOperator
+from operators.runtime.program import Processed, Program
+from operators.runtime.stateful import StatefulOperator
 from operators.steps.step import Counters
 from state_backends import StateConfig, StateError, resolve
 from state_backends.checkpoints.bucket import opened
 from state_backends.checkpoints.savepoint import Savepoint, check_new, read_header, write_bucket, write_header
 from state_backends.config import BUILT_IN
 from state_backends.durability.folders import Folder, absolute
-from state_backends.durability.pointer import read_pointer
+from state_backends.durability.pointer import Pointer, read_pointer
 from state_backends.journal import Journal, MemoryJournal, SqliteJournal
 
 _TIMES = "stream_time", "highest"
 """What a runner notes beside its state, in ticks: stream time, and the highest event time."""
 Binder = Callable[[pa.Schema, StateConfig], Program]
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What came of a batch, its metrics, and the pointer of the state after it."""
+
+    processed: Processed
+    metrics: dict[str, int]
+    pointer: Pointer
 
 
 class LocalRunner:
@@ -81,10 +90,11 @@ class LocalRunner:
         Raises:
             DefinitionError: a column is missing or of a wrong type.
         """
-        done = self._attempt(table, stream_time, self._journal)
+        outcome = self._attempt(table, stream_time, self._journal)
+        done = outcome.processed
         self.counters.add(done.counters)
-        self.metrics = done.metrics
-        self.close_time = done.pointer.progress["close"]
+        self.metrics = outcome.metrics
+        self.close_time = outcome.pointer.progress["close"]
         self.late = None if done.late is None else pa.Table.from_struct_array(done.late)
         return done.rows
 
@@ -101,11 +111,11 @@ class LocalRunner:
             DefinitionError: as `process`.
         """
         try:
-            return self._attempt(table, stream_time, _NeverCommitted(self._journal)).rows
+            return self._attempt(table, stream_time, _NeverCommitted(self._journal)).processed.rows
         finally:
             self._journal.rollback()
 
-    def _attempt(self, table: pa.Table, stream_time: int | datetime | None, journal: Journal) -> Outcome:
+    def _attempt(self, table: pa.Table, stream_time: int | datetime | None, journal: Journal) -> _Outcome:
         if isinstance(table, pa.RecordBatch):
             table = pa.Table.from_batches([table])
         if not isinstance(table, pa.Table):
@@ -116,7 +126,7 @@ class LocalRunner:
         table = plain_table(table)
         if self._program is None:
             self._program = self._bind(table.schema, self._config)
-            self._types = {name: table.schema.field(name).type for name in self._program.inputs}
+            self._types = {name: table.schema.field(name).type for name in self._program.inputs.names}
         self._check_columns(table.schema)
         try:
             return self._step(self._open(self._program), table, stream_time, journal)
@@ -130,7 +140,7 @@ class LocalRunner:
         table: pa.Table,
         stream_time: int | datetime | None,
         journal: Journal,
-    ) -> Outcome:
+    ) -> _Outcome:
         program = operator.program
         begins = self._config.savepoint is not None and read_pointer(journal) is None
         pointer = operator.open(journal)
@@ -143,9 +153,12 @@ class LocalRunner:
         after = _latest(before, highest if stream_time is None else _ticks(stream_time, program.tick_us))
         closes = _close(before, program.grace), _close(after, program.grace)
         progress = dict(zip(_TIMES, (after, highest), strict=True))
-        done = operator.run([table], closes, journal, pointer, lambda: progress)
+        done = operator.step(closes, [table])
+        pointer = operator.commit(journal, pointer, progress)
+        metrics = operator.drain_metrics(done.counters)
         done.counters.windows += sum(table.num_rows for table in first)
-        return replace(done, rows=pa.concat_tables([*first, done.rows]))
+        done = replace(done, rows=pa.concat_tables([*first, done.rows]))
+        return _Outcome(done, metrics, pointer)
 
     def savepoint(self, folder: str | Path) -> Savepoint:
         """Write the state after the last batch to a new folder, for another runner or a query to start from.
@@ -216,7 +229,7 @@ class _NeverCommitted:
 
 
 def _highest(table: pa.Table, program: Program) -> int | None:
-    ticks, usable = event_ticks(table.column(program.event_time), program.tick_us, program.plan.reach)
+    ticks, usable = event_ticks(table.column(program.inputs.event_time), program.tick_us, program.plan.reach)
     ticks = ticks if usable is None else ticks[usable]
     return int(ticks.max()) if len(ticks) else None
 

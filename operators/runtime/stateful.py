@@ -1,18 +1,18 @@
 """One operator over one durable store: what the local runner and each bucket of a streaming query run."""
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from operators.columns.records import FAR_PAST
-from operators.runtime.evolution import adaption, settled, spread, stored_change
+from operators.runtime.evolution import adapt, adaption, settled, stored_change
 from operators.runtime.memory import keep_freed_memory
 from operators.runtime.metrics import counted
-from operators.runtime.program import Program
+from operators.runtime.program import Processed, Program
 from operators.steps.emission import Emission
 from operators.steps.partials import Partials
 from operators.steps.step import Counters, Step
@@ -22,25 +22,6 @@ from state_backends.checkpoints.savepoint import Savepoint
 from state_backends.durability.durable import Alignment, Durable
 from state_backends.durability.pointer import Pointer, read_pointer
 from state_backends.journal import Journal
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What came of a batch.
-
-    Attributes:
-        rows: to be emitted.
-        metrics: by name, as `operators.runtime.metrics` has them.
-        late: what is to be told of late and bad records, or None if nobody wants to know.
-        counters: what was counted.
-        pointer: of the state after it.
-    """
-
-    rows: pa.Table
-    late: pa.StructArray | None
-    counters: Counters
-    metrics: dict[str, int]
-    pointer: Pointer
 
 
 class StatefulOperator:
@@ -54,7 +35,7 @@ class StatefulOperator:
         self._durable = Durable(self.backend, config.backend, scratch, config.snapshots)
         self._use(program)
         self._evolution = config.evolution
-        self._restoring = 0.0
+        self._restoring = self._stepping = self._committing = 0.0
 
     def _use(self, working: Program) -> None:
         """Work with a program: the one given, or what became of it beside the state that is there."""
@@ -134,70 +115,78 @@ class StatefulOperator:
             store.put_many(keys, entries)
             operator = program.plan.operator(store)
             operator.rebuild(close)
-            nothing = program.read([program.empty()])
+            nothing = program.read([program.inputs.empty()])
             emitted += operator.step(nothing, Step(savepoint.close, savepoint.close))
             for names, left in store.scan():
                 self.store.put_many(names, left)
         self.operator.rebuild(savepoint.close)
         return program.output.table(emitted)
 
-    def run(
-        self,
-        tables: Sequence[pa.Table],
-        closes: tuple[int, int],
-        journal: Journal,
-        pointer: Pointer,
-        progress: Callable[[], dict[str, Any]] = dict,
-        clock: int | None = None,
-    ) -> Outcome:
-        """Take one batch, commit it, and return what came of it.
+    def step(
+        self, closes: tuple[int, int], rows: Sequence[pa.Table], partials: Sequence[pa.Table] = ()
+    ) -> Processed:
+        """Process one batch. Nothing of it counts before `commit`.
 
         Args:
-            tables: input rows with the program's input columns, or what a first stage made of some.
             closes: close times in ticks at the start and at the end of the batch.
+            rows: tables of records, in the program's input columns.
+            partials: tables of what a first stage made of records.
+        """
+        began = time.perf_counter()
+        self._ready = False  # An error from here on leaves a copy that has to be aligned again.
+        batch = self.program.batch(rows, partials)
+        if isinstance(batch.records, Partials):
+            batch = replace(batch, records=adapt(batch.records, self.program, self._working))
+        processed = self._working.process(self.operator, batch, closes)
+        self._stepping = time.perf_counter() - began
+        return processed
+
+    def commit(
+        self, journal: Journal, pointer: Pointer, host: Mapping[str, Any], clock: int | None = None
+    ) -> Pointer:
+        """Make the last step count, and return the pointer of the state after it.
+
+        Args:
             journal: the journal that `open` read.
-            pointer: the pointer that `open` or the last `run` returned.
-            progress: says, after the step, what the host wants to find again in the pointer.
+            pointer: the pointer that `open` or the last `commit` returned.
+            host: what the host wants to find again in the pointer.
             clock: number of the host's batch, if it has one.
         """
         began = time.perf_counter()
-        self._ready = False  # An error from here on leaves a copy that has to be aligned anew.
-        sifted = self.program.sifted(tables)
-        batch = self.program.read(tables if sifted is None else [sifted.usable])
-        if isinstance(batch, Partials):
-            batch = spread(batch, self.program, self._working)
-        step = Step(*closes, late=None if sifted is None else [])
-        emitted = self.operator.step(batch, step)
-        rows = self._working.output.table(emitted)
-        late = self.program.told(sifted, step)
-        told = progress()  # asks whether the store is empty, while it knows of this batch's changes
-        stepped = time.perf_counter()
         changes = self.store.take_changes()
-        usage = self.store.usage
         noted = {
             "identity": self._working.identity(),
             "schema": self._working.stored().plain(),
             "close": self.operator.close,
-            "usage": usage.plain(),
-            **told,
+            "usage": self.store.usage.plain(),
+            **host,
         }
         pointer = self._durable.commit(journal, pointer, changes, noted, clock)
         self._ready = True
-        committed, restoring, self._restoring = time.perf_counter(), self._restoring, 0.0
+        self._committing = time.perf_counter() - began
+        return pointer
+
+    def drain_metrics(self, counters: Counters) -> dict[str, int]:
+        """Return what is reported of the last step and its commit, by the names of `METRICS`.
+
+        Args:
+            counters: of the step.
+        """
+        usage, restoring = self.store.usage, self._restoring
+        self._restoring = 0.0
         read, written, changed = usage.take_traffic()
-        metrics = {
-            **counted(self._working, step.counters),
+        return {
+            **counted(self._working, counters),
             "live_keys": usage.keys,
             "live_panes": usage.entries,
             "state_bytes": usage.size,
             "pages_read": read,
             "pages_written": written,
             "changed_bytes": changed,
-            "step_ms": round(1_000 * (stepped - began)),
-            "commit_ms": round(1_000 * (committed - stepped)),
+            "step_ms": round(1_000 * self._stepping),
+            "commit_ms": round(1_000 * self._committing),
             "restore_ms": round(1_000 * restoring),
         }
-        return Outcome(rows, late, step.counters, metrics, pointer)
 
     def close(self) -> None:
         """Release the backend."""

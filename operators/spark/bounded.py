@@ -11,13 +11,12 @@ import pyarrow as pa
 from operators.columns.records import FAR_FUTURE, Records
 from operators.errors import OperatorError
 from operators.runtime.memory import keep_freed_memory
-from operators.runtime.program import Program, WindowOperator
+from operators.runtime.program import Batch, Program, WindowOperator
 from operators.spark.failures import located, task
 from operators.spark.logs import log_at
 from operators.spark.packing import gathered
 from operators.spark.sorting import GROUP_BITS, ORDER, first_group, last_group, last_moment, reached
 from operators.steps.partials import KEY, Partials, TwoStagePlan, column_names, from_table, to_table
-from operators.steps.step import Step
 from state_backends.backends.memory import MemoryBackend
 
 _TELL_SECONDS = 10.0
@@ -62,10 +61,10 @@ class FirstStage:
         plan = self.program.plan
         assert isinstance(plan, TwoStagePlan)  # noqa: S101 - made for no other
         for part in gathered(batches, self.rows):
-            records = self.program.records.read(part.rename_columns(self.program.inputs))
+            records = self.program.inputs.records.read(part.rename_columns(self.program.inputs.names))
             table = to_table(plan.accumulate(records), slice(None))
             plain = table.set_column(0, KEY, table.column(KEY).cast(pa.binary()))
-            yield from plain.replace_schema_metadata(None).to_batches()
+            yield from plain.to_batches()
 
     @property
     def ddl(self) -> str:
@@ -92,7 +91,7 @@ class InputRows:
 
     def read(self, table: pa.Table) -> Records | Partials:
         """Return the rows as records, or accumulated."""
-        return self.program.read([table.rename_columns(self.program.inputs)])
+        return self.program.read([table.rename_columns(self.program.inputs.names)])
 
 
 @dataclass(frozen=True)
@@ -181,15 +180,16 @@ class BoundedRun:
         return self.program.plan.operator(self.program.store(MemoryBackend()))
 
     def _step(self, operator: WindowOperator, table: pa.Table, close: int) -> Iterator[pa.RecordBatch]:
-        """Take rows and close what ends before `close`."""
+        """Process rows and close what ends before `close`."""
         program, rows = self.program, table.drop_columns([ORDER])
-        sifted = None if program.late is None else program.sifted([rows.rename_columns(program.inputs)])
-        batch = self.source.read(rows) if sifted is None else program.read([sifted.usable])
-        step = Step(operator.close, close, late=None if sifted is None else [])
-        emitted = program.output.table(operator.step(batch, step))
-        if step.counters.late:
+        if program.late is None:
+            batch = Batch(self.source.read(rows))
+        else:
+            batch = program.batch([rows.rename_columns(program.inputs.names)])
+        done = program.process(operator, batch, (operator.close, close))
+        if done.counters.late:
             raise OperatorError(
-                f"{step.counters.late} records are late in a bounded frame, where no record can be: the operator is wrong, not "
+                f"{done.counters.late} records are late in a bounded frame, where no record can be: the operator is wrong, not "
                 "the data. If it is a custom one, its late_before must not return a time after the close time that it is given"
             )
-        yield from program.joined(emitted, program.told(sifted, step)).to_batches()
+        yield from program.joined(done.rows, done.late).to_batches()

@@ -46,7 +46,7 @@ class Prepared:
         """
         program = self.program
         grace_us = program.grace * program.tick_us
-        return incoming(self.df, program.event_time, grace_us, takes_updates=self.takes_updates)
+        return incoming(self.df, program.inputs.event_time, grace_us, takes_updates=self.takes_updates)
 
 
 def prepare(

@@ -22,7 +22,7 @@ from operators.runtime.closing import Closing
 from operators.runtime.evolution import stored_change
 from operators.runtime.metrics import line, names
 from operators.runtime.program import Program
-from operators.runtime.stateful import Outcome, StatefulOperator
+from operators.runtime.stateful import StatefulOperator
 from operators.spark.failures import located
 from operators.spark.logs import log_at
 from operators.spark.packing import from_blobs, to_blob
@@ -224,6 +224,17 @@ def check_buckets(progress: Mapping[str, Any], buckets: int) -> None:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Blobs:
+    """What tasks sent to a bucket: rows as they are, and partial aggregates."""
+
+    rows: Sequence[bytes] = ()
+    partials: Sequence[bytes] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.rows or self.partials)
+
+
 class BucketProcessor(StatefulProcessor):
     """Runs the program over one bucket per call: one commit, and one event-time timer while state is left.
 
@@ -261,20 +272,19 @@ class BucketProcessor(StatefulProcessor):
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
         """Take a bucket's packed rows."""
-        blobs = [blob for frame in rows for blob in frame["blob"] if blob is not None]
+        parts = [part for frame in rows for part in zip(frame["partial"], frame["blob"], strict=True)]
+        blobs = Blobs(*([b for p, b in parts if p == partial and b is not None] for partial in (False, True)))
         return self._run(key[0], blobs, timerValues.getCurrentWatermarkInMs(), fired=None)
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
         """Close windows because the watermark moved."""
         fired = expiredTimerInfo.getExpiryTimeInMs()
-        return self._run(key[0], [], timerValues.getCurrentWatermarkInMs(), fired)
+        return self._run(key[0], Blobs(), timerValues.getCurrentWatermarkInMs(), fired)
 
     def close(self) -> None:
         """Keep the copies open for the next batch."""
 
-    def _run(
-        self, label: int, blobs: list[bytes], watermark: int, fired: int | None
-    ) -> Iterator[pd.DataFrame]:
+    def _run(self, label: int, blobs: Blobs, watermark: int, fired: int | None) -> Iterator[pd.DataFrame]:
         buckets, batch = len(self._labels), batch_number()
         # With another number of buckets a timer may be of one that there is no more.
         bucket = (
@@ -284,7 +294,7 @@ class BucketProcessor(StatefulProcessor):
             yield from self._batch(label, batch, blobs, watermark, fired)
 
     def _batch(
-        self, label: int, batch: int | None, blobs: list[bytes], watermark: int, fired: int | None
+        self, label: int, batch: int | None, blobs: Blobs, watermark: int, fired: int | None
     ) -> Iterator[pd.DataFrame]:
         stored = read_pointer(self._journal)
         pointer = stored or Pointer.fresh()
@@ -303,15 +313,23 @@ class BucketProcessor(StatefulProcessor):
         try:
             pointer = operator.open(self._journal, pointer)
             first = self._begun(operator, label) if begins else []
-            outcome = self._step(operator, pointer, blobs, watermark, fired, batch)
+            closes = self._closing.closes(watermark, self._program.tick_us)
+            done = operator.step(closes, *self._tables(blobs))
+            # Asked before the commit, while the store knows of this batch's changes.
+            timer = None if operator.store.is_empty() else watermark + 1
+            self._set_timer(timer, pointer.progress.get("timer"), fired)
+            host = {"buckets": len(self._labels), "timer": timer}
+            pointer = operator.commit(self._journal, pointer, host, batch)
+            metrics = operator.drain_metrics(done.counters)
         except BaseException:
             drop_copy(self._config, pointer.store_id)
             raise
-        outcome.metrics["windows"] += sum(table.num_rows for table in first)
-        told = self._name, self._labels.index(label), batch, line(outcome.metrics)
-        _LOG.info("operator=%s bucket=%d batch=%s %s", *told)
-        rows = self._program.joined(pa.concat_tables([*first, outcome.rows]), outcome.late)
-        yield from self._results(label, rows, outcome.metrics)
+        metrics["windows"] += sum(table.num_rows for table in first)
+        _LOG.info(
+            "operator=%s bucket=%d batch=%s %s", self._name, self._labels.index(label), batch, line(metrics)
+        )
+        rows = self._program.joined(pa.concat_tables([*first, done.rows]), done.late)
+        yield from self._results(label, rows, metrics)
 
     def _results(self, label: int, rows: pa.Table, metrics: dict[str, int]) -> Iterator[pd.DataFrame]:
         """The result blobs; the metrics stand beside the first."""
@@ -328,35 +346,14 @@ class BucketProcessor(StatefulProcessor):
             return []
         return [operator.start_from(self._savepoint, self._labels.index(label), len(self._labels))]
 
-    def _step(
-        self,
-        operator: StatefulOperator,
-        pointer: Pointer,
-        blobs: list[bytes],
-        watermark: int,
-        fired: int | None,
-        batch: int | None,
-    ) -> Outcome:
-        tables = from_blobs(blobs) or [self._program.empty()]
-        return operator.run(
-            tables,
-            self._closing.closes(watermark, self._program.tick_us),
-            self._journal,
-            pointer,
-            lambda: {
-                "buckets": len(self._labels),
-                "timer": self._set_timer(operator, pointer.progress.get("timer"), watermark + 1, fired),
-            },
-            batch,
-        )
+    def _tables(self, blobs: Blobs) -> tuple[list[pa.Table], list[pa.Table]]:
+        """The batch's rows and partial aggregates; a batch without any has one table without rows."""
+        rows, partials = from_blobs(blobs.rows), from_blobs(blobs.partials)
+        return (rows if rows or partials else [self._program.inputs.empty()]), partials
 
-    def _set_timer(
-        self, operator: StatefulOperator, old: int | None, new: int, fired: int | None
-    ) -> int | None:
-        """Have the next move of the watermark call this bucket as long as it has state; return the timer."""
-        wanted = None if operator.store.is_empty() else new
-        if old is not None and old not in (wanted, fired):
-            self._handle.deleteTimer(old)
-        if wanted is not None and (wanted != old or fired is not None):
-            self._handle.registerTimer(wanted)
-        return wanted
+    def _set_timer(self, timer: int | None, before: int | None, fired: int | None) -> None:
+        """Have the next move of the watermark call this bucket as long as it has state."""
+        if before is not None and before not in (timer, fired):
+            self._handle.deleteTimer(before)
+        if timer is not None and (timer != before or fired is not None):
+            self._handle.registerTimer(timer)

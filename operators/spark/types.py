@@ -61,7 +61,7 @@ def check_collations(schema: spark.StructType, program: Program) -> None:
     Raises:
         DefinitionError: names the column, what compares it, and the ways out.
     """
-    compared = dict.fromkeys(program.group_by, "group_by")
+    compared = dict.fromkeys(program.inputs.group_by, "group_by")
     if isinstance(program.output, OutputSchema):
         for result, bound in program.output.aggregates:
             for name in (name for operation in bound.operations for name in operation.compared):

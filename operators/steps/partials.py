@@ -23,7 +23,6 @@ from state_backends import Entries
 
 KEY, TIME, _RECORDS = "key", "c0", "records"
 """Columns of entries as a table: the encoded key, and the time that sorts them."""
-_KIND = {b"stateful_windows": b"partials 1"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,20 +133,14 @@ def column_names(count: int) -> list[str]:
 
 
 def to_table(partials: Partials, rows: Ints | slice) -> pa.Table:
-    """Return some of the entries as a table that says of itself what it is."""
+    """Return the entries in these rows as a table."""
     used, local = np.unique(partials.entries.key[rows], return_inverse=True)
     keys = pa.DictionaryArray.from_arrays(
         pa.array(local, pa.int32()), pa.array([partials.keys[n] for n in used.tolist()], pa.binary())
     )
     columns = [_arrow(column[rows]) for column in partials.entries.columns]
     columns = [keys, pa.array(partials.records[rows]), *columns]
-    table = pa.table(columns, column_names(len(partials.entries.columns)))
-    return table.replace_schema_metadata(_KIND)
-
-
-def is_partial(table: pa.Table) -> bool:
-    """Return whether a table was made by `to_table`."""
-    return (table.schema.metadata or {}).items() >= _KIND.items()
+    return pa.table(columns, column_names(len(partials.entries.columns)))
 
 
 def from_table(table: pa.Table, layout: PageLayout) -> Partials:

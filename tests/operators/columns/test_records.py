@@ -361,6 +361,6 @@ def test_windows_that_the_unit_cannot_tell() -> None:
     """Windows longer than the unit of the event time reaches are refused with the way out."""
     op = SlidingWindows("200000 days").aggregate(n=agg.count())
     table = pa.table({"at": pa.array([5], pa.timestamp("ns"))})
-    message = r"windows of .* are longer than times of type timestamp\[ns\] can tell: .* cast 'at' to a coarser unit"
+    message = r"windows of .* are longer than timestamp\[ns\] can express: .* cast 'at' to a coarser unit"
     with op.local_runner("at") as runner, pytest.raises(DefinitionError, match=message):
         runner.process(table)

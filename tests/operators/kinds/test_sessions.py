@@ -482,7 +482,9 @@ def test_a_bounded_run_of_many_small_steps_is_one_of_a_single_step(longest: int 
             for key, time, _ in sorted(draw, key=lambda row: row[:2])
         ]
         batches = (
-            table.select(program.inputs).append_column("order", pa.array(order)).to_batches(max_chunksize=5)
+            table.select(program.inputs.names)
+            .append_column("order", pa.array(order))
+            .to_batches(max_chunksize=5)
         )
         emitted = pa.Table.from_batches(
             bounded.BoundedRun(program, bounded.InputRows(program), "sessions", rows)(batches)

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from aggregate_cases import CASES, SQUARES, WEIGHTED, Case, Row, finished, stored
-from feeds import BACKENDS, GRACE, KINDS, POLICIES, SCHEMA, Feed, operator, rows
+from feeds import BACKENDS, GRACE, KINDS, POLICIES, SCHEMA, Feed, committed, operator, rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -491,13 +491,13 @@ def test_copies_follow_the_one_that_adapts(
         close = FAR_FUTURE if number == 14 else close
         times = batch.column("at").cast(pa.int64()).to_pylist()
         high = max([*times, *([] if high is None else [high])], default=None)
-        expected = alone.run([batch], (close, close), known, alone.open(known)).rows
-        tables = [batch]
+        expected = committed(alone, known, close, [batch]).rows
+        sent = [batch], []
         if accumulated and len(batch):
-            parts = program.plan.accumulate(program.records.read(batch.select(program.inputs)))
-            tables = [to_table(parts, slice(None)), batch.slice(0, 0)]
+            parts = program.plan.accumulate(program.inputs.records.read(batch.select(program.inputs.names)))
+            sent = [batch.slice(0, 0)], [to_table(parts, slice(None))]
         copy = own[chance.choice("abc")]
-        emitted = copy.run(tables, (close, close), journal, copy.open(journal)).rows
+        emitted = committed(copy, journal, close, *sent).rows
         assert rows(expected, names) == rows(emitted, names)
     for one in (*own.values(), alone):
         one.close()

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from feeds import committed
 
 from operators import TumblingWindows
 from operators import aggregates as agg
@@ -21,14 +22,14 @@ def test_a_damaged_copy_is_made_anew(tmp_path: Path, caplog: pytest.LogCaptureFi
     op = TumblingWindows(10).group_by("k").aggregate(n=agg.count())
     program, journal = op.program(TABLE.schema, "at", config), MemoryJournal()
     copy = open_copy(program, config, "bucket")
-    copy.run([TABLE], (0, 0), journal, copy.open(journal))
+    committed(copy, journal, 0, [TABLE])
     drop_copy(config, "bucket")
     current = next(tmp_path.glob("bucket/*-rocksdb/CURRENT"))
     current.write_text("MANIFEST-of-nothing\n")
     with caplog.at_level(logging.WARNING, "operators"):
         copy = open_copy(program, config, "bucket")
     try:
-        done = copy.run([TABLE], (100, 100), journal, copy.open(journal))
+        done = committed(copy, journal, 100, [TABLE])
     finally:
         drop_copy(config, "bucket")
     assert sorted(done.rows.column("n").to_pylist()) == [1, 1]  # Those of before: the new ones are late.
