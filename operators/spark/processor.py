@@ -1,18 +1,9 @@
-"""The buckets that a worker process has open, and the processor that Spark calls with each bucket's rows.
+"""The processor that Spark calls with each bucket's rows."""
 
-Spark gives a bucket to any of its workers. Each worker keeps copies of the buckets that it has seen, each in a directory of
-its own, and brings a copy up to date from the changelog in Spark's state before it uses it.
-"""
-
-import fcntl
 import logging
-import os
-import shutil
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -23,186 +14,23 @@ from operators.runtime.evolution import stored_change
 from operators.runtime.metrics import line, names
 from operators.runtime.program import Program
 from operators.runtime.stateful import StatefulOperator
+from operators.spark.copies import drop_copy, open_copy
 from operators.spark.failures import located
+from operators.spark.journal import SparkJournal
 from operators.spark.logs import log_at
 from operators.spark.packing import from_blobs, to_blob
 from operators.spark.runs import batch_number
-from serializers import SerializationError
 from state_backends import StateConfig, StateError
 from state_backends.checkpoints.savepoint import Savepoint
 from state_backends.durability.pointer import Pointer, read_pointer
-from state_backends.journal import Blob, made
 
-_PART_BYTES = 4 << 20
 _ROWS_PER_BLOB = 250_000
-_IDLE_SECONDS = 600.0
-_ORPHAN_SECONDS = 86_400.0
 _LOG = logging.getLogger(__name__)
 
 
 def result_ddl(counts: Sequence[str]) -> str:
     """Return the columns of what a bucket gives back: its metrics, those of the operator's own behind, and rows as a blob."""
     return ", ".join(["bucket int", *(f"`{name}` bigint" for name in names(counts)), "blob binary"])
-
-
-class SparkJournal:
-    """A journal in a MapState of the bucket; Spark commits it with the micro-batch. Blobs are cut into parts."""
-
-    def __init__(self, handle: StatefulProcessorHandle) -> None:
-        self._map = handle.getMapState("journal", "name string, part int", "parts int, blob binary")
-        self._parts: dict[str, int] = {}
-        """Parts of the blobs that were read or written; what is written again was read before, or is new."""
-
-    def get(self, name: str) -> bytes | None:
-        """Return the blob, or None."""
-        first = self._map.getValue((name, 0))
-        if first is None:
-            return None
-        self._parts[name] = first[0]
-        rest = [self._map.getValue((name, part)) for part in range(1, first[0])]
-        if None in rest:
-            raise StateError(
-                f"the changelog entry {name!r} lacks a part: the checkpoint was altered from outside"
-            )
-        return b"".join([bytes(first[1]), *(bytes(part[1]) for part in rest if part is not None)])
-
-    def put(self, name: str, blob: Blob) -> None:
-        """Write the blob, over an earlier one of that name."""
-        data = made(blob)
-        pieces = [data[at : at + _PART_BYTES] for at in range(0, len(data), _PART_BYTES)] or [b""]
-        before = self._parts.get(name, 1)
-        for part, piece in enumerate(pieces):
-            self._map.updateValue((name, part), (len(pieces), piece))
-        for part in range(len(pieces), before):
-            self._map.removeKey((name, part))
-        self._parts[name] = len(pieces)
-
-    def remove(self, name: str) -> None:
-        """Remove the blob if it is there."""
-        first = self._map.getValue((name, 0))
-        for part in range(first[0] if first is not None else 0):
-            self._map.removeKey((name, part))
-        self._parts.pop(name, None)
-
-    def commit(self) -> None:
-        """Leave it to Spark, which commits with the micro-batch."""
-
-    def rollback(self) -> None:
-        """Leave it to Spark, which drops what a failed attempt wrote."""
-
-
-@dataclass(slots=True)
-class _Copy:
-    """An open bucket, the lock on its directory, and when it was last used (monotonic seconds)."""
-
-    operator: StatefulOperator
-    lock: IO[str]
-    used: float
-
-    def close(self) -> None:
-        """Release the directory, whatever its backend says: the changelog has all that counts."""
-        try:
-            self.operator.close()
-        except StateError as error:
-            _LOG.warning("a local copy was not closed well: %s", error)
-        finally:
-            self.lock.close()
-
-
-_copies: dict[tuple[str, StateConfig], _Copy] = {}
-
-
-def open_copy(program: Program, config: StateConfig, store_id: str) -> StatefulOperator:
-    """Return this process's copy of a bucket, opened if need be; close those that were idle for long."""
-    now = time.monotonic()
-    for key in [key for key, copy in _copies.items() if now - copy.used > _IDLE_SECONDS]:
-        _copies.pop(key).close()
-    copy = _copies.get((store_id, config))
-    if copy is not None and copy.operator.takes(program):
-        copy.used = now
-        return copy.operator
-    if copy is not None:
-        _copies.pop((store_id, config)).close()
-    directory, lock = _claim(config.directory, store_id, config.backend)
-    try:
-        copy = _Copy(_opened(program, config, directory), lock, now)
-    except BaseException:
-        lock.close()
-        raise
-    _copies[store_id, config] = copy
-    return copy.operator
-
-
-def _opened(program: Program, config: StateConfig, directory: Path) -> StatefulOperator:
-    """An operator over a local copy; one that cannot be opened is thrown away, as the changelog has all that it had."""
-    try:
-        return StatefulOperator(program, config, directory)
-    except (StateError, SerializationError) as error:
-        if not directory.exists():
-            raise
-        _LOG.warning("a local copy cannot be opened and is made anew: %s", error)
-        shutil.rmtree(directory, ignore_errors=True)
-        return StatefulOperator(program, config, directory)
-
-
-def drop_copy(config: StateConfig, store_id: str) -> None:
-    """Close this process's copy of a bucket and forget it, after an error that may have left it in disorder."""
-    copy = _copies.pop((store_id, config), None)
-    if copy is not None:
-        copy.close()
-
-
-def _claim(root: Path, store_id: str, backend: str) -> tuple[Path, IO[str]]:
-    """Return a directory that no other live process uses: one that a dead process left is taken over.
-
-    Raises:
-        StateError: there can be none; names the root and the option.
-    """
-    try:
-        return _claimed(root, store_id, backend)
-    except OSError as error:
-        raise StateError(
-            f"local state cannot be kept in {root}: {error}. Set spark.windows.state.directory to a directory that all "
-            "workers can make and write to"
-        ) from error
-
-
-def _claimed(root: Path, store_id: str, backend: str) -> tuple[Path, IO[str]]:
-    _sweep(root)
-    home = root / store_id
-    home.mkdir(parents=True, exist_ok=True)
-    number = 0
-    while True:
-        lock = (home / f"{number}.lock").open("w")
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            lock.close()
-            number += 1
-            continue
-        # Who finds the lock's file deleted makes a new one: it must not meet one who still holds the old one.
-        owner = f"{number}-{os.fstat(lock.fileno()).st_ino:x}"
-        return home / f"{owner}-{backend.replace(':', '.').replace('/', '.')}", lock
-
-
-def _sweep(root: Path) -> None:
-    """Remove local copies that nobody has held for a day: their queries are gone."""
-    if not root.is_dir():
-        return
-    for home in root.iterdir():
-        locks = list(home.glob("*.lock")) if home.is_dir() else []
-        fresh = any(time.time() - lock.stat().st_mtime < _ORPHAN_SECONDS for lock in locks)
-        if locks and not fresh and not any(map(_held, locks)):
-            shutil.rmtree(home, ignore_errors=True)
-
-
-def _held(lock: Path) -> bool:
-    with lock.open() as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        return False
 
 
 def check_buckets(progress: Mapping[str, Any], buckets: int) -> None:
