@@ -1,4 +1,4 @@
-"""An operator bound to a frame: all that a worker needs, checked on the driver and sent there as one value."""
+"""An operator bound to a frame: everything that a worker needs, checked on the driver and sent as one value."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -23,15 +23,15 @@ _MOST_LIVE_SEGMENTS = 16
 
 
 class WindowOperator(Protocol):
-    """What the hosts ask of an operator over one store. A batch is what `Program.read` makes for its plan."""
+    """An operator over one store. A batch is what `Program.read` returns for its plan."""
 
     close: int
 
     def rebuild(self, close: int, changes: "list[WriteBatch] | tuple[WriteBatch, ...] | None" = None) -> None:
-        """Learn what the operator keeps beside the store, after the store was filled from outside."""
+        """Rebuild what the operator keeps in memory, after the store was filled from outside."""
 
     def step(self, batch: Any, step: Step) -> Sequence[Any]:
-        """Take one batch and return what to emit, as `Output.table` takes it."""
+        """Process one batch and return what to emit, as `Output.table` takes it."""
 
 
 class Output(Protocol):
@@ -50,7 +50,7 @@ class Output(Protocol):
 
 
 class Plan(Protocol):
-    """What an operator computes: a window kind with its sizes in ticks and its panes, or a user's own."""
+    """What an operator computes: a window kind with its sizes in ticks and its panes, or a custom operator."""
 
     @property
     def layout(self) -> PageLayout:
@@ -100,7 +100,7 @@ class OutputTime:
         column: of the result.
         field: of that column, if it is a struct.
         behind: by how many ticks it may lie before the close time of the batch before the one that emits it.
-        updates: whether a row comes several times, each with what it is then.
+        updates: whether a row is emitted again with each update.
     """
 
     column: str
@@ -188,7 +188,7 @@ class Program:
     @property
     def rows(self) -> pa.Schema:
         """The Arrow schema of the rows that come out, those of late records among them."""
-        return self.output.arrow if self.late is None else self.late.beside(self.output.arrow)
+        return self.output.arrow if self.late is None else self.late.with_reports(self.output.arrow)
 
     def read(self, rows: Sequence[pa.Table], partials: Sequence[pa.Table] = ()) -> Records | Partials:
         """Return a batch for the operator's step.

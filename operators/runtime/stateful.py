@@ -25,7 +25,7 @@ from state_backends.journal import Journal
 
 
 class StatefulOperator:
-    """A program, a backend in a directory of its own, and the version of the state that the backend is at."""
+    """A program over a durable store: a backend in its own directory, and the version of the state that it holds."""
 
     def __init__(self, program: Program, config: StateConfig, directory: Path) -> None:
         keep_freed_memory()
@@ -38,7 +38,7 @@ class StatefulOperator:
         self._restoring = self._stepping = self._committing = 0.0
 
     def _use(self, working: Program) -> None:
-        """Work with a program: the one given, or what became of it beside the state that is there."""
+        """Work with a program: the one given, or what `settled` made of it for the stored state."""
         self._working = working
         self.store = working.store(self.backend)
         self.operator = working.plan.operator(self.store)
@@ -51,9 +51,9 @@ class StatefulOperator:
         self._working = working
 
     def takes(self, program: Program) -> bool:
-        """Go on with this program if it works on the same state in the same way; return whether it does.
+        """Switch to this program if it works on the same state in the same way; return whether it does.
 
-        Functions that Spark sends anew with each batch are never equal, so results are always made by the program given last.
+        Functions that Spark sends again with each batch are never equal, so results are always made by the program given last.
         """
         same = (program.plan, program.identity()) == (self.program.plan, self.program.identity())
         if same:
@@ -61,10 +61,10 @@ class StatefulOperator:
         return same
 
     def open(self, journal: Journal, pointer: Pointer | None = None) -> Pointer:
-        """Bring the local copy to what the journal says counts, and return its pointer.
+        """Bring the local copy to the version that the journal points to, and return the pointer.
 
         Raises:
-            StateError: the state is another operator's, or cannot be restored.
+            StateError: the state belongs to another operator, or cannot be restored.
         """
         began = time.perf_counter()
         pointer = pointer or read_pointer(journal) or Pointer.fresh()
@@ -75,8 +75,8 @@ class StatefulOperator:
             pointer = self._durable.rewrite(journal, done.pointer, change.pages)
             done = Alignment(pointer, restored=True)
         close = pointer.progress.get("close", FAR_PAST)
-        # Read anew as a whole: a copy just opened, one that an error left half done, and one that is ahead of what was
-        # committed, because the batch failed elsewhere.
+        # Read as a whole: a copy just opened, one that an error left half done, and one that is ahead of what was committed,
+        # because the batch failed elsewhere.
         known = self._ready and not done.restored and self.operator.close <= close
         changes = done.replayed if known else None
         self.store.changed_outside(changes)
@@ -90,9 +90,9 @@ class StatefulOperator:
         return done.pointer
 
     def start_from(self, savepoint: Savepoint, bucket: int, buckets: int) -> pa.Table:
-        """Take one bucket's share of a savepoint into the empty store, and return the rows that fall due on the way.
+        """Load one bucket's share of a savepoint into the empty store, and return the rows that become due by it.
 
-        The old query's buckets may have come to different close times: windows of those that lag behind the latest are
+        The buckets of the old query may have reached different close times: windows of those that lag behind the latest are
         emitted here. The changes are committed with the next batch.
 
         Args:
@@ -101,8 +101,8 @@ class StatefulOperator:
             buckets: how many there are.
 
         Raises:
-            StateError: the savepoint is of another operator; names what differs.
-            CorruptDataError: a file of it is damaged; names it.
+            StateError: the savepoint belongs to another operator; names what differs.
+            CorruptDataError: a file of the savepoint is damaged; names it.
         """
         self._settle(savepoint.identity)
         program = self._working
@@ -149,7 +149,7 @@ class StatefulOperator:
         Args:
             journal: the journal that `open` read.
             pointer: the pointer that `open` or the last `commit` returned.
-            host: what the host wants to find again in the pointer.
+            host: what the host will read from the pointer in its next batch.
             clock: number of the host's batch, if it has one.
         """
         began = time.perf_counter()

@@ -1,4 +1,4 @@
-"""`apply`: an operator on a Spark DataFrame, as a plan of three steps for a stream and of one pass for a bounded frame."""
+"""`apply`: an operator on a Spark DataFrame, as one pass over a bounded frame, or as a streaming plan with state."""
 
 from collections.abc import Mapping
 
@@ -26,7 +26,7 @@ from operators.spark.session import (
     check_workers,
 )
 from operators.spark.sorting import in_order
-from operators.spark.types import spark_schema, told_schema
+from operators.spark.types import reported_schema, spark_schema
 from operators.spark.watermarks import utc, zoned_column
 from operators.steps.late import LATE, LateSide
 from operators.steps.partials import KEY, TIME, TwoStagePlan
@@ -35,7 +35,7 @@ from state_backends.checkpoints.savepoint import read_header
 
 _RETAIN_KEY = "spark.sql.streaming.minBatchesToRetain"
 SLICING = Slicing()
-"""How bounded frames are cut into steps; no result depends on it."""
+"""How bounded frames are cut into steps. No result depends on it."""
 
 
 def apply(  # noqa: PLR0913 - what users give, and two that they don't
@@ -88,17 +88,17 @@ def apply(  # noqa: PLR0913 - what users give, and two that they don't
 
 
 def _late_side(program: Program, df: DataFrame, columns: list[str]) -> LateSide:
-    """How late records are told: with all columns that the frame had before it was prepared."""
+    """How late records are reported: with all columns that the frame had before it was prepared."""
     refuse_twice("column", tuple(columns))
     refuse_twice("output column", (*program.output.arrow.names, LATE))
-    record = told_schema(StructType([df.schema[name] for name in columns]))
+    record = reported_schema(StructType([df.schema[name] for name in columns]))
     return LateSide(
         record, bounds_type(record.field(program.inputs.event_time).type, program.tick_us), program.tick_us
     )
 
 
 def _bounded(df: DataFrame, program: Program, out: StructType, name: str, log_level: str) -> DataFrame:
-    """The windows of a bounded frame; after the last record both policies say the same, so they are computed on close."""
+    """The rows of a bounded frame."""
     source: Source
     keys, time = (
         [program.inputs.aliases[name] for name in program.inputs.group_by],

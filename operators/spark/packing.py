@@ -1,4 +1,4 @@
-"""Rows in and out of buckets as Arrow IPC blobs: one row per bucket and task crosses Spark's shuffle, not one per record."""
+"""Rows in and out of buckets as Arrow IPC blobs: one row per bucket and task goes through the shuffle, not one per record."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -59,7 +59,7 @@ def from_blobs(blobs: Iterable[bytes]) -> list[pa.Table]:
 
 
 def partition_labels(count: int) -> list[int]:
-    """Return one bucket label per shuffle partition, such that Spark's hash puts each on a partition of its own."""
+    """Return one bucket label per shuffle partition, such that Spark's hash puts each on a different partition."""
     labels: dict[int, int] = {}
     candidate = 0
     while len(labels) < count:
@@ -86,14 +86,14 @@ def _rotated(word: int, bits: int) -> int:
 
 @dataclass(frozen=True)
 class Pack:
-    """Puts a task's rows into buckets by the hash of their key: accumulated, if that makes them fewer, or as they are.
+    """Puts a task's rows into buckets by the hash of their key, accumulated if that makes them fewer.
 
     Attributes:
         program: names the columns.
         labels: one bucket label per slice of the key space.
         name: of the operator, in errors.
-        wakes: whether each bucket gets a row from each task, so that those work in each batch, too, that have no rows. In a
-            run's first batch they get one anyway, so that stored state of another operator is found at once.
+        wakes: whether each task sends a row to each bucket, so that buckets without records work in each batch, too. In the
+            first batch of a run it always does, so that stored state of another operator is found at once.
     """
 
     program: Program
@@ -102,7 +102,7 @@ class Pack:
     wakes: bool = False
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield one row per bucket for every some hundred thousand rows."""
+        """Yield one row per bucket for every few hundred thousand rows."""
         keep_freed_memory()
         with located(f"operator {self.name!r}, reading rows in {task()}"):
             yield from self._buckets(batches)
@@ -123,7 +123,7 @@ class Pack:
             yield _packed([*parts, *bad])
 
     def _first_stage(self, columns: RecordColumns, usable: UsableRows) -> TwoStagePlan | None:
-        """The plan, if the first rows become so much fewer by being accumulated that all should be."""
+        """The plan, if accumulating makes the first rows so much fewer that all rows should be accumulated."""
         plan = self.program.plan
         if not isinstance(plan, TwoStagePlan):
             return None
@@ -166,7 +166,7 @@ class Pack:
         return np.fromiter((bucket_of(key, len(self.labels)) for key in keys), small, len(keys))
 
     def _by_bucket(self, bucket: npt.NDArray[Any]) -> Iterator[tuple[int, Ints]]:
-        """Each bucket's label and rows, in their order, for buckets that have any."""
+        """Yield the label and the rows of each bucket that has any, in their order."""
         order = np.argsort(bucket, kind="stable")
         edges = np.searchsorted(bucket[order], np.arange(len(self.labels) + 1))
         for label, start, end in zip(self.labels, edges[:-1], edges[1:], strict=True):
@@ -181,7 +181,7 @@ def _packed(parts: list[_Part]) -> pa.RecordBatch:
 
 
 def gathered(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
-    """Yield the batches joined to tables of at least so many rows, the last one of what is left."""
+    """Yield the batches as tables of at least this many rows; the last one may have fewer."""
     waiting: list[pa.RecordBatch] = []
     count = 0
     for batch in read_ahead(batches):
@@ -195,18 +195,18 @@ def gathered(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]
 
 
 def read_ahead(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the batches, which a thread reads while those before are worked on: Spark goes on converting rows meanwhile."""
+    """Yield the batches, which a thread reads ahead: Spark converts rows while earlier ones are processed."""
     ready: Queue[pa.RecordBatch | None] = Queue(_BATCHES_AHEAD)
     failed: list[BaseException] = []
-    unwanted = Event()
+    stopped = Event()
 
     def read() -> None:
         try:
             for batch in batches:
                 ready.put(batch)
-                if unwanted.is_set():
+                if stopped.is_set():
                     return
-        except BaseException as error:  # noqa: BLE001 - raised again where the batches are wanted
+        except BaseException as error:  # noqa: BLE001 - raised again by the reader
             failed.append(error)
         ready.put(None)
 
@@ -214,8 +214,8 @@ def read_ahead(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     try:
         yield from iter(ready.get, None)
     finally:
-        unwanted.set()
-        while not ready.empty():  # so that the thread does not wait for room for ever
+        stopped.set()
+        while not ready.empty():  # else the thread would wait for room
             ready.get_nowait()
     if failed:
         raise failed[0]
@@ -223,7 +223,7 @@ def read_ahead(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 @dataclass(frozen=True)
 class Unpack:
-    """Turns result blobs into rows.
+    """Unpacks result blobs into rows.
 
     Attributes:
         schema: the rows' Arrow schema.

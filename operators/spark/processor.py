@@ -29,7 +29,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def result_ddl(counts: Sequence[str]) -> str:
-    """Return the columns of what a bucket gives back: its metrics, those of the operator's own behind, and rows as a blob."""
+    """Return the columns that a bucket returns: its label, its metrics, those of a custom operator last, and rows as a blob."""
     return ", ".join(["bucket int", *(f"`{name}` bigint" for name in names(counts)), "blob binary"])
 
 
@@ -46,7 +46,7 @@ def check_buckets(progress: Mapping[str, Any], buckets: int) -> None:
     before = progress.get("buckets", buckets)
     if before != buckets:
         raise StateError(
-            f"the checkpoint has {before} buckets, this query has {buckets}: set spark.windows.state.buckets and "
+            f"the checkpoint has {before} buckets, but this query has {buckets}: set spark.windows.state.buckets and "
             f"spark.sql.shuffle.partitions back to {before}. Or move the state: write_savepoint(checkpoint, folder), then "
             "start with a new checkpoint and options={'state.savepoint': folder}"
         )
@@ -64,7 +64,7 @@ class Blobs:
 
 
 class BucketProcessor(StatefulProcessor):
-    """Runs the program over one bucket per call: one commit, and one event-time timer while state is left.
+    """Runs the program over one bucket per call: one commit, and one event-time timer as long as there is state.
 
     Args:
         program: what is run.
@@ -99,7 +99,7 @@ class BucketProcessor(StatefulProcessor):
         self._journal = SparkJournal(handle)
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
-        """Take a bucket's packed rows."""
+        """Process a bucket's packed rows."""
         parts = [part for frame in rows for part in zip(frame["partial"], frame["blob"], strict=True)]
         blobs = Blobs(*([b for p, b in parts if p == partial and b is not None] for partial in (False, True)))
         return self._run(key[0], blobs, timerValues.getCurrentWatermarkInMs(), fired=None)
@@ -114,7 +114,7 @@ class BucketProcessor(StatefulProcessor):
 
     def _run(self, label: int, blobs: Blobs, watermark: int, fired: int | None) -> Iterator[pd.DataFrame]:
         buckets, batch = len(self._labels), batch_number()
-        # With another number of buckets a timer may be of one that there is no more.
+        # With another number of buckets, a timer may belong to a bucket that no longer exists.
         bucket = (
             f"bucket {self._labels.index(label)} of {buckets}" if label in self._labels else "an old bucket"
         )
@@ -127,14 +127,14 @@ class BucketProcessor(StatefulProcessor):
         stored = read_pointer(self._journal)
         pointer = stored or Pointer.fresh()
         check_buckets(pointer.progress, len(self._labels))
-        # The bucket of label 0, which there is with any number of buckets, begins with the first batch: its pointer tells
+        # The bucket of label 0, which exists with any number of buckets, starts with the first batch: its pointer shows
         # queries with other buckets, or with another operator, that they cannot go on from here.
         begins = stored is None and (self._savepoint is not None or label == 0)
         timer = pointer.progress.get("timer")
         # In a chain each bucket works in each batch, to know the close time of the batch before in the next one.
-        wanted = timer == fired if fired is not None else begins or self._closing.chained
-        if not (blobs or wanted):
-            # A timer that a later one has replaced, or a call that only wakes buckets to begin, or to be checked.
+        due = timer == fired if fired is not None else begins or self._closing.chained
+        if not (blobs or due):
+            # A timer that a later one has replaced, or a call that only starts or checks the bucket.
             stored_change(self._program, pointer.progress, self._config.evolution)
             return
         operator = open_copy(self._program, self._config, pointer.store_id)
@@ -160,7 +160,7 @@ class BucketProcessor(StatefulProcessor):
         yield from self._results(label, rows, metrics)
 
     def _results(self, label: int, rows: pa.Table, metrics: dict[str, int]) -> Iterator[pd.DataFrame]:
-        """The result blobs; the metrics stand beside the first."""
+        """Yield the result blobs; the first one has the metrics."""
         tables = [rows.slice(at, _ROWS_PER_BLOB) for at in range(0, rows.num_rows, _ROWS_PER_BLOB)]
         for table in tables or [None]:
             counts = [metrics.get(name, 0) for name in self._metrics]
@@ -169,7 +169,7 @@ class BucketProcessor(StatefulProcessor):
             metrics = {}
 
     def _begun(self, operator: StatefulOperator, label: int) -> list[pa.Table]:
-        """Start from the savepoint; return the rows that fell due on the way."""
+        """Start from the savepoint, if there is one; return the rows that become due."""
         if self._savepoint is None:
             return []
         return [operator.start_from(self._savepoint, self._labels.index(label), len(self._labels))]

@@ -1,4 +1,4 @@
-"""Late and bad records as data: each with the reason why it is in no window, beside the rows of an operator."""
+"""Late and bad records as a side output: each with the reason why it is in no window."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,18 +12,18 @@ from operators.columns.records import Sifted
 from operators.steps.step import LateRecords
 
 LATE = "late"
-"""The column of a result that tells of a late or bad record; null in all other rows."""
+"""The column of a result that reports a late or bad record; null in all other rows."""
 TOO_LATE = "late"
-"""The reason of a record of which every window was closed; the reasons of bad ones are sentences."""
+"""The reason of a record all of whose windows were closed; the reasons of bad records are sentences."""
 _NONE = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True)
 class LateSide:
-    """How late and bad records are told.
+    """How late and bad records are reported.
 
     Attributes:
-        record: the columns of a record that are told, with their types: all that the frame has.
+        record: the columns of a record that are reported, with their types: all that the frame has.
         time: Arrow type of bounds of windows.
         tick_us: length of a tick in microseconds.
     """
@@ -34,12 +34,12 @@ class LateSide:
 
     @property
     def type(self) -> pa.StructType:
-        """What is told of a record."""
+        """Type of the report of a record."""
         window = pa.struct([pa.field("start", self.time), pa.field("end", self.time)])
         fields = [("reason", pa.string()), ("window", window), ("late_by_ms", pa.int64())]
         return pa.struct([*fields, ("record", pa.struct(list(self.record)))])
 
-    def beside(self, rows: pa.Schema) -> pa.Schema:
+    def with_reports(self, rows: pa.Schema) -> pa.Schema:
         """Return the schema of rows with `late` as a further column; the others may be null then."""
         return pa.schema([*(field.with_nullable(True) for field in rows), pa.field(LATE, self.type)])
 
@@ -76,8 +76,8 @@ class LateSide:
         return pa.StructArray.from_arrays(columns, fields=list(self.record))
 
     def joined(self, rows: pa.Table, reports: pa.StructArray) -> pa.Table:
-        """Return an operator's rows and the reports of late records as one table, of the schema `beside`."""
-        schema = self.beside(rows.schema)
+        """Return an operator's rows and the reports of late records as one table, of the schema `with_reports`."""
+        schema = self.with_reports(rows.schema)
         columns = [
             pa.chunked_array([*column.chunks, pa.nulls(len(reports), column.type)], column.type)
             for column in rows.columns

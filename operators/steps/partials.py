@@ -1,7 +1,7 @@
-"""What a batch brings, accumulated: entries of the window store that many records were put into, wherever that was done.
+"""Partial aggregation: the records of a batch accumulated into entries of the window store, wherever that is done.
 
-The first stage runs where the records are read, before Spark moves anything between its workers; what it sends is as many
-entries as there are panes, not records. The second stage joins the entries of all tasks. (Hazelcast Jet's two stages)
+The first stage runs where the records are read, before the shuffle: it sends an entry for each pane, not for each record.
+The second stage joins the entries of all tasks. (Hazelcast Jet's two-stage aggregation)
 """
 
 from collections.abc import Callable, Sequence
@@ -34,8 +34,8 @@ class Partials:
         entries: in columns of the plan's layout, sorted by key and time.
         records: shape (n,), int64: how many records are in each entry.
         bad: records left out, as in `Records`.
-        order: shape (records,), int64: the records' positions before they were put in the order of the entries; None if that
-            was theirs already, or nobody knows any more.
+        order: shape (records,), int64: the records' positions before they were sorted like the entries; None if they were
+            sorted already, or if the positions are not known.
     """
 
     keys: list[bytes]
@@ -48,7 +48,7 @@ class Partials:
         return len(self.records)
 
     def check_order(self, *, distinct: bool) -> None:
-        """Refuse entries that are not sorted by key and time: an operator would make wrong windows of them. O(entries).
+        """Refuse entries that are not sorted by key and time: an operator would compute wrong windows from them. O(entries).
 
         Args:
             distinct: whether no two entries may have the same key and time.
@@ -61,8 +61,8 @@ class Partials:
         ordered = (key[1:] > key[:-1]) | ((key[1:] == key[:-1]) & later)
         if not ordered.all():
             raise OperatorError(
-                f"entry {int(np.argmin(ordered)) + 1} of {len(self)} is out of order: they have to be sorted by key and time, "
-                "and combined, before an operator takes them. This is a bug of the library"
+                f"entry {int(np.argmin(ordered)) + 1} of {len(self)} is out of order: entries must be sorted by key and "
+                "time, and combined, before an operator processes them. This is a bug of the library: please report it"
             )
 
     def report(self, step: Step, late: Mask, bounds: Callable[[Ints], tuple[Ints, Ints]]) -> None:
@@ -95,17 +95,17 @@ class TwoStagePlan(Protocol):
 
     @property
     def condenses(self) -> bool:
-        """Whether entries stand for stretches of time, so that they are few where records are many."""
+        """Whether an entry stands for a span of time, so that entries are few even if records are many."""
 
     @property
     def layout(self) -> PageLayout:
         """The layout of stored entries."""
 
     def accumulate(self, records: Records) -> Partials:
-        """Return records as entries, as few as can be."""
+        """Return records as entries, as few as possible."""
 
     def reduce(self, partials: Partials) -> Partials:
-        """Return the entries sorted by key and time, those of one place combined."""
+        """Return the entries sorted by key and time, those of the same key and time combined."""
 
 
 def join(plan: TwoStagePlan, parts: Sequence[Partials]) -> Partials:

@@ -102,7 +102,8 @@ def test_zone_is_of_no_account() -> None:
 def test_event_time_of_another_type_is_refused(type_: pa.DataType) -> None:
     """An event time that is no time is refused by name and type, with the way out."""
     with pytest.raises(
-        DefinitionError, match=re.escape(f"event time column 'at' is {type_}; a timestamp is wanted: cast it")
+        DefinitionError,
+        match=re.escape(f"event time column 'at' is of type {type_}, not a timestamp: cast it"),
     ):
         check_event_time(type_, "at")
 

@@ -133,7 +133,7 @@ def test_wrong_declarations_are_refused(declared: Any, said: str) -> None:
         (lambda: Doing(grace="soon").group_by("k"), "grace of Doing is 'soon'"),
         (lambda: Doing(grace=-1).group_by("k"), "grace of Doing is -1: it must not be negative"),
         (lambda: Doing(tick="1 s").group_by("k"), "tick is '1 s'; known are '1 ms', '1 us'"),
-        (lambda: Doing().group_by("k", 3), "group_by takes names of columns, not 3"),
+        (lambda: Doing().group_by("k", 3), "group_by takes column names, not 3"),
         (
             lambda: type("Timed", (Doing,), {"due": Echo.due})().group_by(),
             "Timed has timers (`due`) and no `fire`",

@@ -146,11 +146,11 @@ ONE = {"n": agg.count()}
     ("make", "message"),
     [
         (lambda: GROUPED.aggregate(n=agg.count()).cogroup(a=ONE, b=ONE), "leave .aggregate out"),
-        (lambda: GROUPED.cogroup(a=ONE), "two frames or more"),
-        (lambda: GROUPED.cogroup(a=ONE, b={}), "each with an aggregate or more"),
+        (lambda: GROUPED.cogroup(a=ONE), "at least two frames"),
+        (lambda: GROUPED.cogroup(a=ONE, b={}), "each with at least one aggregate"),
         (lambda: GROUPED.cogroup(a=ONE, b=ONE), "output column 'n' is there twice"),
         (lambda: GROUPED.cogroup(a=ONE, b={"user": agg.count()}), "output column 'user' is there twice"),
-        (lambda: GROUPED.cogroup(a=ONE, b={"m": "count"}), "is no aggregate"),
+        (lambda: GROUPED.cogroup(a=ONE, b={"m": "count"}), "is not an aggregate"),
         (lambda: GROUPED.cogroup(**{"a.b": ONE, "c": {"m": agg.count()}}), "frame name 'a.b'"),
     ],
 )  # fmt: skip

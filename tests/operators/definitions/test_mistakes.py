@@ -70,35 +70,35 @@ DEFINITIONS = {
     r"size is 60\.5: .* text .* a timedelta, or whole milliseconds": lambda: SlidingWindows(60.5),
     "grace is '-1 minute': it must not be negative": lambda: SlidingWindows("1 hour", grace="-1 minute"),
     "advance is '2 hours', more than size '1 hour'": lambda: HoppingWindows("1 hour", advance="2 hours"),
-    "sessions want a gap or a gap_column": SessionWindows,
+    "SessionWindows need either gap or gap_column": SessionWindows,
     "'onclose' is unknown; known are on_close, on_update": lambda: COUNT.emit("onclose"),
-    r"group_by takes names of columns, not \['a', 'b'\]: give them one by one": lambda: HOURS.group_by(
+    r"group_by takes column names, not \['a', 'b'\]: pass them one by one": lambda: HOURS.group_by(
         ["a", "b"]
     ),
-    "output column 'window' is there twice: windows come with one": lambda: HOURS.aggregate(
+    "result columns must have distinct names: 'window' is already used": lambda: HOURS.aggregate(
         window=agg.count()
     ),
-    "output column 'change' is there twice: .*name yours": lambda: HOURS.aggregate(change=agg.sum("x")).emit(
-        "on_update"
-    ),
-    "output column 'origin' is there twice; give each": lambda: HOURS.aggregate(origin=agg.count()),
-    r"wants a name: \.aggregate\(n=agg\.count\(\)\)": lambda: HOURS.aggregate(agg.count()),
-    "n='sum' is no aggregate: use one of operators.aggregates": lambda: HOURS.aggregate(n="sum"),
+    "result columns must have distinct names: 'change' is .*rename yours": lambda: HOURS.aggregate(
+        change=agg.sum("x")
+    ).emit("on_update"),
+    "output column 'origin' occurs twice: give each": lambda: HOURS.aggregate(origin=agg.count()),
+    r"needs a name: \.aggregate\(n=agg\.count\(\)\)": lambda: HOURS.aggregate(agg.count()),
+    "n='sum' is not an aggregate: use one of operators.aggregates": lambda: HOURS.aggregate(n="sum"),
     r"n=<function sum .*: call it, such as agg\.sum\('v'\)": lambda: HOURS.aggregate(n=agg.sum),
     r"AggregateOperation 'doubled' itself: call it with columns": lambda: HOURS.aggregate(n=DOUBLED),
-    r"doubled takes names of columns, not \['delay'\]": lambda: DOUBLED(["delay"]),
-    r"an aggregate takes names of columns, not 3": lambda: agg.sum(3),
-    r"where takes names of columns, not True": lambda: agg.count(where=True),
+    r"doubled takes column names, not \['delay'\]": lambda: DOUBLED(["delay"]),
+    r"an aggregate takes column names, not 3": lambda: agg.sum(3),
+    r"where takes column names, not True": lambda: agg.count(where=True),
     r"probabilities are 0\.5: give a list": lambda: agg.approx_quantiles("delay", 0.5),
     r"result type <class 'int'> is none: .* such as 'bigint'": lambda: agg.fold(0, max, "delay", type=int),
     "add is 0; a function is wanted": lambda: agg.fold(max, 0, "delay", type="bigint"),
-    "frame left: give its results by name, such as left=": lambda: HOURS.cogroup(
+    "frame left: results must be given by name, such as left=": lambda: HOURS.cogroup(
         left=agg.count(), right=agg.count()
     ),
-    "two frames or more": lambda: HOURS.cogroup(left={"n": agg.count()}),
+    "at least two frames": lambda: HOURS.cogroup(left={"n": agg.count()}),
 }
 BINDINGS = {
-    r"nothing to compute: add aggregates, such as \.aggregate\(n=agg\.count\(\)\)": lambda: run(HOURS),
+    r"the operator has no aggregates: add some, such as \.aggregate\(n=agg\.count\(\)\)": lambda: run(HOURS),
     "no key column 'orgin'; the frame has origin, .*: did you mean 'origin'": lambda: run(
         COUNT.group_by("orgin")
     ),
@@ -106,10 +106,10 @@ BINDINGS = {
     r"'n': sum\(dely\): there is no column 'dely'; .*: did you mean 'delay'": lambda: run(
         HOURS.aggregate(n=agg.sum("dely"))
     ),
-    "event time column 'text' is string; a timestamp is wanted: .*to_timestamp": lambda: run(
+    "event time column 'text' is of type string, not a timestamp: .*to_timestamp": lambda: run(
         COUNT, at="text"
     ),
-    "event time column 'day' is date32.*; a timestamp is wanted": lambda: run(COUNT, at="day"),
+    "event time column 'day' is of type date32.*, not a timestamp": lambda: run(COUNT, at="day"),
     r"sum\(text\): column 'text' is string, a number is wanted; cast it": lambda: run(
         HOURS.aggregate(n=agg.sum("text"))
     ),
@@ -120,16 +120,16 @@ BINDINGS = {
         HOURS.aggregate(n=agg.count(where="delay"))
     ),
     r"count\(\): where takes the name of a boolean column: there is no column 'delay > 9'; the frame has origin, .*: it is an "
-    r"expression, make it a column before, such as with df\.withColumn\('made', F\.expr\('delay > 9'\)\)": lambda: (
+    r"expression: make it a column first, for example with df\.withColumn\('made', F\.expr\('delay > 9'\)\)": lambda: (
         run(HOURS.aggregate(n=agg.count(where="delay > 9")))
     ),
     "boolean column: there is no column 'dlay'; the frame has .*: did you mean 'delay'": lambda: run(
         HOURS.aggregate(n=agg.count(where="dlay"))
     ),
-    r"there is no column 'delay \+ 1'.*: it is an expression, .*F\.expr\('delay \+ 1'\)": lambda: run(
+    r"there is no column 'delay \+ 1'.*\. It is an expression: .*F\.expr\('delay \+ 1'\)": lambda: run(
         HOURS.aggregate(n=agg.sum("delay + 1"))
     ),
-    r"no key column 'place\.city'; .*: it is a field, make it a column before, such as with df\.withColumn\('place_city', "
+    r"key column 'place\.city' does not exist; .*\. It is a field of a struct: make it a column first, for example with df\.withColumn\('place_city', "
     r"F\.col\('place\.city'\)\)$": lambda: run(COUNT.group_by("place.city")),
     "key column 'tags' is list<.*; an atomic type .*cast it": lambda: run(COUNT.group_by("tags")),
     "fold max.delay. cannot be combined, but sessions merge: give the fold a merge": lambda: run(
@@ -137,7 +137,7 @@ BINDINGS = {
     ),
     r"a batch is a pyarrow\.Table, not a DataFrame: .*from_pandas": lambda: run(COUNT, TABLE.to_pandas()),
     r"a batch is a pyarrow\.Table, not a list: .*from_pylist": lambda: run(COUNT, TABLE.to_pylist()),
-    "missing columns: origin; the table has": lambda: run(COUNT, TABLE, TABLE.drop_columns("origin")),
+    "the table lacks the columns origin; it has": lambda: run(COUNT, TABLE, TABLE.drop_columns("origin")),
     "column 'delay' is string, it was int64 in the first table": lambda: run(
         HOURS.aggregate(n=agg.sum("delay")), TABLE, TABLE.set_column(2, "delay", [["4"] * 3])
     ),

@@ -106,19 +106,19 @@ def test_methods_return_changed_copies() -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (lambda: COUNTING.group_by(3), "group_by takes names of columns, not 3"),
+        (lambda: COUNTING.group_by(3), "group_by takes column names, not 3"),
         (
             lambda: COUNTING.group_by("key", "key"),
-            "key column 'key' is there twice; give each a name of its own",
+            "key column 'key' occurs twice: give each its own name",
         ),
         (
             lambda: COUNTING.aggregate(total=sum),
-            "total=<built-in function sum> is no aggregate: use one of operators",
+            "total=<built-in function sum> is not an aggregate: use one of operators",
         ),
-        (lambda: COUNTING.aggregate(total=agg.sum), "total=<function sum .*> is no aggregate"),
+        (lambda: COUNTING.aggregate(total=agg.sum), "total=<function sum .*> is not an aggregate"),
         (
             lambda: COUNTING.aggregate(n=agg.count()),
-            "output column 'n' is there twice; give each a name of its own",
+            "output column 'n' occurs twice: give each its own name",
         ),
         (lambda: COUNTING.aggregate(window=agg.count()), "output column 'window' is there twice"),
         (lambda: COUNTING.group_by("window"), "output column 'window' is there twice"),
@@ -150,7 +150,7 @@ def test_change_is_an_ordinary_name_on_close() -> None:
     [
         (
             SlidingWindows(size=10).group_by("key"),
-            r"nothing to compute: add aggregates, such as \.aggregate\(n=",
+            r"the operator has no aggregates: add some, such as \.aggregate\(n=",
         ),
         (COUNTING.group_by("kye"), "there is no key column 'kye'; the frame has time, day, key, value"),
         (
@@ -159,7 +159,7 @@ def test_change_is_an_ordinary_name_on_close() -> None:
         ),
         (
             COUNTING.group_by("fine"),
-            r"key column 'fine' is timestamp\[ns\]; an atomic type .*is wanted: cast it",
+            r"key column 'fine' is of type timestamp\[ns\]; keys must be atomic: cast it",
         ),
         (COUNTING.group_by("struct"), "key column 'struct' is struct<.*>; an atomic type .*is wanted"),
         (
@@ -220,9 +220,9 @@ def test_columns_of_a_table(operator: WindowedAggregation, message: str) -> None
         ("tmie", "there is no event time column 'tmie'; the frame has time, day"),
         (
             "day",
-            r"event time column 'day' is date32\[day\]; a timestamp is wanted: cast it, for example with to_timestamp",
+            r"event time column 'day' is of type date32\[day\], not a timestamp: cast it, for example with to_timestamp",
         ),
-        ("key", "event time column 'key' is string; a timestamp is wanted"),
+        ("key", "event time column 'key' is of type string, not a timestamp"),
     ],
 )
 def test_event_time_column(time: str, message: str) -> None:

@@ -468,7 +468,7 @@ def test_a_time_without_zone_is_not_for_generated_code() -> None:
     operator = TumblingWindows(9).group_by("k").aggregate(n=agg.count())
     told = Explanation.of(operator, schema, "at")
     assert "python" == told.bounded.way
-    assert "event time 'at' is no timestamp with a zone" in told.bounded.text
+    assert "event time 'at' has no time zone" in told.bounded.text
 
 
 def test_options_that_are_in_effect() -> None:
@@ -596,7 +596,7 @@ state
   a key       83 bytes, a session
 on Spark
   bounded     Python workers accumulate ObjectExtreme(s, True), and entries go through the shuffle; not in
-              generated code: only frames of tumbling and hopping windows are groups to Spark
+              generated code: only panes of tumbling and hopping windows are groups to Spark
   stream      each task accumulates its rows if that makes the first of them much fewer, else it sends rows as
               they are, of k, at, gap, s; in one blob for each bucket
 options

@@ -215,8 +215,8 @@ def test_changed_aggregates_are_refused_by_name(tmp_path: Path) -> None:
         op = KINDS["tumbling"].group_by("k")
         with pytest.raises(
             StateError,
-            match=r"SumFloat\(x\) is new, and would count from here on; CountValid\(v\) is gone, and would be dropped; "
-            r"Min\(v, i8\) is gone.* set spark.windows.state.evolution to adapt; else go back to the former definition",
+            match=r"SumFloat\(x\) is new, and would count from now on; CountValid\(v\) is gone, and its state would be dropped; "
+            r"Min\(v, i8\) is gone.* set spark.windows.state.evolution to adapt; otherwise go back to the former definition",
         ):
             runner(op.aggregate(n=agg.count(), total=agg.sum("x")), {}).process(batch)
         with pytest.raises(
@@ -308,7 +308,7 @@ def test_folds_of_one_name_are_not_mixed_up(tmp_path: Path) -> None:
     with (
         op.aggregate(product=other, n=agg.count()).local_runner("at", "memory", tmp_path, ADAPT) as runner,
         pytest.raises(
-            StateError, match=r"fold lambda\(v\) was there 2 times, is there 1 times.*fold\(..., name="
+            StateError, match=r"fold lambda\(v\) occurred 2 times and now occurs 1 times.*fold\(..., name="
         ),
     ):
         runner.process(batch)
@@ -424,7 +424,7 @@ def test_columns_of_another_sort_are_refused(before: pa.DataType, now: pa.DataTy
         pytest.raises(StateError) as refused,
     ):
         runner.process(pa.table([pa.array([5]), pa.nulls(1, now)], names))
-    assert f"column 'a: b' was {before}, is {now}: stored states cannot be taken over. Cast it back" in str(
+    assert f"column 'a: b' was {before}, is {now}: stored states cannot be converted. Cast it back" in str(
         refused.value
     )
 
@@ -548,7 +548,7 @@ def test_states_with_fewer_columns_are_taken_over(kind: str, backend: str, tmp_p
         with op.aggregate(was=Formerly("v")).local_runner("at", backend, tmp_path) as runner:
             runner.process(batch(3, 2**40))
         with now.local_runner("at", backend, tmp_path) as refused:
-            message = r"Moments\(v\), and would be taken over; SumLong\(v\) has more columns than SumInt\(v\).* to adapt"
+            message = r"Moments\(v\), which would be converted; SumLong\(v\) has more columns than SumInt\(v\).* to adapt"
             with pytest.raises(StateError, match=message):
                 refused.process(batch(7))
         for options in (ADAPT, {}):

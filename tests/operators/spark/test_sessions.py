@@ -298,7 +298,8 @@ def test_gap_column_takes_a_name(spark: SparkSession) -> None:
     with (
         operator.local_runner("at") as running,
         pytest.raises(
-            DefinitionError, match="is a Spark expression: without Spark, name a gap_column instead"
+            DefinitionError,
+            match="is a Spark expression, which cannot be evaluated without Spark: name a gap_column instead",
         ),
     ):
         running.process(empty)
