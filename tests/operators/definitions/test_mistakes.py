@@ -71,7 +71,7 @@ DEFINITIONS = {
     "grace is '-1 minute': it must not be negative": lambda: SlidingWindows("1 hour", grace="-1 minute"),
     "advance is '2 hours', more than size '1 hour'": lambda: HoppingWindows("1 hour", advance="2 hours"),
     "SessionWindows need either gap or gap_column": SessionWindows,
-    "'onclose' is unknown; known are on_close, on_update": lambda: COUNT.emit("onclose"),
+    "emit takes 'on_close' or 'on_update', not 'onclose'": lambda: COUNT.emit("onclose"),
     r"group_by takes column names, not \['a', 'b'\]: pass them one by one": lambda: HOURS.group_by(
         ["a", "b"]
     ),
@@ -99,10 +99,12 @@ DEFINITIONS = {
 }
 BINDINGS = {
     r"the operator has no aggregates: add some, such as \.aggregate\(n=agg\.count\(\)\)": lambda: run(HOURS),
-    "no key column 'orgin'; the frame has origin, .*: did you mean 'origin'": lambda: run(
-        COUNT.group_by("orgin")
+    "key column 'orgin' does not exist; the frame has the columns origin, .*: did you mean 'origin'": lambda: (
+        run(COUNT.group_by("orgin"))
     ),
-    "no event time column 'Departed'; .*: did you mean 'departed'": lambda: run(COUNT, at="Departed"),
+    "event time column 'Departed' does not exist; .*: did you mean 'departed'": lambda: run(
+        COUNT, at="Departed"
+    ),
     r"'n': sum\(dely\): there is no column 'dely'; .*: did you mean 'delay'": lambda: run(
         HOURS.aggregate(n=agg.sum("dely"))
     ),
@@ -119,7 +121,7 @@ BINDINGS = {
     r"column 'delay' is int64, a boolean for where is wanted": lambda: run(
         HOURS.aggregate(n=agg.count(where="delay"))
     ),
-    r"count\(\): where takes the name of a boolean column: there is no column 'delay > 9'; the frame has origin, .*: it is an "
+    r"count\(\): where takes the name of a boolean column: there is no column 'delay > 9'; the frame has origin, .*. It is an "
     r"expression: make it a column first, for example with df\.withColumn\('made', F\.expr\('delay > 9'\)\)": lambda: (
         run(HOURS.aggregate(n=agg.count(where="delay > 9")))
     ),
@@ -129,26 +131,26 @@ BINDINGS = {
     r"there is no column 'delay \+ 1'.*\. It is an expression: .*F\.expr\('delay \+ 1'\)": lambda: run(
         HOURS.aggregate(n=agg.sum("delay + 1"))
     ),
-    r"key column 'place\.city' does not exist; .*\. It is a field of a struct: make it a column first, for example with df\.withColumn\('place_city', "
+    r"key column 'place\.city' does not exist; .*\. It is a field of a struct: .* with df\.withColumn\('place_city', "
     r"F\.col\('place\.city'\)\)$": lambda: run(COUNT.group_by("place.city")),
-    "key column 'tags' is list<.*; an atomic type .*cast it": lambda: run(COUNT.group_by("tags")),
+    "key column 'tags' is of type list<.*; keys must be atomic: cast it": lambda: run(COUNT.group_by("tags")),
     "fold max.delay. cannot be combined, but sessions merge: give the fold a merge": lambda: run(
         SessionWindows("1 hour").aggregate(n=agg.fold(0, max, "delay", type="bigint"))
     ),
-    r"a batch is a pyarrow\.Table, not a DataFrame: .*from_pandas": lambda: run(COUNT, TABLE.to_pandas()),
-    r"a batch is a pyarrow\.Table, not a list: .*from_pylist": lambda: run(COUNT, TABLE.to_pylist()),
+    r"process takes a pyarrow\.Table, not a DataFrame: .*from_pandas": lambda: run(COUNT, TABLE.to_pandas()),
+    r"process takes a pyarrow\.Table, not a list: .*from_pylist": lambda: run(COUNT, TABLE.to_pylist()),
     "the table lacks the columns origin; it has": lambda: run(COUNT, TABLE, TABLE.drop_columns("origin")),
-    "column 'delay' is string, it was int64 in the first table": lambda: run(
+    "column 'delay' is of type string, but was int64 in the first table": lambda: run(
         HOURS.aggregate(n=agg.sum("delay")), TABLE, TABLE.set_column(2, "delay", [["4"] * 3])
     ),
-    "stream_time is '2026'; a datetime is wanted": lambda: COUNT.local_runner("departed").process(
-        TABLE, "2026"
-    ),
-    r"frames are given by name, as {'left': \.\.\., 'right'.* not as a Table": lambda: run(BOTH),
-    r"frames left, right are wanted, left given: give one for each name, such as {'left': \.\.\., 'right': \.\.\.}": lambda: (
+    "stream_time must be a datetime or whole ticks, not '2026'": lambda: COUNT.local_runner(
+        "departed"
+    ).process(TABLE, "2026"),
+    r"frames must be given by name, as {'left': \.\.\., 'right'.* got a Table": lambda: run(BOTH),
+    r"expected the frames left, right, got left: give one .*, such as {'left': \.\.\., 'right': \.\.\.}": lambda: (
         run(BOTH, {"left": TABLE})
     ),
-    "frames left, right are wanted, left, middle given": lambda: run(BOTH, {"left": TABLE, "middle": TABLE}),
+    "expected the frames left, right, got left, middle": lambda: run(BOTH, {"left": TABLE, "middle": TABLE}),
 }
 CONFIGURATION = {
     "unknown state backend 'RocksDB'; did you mean rocksdb": lambda: run(COUNT, backend="RocksDB"),
@@ -212,7 +214,8 @@ def test_a_mistake_is_told(error: type[Exception], message: str, mistake: Callab
 def test_windows_alone_are_no_operator() -> None:
     """What only an operator has is said to be missing together with the way there; other names are Python's affair."""
     with pytest.raises(
-        AttributeError, match=r"no operator yet.*\.aggregate\(n=agg\.count\(\)\), then \.apply"
+        AttributeError,
+        match=r"define windows only: .* before 'apply', as in .*\.aggregate\(n=agg\.count\(\)\)\.apply",
     ):
         SlidingWindows("1 hour").apply(TABLE, "departed")
     with pytest.raises(AttributeError, match="'HoppingWindows' object has no attribute 'nothing'"):

@@ -448,7 +448,7 @@ def test_every_way_to_combine_ranges_is_known() -> None:
     [
         (TumblingWindows(9).group_by("k").aggregate(**NUMBERS), "python", "PowerSums(x)"),
         (TumblingWindows(9).group_by("k").aggregate(n=agg.count(), t=agg.sum("x")), "engine", "SumFloat(x)"),
-        (SessionWindows(9).group_by("k").aggregate(n=agg.count()), "python", "only frames"),
+        (SessionWindows(9).group_by("k").aggregate(n=agg.count()), "python", "only panes"),
         (SessionWindows(9, max_length=9).aggregate(n=agg.count()), "rows", "one event time"),
         (SlidingWindows(9).group_by("k").aggregate(n=agg.count()), "rows", "one event time"),
         (TumblingWindows(9).aggregate(last=LAST), "rows", "fold last(i) cannot be combined"),
@@ -522,7 +522,7 @@ def test_frames_without_spark_are_schemas_and_tables(capsys: pytest.CaptureFixtu
     assert f"{explained(operator)}\n" == capsys.readouterr().out
     with pytest.raises(DefinitionError, match="pyarrow Schema or Table, not dict"):
         operator.explain({}, "at")
-    with pytest.raises(DefinitionError, match="no event time column 'when'"):
+    with pytest.raises(DefinitionError, match="event time column 'when' does not exist"):
         operator.explain(SCHEMA, "when")
 
 

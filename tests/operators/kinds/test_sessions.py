@@ -408,7 +408,7 @@ def test_wrong_definitions_are_refused(arguments: dict[str, Any], message: str) 
 @pytest.mark.parametrize(
     ("column", "message"),
     [
-        ("gpa", "there is no gap column 'gpa'; the frame has time, letter, wait"),
+        ("gpa", "gap column 'gpa' does not exist; the frame has the columns time, letter, wait"),
         (
             "letter",
             "gap column 'letter' is of type string; gaps must be durations or whole milliseconds: cast it first",

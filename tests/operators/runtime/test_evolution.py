@@ -76,8 +76,10 @@ def test_empty_state_is_neutral(name: str, data: st.DataObject) -> None:
     drawn = case.rows(st.integers(-2, 2), least=1, most=6)
     if name in MORE:
         drawn = drawn.map(lambda rows: [replace_null(row) for row in rows])
+    # Panes of one key have different times.
     panes = [
-        sorted(pane, key=lambda row: row.time) for pane in data.draw(st.lists(drawn, min_size=1, max_size=3))
+        sorted((row._replace(time=row.time + 10 * number) for row in pane), key=lambda row: row.time)
+        for number, pane in enumerate(data.draw(st.lists(drawn, min_size=1, max_size=3)))
     ]
     states, several = case.states(panes), np.zeros(len(panes), np.int64)
     nothing = [tuple(column[several] for column in state) for state in stored(operations, empty)]
@@ -215,13 +217,11 @@ def test_changed_aggregates_are_refused_by_name(tmp_path: Path) -> None:
         op = KINDS["tumbling"].group_by("k")
         with pytest.raises(
             StateError,
-            match=r"SumFloat\(x\) is new, and would count from now on; CountValid\(v\) is gone, and its state would be dropped; "
+            match=r"SumFloat\(x\) is new, and would count from now on; CountValid\(v\) is gone, and its .* dropped; "
             r"Min\(v, i8\) is gone.* set spark.windows.state.evolution to adapt; otherwise go back to the former definition",
         ):
             runner(op.aggregate(n=agg.count(), total=agg.sum("x")), {}).process(batch)
-        with pytest.raises(
-            StateError, match=r"another order: CountRows\(\), CountValid\(v\), Min.* to adapt"
-        ):
+        with pytest.raises(StateError, match=r"the order was CountRows\(\), CountValid\(v\), Min.* to adapt"):
             runner(op.aggregate(low=agg.min("v"), n=agg.count()), {}).process(batch)
         with pytest.raises(StateError, match=r"CountValid\(v\) since 1 is new.*Max\(v, i8\) since 1 is new"):
             runner(op.aggregate(**before, high=agg.max("v")), {}).process(batch)

@@ -60,7 +60,7 @@ MISTAKES: dict[str, Callable[[DataFrame], Any]] = {
     ),
     "takes a Spark DataFrame, not a pyspark GroupedData": lambda df: COUNT.apply(df.groupBy("k"), "at"),
     r"frames are given by name, as {'left': \.\.\., 'right'": lambda df: BOTH.apply(df, "at"),
-    "output column 'late' is there twice": lambda df: WINDOWS.aggregate(late=agg.count()).apply_with_late(
+    "output column 'late' occurs twice": lambda df: WINDOWS.aggregate(late=agg.count()).apply_with_late(
         df, "at"
     ),
     "the gap is double; an interval, its text, or whole milliseconds": lambda df: (

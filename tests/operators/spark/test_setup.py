@@ -45,7 +45,7 @@ def test_hash_is_sparks(spark: SparkSession) -> None:
 @pytest.mark.parametrize(
     ("event_time", "operator", "message"),
     [
-        ("when", OP, "no event time column 'when'"),
+        ("when", OP, "event time column 'when' does not exist"),
         ("k", OP, "'k' is of type bigint, not a timestamp"),
         ("at", OP.group_by("nobody"), "no key column 'nobody'"),
         (
