@@ -59,7 +59,7 @@ clean: ## remove caches and outputs; .venv stays
 $(VENV)/.installed-%: pyproject.toml | $(BIN)/python
 	@echo 'Installing the project with extra "$*" into $(VENV): once, some minutes (PySpark alone is 430 MB)'
 	$(BIN)/python -m pip install --quiet --editable '.[$*]'
-	@$(BIN)/python -c 'from operators.java import ensure_java; ensure_java()' 2>/dev/null || { \
+	@$(BIN)/python -c 'from operators.spark.java import ensure_java; ensure_java()' 2>/dev/null || { \
 		echo 'No Java 17 or newer here: installing one into $(VENV)'; \
 		$(BIN)/python -m pip install --quiet --editable '.[java]'; }
 	@touch $@

@@ -11,27 +11,32 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from operators import aggregates
     from operators.aggregates import AggregateOperation
-    from operators.base.calendar import NEVER
-    from operators.base.columnar import Declaration, Operator, Rows, Stored, Work
-    from operators.base.keyed import Keyed, KeyedOperator
-    from operators.definitions import HoppingWindows, SessionWindows, SlidingWindows, TumblingWindows
+    from operators.custom.contract import Declaration, Operator, Rows, Stored, Work
+    from operators.definitions.aggregation import WindowedAggregation
+    from operators.definitions.keyed import Keyed, KeyedOperator
+    from operators.definitions.windows import HoppingWindows, SessionWindows, SlidingWindows, TumblingWindows
     from operators.errors import DefinitionError, OperatorError, SessionSetupError, WorkerError
-    from operators.runtime.failures import what_failed
-    from operators.runtime.progress import print_batches
-    from operators.runtime.session import session_conf, spark_session
-    from operators.windows import WindowedAggregation
+    from operators.spark.failures import what_failed
+    from operators.spark.progress import print_batches
+    from operators.spark.session import session_conf, spark_session
+    from operators.steps.timers import NEVER
 
 _HOMES = {
     "operators.aggregates": ("AggregateOperation",),
-    "operators.base.calendar": ("NEVER",),
-    "operators.base.columnar": ("Declaration", "Operator", "Rows", "Stored", "Work"),
-    "operators.base.keyed": ("Keyed", "KeyedOperator"),
-    "operators.definitions": ("HoppingWindows", "SessionWindows", "SlidingWindows", "TumblingWindows"),
+    "operators.steps.timers": ("NEVER",),
+    "operators.custom.contract": ("Declaration", "Operator", "Rows", "Stored", "Work"),
+    "operators.definitions.keyed": ("Keyed", "KeyedOperator"),
+    "operators.definitions.windows": (
+        "HoppingWindows",
+        "SessionWindows",
+        "SlidingWindows",
+        "TumblingWindows",
+    ),
     "operators.errors": ("DefinitionError", "OperatorError", "SessionSetupError", "WorkerError"),
-    "operators.runtime.failures": ("what_failed",),
-    "operators.runtime.progress": ("print_batches",),
-    "operators.runtime.session": ("session_conf", "spark_session"),
-    "operators.windows": ("WindowedAggregation",),
+    "operators.spark.failures": ("what_failed",),
+    "operators.spark.progress": ("print_batches",),
+    "operators.spark.session": ("session_conf", "spark_session"),
+    "operators.definitions.aggregation": ("WindowedAggregation",),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 

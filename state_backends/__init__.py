@@ -4,7 +4,7 @@ from state_backends.checkpoints.export import write_savepoint
 from state_backends.checkpoints.reading import read_state, summarize_state
 from state_backends.config import StateConfig, known_options, load_backend, resolve
 from state_backends.interface import StateBackend, StateError, WriteBatch
-from state_backends.window_store import Entries, WindowStore
+from state_backends.store.window_store import Entries, WindowStore
 
 __all__ = [
     "Entries",

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
-    from state_backends.durability.journal import Journal
+    from state_backends.journal import Journal
 
 
 class StateError(RuntimeError):

@@ -18,9 +18,9 @@ from operators import AggregateOperation
 from operators import aggregates as agg
 from operators.aggregates.definitions import Aggregate, Bound
 from operators.aggregates.operation import Operation
-from operators.batch import Records
-from operators.columns import column_data
-from operators.kernel import State
+from operators.columns.arrow import column_data
+from operators.columns.ranges import State
+from operators.columns.records import Records
 from serializers import PageLayout
 
 Values = list[Any]

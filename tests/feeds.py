@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from operators import HoppingWindows, SessionWindows, SlidingWindows, TumblingWindows, WindowedAggregation
 from operators import aggregates as agg
-from operators.batch import FAR_FUTURE
+from operators.columns.records import FAR_FUTURE
 
 SCHEMA = pa.schema(
     [

@@ -18,7 +18,7 @@ LAYERS = {
 TESTING = {"hypothesis", "pytest"}
 MODULES = sorted(path.relative_to(ROOT) for layer in LAYERS for path in (ROOT / layer).rglob("*.py"))
 SPARK = {"pyspark", "py4j"}
-SPARK_EDGE = ("runtime", "java.py", "session.py")
+SPARK_EDGE = ("spark",)
 CHECKPOINTS = Path("state_backends/checkpoints")
 
 

@@ -13,7 +13,7 @@ import pytest
 from benchmarks.measure import Measure
 from serializers.pages import PageLayout
 from state_backends import Entries, WindowStore, resolve
-from state_backends.durability.journal import MemoryJournal
+from state_backends.journal import MemoryJournal
 
 KEYS, EACH, SEGMENT = 20_000, 10, 1_000
 ROWS = KEYS * EACH

@@ -5,7 +5,7 @@ import pytest
 
 from benchmarks.data import PER_WINDOW
 from benchmarks.measure import Measure
-from operators.kernel import State, combine_ranges, overlap_ranges, sliding_windows
+from operators.columns.ranges import State, combine_ranges, overlap_ranges, sliding_windows
 
 PANES, KEYS = 1_000_000, 100
 SECTION = "kernel"

@@ -15,9 +15,9 @@ from benchmarks.marks import full
 from benchmarks.measure import Measure
 from operators import SlidingWindows
 from operators import aggregates as agg
-from operators.kinds.kip450 import Kip450Plan
-from operators.program import Program
+from operators.kinds.fold_sliding import Kip450Plan
 from operators.runtime.local import LocalRunner
+from operators.runtime.program import Program
 from state_backends import StateConfig, resolve
 
 KEYS, BATCH = 10, 10_000

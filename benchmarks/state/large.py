@@ -8,8 +8,8 @@ import numpy as np
 from serializers.pages import PageLayout
 from state_backends import WriteBatch, resolve
 from state_backends.durability.durable import Durable
-from state_backends.durability.journal import MemoryJournal
 from state_backends.durability.pointer import Pointer
+from state_backends.journal import MemoryJournal
 
 PANES = 10
 _LAYOUT = PageLayout(("i8", "i8", "i8", "f8", "f8"))

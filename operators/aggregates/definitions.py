@@ -27,9 +27,9 @@ from operators.aggregates.operations import (
     SumLong,
     decimal_of,
 )
-from operators.columns import arrow_column, state_code
+from operators.columns.arrow import arrow_column, state_code
+from operators.columns.ranges import Ints, State
 from operators.errors import DefinitionError, check_column_name, columns_told
-from operators.kernel import Ints, State
 
 Types = Mapping[str, pa.DataType]
 Finish = Callable[[Sequence[State]], pa.Array]

@@ -11,8 +11,8 @@ import pyarrow as pa
 from operators.aggregates.definitions import Aggregate, Bound, Types, is_atomic, list_array, typed_values
 from operators.aggregates.operation import Operation, runs
 from operators.aggregates.operations import as_lists
-from operators.batch import Records
-from operators.kernel import Ints, State
+from operators.columns.ranges import Ints, State
+from operators.columns.records import Records
 from serializers.arrays import fill
 from serializers.values import canonical
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from operators.kernel import Ints, prefix_difference
+from operators.columns.ranges import Ints, prefix_difference
 
 Floats = npt.NDArray[np.float64]
 Pair = tuple[npt.NDArray[Any], ...]

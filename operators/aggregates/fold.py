@@ -12,8 +12,8 @@ from operators.aggregates.definitions import Aggregate, Bound, Types
 from operators.aggregates.fold_operation import FoldOperation, Functions, MergeableFold
 from operators.aggregates.user_code import fingerprint, result_type
 from operators.aggregates.user_operation import AggregateError
+from operators.columns.ranges import State
 from operators.errors import DefinitionError
-from operators.kernel import State
 from serializers.errors import SerializationError
 from serializers.values import pack_value, unpack_value
 

@@ -16,9 +16,9 @@ import pyarrow.types as pat
 
 from operators.aggregates.operation import Operation
 from operators.aggregates.user_operation import AggregateError
-from operators.batch import Records
-from operators.columns import ColumnData, arrow_column
-from operators.kernel import Ints, State, run_starts
+from operators.columns.arrow import ColumnData, arrow_column
+from operators.columns.ranges import Ints, State, run_starts
+from operators.columns.records import Records
 from serializers.arrays import fill
 from serializers.errors import SerializationError
 from serializers.values import pack_value, unpack_value

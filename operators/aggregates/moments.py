@@ -17,8 +17,8 @@ import numpy.typing as npt
 from operators.aggregates import exact
 from operators.aggregates.exact import Floats, Pair, Triple
 from operators.aggregates.operation import Operation
-from operators.batch import Records
-from operators.kernel import Ints, State, prefix_difference
+from operators.columns.ranges import Ints, State, prefix_difference
+from operators.columns.records import Records
 
 _LARGE = 2.0**480
 """Values from here on, whose squares could add up to more than a double holds, are counted in units of 2**600."""

@@ -12,10 +12,10 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from operators import kernel
-from operators.batch import Records
-from operators.columns import ColumnData
-from operators.kernel import Ints, State
+from operators.columns import ranges
+from operators.columns.arrow import ColumnData
+from operators.columns.ranges import Ints, State
+from operators.columns.records import Records
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +110,9 @@ class Operation(ABC):
         ends = np.append(starts[1:], len(state[0]))
         several = np.flatnonzero(ends - starts > 1)
         if 2 * len(several) > len(starts):
-            return kernel.combine_ranges(self.combine, state, starts, ends)
+            return ranges.combine_ranges(self.combine, state, starts, ends)
         reduced = tuple(column[starts] for column in state)
-        combined = kernel.combine_ranges(self.combine, state, starts[several], ends[several])
+        combined = ranges.combine_ranges(self.combine, state, starts[several], ends[several])
         for column, values in zip(reduced, combined, strict=True):
             column[several] = values
         return reduced
@@ -122,8 +122,8 @@ class Operation(ABC):
 
         No range is empty; rows do not overlap in time.
         """
-        ranges = kernel.overlap_ranges if self.idempotent else kernel.combine_ranges
-        return ranges(self.combine, state, lo, hi)
+        combine = ranges.overlap_ranges if self.idempotent else ranges.combine_ranges
+        return combine(self.combine, state, lo, hi)
 
     def accumulate(self, records: Records, starts: Ints) -> State:
         """Return the state of each run of records that begins at `starts`; those of a run are sorted by time."""

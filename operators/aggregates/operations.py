@@ -12,9 +12,9 @@ import numpy.typing as npt
 
 from operators.aggregates import exact
 from operators.aggregates.operation import Operation, UfuncOperation
-from operators.batch import Records
-from operators.columns import ColumnData
-from operators.kernel import Ints, State, prefix_difference
+from operators.columns.arrow import ColumnData
+from operators.columns.ranges import Ints, State, prefix_difference
+from operators.columns.records import Records
 from serializers.arrays import fill
 
 _INT64 = np.iinfo(np.int64)

@@ -14,9 +14,9 @@ import pyarrow as pa
 
 from operators.aggregates.definitions import Aggregate, Bound, Types, is_atomic, one_zero
 from operators.aggregates.operation import Operation
-from operators.batch import Records
-from operators.columns import ColumnData, arrow_column, state_code
-from operators.kernel import State
+from operators.columns.arrow import ColumnData, arrow_column, state_code
+from operators.columns.ranges import State
+from operators.columns.records import Records
 
 Signs = npt.NDArray[np.int8]
 _NOTHING, _NULL, _VALUE = range(3)

@@ -11,7 +11,7 @@ from operators.aggregates import exact
 from operators.aggregates.definitions import Aggregate, Bound, Types, is_number
 from operators.aggregates.exact import Floats
 from operators.aggregates.moments import CrossSums, deviations
-from operators.kernel import Ints, State
+from operators.columns.ranges import Ints, State
 
 _TINY = 1e-290  # below it products lose digits
 _FAINT = 2.0**-960  # below it squares do

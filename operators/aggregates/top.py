@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from operators.aggregates.definitions import Aggregate, Bound, Types, is_atomic, list_array, typed_values
 from operators.aggregates.operation import Operation, runs
-from operators.batch import Records
+from operators.columns.ranges import Ints, State, combine_ranges
+from operators.columns.records import Records
 from operators.errors import DefinitionError
-from operators.kernel import Ints, State, combine_ranges
 from serializers.arrays import fill
 from serializers.values import canonical
 

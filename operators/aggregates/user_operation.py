@@ -13,10 +13,10 @@ import pyarrow.types as pat
 from operators.aggregates.definitions import Aggregate, Bound, Types
 from operators.aggregates.operation import Operation
 from operators.aggregates.user_code import fingerprint, result_type
-from operators.batch import Records
-from operators.columns import arrow_column
+from operators.columns.arrow import arrow_column
+from operators.columns.ranges import Ints, State
+from operators.columns.records import Records
 from operators.errors import DefinitionError, check_column_name
-from operators.kernel import Ints, State
 from serializers.arrays import fill
 
 _CODES = {int: "i8", float: "f8", object: "object", "i8": "i8", "f8": "f8", "object": "object"}

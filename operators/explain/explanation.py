@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from operators.applicable import Applicable, column_types
-from operators.emission import OutputSchema
+from operators.definitions.runnable import Applicable, column_types
 from operators.errors import DefinitionError
 from operators.explain.shuffle import StagePart, bounded_stage, spark_types, streamed_stage
 from operators.explain.state import StatePart, state_of
 from operators.explain.strategies import AggregatePart, aggregates_of
 from operators.explain.text import text
 from operators.explain.windows import WindowsPart, windows_of
-from operators.program import Program
 from operators.runtime.closing import Closing
+from operators.runtime.program import Program
+from operators.steps.emission import OutputSchema
 from state_backends import StateConfig, resolve
 
 if TYPE_CHECKING:
@@ -79,10 +79,10 @@ class Explanation:
         backend: str | None,
         options: Mapping[str, object] | None,
     ) -> "Explanation":
-        from operators.runtime.chains import incoming
-        from operators.runtime.spark import bucket_count, check_frame, windows_conf
-        from operators.runtime.types import arrow_schema, check_collations
-        from operators.runtime.watermarks import check_time
+        from operators.spark.apply import bucket_count, check_frame, windows_conf
+        from operators.spark.chains import incoming
+        from operators.spark.types import arrow_schema, check_collations
+        from operators.spark.watermarks import check_time
 
         check_frame(df)
         spark = df.sparkSession

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.types as pat
 
-from operators.base.own import OwnPlan
-from operators.partials import TwoStagePlan
-from operators.program import Program
+from operators.custom.plan import OwnPlan
+from operators.runtime.program import Program
+from operators.steps.partials import TwoStagePlan
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType
@@ -38,7 +38,7 @@ def bounded_stage(program: Program, types: "Mapping[str, DataType]") -> StagePar
         program: bound to it, with the plan for bounded frames.
         types: Spark's type of the event time, by its name.
     """
-    from operators.runtime.engine import obstacle
+    from operators.spark.first_stage import obstacle
 
     sums = ", ".join(op.describe() for op in program.plan.operations)
     why_not = obstacle(program, types)

@@ -12,14 +12,14 @@ import pyarrow.types as pat
 from operators.aggregates.fold_operation import FoldOperation
 from operators.aggregates.operation import Operation
 from operators.aggregates.user_operation import UserOperation
-from operators.batch import Records
-from operators.columns import column_data
+from operators.columns.arrow import column_data
+from operators.columns.ranges import State
+from operators.columns.records import Records
 from operators.explain.windows import WindowsPart
-from operators.kernel import State
-from operators.program import Program
+from operators.runtime.program import Program
 from serializers import pack_value
 from serializers.keys import NO_COLUMNS
-from state_backends.stored import StoredSchema, head_codes
+from state_backends.store.schema import StoredSchema, head_codes
 
 _WORD_BYTES = 8
 _USUAL_ENTRIES = 1_000

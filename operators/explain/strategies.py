@@ -13,11 +13,11 @@ from operators.aggregates.operations import Collect, CountRows, SumFloat, SumLon
 from operators.aggregates.sketches import Sketch
 from operators.aggregates.top import Top
 from operators.aggregates.user_operation import UserOperation
-from operators.emission import OutputSchema
-from operators.kinds.folded import FoldedPlan
-from operators.kinds.kip450 import Kip450Plan
+from operators.kinds.fold_hopping import FoldedPlan
+from operators.kinds.fold_sliding import Kip450Plan
 from operators.kinds.sessions import SessionPlan
-from operators.program import Plan
+from operators.runtime.program import Plan
+from operators.steps.emission import OutputSchema
 
 
 @dataclass(frozen=True, slots=True)

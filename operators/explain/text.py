@@ -5,11 +5,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
-from operators.base.own import OwnPlan
-from operators.emission import OutputSchema
+from operators.custom.plan import OwnPlan
 from operators.explain.state import StatePart
 from operators.explain.words import length, plural, spread
-from state_backends.stored import head_codes
+from operators.steps.emission import OutputSchema
+from state_backends.store.schema import head_codes
 
 if TYPE_CHECKING:
     from operators.explain.explanation import Explanation

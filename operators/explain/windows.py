@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from operators.base.columnar import Operator
-from operators.base.keyed import KeyedOperator
-from operators.base.own import OwnPlan
+from operators.custom.contract import Operator
+from operators.custom.plan import OwnPlan
+from operators.definitions.keyed import KeyedOperator
 from operators.explain.words import length
-from operators.kinds.folded import FoldedPlan
-from operators.kinds.framed import FramedPlan
-from operators.kinds.kip450 import Kip450Plan
+from operators.kinds.fold_hopping import FoldedPlan
+from operators.kinds.fold_sliding import Kip450Plan
+from operators.kinds.hopping import FramedPlan
 from operators.kinds.sessions import SessionPlan
 from operators.kinds.sliding import SlidingPlan
-from operators.program import Program
+from operators.runtime.program import Program
 from state_backends.backends.memory import MemoryBackend
 
 _CLOSED = "a window whose end is before the close time"

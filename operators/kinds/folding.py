@@ -11,12 +11,12 @@ import numpy as np
 
 from operators.aggregates.fold_operation import FoldOperation
 from operators.aggregates.operation import Operation
-from operators.batch import Records
-from operators.kernel import Ints, Mask, State
+from operators.columns.ranges import Ints, Mask, State
+from operators.columns.records import Records
 from operators.kinds.panes import join_states, split_states
 from serializers.pages import PageLayout
 from state_backends import Entries
-from state_backends.ordering import row_order
+from state_backends.store.ordering import row_order
 
 _DTYPES = {"i8": np.dtype(np.int64), "f8": np.dtype(np.float64), "object": np.dtype(object)}
 

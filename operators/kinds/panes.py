@@ -12,14 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from operators.aggregates.operation import Operation
-from operators.batch import Records
-from operators.kernel import Ints, State, overlap_ranges, run_starts
-from operators.partials import Partials
+from operators.columns.ranges import Ints, State, overlap_ranges, run_starts
+from operators.columns.records import Records
+from operators.steps.partials import Partials
 from serializers.pages import Column, PageLayout
 from state_backends import Entries
-from state_backends.ordering import row_order
-from state_backends.stored import TIME
-from state_backends.window_store import merge_entries
+from state_backends.store.ordering import row_order
+from state_backends.store.schema import TIME
+from state_backends.store.window_store import merge_entries
 
 
 @dataclass(frozen=True)

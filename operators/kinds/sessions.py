@@ -12,18 +12,18 @@ from typing import Any
 import numpy as np
 
 from operators.aggregates.operation import Operation
-from operators.base.calendar import NEVER
-from operators.base.step import Step
-from operators.base.store_operator import PageEnds, StoreOperator, first_by_key, rows_by_segment
-from operators.batch import FAR_FUTURE, FAR_PAST, Records
-from operators.emission import Emission
-from operators.kernel import Ints, Mask, State, run_starts, session_starts
+from operators.columns.ranges import Ints, Mask, State, run_starts, session_starts
+from operators.columns.records import FAR_FUTURE, FAR_PAST, Records
 from operators.kinds.panes import join_states, split_states
-from operators.partials import Partials
+from operators.steps.emission import Emission
+from operators.steps.partials import Partials
+from operators.steps.step import Step
+from operators.steps.store_operator import PageEnds, StoreOperator, first_by_key, rows_by_segment
+from operators.steps.timers import NEVER
 from serializers.pages import PageLayout
 from state_backends import Entries, WindowStore
-from state_backends.ordering import row_order
-from state_backends.stored import TIME
+from state_backends.store.ordering import row_order
+from state_backends.store.schema import TIME
 
 _END, _START, _AT, _WAITS, _STATES = range(5)
 

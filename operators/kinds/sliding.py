@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from operators.aggregates.operation import Operation
-from operators.base.calendar import NEVER
-from operators.batch import Records
-from operators.emission import Emission
-from operators.kernel import Ints, Windows, distances, run_starts, sliding_windows, spread
+from operators.columns.ranges import Ints, Windows, distances, run_starts, sliding_windows, spread
+from operators.columns.records import Records
+from operators.kinds.pane_operator import PaneOperator, Work
 from operators.kinds.panes import MergedPanes, PaneSchema, seen_from, visible
-from operators.kinds.panewise import PaneOperator, Work
-from operators.partials import Partials
+from operators.steps.emission import Emission
+from operators.steps.partials import Partials
+from operators.steps.timers import NEVER
 from serializers.pages import PageLayout
 from state_backends import Entries, WindowStore
 

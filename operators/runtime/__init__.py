@@ -1,1 +1,1 @@
-"""Where operators run: the local runner, a bounded pass and a streaming query on Spark."""
+"""Where operators run, without Spark: programs, state over one durable store, and the local runner."""

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from operators.batch import FAR_PAST
+from operators.columns.records import FAR_PAST
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,19 +11,19 @@ from typing import Any, SupportsIndex
 
 import pyarrow as pa
 
-from operators.base.step import Counters
-from operators.batch import FAR_PAST, event_ticks
-from operators.columns import plain_table
+from operators.columns.arrow import plain_table
+from operators.columns.records import FAR_PAST, event_ticks
 from operators.errors import DefinitionError
-from operators.program import Program
+from operators.runtime.program import Program
 from operators.runtime.stateful import Outcome, StatefulOperator
+from operators.steps.step import Counters
 from state_backends import StateConfig, StateError, resolve
 from state_backends.checkpoints.bucket import opened
 from state_backends.checkpoints.savepoint import Savepoint, check_new, read_header, write_bucket, write_header
 from state_backends.config import BUILT_IN
 from state_backends.durability.folders import Folder, absolute
-from state_backends.durability.journal import Journal, MemoryJournal, SqliteJournal
 from state_backends.durability.pointer import read_pointer
+from state_backends.journal import Journal, MemoryJournal, SqliteJournal
 
 _TIMES = "stream_time", "highest"
 """What a runner notes beside its state, in ticks: stream time, and the highest event time."""

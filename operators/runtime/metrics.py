@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
-from operators.base.step import Counters
-from operators.emission import OutputSchema
 from operators.errors import DefinitionError
-from operators.program import Program
+from operators.runtime.program import Program
+from operators.steps.emission import OutputSchema
+from operators.steps.step import Counters
 
 METRICS = {
     "rows": "records that came, late ones included",

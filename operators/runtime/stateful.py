@@ -8,20 +8,20 @@ from typing import Any
 
 import pyarrow as pa
 
-from operators.base.step import Counters, Step
-from operators.batch import FAR_PAST
-from operators.emission import Emission
-from operators.evolution import adaption, settled, spread, stored_change
-from operators.partials import Partials
-from operators.program import Program
-from operators.runtime.allocation import keep_freed_memory
+from operators.columns.records import FAR_PAST
+from operators.runtime.evolution import adaption, settled, spread, stored_change
+from operators.runtime.memory import keep_freed_memory
 from operators.runtime.metrics import counted
+from operators.runtime.program import Program
+from operators.steps.emission import Emission
+from operators.steps.partials import Partials
+from operators.steps.step import Counters, Step
 from state_backends import Entries, StateConfig
 from state_backends.backends.memory import MemoryBackend
 from state_backends.checkpoints.savepoint import Savepoint
 from state_backends.durability.durable import Alignment, Durable
-from state_backends.durability.journal import Journal
 from state_backends.durability.pointer import Pointer, read_pointer
+from state_backends.journal import Journal
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
-from operators.definitions import HoppingWindows, SessionWindows, SlidingWindows
+from operators.definitions.windows import HoppingWindows, SessionWindows, SlidingWindows
 from operators.errors import DefinitionError
 from operators.testing.oracles import (
     Batch,

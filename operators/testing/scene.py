@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.types as pat
 
-from operators.definitions import HoppingWindows, SlidingWindows
+from operators.definitions.windows import HoppingWindows, SlidingWindows
 from operators.errors import DefinitionError
 from operators.testing.evaluator import Definition, Step, late_rows
 from operators.testing.times import DEFAULT_TICK_US, Clock, column_ticks

@@ -16,7 +16,7 @@ from state_backends.checkpoints.metadata import JOURNAL_VARIABLE, unreadable
 from state_backends.durability.folders import absolute
 from state_backends.durability.pointer import Pointer
 from state_backends.interface import StateError
-from state_backends.stored import StoredSchema
+from state_backends.store.schema import StoredSchema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -36,7 +36,6 @@ from state_backends.durability.changelog import (
     required,
 )
 from state_backends.durability.folders import Folder
-from state_backends.durability.journal import Journal
 from state_backends.durability.pointer import (
     COPIES,
     JOURNAL,
@@ -51,6 +50,7 @@ from state_backends.durability.retention import adopted, started_over, trimmed, 
 from state_backends.durability.snapshots import SnapshotFolder
 from state_backends.durability.uploads import Uploads, is_dead, page_parts, this_process
 from state_backends.interface import StateBackend, StateError, WriteBatch
+from state_backends.journal import Journal
 
 KEPT_ENTRIES = 8
 """Log entries kept for copies that are a little behind."""

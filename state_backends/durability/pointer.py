@@ -6,7 +6,7 @@ from dataclasses import astuple, dataclass, field, fields
 from typing import Any
 
 from serializers import CorruptDataError, NewerFormatError, pack_value, unpack_value
-from state_backends.durability.journal import Journal
+from state_backends.journal import Journal
 
 POINTER_VERSION = 2
 COPIES, JOURNAL = "copies", "journal"

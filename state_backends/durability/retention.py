@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from state_backends.durability.changelog import entry_name
-from state_backends.durability.journal import Journal
 from state_backends.durability.pointer import COPIES, Pointer, Snapshot
+from state_backends.journal import Journal
 
 
 def adopted(journal: Journal, pointer: Pointer, snapshot: Snapshot, log_bytes: int) -> Pointer:

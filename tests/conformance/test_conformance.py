@@ -19,9 +19,9 @@ from operators import (
     WindowedAggregation,
 )
 from operators import aggregates as agg
-from operators.batch import FAR_FUTURE
-from operators.emission import RETRACT
+from operators.columns.records import FAR_FUTURE
 from operators.runtime.local import LocalRunner
+from operators.steps.emission import RETRACT
 
 Case = dict[str, Any]
 Row = list[Any]

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from operators import spark_session
 from tests.faults.processes import QUICK_START
-from tests.spark.frames import session_conf
+from tests.operators.spark.frames import session_conf
 
 
 @pytest.fixture(scope="module")

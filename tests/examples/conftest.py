@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from examples.flights_data import load_flights
 from operators import spark_session
-from tests.spark.frames import session_conf
+from tests.operators.spark.frames import session_conf
 
 
 @pytest.fixture(scope="session")

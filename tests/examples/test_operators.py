@@ -17,7 +17,7 @@ from examples.operators.count_windows import LastFlights, worst
 from examples.operators.delay_alert import DelayAlert, tell
 from examples.operators.funnel import Recovery, funnel
 from operators import Operator
-from tests.spark.frames import run_query
+from tests.operators.spark.frames import run_query
 
 pytestmark = pytest.mark.spark
 

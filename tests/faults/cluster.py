@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyspark
 
-from operators.java import ensure_java
+from operators.spark.java import ensure_java
 from tests.faults.processes import QUICK_START, ROOT, kill_all, running, start, wait_until
 
 _SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"

@@ -8,7 +8,7 @@ from operators import spark_session
 from tests.faults.plans import Plan
 from tests.faults.processes import QUICK_START
 from tests.faults.query import judge, run
-from tests.spark.frames import session_conf
+from tests.operators.spark.frames import session_conf
 
 TASKS = {"run": run, "judge": judge}
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.spark.frames import KINDS, write_source
+from tests.operators.spark.frames import KINDS, write_source
 
 BACKENDS = ["memory", "rocksdb", "spark"]
 CHAIN_AND_KINDS = ("chain", *KINDS)
@@ -26,7 +26,7 @@ class Plan:
         folder: where all that it writes lies.
         source: the folder of its input.
         backend: its state backend.
-        kind: of its windows, one of tests.spark.frames, or "chain".
+        kind: of its windows, one of tests.operators.spark.frames, or "chain".
         trouble: name of a step of `tests.faults.troubles` behind the operator, or none.
         checkpoint: its checkpoint's name in the folder.
         state: its local state's name in the folder.

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from tests.faults import troubles
 from tests.faults.plans import Plan
-from tests.spark.frames import SCHEMA, closed_rows, rows, stream, windows
+from tests.operators.spark.frames import SCHEMA, closed_rows, rows, stream, windows
 
 _SHOWN = 5
 

@@ -14,8 +14,8 @@ from aggregate_cases import CASES, finished, stored
 from operators import DefinitionError
 from operators import aggregates as agg
 from operators.aggregates.operations import CountRows, CountValid
-from operators.batch import Records
-from operators.columns import column_data
+from operators.columns.arrow import column_data
+from operators.columns.records import Records
 
 ANY_TYPE = {
     "uint64": pa.array([1, 2**62], pa.uint64()),

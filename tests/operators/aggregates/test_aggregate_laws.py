@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pyspark import cloudpickle
 
 from operators.aggregates.user_operation import UserOperation
-from operators.kernel import State
+from operators.columns.ranges import State
 
 EVERY = pytest.mark.parametrize("name", CASES)
 FEW = settings(max_examples=8)

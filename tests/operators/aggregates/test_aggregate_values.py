@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from operators import aggregates as agg
 from operators.aggregates import Aggregate, exact
 from operators.aggregates.operations import SumLong
-from operators.batch import Records
-from operators.columns import column_data
-from operators.kernel import State
+from operators.columns.arrow import column_data
+from operators.columns.ranges import State
+from operators.columns.records import Records
 
 INT64 = 2**63 - 1
 

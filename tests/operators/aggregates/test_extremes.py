@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from operators import aggregates as agg
 from operators.aggregates.operation import Operation
-from operators.batch import Records
-from operators.columns import column_data
-from operators.kernel import State
+from operators.columns.arrow import column_data
+from operators.columns.ranges import State
+from operators.columns.records import Records
 
 NEAR_ONE_ANOTHER = st.sampled_from(
     [1e9 + 0.1, 1e15 + 0.1, 1.7e15, 1e-100, 1e-150, 3e144, 1e160, 1e300]

@@ -14,9 +14,9 @@ from operators import aggregates as agg
 from operators.aggregates import Aggregate
 from operators.aggregates.operation import Operation
 from operators.aggregates.sketches import QuantileSketch
-from operators.batch import Records
-from operators.columns import column_data
-from operators.kernel import State
+from operators.columns.arrow import column_data
+from operators.columns.ranges import State
+from operators.columns.records import Records
 
 ROOT = Path(__file__).parents[3]
 

@@ -1,1 +1,0 @@
-"""What every operator stands on, built in or not: steps, timers, and the store."""

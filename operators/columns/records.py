@@ -1,0 +1,235 @@
+"""One batch of records as columns: keys numbered, times in ticks, values by column."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pat
+
+from operators.columns.arrow import ColumnData, canonical_floats, column_data, plain_array
+from operators.errors import DefinitionError
+from serializers.keys import NO_COLUMNS, encode_keys
+
+Ints = npt.NDArray[np.int64]
+FAR_PAST, FAR_FUTURE = -(2**61), 2**61
+"""Close times before every event and after every event, in ticks."""
+_MOST_TICKS = 2**60
+_INT64_MAX = 2**63 - 1
+_MOST_GAP = 2**59
+_UNIT_US = {"s": 1_000_000, "ms": 1_000, "us": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Records of a batch in the order of arrival.
+
+    Attributes:
+        keys: the distinct keys, encoded.
+        key: shape (n,), int64: position of each record's key in `keys`.
+        time: shape (n,), int64: event time in ticks.
+        values: input columns by name, each of length n.
+        bad: records left out because their event time is null or out of range (`most_ticks`), or their gap is no gap.
+        gap: shape (n,), int64: ticks for which each record's session waits for the next one; None if it is the same for all.
+    """
+
+    keys: list[bytes]
+    key: Ints
+    time: Ints
+    values: dict[str, ColumnData]
+    bad: int
+    gap: Ints | None = None
+
+    def __len__(self) -> int:
+        return len(self.key)
+
+    def take(self, rows: Ints) -> "Records":
+        """Return the records at these positions, with the keys unchanged."""
+        values = {name: data.take(rows) for name, data in self.values.items()}
+        gap = None if self.gap is None else self.gap[rows]
+        return Records(self.keys, self.key[rows], self.time[rows], values, self.bad, gap)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordColumns:
+    """Which columns of a table make its records.
+
+    Attributes:
+        event_time: timestamps, or int64 ticks.
+        group_by: the key columns.
+        values: the columns that aggregates read.
+        tick_us: length of a tick in microseconds.
+        gap: each record's session gap: durations, or whole milliseconds; None if there is none.
+        reach: ticks from an event time to the bounds of its windows at most.
+    """
+
+    event_time: str
+    group_by: tuple[str, ...]
+    values: tuple[str, ...]
+    tick_us: int
+    gap: str | None = None
+    reach: int = 0
+
+    def read(self, table: pa.Table) -> Records:
+        """Return a table as records. O(rows) array work and one Python call per distinct key."""
+        time, gap, usable = self._times(table)
+        bad = 0
+        if usable is not None:
+            bad = len(usable) - int(usable.sum())
+            table, time = table.filter(pa.array(usable)), time[usable]
+            gap = None if gap is None else gap[usable]
+        key, distinct = number_keys([table.column(name) for name in self.group_by], table.num_rows)
+        keys = encode_keys(distinct) if self.group_by else [NO_COLUMNS]
+        values = {name: column_data(table.column(name)) for name in self.values}
+        return Records(keys, key, time, values, bad, gap)
+
+    def usable(self, table: pa.Table) -> tuple[pa.Table, int]:
+        """Return the rows that have an event time and a gap that can be used, and the number of those that have not."""
+        _, _, usable = self._times(table)
+        if usable is None:
+            return table, 0
+        return table.filter(pa.array(usable)), len(usable) - int(usable.sum())
+
+    def faults(self, table: pa.Table) -> pa.Array | None:
+        """Return why each row cannot be used, as text, null for those that can; or None if all can."""
+        _, _, usable = self._times(table)
+        if usable is None:
+            return None
+        reasons = np.full(len(usable), None, object)
+        reasons[~usable] = "event time is out of range"
+        if self.gap is not None:
+            gap = table.column(self.gap)
+            _, timed = event_ticks(table.column(self.event_time), self.tick_us, self.reach)
+            timed = np.ones(len(usable), bool) if timed is None else timed
+            reasons[timed & ~usable] = "gap is not positive, or out of range"
+            reasons[timed & gap.is_null().to_numpy()] = "gap is null"
+        reasons[table.column(self.event_time).is_null().to_numpy()] = "event time is null"
+        return pa.array(reasons, pa.string())
+
+    def _times(self, table: pa.Table) -> tuple[Ints, Ints | None, npt.NDArray[np.bool_] | None]:
+        """Event times and gaps in ticks, and a mask of the rows in which both can be used, or None if all can."""
+        column = table.column(self.event_time)
+        time, usable = event_ticks(column, self.tick_us, self.reach)
+        if self.gap is None:
+            return time, None, usable
+        gap = _gap_ticks(table.column(self.gap), self.tick_us)
+        sound = (gap > 0) & (gap < _MOST_GAP) & (gap < most_ticks(column.type, self.tick_us) - np.abs(time))
+        if usable is not None:
+            sound &= usable
+        return time, gap, None if sound.all() else sound
+
+
+def _gap_ticks(column: pa.ChunkedArray, tick_us: int) -> Ints:
+    """Gaps floored to ticks; 0 where there is none, and more than can be used where there is too much."""
+    unit_us = _UNIT_US.get(column.type.unit, 1) if pat.is_duration(column.type) else 1_000
+    if pat.is_duration(column.type) and column.type.unit == "ns":
+        column = column.cast(pa.duration("us"), safe=False)
+    words = pc.fill_null(column.cast(pa.int64()), 0).to_numpy()
+    if unit_us < tick_us:
+        return np.maximum(words, 0) // (tick_us // unit_us)
+    scale = unit_us // tick_us
+    return np.clip(words, 0, _MOST_GAP // scale + 1) * scale
+
+
+def check_gap(type_: pa.DataType, name: str) -> None:
+    """Refuse a column of session gaps of a type that is no length of time.
+
+    Raises:
+        DefinitionError: the type is neither a duration nor whole numbers.
+    """
+    if not (pat.is_duration(type_) or pat.is_signed_integer(type_)):
+        raise DefinitionError(
+            f"gap column {name!r} is {type_}; a duration is wanted, or whole milliseconds: cast it before"
+        )
+
+
+def event_ticks(
+    column: pa.ChunkedArray | pa.Array, tick_us: int, reach: int = 0
+) -> tuple[Ints, npt.NDArray[np.bool_] | None]:
+    """Return event times floored to ticks, and a mask of those that can be used, or None if all can; see `most_ticks`."""
+    usable = column.is_valid().to_numpy(zero_copy_only=False) if column.null_count else None
+    words = column.cast(pa.int64())
+    times = (pc.fill_null(words, 0) if usable is not None else words).to_numpy()
+    times = _to_ticks(times, column.type, tick_us)
+    most = most_ticks(column.type, tick_us, reach)
+    if len(times) and (int(times.max()) >= most or int(times.min()) <= -most):
+        near = (times < most) & (times > -most)
+        usable = near if usable is None else usable & near
+    return times, usable
+
+
+def most_ticks(type_: pa.DataType, tick_us: int, reach: int = 0) -> int:
+    """Return the number of ticks from the epoch that event times have to be below, before it and after it.
+
+    It is 2**60, or less where the bounds of windows, which are told in the unit of the event time, would leave 64 bits.
+
+    Args:
+        type_: of the event time.
+        tick_us: length of a tick in microseconds.
+        reach: ticks from an event time to the bounds of its windows at most.
+    """
+    units = {"us": tick_us, "ns": 1_000 * tick_us}.get(getattr(type_, "unit", ""), 1)
+    return min(_MOST_TICKS, _INT64_MAX // units - reach)
+
+
+def _to_ticks(times: Ints, type_: pa.DataType, tick_us: int) -> Ints:
+    if pat.is_int64(type_):
+        return times
+    if type_.unit == "ns":
+        return np.floor_divide(times, 1_000 * tick_us)
+    scale = _UNIT_US[type_.unit]
+    if scale == tick_us:
+        return times
+    if scale > tick_us:
+        # Seconds that overflow as ticks are cut to the edge, where they count as absurd.
+        edge = _MOST_TICKS // (scale // tick_us) + 1
+        return np.clip(times, -edge, edge) * (scale // tick_us)
+    return np.floor_divide(times, tick_us // scale)
+
+
+def check_event_time(type_: pa.DataType, name: str) -> None:
+    """Refuse an event-time column of a type that is no time.
+
+    Raises:
+        DefinitionError: the type is neither a timestamp nor int64.
+    """
+    if not (pat.is_timestamp(type_) or pat.is_int64(type_)):
+        raise DefinitionError(
+            f"event time column {name!r} is {type_}; a timestamp is wanted: cast it, for example with to_timestamp"
+        )
+
+
+def number_keys(columns: Sequence[pa.ChunkedArray], rows: int) -> tuple[Ints, list[pa.Array]]:
+    """Return each row's key number and the distinct keys' columns, numbered in order of first appearance.
+
+    Null is a key like any other; all NaN are one, and -0.0 is 0.0. O(rows) hashing.
+    """
+    if not columns:
+        return np.zeros(rows, np.int64), []
+    plain = [canonical_floats(plain_array(column)) for column in columns]
+    coded = [array.dictionary_encode(null_encoding="encode") for array in plain]
+    if len(coded) == 1:
+        return _codes(coded[0]), [coded[0].dictionary]
+    combined = np.zeros(rows, np.int64)
+    sizes = [len(code.dictionary) for code in coded]
+    for code, size in zip(coded, sizes, strict=True):
+        combined = _renumbered(combined * size + _codes(code), combined, size)
+    whole = pa.array(combined).dictionary_encode()
+    numbers = _codes(whole)
+    first = np.empty(len(whole.dictionary), np.int64)
+    first[numbers[::-1]] = np.arange(rows - 1, -1, -1)
+    return numbers, [array.take(pa.array(first)) for array in plain]
+
+
+def _renumbered(product: Ints, before: Ints, size: int) -> Ints:
+    """The product of two numberings, made small again where it could outgrow 64 bits."""
+    largest = int(before.max()) + 1 if len(before) else 0
+    if largest * size < 2**31:
+        return product
+    return _codes(pa.array(product).dictionary_encode())
+
+
+def _codes(array: pa.DictionaryArray) -> Ints:
+    return array.indices.to_numpy(zero_copy_only=False).astype(np.int64)

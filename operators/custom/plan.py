@@ -1,0 +1,368 @@
+"""An operator that a user wrote, as a plan over a window store: what the hosts run."""
+
+import operator
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta, timezone
+from functools import cached_property
+from types import NoneType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as pat
+
+from operators.aggregates.operation import Operation
+from operators.columns.arrow import arrow_column
+from operators.columns.durations import tick_length, ticks
+from operators.columns.records import FAR_FUTURE, Records, event_ticks
+from operators.custom.contract import Declaration, Ints, Operator, Rows, Work, named
+from operators.errors import DefinitionError, OperatorError
+from operators.steps.emission import key_columns, to_unit
+from operators.steps.step import Step
+from operators.steps.store_operator import StoreOperator, first_by_key
+from operators.steps.timers import NEVER
+from serializers import CorruptDataError
+from serializers.pages import PageLayout
+from state_backends import Entries, StateError, WindowStore, WriteBatch
+from state_backends.store.schema import FLOAT, NUMBER, TIME, VALUE, head_codes
+from state_backends.store.window_store import merge_entries
+
+KINDS = {int: NUMBER, float: FLOAT, object: VALUE}
+"""Kinds of stored columns by the type that declares them."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_PLAIN = (bool, int, float, str, bytes, NoneType)
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+_WHOLE_SEGMENT = 2**59
+_MOST_CALLS = 10_000
+"""So many times `fire` may set timers that are due at the end of a bounded frame, where every time has come."""
+
+
+def _plain(kind: type, name: str, value: Any) -> Any:
+    """A setting as a value that can be stored and compared."""
+    if type(value) in _PLAIN:
+        return value
+    told = repr(value)
+    if _ADDRESS.search(told):
+        raise DefinitionError(
+            f"setting {name!r} of {kind.__name__} is {told}, which is another text in each process: use a plain value, "
+            "or leave it out of settings() if stored state does not depend on it"
+        )
+    return told
+
+
+class OwnPlan:
+    """An operator with what it declared of some frame.
+
+    Args:
+        definition: the operator.
+        declaration: what it said.
+        inputs: the declared inputs with their Arrow types.
+        keys: the key columns with their Arrow types.
+        grace: in ticks.
+        whole: whether it runs over a frame that is all there, whose times may span many segments: then few are enough.
+    """
+
+    operations: tuple[Operation, ...] = ()
+
+    def __init__(
+        self,
+        definition: Operator,
+        declaration: Declaration,
+        inputs: tuple[tuple[str, pa.DataType], ...],
+        keys: tuple[tuple[str, pa.DataType], ...],
+        grace: int,
+        *,
+        whole: bool = False,
+    ) -> None:
+        self.definition = definition
+        self.declaration = declaration
+        self.inputs = dict(inputs)
+        self.keys = dict(keys)
+        self.grace = grace
+        self.whole = whole
+
+    def __eq__(self, other: object) -> bool:
+        """Plans that do the same in the same way are equal: Spark sends an operator anew with each batch.
+
+        What Spark sends of one class is one class in each worker, also of one that was made in a notebook; made anew, it is
+        another, whose methods may be others.
+        """
+        return isinstance(other, OwnPlan) and self._same == other._same
+
+    def __hash__(self) -> int:
+        return hash(self.head)
+
+    @property
+    def _same(self) -> tuple[Any, ...]:
+        return type(self.definition), self.describe(), self.declaration, self.inputs, self.keys, self.grace
+
+    @property
+    def head(self) -> tuple[tuple[str, str], ...]:
+        """The stored columns: the time, and what was declared."""
+        return ("time", TIME), *((name, KINDS[type_]) for name, type_ in self.declaration.state.items())
+
+    @property
+    def reach(self) -> int:
+        """Nothing is known of what an own operator makes of event times."""
+        return 0
+
+    @cached_property
+    def layout(self) -> PageLayout:
+        """The layout of stored entries."""
+        return PageLayout(head_codes(self.head))
+
+    def describe(self) -> dict[str, Any]:
+        """Return what stored state depends on.
+
+        Raises:
+            DefinitionError: a setting has no text that says the same in each process.
+        """
+        kind = type(self.definition)
+        settings = self.definition.settings()
+        return {
+            "operator": kind.__qualname__,
+            "version": kind.version,
+            "settings": {name: _plain(kind, name, value) for name, value in settings.items()},
+            "stored": [f"{name}: {kind_}" for name, kind_ in self.head],
+            "inputs": list(self.inputs) if kind.keeps_inputs else None,
+            "state": [],
+        }
+
+    def operator(self, store: WindowStore) -> "OwnOperator":
+        """Return the operator over a store."""
+        if self.whole:
+            store = WindowStore(store.backend, store.layout, _WHOLE_SEGMENT)
+        return OwnOperator(self, store)
+
+
+class OwnOperator(StoreOperator):
+    """Runs a user's operator over one store: late records go aside, timers fire, each as the operator says."""
+
+    def __init__(self, plan: OwnPlan, store: WindowStore) -> None:
+        definition = plan.definition
+        super().__init__(store, closes=type(definition).due is not Operator.due)
+        self.plan = plan
+        self._definition = definition
+        self._names = tuple(plan.declaration.state)
+        self._delay = ticks(plan.declaration.delay, tick_length(definition.tick), "delay", 0)
+        self._entered: dict[int, dict[bytes, int]] = {}
+        """When each page is due, by the calendar: a later due time than that is not entered before this one has come."""
+        if self.closes:
+            store.on_write = self._enter_written
+
+    def next_due(self, entries: Entries) -> Ints:
+        with self._calling("due"):
+            due = np.asarray(self._definition.due(named(entries, self._names)))
+            if due.shape != (len(entries),) or (len(due) and due.dtype.kind not in "iu"):
+                raise ValueError(
+                    f"it returned {due.dtype} of shape {due.shape} for {len(entries)} entries; a tick for each is wanted"
+                )
+        return due.astype(np.int64, copy=False)
+
+    def rebuild(self, close: int, changes: Sequence[WriteBatch] | None = None) -> None:
+        if changes is None:
+            self._entered.clear()
+        super().rebuild(close, changes)
+
+    def _enter_pages(self, segment: int, keys: Sequence[bytes], entries: Entries) -> None:
+        present, due = first_by_key(entries.key, self.next_due(entries))
+        entered, names, times = self._entered.get(segment, {}), [], []
+        for number, time in zip(present.tolist(), due.tolist(), strict=True):
+            if time < entered.get(keys[number], NEVER):
+                entered[keys[number]] = time
+                names.append(keys[number])
+                times.append(time)
+        if names:
+            self._entered[segment] = entered
+            self._calendar.add(segment, names, np.array(times, np.int64))
+
+    def _enter_written(self, segment: int, keys: Sequence[bytes], entries: Entries) -> None:
+        if len(entries):
+            self._enter_pages(segment, keys, entries)
+
+    def take(self, batch: Records, step: Step) -> list[Rows]:
+        emitted = list(self._fired(step, step.close_start)) if step.close_start > self.close else []
+        with self._calling("late_before"):
+            late = batch.time < operator.index(self._definition.late_before(step.close_start))
+        records = self._accepted(batch, late, step, lambda time: (time, time))
+        if len(records):
+            nothing = merge_entries([], self.store.layout)
+            work = self._work(records.keys, records, nothing, step.close_start, step)
+            emitted += self._called("take", work)
+        return [*emitted, *self._fired(step, step.close_end)]
+
+    def _fired(self, step: Step, close: int) -> Iterator[Rows]:
+        """Take the entries whose timer is before the close time out of the store, and hand them over, until there are none."""
+        # Each call's earliest timer is later than the one before, so that there is an end.
+        latest, calls = -NEVER, 0
+        while self.closes:
+            keys, entries = self._take_entries(close)
+            if not len(entries):
+                return
+            first = int(self.next_due(entries).min())
+            calls += 1
+            if first <= latest or (close >= FAR_FUTURE and calls > _MOST_CALLS):
+                raise OperatorError(self._endless(first, latest))
+            latest = first
+            yield from self._called("fire", self._work(keys, _no_records(keys), entries, close, step))
+
+    def _endless(self, first: int, latest: int) -> str:
+        name = type(self._definition).__name__
+        if first <= latest:
+            return (
+                f"{name}.fire wrote an entry whose timer is {first}, when those from {latest} on had come: "
+                "give what stays a later timer, or NEVER"
+            )
+        return (
+            f"{name}.fire went on setting timers {_MOST_CALLS} times after the last record of a bounded frame: "
+            "have them end, with what was stored last"
+        )
+
+    def _take_entries(self, close: int) -> tuple[list[bytes], Entries]:
+        """Take what fires out of the store, and return it with its keys."""
+        keys, due = self._take_due([], close)
+        parts = []
+        for segment, numbers in due.items():
+            numbers.sort()
+            fired = self._popped(segment, [keys[n] for n in numbers.tolist()], close)
+            parts.append(Entries(numbers[fired.key], fired.columns))
+        entries = merge_entries(parts, self.store.layout)
+        # Pages may be entered too early: keys of which nothing fires are left out.
+        begins = np.diff(entries.key, prepend=-1) > 0
+        names = [keys[n] for n in entries.key[begins].tolist()]
+        return names, Entries(np.cumsum(begins) - 1, entries.columns)
+
+    def _popped(self, segment: int, names: list[bytes], close: int) -> Entries:
+        """Take what fires out of the pages, and enter what is left of them in the calendar anew."""
+        entered = self._entered.get(segment, {})
+        for name in names:
+            entered.pop(name, None)
+        if not entered:
+            self._entered.pop(segment, None)
+        entries = self.store.fetch_segment(segment, names)
+        fires = self.next_due(entries) < close
+        touched = np.zeros(len(names), bool)
+        touched[entries.key[fires]] = True
+        kept = ~fires & touched[entries.key]
+        self._replace(segment, names, touched, entries.take(kept))
+        self._enter_pages(segment, names, entries.take(~touched[entries.key]))
+        return entries.take(fires)
+
+    def _work(self, keys: list[bytes], records: Records, due: Entries, close: int, step: Step) -> Work:
+        plan = self.plan
+        stored = named(due, self._names)
+        return Work(
+            keys,
+            records,
+            stored,
+            close,
+            plan.grace,
+            self.store,
+            plan.declaration,
+            plan.inputs,
+            plan.keys,
+            step,
+        )
+
+    def _called(self, method: str, work: Work) -> list[Rows]:
+        """Call `take` or `fire`, and return the rows that it emits, if any."""
+        with self._calling(method):
+            rows = getattr(self._definition, method)(work)
+            if not isinstance(rows, Rows | None):
+                raise TypeError(f"it returned {type(rows).__name__}; work.rows(...) or None is wanted")
+        return [] if rows is None else [replace(rows, since=self.close - self._delay)]
+
+    @contextmanager
+    def _calling(self, method: str) -> Iterator[None]:
+        """Say of whatever a user's method raises where it comes from; errors of the state are passed on as they are."""
+        try:
+            yield
+        except (OperatorError, StateError, CorruptDataError):
+            raise
+        except Exception as error:
+            name = f"{type(self._definition).__name__}.{method}"
+            raise OperatorError(f"{name} failed: {type(error).__name__}: {error}") from error
+
+
+def _no_records(keys: list[bytes]) -> Records:
+    nothing = np.empty(0, np.int64)
+    return Records(keys, nothing, nothing, {}, 0)
+
+
+@dataclass(frozen=True)
+class OwnOutput:
+    """The rows of a user's operator: key columns, then the declared results.
+
+    Attributes:
+        keys: names and Arrow types of the key columns.
+        results: names and Arrow types of the results.
+        tick_us: length of a tick in microseconds.
+        operator: its name, for errors.
+        event_time: the result that is the rows' event time, if there is one.
+    """
+
+    keys: tuple[tuple[str, pa.DataType], ...]
+    results: tuple[tuple[str, pa.DataType], ...]
+    tick_us: int
+    operator: str
+    event_time: str | None = None
+
+    @property
+    def arrow(self) -> pa.Schema:
+        """The Arrow schema of a result."""
+        return pa.schema([*self.keys, *self.results])
+
+    def table(self, emitted: Sequence[Rows]) -> pa.Table:
+        """Return emitted rows as a table.
+
+        Raises:
+            OperatorError: a result is of another type than was declared; names it.
+        """
+        batches = [self._batch(rows) for rows in emitted if len(rows.key)]
+        return pa.Table.from_batches(batches, self.arrow)
+
+    def _batch(self, rows: Rows) -> pa.RecordBatch:
+        columns = key_columns(rows.keys, rows.key, [type_ for _, type_ in self.keys])
+        for (name, type_), values in zip(self.results, rows.columns, strict=True):
+            try:
+                columns.append(self._column(values, type_))
+            except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+                raise OperatorError(
+                    f"{self.operator} emits {name!r}, which is not of the declared type {type_}: {error}"
+                ) from error
+            if name == self.event_time:
+                self._check_times(columns[-1], rows.since)
+        return pa.RecordBatch.from_arrays(columns, schema=self.arrow)
+
+    def _check_times(self, times: pa.Array, since: int) -> None:
+        """Refuse rows that would be late for the operators that follow."""
+        found, _ = event_ticks(times.drop_null(), self.tick_us)
+        if len(found) and int(found.min()) < since:
+            raise OperatorError(
+                f"{self.operator} emits {self.event_time!r} of {found.min()} ticks, {since - found.min()} ticks before what "
+                "later operators still take: declare a longer delay, or another event_time"
+            )
+
+    def _column(self, values: Any, type_: pa.DataType) -> pa.Array:
+        if isinstance(values, pa.ChunkedArray):
+            values = values.combine_chunks()
+        if isinstance(values, pa.Array):
+            return values.cast(type_)
+        if not isinstance(values, np.ndarray):
+            ticks = pat.is_timestamp(type_)
+            return pa.array([self._instant(value, type_) for value in values] if ticks else values, type_)
+        missing = np.ma.getmaskarray(values) if isinstance(values, np.ma.MaskedArray) else None
+        plain = np.ma.getdata(values)
+        if pat.is_timestamp(type_) and plain.dtype.kind in "iu":
+            plain = to_unit(plain.astype(np.int64, copy=False), self.tick_us, type_.unit)
+        return arrow_column(plain, type_, missing)
+
+    def _instant(self, value: Any, type_: pa.DataType) -> Any:
+        """A tick as a datetime, which Arrow takes in whatever unit; other values as they are."""
+        if not isinstance(value, int | np.integer):
+            return value
+        moment = _EPOCH + timedelta(microseconds=int(value) * self.tick_us)
+        return moment if type_.tz else moment.replace(tzinfo=None)

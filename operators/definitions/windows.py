@@ -1,0 +1,294 @@
+"""Window definitions: sliding, hopping, tumbling and session windows, checked when they are made."""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from operators.aggregates import Aggregate
+from operators.columns.durations import Duration, tick_length, ticks
+from operators.definitions.aggregation import WindowedAggregation
+from operators.errors import DefinitionError
+from operators.kinds.fold_hopping import FoldedPlan
+from operators.kinds.fold_sliding import Kip450Plan
+from operators.kinds.hopping import FramedPlan
+from operators.kinds.panes import PaneSchema
+from operators.kinds.sessions import SessionPlan
+from operators.kinds.sliding import SlidingPlan
+from operators.runtime.program import default_segment
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+_HOUR_US = 3_600_000_000
+_OF_OPERATORS = ("apply", "apply_with_late", "check", "cogroup", "emit", "explain", "local_runner")
+
+
+class _Grouping:
+    """How a window definition becomes an operator."""
+
+    __slots__ = ()
+
+    @property
+    def gap_input(self) -> str | None:
+        """The input column of session gaps, if there is one."""
+        return None
+
+    @property
+    def retracts(self) -> bool:
+        """Whether windows that were emitted on update can cease to be."""
+        return False
+
+    def group_by(self, *columns: str) -> WindowedAggregation:
+        """Return an operator with windows of its own for each distinct value of these columns.
+
+        Null is a value like any other; all NaN are one value. Without columns all records are one group.
+        """
+        return WindowedAggregation(self).group_by(*columns)  # type: ignore[arg-type]
+
+    def aggregate(self, *unnamed: NoReturn, **aggregates: Aggregate) -> WindowedAggregation:
+        """Return an operator over all records as one group, with these results by name."""
+        return WindowedAggregation(self).aggregate(*unnamed, **aggregates)  # type: ignore[arg-type]
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            kind = type(self).__name__
+            said = f"{kind!r} object has no attribute {name!r}"
+            if name in _OF_OPERATORS:
+                said = (
+                    f"{kind} are no operator yet, which has {name!r}: say what is computed, such as "
+                    f".group_by('k').aggregate(n=agg.count()), then .{name}(...)"
+                )
+            raise AttributeError(said, name=name, obj=self)
+
+
+@dataclass(frozen=True, slots=True)
+class SlidingWindows(_Grouping):
+    """Record-driven sliding windows: one window for each distinct set of records that lie within `size` of each other.
+
+    For each event time t of a key's records there is the left window [t - size, t], and the right window
+    [t + tick, t + tick + size] if it holds any record. Both ends belong to a window. (Kafka Streams, KIP-450)
+
+    Args:
+        size: length: text such as "60 minutes", a timedelta, or whole milliseconds; positive.
+        grace: how long after its end a window still takes records, likewise; 0 or more.
+        tick: resolution of time, "1 ms" or "1 us"; event times are floored to it.
+
+    Raises:
+        DefinitionError: a length that is no length, too small, or no whole number of ticks.
+    """
+
+    size: Duration
+    grace: Duration = 0
+    tick: str = "1 ms"
+    size_ticks: int = field(init=False, repr=False)
+    grace_ticks: int = field(init=False, repr=False)
+    tick_us: int = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        tick_us = tick_length(self.tick)
+        object.__setattr__(self, "size_ticks", ticks(self.size, tick_us, "size", 1))
+        object.__setattr__(self, "grace_ticks", ticks(self.grace, tick_us, "grace", 0))
+        object.__setattr__(self, "tick_us", tick_us)
+
+    def plan(self, schema: PaneSchema, policy: str) -> SlidingPlan | Kip450Plan:
+        """Return what is computed for these operations: over panes, or window by window where one is a fold."""
+        if not schema.combines:
+            return Kip450Plan(self.size_ticks, policy == "on_update", schema.operations)
+        return SlidingPlan(self.size_ticks, policy == "on_update", schema)
+
+    @property
+    def bounds_behind(self) -> tuple[int, int]:
+        """By how many ticks start and end may lie before the close time of the batch before the one that emits a window."""
+        return self.size_ticks, 0
+
+    def segment(self, schema: PaneSchema) -> int:
+        """Return the default length of a stored segment in ticks."""
+        # Of panes, a step reads the pages where windows begin and end; of folds, it reads all.
+        least = 0 if schema.combines else self.size_ticks
+        return default_segment(least, self.size_ticks, self.grace_ticks, self.tick_us)
+
+
+@dataclass(frozen=True, slots=True)
+class HoppingWindows(_Grouping):
+    """Windows of one size that begin every `advance`: [start, start + size), each record in about size / advance of them.
+
+    Records are accumulated once, in frames of the greatest common divisor of size and advance; windows combine frames. So a
+    window that advances by a hundredth of its size costs about what its rows out cost, but where the divisor is tiny
+    (size 1 hour, advance 7 minutes and 1 ms: 1 ms) a frame holds few records and nothing is saved.
+
+    Args:
+        size: length: text such as "60 minutes", a timedelta, or whole milliseconds; positive.
+        advance: from one window's start to the next one's, likewise; positive and at most `size`.
+        grace: how long after its end a window still takes records, likewise; 0 or more.
+        offset: shifts all starts from multiples of `advance` since the epoch, as Spark's startTime; 0 or more.
+        tick: resolution of time, "1 ms" or "1 us"; event times are floored to it.
+
+    Raises:
+        DefinitionError: a length that is no length, too small, too large, or no whole number of ticks.
+    """
+
+    size: Duration
+    advance: Duration
+    grace: Duration = 0
+    offset: Duration = 0
+    tick: str = "1 ms"
+    size_ticks: int = field(init=False, repr=False)
+    advance_ticks: int = field(init=False, repr=False)
+    grace_ticks: int = field(init=False, repr=False)
+    offset_ticks: int = field(init=False, repr=False)
+    tick_us: int = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        tick_us = tick_length(self.tick)
+        size, advance = (
+            ticks(self.size, tick_us, "size", 1),
+            ticks(self.advance, tick_us, "advance", 1),
+        )
+        if advance > size:
+            raise DefinitionError(
+                f"advance is {self.advance!r}, more than size {self.size!r}: records between windows would be in none"
+            )
+        object.__setattr__(self, "size_ticks", size)
+        object.__setattr__(self, "advance_ticks", advance)
+        object.__setattr__(self, "grace_ticks", ticks(self.grace, tick_us, "grace", 0))
+        object.__setattr__(self, "offset_ticks", ticks(self.offset, tick_us, "offset", 0) % advance)
+        object.__setattr__(self, "tick_us", tick_us)
+
+    def plan(self, schema: PaneSchema, policy: str) -> FramedPlan | FoldedPlan:
+        """Return what is computed for these operations: over frames, or window by window where one is a fold."""
+        lengths, on_update = (self.size_ticks, self.advance_ticks, self.offset_ticks), policy == "on_update"
+        if not schema.combines:
+            return FoldedPlan(*lengths, on_update, schema.operations)
+        return FramedPlan(*lengths, on_update, schema)
+
+    @property
+    def bounds_behind(self) -> tuple[int, int]:
+        """By how many ticks start and end may lie before the close time of the batch before the one that emits a window."""
+        return self.size_ticks - 1, -1
+
+    def segment(self, schema: PaneSchema) -> int:
+        """Return the default length of a stored segment in ticks."""
+        return default_segment(self.size_ticks, self.size_ticks, self.grace_ticks, self.tick_us)
+
+
+class TumblingWindows(HoppingWindows):
+    """Windows of one size, one after another: [start, start + size), each record in one of them.
+
+    Args:
+        size: length: text such as "60 minutes", a timedelta, or whole milliseconds; positive.
+        grace: how long after its end a window still takes records, likewise; 0 or more.
+        offset: shifts all starts from multiples of `size` since the epoch, as Spark's startTime; 0 or more.
+        tick: resolution of time, "1 ms" or "1 us"; event times are floored to it.
+
+    Raises:
+        DefinitionError: a length that is no length, too small, or no whole number of ticks.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, size: Duration, grace: Duration = 0, offset: Duration = 0, tick: str = "1 ms") -> None:
+        super().__init__(size, size, grace, offset, tick)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionWindows(_Grouping):
+    """Windows of records of a key that follow one another with no gap: [first event, last event + gap].
+
+    Two events exactly `gap` apart are one session. Where every record has a gap of its own, a session waits until the latest
+    of its records' event time + gap. A session that has closed is final. A record that comes behind the close time is taken
+    if it joins a session that is open, or that the rest of its batch makes open; else it is late. It may begin that session
+    before the end of one that is final: the windows of final sessions of one key may overlap.
+
+    With `max_length` the record that would make a session longer begins the next one, however close it follows; sessions
+    are then what a walk through the records in order of time would cut, in whatever order they came. The windows of two
+    sessions may then overlap by the gap, and a record is late once the session that it would make alone has closed.
+
+    Args:
+        gap: text such as "5 minutes", a timedelta, or whole milliseconds, positive; or, on Spark, a column or expression
+            with each record's gap: an interval, its text, or whole milliseconds.
+        gap_column: in place of `gap`, the name of a column with each record's gap, on Spark as well as in the local runner.
+            Records whose gap is null, zero or negative, or beyond 2**59 ticks, are counted as bad.
+        grace: how long after its end a session still takes records, likewise; 0 or more.
+        max_length: longest time from a session's first event to its last, likewise; 0 or more. The gap comes on top: a window
+            is `max_length` + `gap` long at most.
+        tick: resolution of time, "1 ms" or "1 us"; event times and gaps are floored to it.
+
+    Raises:
+        DefinitionError: a length that is no length, too small, or no whole number of ticks; no gap, or two.
+    """
+
+    gap: "Duration | Column | None" = None
+    gap_column: str | None = None
+    grace: Duration = 0
+    max_length: Duration | None = None
+    tick: str = "1 ms"
+    gap_ticks: int | None = field(init=False, repr=False)
+    grace_ticks: int = field(init=False, repr=False)
+    max_length_ticks: int | None = field(init=False, repr=False)
+    tick_us: int = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        tick_us = tick_length(self.tick)
+        if (self.gap is None) == (self.gap_column is None):
+            raise DefinitionError("sessions want a gap or a gap_column, and not both")
+        if not isinstance(self.gap_column, str | None):
+            raise DefinitionError(
+                f"gap_column is {self.gap_column!r}: give a column's name; a Spark expression goes into gap"
+            )
+        gap = None if self.gap is None or self.gap_expression is not None else self.gap
+        for name, value, least in (
+            ("gap", gap, 1),
+            ("grace", self.grace, 0),
+            ("max_length", self.max_length, 0),
+        ):
+            length = None if value is None else ticks(value, tick_us, name, least)  # type: ignore[arg-type]
+            object.__setattr__(self, f"{name}_ticks", length)
+        object.__setattr__(self, "tick_us", tick_us)
+
+    @property
+    def gap_expression(self) -> "Column | None":
+        """The Spark column or expression of each record's gap, if there is one."""
+        kind = type(self.gap)
+        of_spark = kind.__module__.startswith("pyspark.") and kind.__name__ == "Column"
+        return self.gap if of_spark else None  # type: ignore[return-value]
+
+    @property
+    def gap_input(self) -> str | None:
+        if self.gap_expression is not None:
+            raise DefinitionError("the gap is a Spark expression: without Spark, name a gap_column instead")
+        return self.gap_column
+
+    @property
+    def retracts(self) -> bool:
+        return True
+
+    @property
+    def _longest_ticks(self) -> int | None:
+        """From a session's start to its end at most."""
+        if self.max_length_ticks is None or self.gap_ticks is None:
+            return None
+        return self.max_length_ticks + self.gap_ticks
+
+    def plan(self, schema: PaneSchema, policy: str) -> SessionPlan:
+        """Return what is computed for these operations.
+
+        Raises:
+            DefinitionError: an aggregate that cannot be combined, as sessions have to be.
+        """
+        for operation in schema.operations:
+            if not operation.combines:
+                raise DefinitionError(
+                    f"{operation.describe()} cannot be combined, but sessions merge: give the fold a merge"
+                )
+        return SessionPlan(self.gap_ticks, self.max_length_ticks, policy == "on_update", schema.operations)
+
+    @property
+    def bounds_behind(self) -> tuple[int | None, int]:
+        """By how many ticks start (None: any number) and end may lie before the close time of the batch before."""
+        return self._longest_ticks, 0
+
+    def segment(self, schema: PaneSchema) -> int:
+        """Return the default length of a stored segment in ticks."""
+        # Where gaps are of each record, sessions can end at any time far ahead, and a batch looks into every segment.
+        gap = self.gap_ticks or _HOUR_US // self.tick_us
+        return default_segment(gap, gap, self.grace_ticks, self.tick_us)

@@ -1,0 +1,141 @@
+"""Operators over windows that are store entries of their own: what all window kinds share when states are folds.
+
+A step takes one batch and two close times (DESIGN.md section 4). It loads the pages that the calendar names and those that the
+batch can touch, has the window kind fold the batch in, emits, and writes back what changed. The end of a window is its last
+tick here, for every kind, so a window is closed when its end is before the close time.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from operators.columns.ranges import Ints, Mask
+from operators.columns.records import FAR_FUTURE, FAR_PAST, Records
+from operators.kinds.folding import FoldedWindows, FoldSchema
+from operators.steps.emission import Emission
+from operators.steps.step import Step
+from operators.steps.store_operator import PageEnds, StoreOperator, first_by_key, rows_by_segment
+from operators.steps.timers import NEVER
+from state_backends import Entries, WindowStore
+
+
+class FoldPlan(Protocol):
+    """A window kind with its sizes in ticks."""
+
+    @property
+    def on_update(self) -> bool:
+        """Whether changed windows are emitted after each batch, instead of closed ones once."""
+
+    @property
+    def schema(self) -> FoldSchema:
+        """The windows' columns."""
+
+    @property
+    def reach(self) -> int:
+        """How far in ticks an entry can be from a record that has to see it."""
+
+    def late_before(self, close: int) -> int:
+        """Return the time before which a record is late as a whole."""
+
+    def last_window(self, time: Ints) -> tuple[Ints, Ints]:
+        """Return start and end, as they are emitted, of the last window that can hold a record at each time."""
+
+    def dead_before(self, close: int) -> int:
+        """Return the end before which no entry can matter any more."""
+
+    def bounds(self, end: Ints) -> tuple[Ints, Ints]:
+        """Return starts and ends of windows as they are emitted."""
+
+    def is_window(self, entries: Entries) -> Mask:
+        """Return which entries are windows."""
+
+    def fold(self, stored: Entries, records: Records, close: int) -> FoldedWindows:
+        """Return the windows after records that are sorted by key and time, of which none is late."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Visit:
+    """The keys of a step, those of the batch first, and the pages that were due: key numbers by segment."""
+
+    keys: list[bytes]
+    due: dict[int, Ints]
+
+
+class FoldOperator(StoreOperator):
+    """An operator over the windows of one store."""
+
+    def __init__(self, plan: FoldPlan, store: WindowStore) -> None:
+        super().__init__(store, closes=not plan.on_update)
+        self.plan = plan
+
+    def next_due(self, entries: Entries) -> Ints:
+        return self._next_end(entries, self.plan.is_window(entries), self.close)
+
+    @staticmethod
+    def _next_end(entries: Entries, windows: Mask, close: int) -> Ints:
+        return np.where(windows & (entries.time >= close), entries.time, NEVER)
+
+    def take(self, batch: Records, step: Step) -> list[Emission]:
+        close_start, close_end = step.close_start, step.close_end
+        late = batch.time < self.plan.late_before(close_start)
+        accepted = self._accepted(batch, late, step, self.plan.last_window)
+        visit = _Visit(*(self._take_due(batch.keys, close_end) if self.closes else (batch.keys, {})))
+        stored = self._load(visit, accepted)
+        folded = self.plan.fold(stored, accepted, close_start)
+        fresh = self.plan.is_window(folded.entries) & folded.fresh
+        step.counters.panes += int(np.count_nonzero(fresh))
+        windows = list(self._emit(visit.keys, stored, folded, (close_start, close_end)))
+        self._save(visit, folded, close_end)
+        return windows
+
+    def _load(self, visit: _Visit, records: Records) -> Entries:
+        """Whole pages: those that are due, and those of the batch's keys within reach of their records."""
+        first, last = np.full(len(visit.keys), FAR_FUTURE), np.full(len(visit.keys), FAR_PAST)
+        touched, earliest = first_by_key(records.key, records.time)
+        first[touched] = earliest - self.plan.reach
+        ends = np.append(np.searchsorted(records.key, touched[1:]), len(records)) - 1
+        last[touched] = records.time[ends[: len(touched)]] + self.plan.reach
+        return self._fetch(visit.keys, first, last, visit.due)
+
+    def _emit(
+        self, keys: list[bytes], stored: Entries, folded: FoldedWindows, closes: tuple[int, int]
+    ) -> Iterator[Emission]:
+        close_start, close_end = closes
+        end, windows = folded.entries.time, self.plan.is_window(folded.entries)
+        if self.plan.on_update:
+            yield self._emission(keys, folded.entries, windows & folded.changed & (end >= close_start))
+            return
+        closed = (stored.time >= self.close) & (stored.time < close_start)
+        yield self._emission(keys, stored, self.plan.is_window(stored) & closed)
+        # What comes to be although it is closed is emitted at once.
+        closed = (end < close_end) & ((end >= close_start) | folded.fresh)
+        yield self._emission(keys, folded.entries, windows & closed)
+
+    def _emission(self, keys: list[bytes], entries: Entries, wanted: Mask) -> Emission:
+        windows = entries.take(wanted)
+        return Emission(keys, windows.key, *self.plan.bounds(windows.time), self.plan.schema.results(windows))
+
+    def _save(self, visit: _Visit, folded: FoldedWindows, close: int) -> None:
+        """Write the pages that changed, without what is dead, and enter them and the due ones in the calendar."""
+        entries, ticks = folded.entries, self.store.segment_ticks
+        alive = entries.time >= self.plan.dead_before(close)
+        number = entries.time // ticks
+        segments = np.union1d(number[folded.changed], np.array(list(visit.due), np.int64))
+        for segment, rows in zip(segments.tolist(), rows_by_segment(number, segments), strict=True):
+            touched = np.zeros(len(visit.keys), bool)
+            touched[entries.key[rows[folded.changed[rows]]]] = True
+            if touched.any():
+                kept = rows[alive[rows] & touched[entries.key[rows]]]
+                self._replace(segment, visit.keys, touched, entries.take(kept))
+            if self.closes and len(rows):
+                self._enter(segment, visit.keys, visit.due, self._page_ends(folded, rows, close))
+        self.store.expire(self.plan.dead_before(close))
+
+    def _page_ends(self, folded: FoldedWindows, rows: Ints, close: int) -> PageEnds:
+        entries = folded.entries.take(rows)
+        windows = self.plan.is_window(entries)
+        present, now = first_by_key(entries.key, self._next_end(entries, windows, close))
+        _, before = first_by_key(entries.key, self._next_end(entries, windows & ~folded.fresh[rows], close))
+        return PageEnds(present, now, before)

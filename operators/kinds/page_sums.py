@@ -1,0 +1,100 @@
+"""What whole pages combine to, for steps whose windows are long.
+
+It stands in for a page that each window of a step holds as a whole: the step reads the pages where its windows begin and end,
+and not those between.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from operators.kinds.panes import PaneSchema
+from state_backends import Entries, WindowStore
+from state_backends.store.window_store import merge_entries
+
+_DENSE = 32
+_FIXED = frozenset({"i8", "f8"})
+
+
+@dataclass(slots=True)
+class _Segment:
+    """Sums of the pages of one segment.
+
+    Attributes:
+        rows: one pane for each page that was summed.
+        row: the row of each key whose page was.
+    """
+
+    rows: Entries
+    row: dict[bytes, int] = field(default_factory=dict)
+
+
+class PageSums:
+    """The combined panes of pages of one store, by segment and key, kept in memory as long as the pages stay as they are.
+
+    Only of segments whose pages hold `_DENSE` panes or more on average: others are read as quickly as they are looked up. And
+    only of states of fixed width: a collected list is as large as what it was collected from.
+
+    Args:
+        schema: the panes.
+        store: where the pages are.
+    """
+
+    def __init__(self, schema: PaneSchema, store: WindowStore) -> None:
+        self._schema = schema
+        self._store = store
+        self._segments: dict[int, _Segment] = {}
+        self._sparse: set[int] = set()
+        self._small = _FIXED.issuperset(schema.layout.codes)
+
+    def fetch(self, segment: int, keys: Sequence[bytes]) -> Entries:
+        """Return one pane for each of the keys that has a page in the segment, or all its panes where they are few.
+
+        Cost: pages are read when they are first asked for.
+        """
+        if segment in self._sparse or not self._small:
+            return self._store.fetch_segment(segment, keys)
+        known = self._segments.setdefault(segment, _Segment(merge_entries([], self._store.layout)))
+        missing = [key for key in keys if key not in known.row]
+        if missing:
+            panes = self._store.fetch_segment(segment, missing)
+            starts = np.flatnonzero(np.diff(panes.key, prepend=-1))
+            if len(panes) < _DENSE * len(starts):
+                self._sparse.add(segment)
+                del self._segments[segment]
+                return self._store.fetch_segment(segment, keys)
+            if len(starts):
+                self._add(known, missing, self._schema.reduce(panes, starts))
+        row = np.fromiter((known.row.get(key, -1) for key in keys), np.int64, len(keys))
+        present = np.flatnonzero(row >= 0)
+        found = known.rows.take(row[present])
+        return Entries(present, found.columns)
+
+    @staticmethod
+    def _add(known: _Segment, keys: Sequence[bytes], sums: Entries) -> None:
+        if len(known.rows) > 2 * len(known.row) + _DENSE:
+            known.rows = known.rows.take(np.fromiter(known.row.values(), np.int64, len(known.row)))
+            known.row = {key: number for number, key in enumerate(known.row)}
+        first = len(known.rows)
+        known.row.update((keys[n], first + at) for at, n in enumerate(sums.key.tolist()))
+        both = zip(known.rows.columns, sums.columns, strict=True)
+        columns = tuple(np.concatenate(pair) for pair in both)
+        known.rows = Entries(np.zeros(len(columns[0]), np.int64), columns)
+
+    def forget(self, segment: int, keys: Iterable[bytes]) -> None:
+        """Forget pages that were written."""
+        known = self._segments.get(segment)
+        if known is not None:
+            for key in keys:
+                known.row.pop(key, None)
+
+    def keep_from(self, segment: int) -> None:
+        """Forget the segments before this one."""
+        self._segments = {number: known for number, known in self._segments.items() if number >= segment}
+        self._sparse = {number for number in self._sparse if number >= segment}
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._segments.clear()
+        self._sparse.clear()

@@ -1,0 +1,352 @@
+"""Stored state under a changed operator: refused, or taken over where that is well defined and wanted.
+
+An aggregate may be made from several states, and states are shared: a mean and a count need the number of values. When an
+aggregate is added of which some states were kept already and others were not, it gets states of its own from then on
+(`Later`), or it would mix what was counted since the beginning with what is counted since the change.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from operators.aggregates import exact
+from operators.aggregates.operation import Operation
+from operators.aggregates.operations import SumFloat, SumInt
+from operators.columns.arrow import column_data
+from operators.columns.ranges import Ints, State
+from operators.columns.records import Records
+from operators.kinds.panes import PaneSchema, join_states, split_states
+from operators.runtime.identity import COLUMNS, SEGMENT, STATE, differences, differing
+from operators.runtime.program import Program
+from operators.steps.emission import OutputSchema
+from operators.steps.partials import Partials
+from serializers.pages import Column
+from state_backends import Entries, StateError
+from state_backends.store.schema import StoredSchema
+
+REFUSE, ADAPT = "refuse", "adapt"
+_WIDTHS = ["int8", "int16", "int32", "int64"], ["float", "double"]
+_NEVER = "never"
+_SINCE = re.compile(r" since (\d+)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Later(Operation):
+    """The state of another operation, begun later than one that is kept for aggregates that were there before.
+
+    Attributes:
+        of: the operation.
+        since: tells states of one operation apart.
+    """
+
+    of: Operation
+    since: int
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return self.of.inputs
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        return self.of.codes
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        return self.of.parts
+
+    def describe(self) -> str:
+        return f"{self.of.describe()} since {self.since}"
+
+    @property
+    def former(self) -> str | None:
+        return None if self.of.former is None else f"{self.of.former} since {self.since}"
+
+    def lift(self, records: Records) -> State:
+        return self.of.lift(records)
+
+    def combine(self, left: State, right: State) -> State:
+        return self.of.combine(left, right)
+
+    def add(self, state: State, records: Records) -> State:
+        return self.of.add(state, records)
+
+    def reduce(self, state: State, starts: Ints) -> State:
+        return self.of.reduce(state, starts)
+
+    def combined(self, state: State, lo: Ints, hi: Ints) -> State:
+        return self.of.combined(state, lo, hi)
+
+    def accumulate(self, records: Records, starts: Ints) -> State:
+        return self.of.accumulate(records, starts)
+
+
+def _bare(operation: Operation) -> Operation:
+    return operation.of if isinstance(operation, Later) else operation
+
+
+def _begun(operation: Operation, since: int) -> Operation:
+    return Later(operation.column, operation, since, where=operation.where) if since else operation
+
+
+def settled(program: Program, stored_identity: dict[str, Any]) -> Program:
+    """Return the program with states of their own for aggregates that were added to those of some stored state.
+
+    An aggregate is made from stored states if all that it needs are there, the oldest first; else from new ones alone.
+    """
+    names = list(stored_identity.get(STATE) or [])
+    given = program.output
+    same = names == [operation.describe() for operation in program.plan.operations]
+    if same or not isinstance(given, OutputSchema):
+        return program
+    widened = _widened_columns(program, stored_identity)
+    latest = max([0, *(int(found[1]) for found in map(_SINCE.search, names) if found)])
+
+    def since(operations: Sequence[Operation]) -> int:
+        there = [
+            [_source(_begun(op, number), names, widened) is not None for op in operations]
+            for number in range(latest + 1)
+        ]
+        whole = [number for number, each in enumerate(there) if all(each)]
+        # Numbers of one operation ascend with time, so the least is the oldest.
+        return whole[0] if whole else latest + 1 if any(map(any, there)) else 0
+
+    aggregates = []
+    for name, bound in given.aggregates:
+        operations = tuple(map(_bare, bound.operations))
+        number = since(operations)
+        aggregates.append((name, replace(bound, operations=tuple(_begun(op, number) for op in operations))))
+    output = replace(given, aggregates=tuple(aggregates))
+    if output.operations == given.operations:
+        return program
+    plan: Any = program.plan
+    change = (
+        {"schema": PaneSchema(output.operations)} if _has_panes(plan) else {"operations": output.operations}
+    )
+    return replace(program, plan=replace(plan, **change), output=output)
+
+
+def _has_panes(plan: Any) -> bool:
+    return isinstance(plan.schema, PaneSchema) if hasattr(plan, "schema") else False
+
+
+def spread(batch: Partials, given: Program, working: Program) -> Partials:
+    """Return what a first stage made for one program as a batch for what `settled` made of that program."""
+    if working is given:
+        return batch
+    head, columns = len(given.plan.head), batch.entries.columns
+    states = dict(
+        zip(given.plan.operations, split_states(given.plan.operations, columns[head:]), strict=True)
+    )
+    copied = join_states([states[_bare(operation)] for operation in working.plan.operations])
+    return replace(batch, entries=Entries(batch.entries.key, (*columns[:head], *copied)))
+
+
+def _source(operation: Operation, names: Sequence[str], widened: Sequence[str]) -> str | None:
+    """The stored state that an operation's is made of: its own, its former one, or the sum of a column that became wider."""
+    for name in (operation.describe(), operation.former):
+        if name in names:
+            return name
+    bare = _bare(operation)
+    if not isinstance(bare, SumFloat) or bare.column not in widened:
+        return None
+    since = operation.since if isinstance(operation, Later) else 0
+    whole = _begun(SumInt(bare.column, where=bare.where), since).describe()
+    return whole if whole in names else None
+
+
+@dataclass(frozen=True)
+class Adaption:
+    """How stored entries become those of an operator with other aggregates.
+
+    Attributes:
+        program: the operator, settled.
+        stored: what the entries were.
+        widened: columns of whole numbers that became wider since.
+    """
+
+    program: Program
+    stored: StoredSchema
+    widened: tuple[str, ...] = ()
+
+    def columns(self, old: Sequence[Column]) -> list[Column]:
+        """Return entries' columns: states that stay as they are, those of added aggregates as of no record."""
+        rows, at = len(old[0]), len(self.stored.head)
+        columns = list(old[:at])
+        found: dict[str, list[State]] = {}
+        for state in self.stored.states:
+            found.setdefault(state.name, []).append(tuple(old[at : at + len(state.parts)]))
+            at += len(state.parts)
+        taken: Counter[str] = Counter()
+        for operation in self.program.plan.operations:
+            name = _source(operation, list(found), self.widened)
+            if name is None:
+                columns += self._empty(operation, rows)
+            elif name not in (operation.describe(), operation.former):
+                columns += exact.of_ints(found[name][0][0])
+            else:  # Of states of one name, the first is that of the first operation of that name, and so on.
+                kept = found[name][taken[name]]
+                columns += [*kept, *(np.zeros(rows, code) for code in operation.codes[len(kept) :])]
+                taken[name] += 1
+        return columns
+
+    def _empty(self, operation: Operation, rows: int) -> list[Column]:
+        return [np.repeat(column, rows) for column in empty_state(operation, dict(self.program.columns))]
+
+    def pages(self, pages: list[bytes]) -> list[bytes]:
+        """Return each page with the columns of the operator."""
+        old, counts = self.stored.layout.decode(pages)
+        return self.program.plan.layout.encode(self.columns(old), counts)
+
+
+def empty_state(operation: Operation, types: dict[str, pa.DataType]) -> State:
+    """Return the state of one row that no record was added to: of a record that `where` leaves out.
+
+    Args:
+        operation: whose state.
+        types: of the input columns.
+    """
+    nulls = {name: pa.nulls(1, types[name]) for name in operation.inputs}
+    values = {name: column_data(pa.chunked_array([array])) for name, array in nulls.items()}
+    values[_NEVER] = column_data(pa.chunked_array([pa.array([False])]))
+    zero = np.zeros(1, np.int64)
+    return replace(_bare(operation), where=_NEVER).lift(Records([b""], zero, zero, values, 0))
+
+
+def adaption(
+    program: Program,
+    stored_identity: dict[str, Any],
+    stored: StoredSchema | None,
+    policy: str,
+    *,
+    moved: bool = False,
+) -> Adaption | None:
+    """Return how stored state has to be changed for the operator, or None if it can be taken as it is.
+
+    Args:
+        program: the operator.
+        stored_identity: what the state depends on, as its program told it.
+        stored: what its entries are.
+        policy: REFUSE or ADAPT.
+        moved: whether the state comes from a savepoint, so that its segments may be others.
+
+    Raises:
+        StateError: the state is another operator's, or would have to be changed against the policy; names what differs.
+    """
+    program = settled(program, stored_identity)
+    own = program.identity()
+    different = [name for name in differing(stored_identity, own) if not (moved and name == SEGMENT)]
+    if not different:
+        return None
+    place = "savepoint" if moved else "checkpoint"
+    anew = "start without spark.windows.state.savepoint" if moved else "start this one with a new checkpoint"
+    if not {*different} <= {STATE, COLUMNS} or stored is None:
+        if different == [SEGMENT]:
+            anew = "move the state by a savepoint"
+        raise StateError(
+            f"the {place} holds the state of another operator: {differences(stored_identity, own, different)}. "
+            f"Go back to the former definition, or {anew}"
+        )
+    retyped = _retyped(program, stored_identity)
+    for name, (before, now) in retyped.items():
+        if not _widened(before, now):
+            raise StateError(
+                f"column {name!r} was {before}, is {now}: stored states cannot be taken over. Cast it back, "
+                f"give the changed column another name, or {anew}"
+            )
+    _check_names(stored_identity[STATE], own[STATE], anew)
+    changes = _changes(stored_identity[STATE], program.plan.operations)
+    changes += [f"column {name!r} was {before}, is {now}" for name, (before, now) in retyped.items()]
+    if policy != ADAPT:
+        raise StateError(
+            "the aggregates are others than those of the stored state: "
+            + "; ".join(changes)
+            + f". To take the state over, set spark.windows.state.evolution to {ADAPT}; else go back to the former "
+            f"definition, or {anew}"
+        )
+    return Adaption(program, stored, _widened_columns(program, stored_identity))
+
+
+def stored_change(program: Program, progress: Mapping[str, Any], policy: str) -> Adaption | None:
+    """Return what `adaption` does for the state that a pointer's progress tells of; None where it tells of none.
+
+    Raises:
+        StateError: as `adaption`.
+    """
+    if not progress:
+        return None
+    stored = progress.get("schema")
+    return adaption(
+        program, progress["identity"], None if stored is None else StoredSchema.of(stored), policy
+    )
+
+
+def _changes(before: Sequence[str], operations: Sequence[Operation]) -> list[str]:
+    """What is new, what is gone, what has another form and what has moved, in words."""
+    now = [operation.describe() for operation in operations]
+    moved = sorted(before) == sorted(now) and list(before) != list(now)
+    former = {op.former: op.describe() for op in operations if op.describe() not in before}
+    kept = {old: new for old, new in former.items() if old is not None and old in before and old not in now}
+    return [
+        *(f"{new} has more columns than {old}, and would be taken over" for old, new in sorted(kept.items())),
+        *(
+            f"{name} is new, and would count from here on"
+            for name in sorted({*now} - {*before, *kept.values()})
+        ),
+        *(f"{name} is gone, and would be dropped" for name in sorted({*before} - {*now, *kept})),
+        *([f"they were in another order: {', '.join(before)}"] if moved else []),
+    ]
+
+
+def _check_names(before: Sequence[str], now: Sequence[str], anew: str) -> None:
+    """Refuse to guess which of several states of one name is gone, or new."""
+    old, new = Counter(before), Counter(now)
+    for name in {*old} & {*new}:
+        if old[name] != new[name]:
+            raise StateError(
+                f"{name} was there {old[name]} times, is there {new[name]} times: which state is whose cannot be told. "
+                f"Go back to the former definition, or {anew}, with names for folds: fold(..., name=...)"
+            )
+
+
+def _retyped(program: Program, stored_identity: dict[str, Any]) -> dict[str, tuple[str, str]]:
+    """The input columns whose type became another, with the type before and now."""
+    before, now = stored_identity.get(COLUMNS) or [], program.identity()[COLUMNS]
+    changed = {}
+    for name, type_ in program.columns:
+        for line in {*before} - {*now}:
+            # The rest is a type, and not more of a longer name.
+            if line.startswith(f"{name}: ") and re.match(r"\w+($|[(<\[])", line[len(name) + 2 :]):
+                changed[name] = line[len(name) + 2 :], str(type_)
+    return changed
+
+
+def _widened_columns(program: Program, stored_identity: dict[str, Any]) -> tuple[str, ...]:
+    """The columns of whole numbers that became wider."""
+    types = _retyped(program, stored_identity).items()
+    return tuple(name for name, (before, now) in types if before in _WIDTHS[0] and _widened(before, now))
+
+
+def _widened(before: str, now: str) -> bool:
+    """Whether one numeric type became a wider one of the same sort."""
+    for widths in _WIDTHS:
+        if before in widths and now in widths:
+            return widths.index(before) < widths.index(now)
+    parsed = [_decimal(text) for text in (before, now)]
+    if None in parsed:
+        return False
+    (old_digits, old_scale), (digits, scale) = (pair or (0, 0) for pair in parsed)
+    return old_digits < digits and old_scale == scale
+
+
+def _decimal(text: str) -> tuple[int, int] | None:
+    """Digits and scale of a decimal type."""
+    name, _, rest = text.partition("(")
+    if name not in ("decimal128", "decimal"):
+        return None
+    digits, _, scale = rest.rstrip(")").partition(",")
+    return int(digits), int(scale)

@@ -1,0 +1,77 @@
+"""What stored state depends on, and how it differs from an operator's, in the words that the operator was defined with."""
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from operators.columns.durations import as_text
+
+STATE, COLUMNS, SEGMENT = "state", "columns", "segment in ticks"
+_TICK, _STEP, _SIZE = "tick in us", "step in ticks", "size in ticks"
+_IN_TICKS = " in ticks"
+_NAMES = {
+    _STEP: "advance",
+    "max length in ticks": "max_length",
+    "grouped by": "keys",
+    STATE: "aggregates",
+    COLUMNS: "columns",
+    "windows": "windows",
+    "stored": "stored columns",
+    "inputs": "kept inputs",
+}
+_KINDS = "windows", "operator"
+_SEVERAL = "grouped by", STATE, COLUMNS, "windows", "stored", "inputs"
+
+
+def differing(stored: Mapping[str, Any], own: Mapping[str, Any]) -> list[str]:
+    """Return the names of what differs."""
+    return sorted(name for name in {*own, *stored} if own.get(name) != stored.get(name))
+
+
+def differences(stored: Mapping[str, Any], own: Mapping[str, Any], names: Collection[str]) -> str:
+    """Return what differs as text, such as "size was 1 minute, is 2 minutes"; lengths of time in units, not in ticks.
+
+    Args:
+        stored: what the stored state depends on.
+        own: what the operator's depends on.
+        names: of what differs.
+    """
+    # The default of a segment follows the size, and the columns follow the aggregates: the user has changed these.
+    told = [name for name in names if name not in (SEGMENT, COLUMNS)] or list(names)
+    kinds = [name for name in told if name in _KINDS]
+    if kinds:  # Other windows have other lengths.
+        told = kinds + [name for name in told if name in stored and name in own and name not in kinds]
+    elif _is_tumbling(stored) and _is_tumbling(own):
+        told = [name for name in told if name != _STEP]
+    return "; ".join(line for name in told for line in _lines(name, stored, own))
+
+
+def _is_tumbling(identity: Mapping[str, Any]) -> bool:
+    return _STEP in identity and identity[_STEP] == identity[_SIZE]
+
+
+def _lines(name: str, stored: Mapping[str, Any], own: Mapping[str, Any]) -> Iterator[str]:
+    if name == "settings" and all(isinstance(each.get(name), Mapping) for each in (stored, own)):
+        before, now = stored[name], own[name]
+        for setting in differing(before, now):
+            yield f"setting {setting!r} was {before.get(setting)!r}, is {now.get(setting)!r}"
+        return
+    values = [_text(name, identity) for identity in (stored, own)]
+    if values[0] != values[1]:  # A length in other ticks may be the same length.
+        verbs = ("were", "are") if name in _SEVERAL else ("was", "is")
+        said = _NAMES.get(name) or name.removesuffix(_IN_TICKS).removesuffix(" in us")
+        yield f"{said} {verbs[0]} {values[0]}, {verbs[1]} {values[1]}"
+
+
+def _text(name: str, identity: Mapping[str, Any]) -> str:
+    value = identity.get(name)
+    if value is None or value == []:
+        return "none"
+    if isinstance(value, int) and name == _TICK:
+        return as_text(value)
+    if isinstance(value, int) and name.endswith(_IN_TICKS):
+        return as_text(value * int(identity[_TICK]))
+    if name == "windows" and _is_tumbling(identity):
+        return str(value).replace("hopping", "tumbling")
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return str(value) if name in _NAMES or name.endswith(_IN_TICKS) else repr(value)

@@ -1,0 +1,195 @@
+"""Batch mode: one pass over rows sorted by key and time, every window closes at the end of its key."""
+
+import logging
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+from operators.columns.records import FAR_FUTURE, Records
+from operators.errors import OperatorError
+from operators.runtime.memory import keep_freed_memory
+from operators.runtime.program import Program, WindowOperator
+from operators.spark.failures import located, task
+from operators.spark.logs import log_at
+from operators.spark.packing import gathered
+from operators.spark.sorting import GROUP_BITS, ORDER, first_group, last_group, last_moment, reached
+from operators.steps.partials import KEY, Partials, TwoStagePlan, column_names, from_table, to_table
+from operators.steps.step import Step
+from state_backends.backends.memory import MemoryBackend
+
+_TELL_SECONDS = 10.0
+_LOG = logging.getLogger(__name__)
+_SPARK_TYPES = {"i8": "bigint", "f8": "double", "object": "binary"}
+
+
+@dataclass(frozen=True)
+class Slicing:
+    """How the rows of a bounded frame are cut into steps.
+
+    Attributes:
+        rows: how many rows a step has at least.
+        group_bits: how many bits of the hash of the key the rows are sorted by: keys for which these are equal share steps.
+    """
+
+    rows: int = 250_000
+    group_bits: int = GROUP_BITS
+
+
+@dataclass(frozen=True)
+class FirstStage:
+    """Accumulates a task's rows before Spark moves them to where their key is.
+
+    Attributes:
+        program: of a plan in two stages.
+        name: of the operator, in errors.
+        rows: how many rows are accumulated at a time, at least.
+    """
+
+    program: Program
+    name: str
+    rows: int
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the entries of every some hundred thousand rows."""
+        keep_freed_memory()
+        with located(f"operator {self.name!r}, reading rows in {task()}"):
+            yield from self._entries(batches)
+
+    def _entries(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        plan = self.program.plan
+        assert isinstance(plan, TwoStagePlan)  # noqa: S101 - made for no other
+        for part in gathered(batches, self.rows):
+            records = self.program.records.read(part.rename_columns(self.program.inputs))
+            table = to_table(plan.accumulate(records), slice(None))
+            plain = table.set_column(0, KEY, table.column(KEY).cast(pa.binary()))
+            yield from plain.replace_schema_metadata(None).to_batches()
+
+    @property
+    def ddl(self) -> str:
+        """The entries' columns as Spark has them."""
+        codes = self.program.plan.layout.codes
+        types = ["binary", "bigint", *(_SPARK_TYPES[code] for code in codes)]
+        return ", ".join(
+            f"{name} {type_}" for name, type_ in zip(column_names(len(codes)), types, strict=True)
+        )
+
+
+class Source(Protocol):
+    """How the rows that come to a bounded run are read."""
+
+    def read(self, table: pa.Table) -> Records | Partials:
+        """Return rows as Spark sends them as a batch for the operator."""
+
+
+@dataclass(frozen=True)
+class InputRows:
+    """The rows of the frame itself."""
+
+    program: Program
+
+    def read(self, table: pa.Table) -> Records | Partials:
+        """Return the rows as records, or accumulated."""
+        return self.program.read([table.rename_columns(self.program.inputs)])
+
+
+@dataclass(frozen=True)
+class FirstStageRows:
+    """What `FirstStage` made of the rows."""
+
+    program: Program
+
+    def read(self, table: pa.Table) -> Records | Partials:
+        """Return the entries of all tasks, those of one place combined: Spark's order keeps neither keys nor places apart."""
+        plan = self.program.plan
+        assert isinstance(plan, TwoStagePlan)  # noqa: S101 - made for no other
+        return plan.reduce(from_table(table, plan.layout))
+
+
+@dataclass(frozen=True)
+class BoundedRun:
+    """Runs a program over one partition of a bounded frame.
+
+    Memory is bounded by a step's rows, whatever the number of keys; a group of keys with more rows than that is taken in
+    several steps, as a stream in order of time, by an operator that sees no other keys: its close time moves with theirs.
+
+    Attributes:
+        program: with every row's window emitted once, whatever the policy: after the last record they agree.
+        source: how the rows are read.
+        name: of the operator, in errors and in the log.
+        rows: how many rows a step has at least.
+        log_level: from which level on the worker logs.
+    """
+
+    program: Program
+    source: Source
+    name: str
+    rows: int
+    log_level: str = "warning"
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the windows of a partition that is sorted as `in_order` does."""
+        log_at(self.log_level)
+        keep_freed_memory()
+        where = task()
+        with located(f"operator {self.name!r}, {where}"):
+            yield from self._windows(self._watched(batches, where))
+
+    def _watched(self, batches: Iterable[pa.RecordBatch], where: str) -> Iterator[pa.RecordBatch]:
+        """Yield the batches, and log from time to time how many rows there were."""
+        rows, began = 0, time.monotonic()
+        told = began
+        for batch in batches:
+            yield batch
+            rows += batch.num_rows
+            if (now := time.monotonic()) - told >= _TELL_SECONDS:
+                told = now
+                _LOG.info("operator %r, %s: %d rows in %.0f s", self.name, where, rows, now - began)
+
+    def _windows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        begun: WindowOperator | None = None  # with earlier rows of the group that the waiting ones are of
+        waiting: pa.Table | None = None
+        for part in gathered(batches, self.rows):
+            table = part if waiting is None else pa.concat_tables([waiting, part])
+            if begun is not None and (end := first_group(table)) < table.num_rows:
+                yield from self._step(begun, table.slice(0, end), FAR_FUTURE)
+                begun, table = None, table.slice(end)
+            edge = last_group(table)
+            if edge > 0:
+                yield from self._step(self._operator(), table.slice(0, edge), FAR_FUTURE)
+            waiting = table.slice(edge)
+            cut = self._cut(waiting) if waiting.num_rows > self.rows else 0
+            if cut:
+                begun, taken = begun or self._operator(), waiting.slice(0, cut)
+                yield from self._step(begun, taken, reached(taken, self.program.tick_us))
+                waiting = waiting.slice(cut)
+        if waiting is not None:
+            yield from self._step(begun or self._operator(), waiting, FAR_FUTURE)
+
+    def _cut(self, waiting: pa.Table) -> int:
+        """How many rows of one group to take now. The last ones stay: they say whether the next rows are of their group.
+
+        Rows that Spark's order cannot tell apart stay together, so that what depends on the order of records sees it; records
+        that can be accumulated are cut anywhere if all of them are such rows.
+        """
+        whole = last_moment(waiting)
+        return waiting.num_rows - 1 if not whole and isinstance(self.program.plan, TwoStagePlan) else whole
+
+    def _operator(self) -> WindowOperator:
+        return self.program.plan.operator(self.program.store(MemoryBackend()))
+
+    def _step(self, operator: WindowOperator, table: pa.Table, close: int) -> Iterator[pa.RecordBatch]:
+        """Take rows and close what ends before `close`."""
+        program, rows = self.program, table.drop_columns([ORDER])
+        sifted = None if program.late is None else program.sifted([rows.rename_columns(program.inputs)])
+        batch = self.source.read(rows) if sifted is None else program.read([sifted.usable])
+        step = Step(operator.close, close, late=None if sifted is None else [])
+        emitted = program.output.table(operator.step(batch, step))
+        if step.counters.late:
+            raise OperatorError(
+                f"{step.counters.late} records are late in a bounded frame, where no record can be: the operator is wrong, not "
+                "the data. If it is a custom one, its late_before must not return a time after the close time that it is given"
+            )
+        yield from program.joined(emitted, program.told(sifted, step)).to_batches()

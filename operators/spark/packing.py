@@ -1,0 +1,218 @@
+"""Rows in and out of buckets as Arrow IPC blobs: one row per bucket and task crosses Spark's shuffle, not one per record."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from queue import Queue
+from threading import Event, Thread
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from operators.columns.records import number_keys
+from operators.runtime.memory import keep_freed_memory
+from operators.runtime.program import Program
+from operators.spark.failures import located, task
+from operators.spark.runs import is_first_batch
+from operators.steps.partials import TwoStagePlan, to_table
+from serializers.keys import NO_COLUMNS, bucket_of, encode_keys
+
+PACKED = pa.schema(
+    [
+        ("bucket", pa.int32()),
+        ("rows", pa.int64()),
+        ("bad", pa.int64()),
+        ("sent", pa.int64()),
+        ("row_bytes", pa.int64()),
+        ("blob", pa.binary()),
+    ]
+)
+PACKED_DDL = "bucket int, rows bigint, bad bigint, sent bigint, row_bytes bigint, blob binary"
+_ROWS_PER_BLOB = 250_000
+_BATCHES_AHEAD = 32
+_SAMPLE_ROWS = 16_384
+_LEAST_SAVING = 2
+_Part = tuple[int, int, int, int, int, bytes | None]
+"""A row of `PACKED`."""
+
+
+def to_blob(table: pa.Table) -> bytes:
+    """Return a table as an Arrow IPC stream."""
+    sizing = pa.MockOutputStream()
+    with pa.ipc.new_stream(sizing, table.schema) as writer:
+        writer.write_table(table)
+    blob = pa.allocate_buffer(sizing.size())
+    with pa.FixedSizeBufferWriter(blob) as sink, pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return blob.to_pybytes()
+
+
+def from_blobs(blobs: Iterable[bytes]) -> list[pa.Table]:
+    """Return the table in each blob."""
+    return [pa.ipc.open_stream(blob).read_all() for blob in blobs]
+
+
+def partition_labels(count: int) -> list[int]:
+    """Return one bucket label per shuffle partition, such that Spark's hash puts each on a partition of its own."""
+    labels: dict[int, int] = {}
+    candidate = 0
+    while len(labels) < count:
+        labels.setdefault(spark_hash(candidate) % count, candidate)
+        candidate += 1
+    return [labels[partition] for partition in range(count)]
+
+
+def spark_hash(number: int) -> int:
+    """Return Spark's hash of an int column: Murmur3 x86 32-bit of its 4 bytes with seed 42, signed."""
+    k = number * 0xCC9E2D51 & 0xFFFFFFFF
+    k = _rotated(k, 15) * 0x1B873593 & 0xFFFFFFFF
+    h = _rotated(42 ^ k, 13) * 5 + 0xE6546B64 & 0xFFFFFFFF
+    h ^= 4
+    h = (h ^ h >> 16) * 0x85EBCA6B & 0xFFFFFFFF
+    h = (h ^ h >> 13) * 0xC2B2AE35 & 0xFFFFFFFF
+    h ^= h >> 16
+    return h - (h >> 31 << 32)
+
+
+def _rotated(word: int, bits: int) -> int:
+    return (word << bits | word >> 32 - bits) & 0xFFFFFFFF
+
+
+@dataclass(frozen=True)
+class Pack:
+    """Puts a task's rows into buckets by the hash of their key: accumulated, if that makes them fewer, or as they are.
+
+    Attributes:
+        program: names the columns.
+        labels: one bucket label per slice of the key space.
+        name: of the operator, in errors.
+        wakes: whether each bucket gets a row from each task, so that those work in each batch, too, that have no rows. In a
+            run's first batch they get one anyway, so that stored state of another operator is found at once.
+    """
+
+    program: Program
+    labels: tuple[int, ...]
+    name: str = "windows"
+    wakes: bool = False
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield one row per bucket for every some hundred thousand rows."""
+        keep_freed_memory()
+        with located(f"operator {self.name!r}, reading rows in {task()}"):
+            yield from self._buckets(batches)
+
+    def _buckets(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        if self.wakes or is_first_batch():
+            yield _packed([(label, 0, 0, 0, 0, None) for label in self.labels])
+        for table in gathered(batches, _ROWS_PER_BLOB):
+            named = table.rename_columns(self.program.inputs)
+            usable, bad = self.program.records.usable(named)
+            told = 0
+            if self.program.late is None:
+                named = usable
+            else:
+                told = bad  # A bad row goes where its key is, to be told there, and is not counted among the others.
+            plan = self._first_stage(named)
+            parts = self._rows(named) if plan is None else self._accumulated(named, plan)
+            yield _packed([*parts, (self.labels[0], -told, bad, 0, 0, None)] if bad else list(parts))
+
+    def _first_stage(self, table: pa.Table) -> TwoStagePlan | None:
+        """The plan, if the first rows become so much fewer by being accumulated that all should be."""
+        plan = self.program.plan
+        if not isinstance(plan, TwoStagePlan) or self.program.late is not None:
+            return None
+        sample = self.program.records.read(table.slice(0, _SAMPLE_ROWS))
+        return plan if len(plan.accumulate(sample)) * _LEAST_SAVING <= len(sample) else None
+
+    def _accumulated(self, table: pa.Table, plan: TwoStagePlan) -> Iterator[_Part]:
+        partials = plan.accumulate(self.program.records.read(table))
+        slot = self._slots(partials.keys)[partials.entries.key]
+        row_bytes = table.nbytes / max(table.num_rows, 1)
+        for label, rows in self._by_slot(slot):
+            count = int(partials.records[rows].sum())
+            yield label, count, 0, len(rows), int(count * row_bytes), to_blob(to_table(partials, rows))
+
+    def _rows(self, table: pa.Table) -> Iterator[_Part]:
+        number, distinct = number_keys([table.column(name) for name in self.program.group_by], table.num_rows)
+        slot = self._slots(encode_keys(distinct) if distinct else [NO_COLUMNS])[number]
+        for label, rows in self._by_slot(slot):
+            some = table.take(pa.array(rows)) if len(rows) < table.num_rows else table
+            yield label, len(rows), 0, len(rows), some.nbytes, to_blob(some)
+
+    def _slots(self, keys: list[bytes]) -> npt.NDArray[Any]:
+        small = np.uint16 if len(self.labels) < 2**16 else np.uint32  # 16 bits are sorted by counting
+        return np.fromiter((bucket_of(key, len(self.labels)) for key in keys), small, len(keys))
+
+    def _by_slot(self, slot: npt.NDArray[Any]) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
+        """Each bucket's label and rows, in their order, for buckets that have any."""
+        order = np.argsort(slot, kind="stable")
+        edges = np.searchsorted(slot[order], np.arange(len(self.labels) + 1))
+        for label, start, end in zip(self.labels, edges[:-1], edges[1:], strict=True):
+            if end > start:
+                yield label, order[start:end]
+
+
+def _packed(parts: list[_Part]) -> pa.RecordBatch:
+    columns = list(zip(*parts, strict=True)) or [()] * len(PACKED)
+    arrays = [pa.array(column, type_) for column, type_ in zip(columns, PACKED.types, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=PACKED)
+
+
+def gathered(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
+    """Yield the batches joined to tables of at least so many rows, the last one of what is left."""
+    waiting: list[pa.RecordBatch] = []
+    count = 0
+    for batch in read_ahead(batches):
+        waiting.append(batch)
+        count += batch.num_rows
+        if count >= rows:
+            yield pa.Table.from_batches(waiting)
+            waiting, count = [], 0
+    if count:
+        yield pa.Table.from_batches(waiting)
+
+
+def read_ahead(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the batches, which a thread reads while those before are worked on: Spark goes on converting rows meanwhile."""
+    ready: Queue[pa.RecordBatch | None] = Queue(_BATCHES_AHEAD)
+    failed: list[BaseException] = []
+    unwanted = Event()
+
+    def read() -> None:
+        try:
+            for batch in batches:
+                ready.put(batch)
+                if unwanted.is_set():
+                    return
+        except BaseException as error:  # noqa: BLE001 - raised again where the batches are wanted
+            failed.append(error)
+        ready.put(None)
+
+    Thread(target=read, name="read-ahead", daemon=True).start()
+    try:
+        yield from iter(ready.get, None)
+    finally:
+        unwanted.set()
+        while not ready.empty():  # so that the thread does not wait for room for ever
+            ready.get_nowait()
+    if failed:
+        raise failed[0]
+
+
+@dataclass(frozen=True)
+class Unpack:
+    """Turns result blobs into rows.
+
+    Attributes:
+        schema: the rows' Arrow schema.
+    """
+
+    schema: pa.Schema
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of each blob."""
+        for batch in batches:
+            for blob in batch.column("blob"):
+                if blob.is_valid:
+                    yield from pa.ipc.open_stream(blob.as_buffer())

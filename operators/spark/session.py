@@ -1,0 +1,265 @@
+"""Spark sessions that can run stateful windows: how to make one, and what a session made otherwise lacks."""
+
+import os
+import shutil
+import subprocess
+import sys
+import warnings
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from operators.errors import SessionSetupError
+from operators.spark.java import ensure_java
+from state_backends import StateConfig
+from state_backends.checkpoints.bucket import RESIDENT
+from state_backends.durability.folders import Folder
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+_PROVIDER_KEY = "spark.sql.streaming.stateStore.providerClass"
+_PROVIDER = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+_CHANGELOG_KEY = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
+PARTITIONS_KEY = "spark.sql.shuffle.partitions"
+_ARROW_ROWS_KEY = "spark.sql.execution.arrow.maxRecordsPerBatch"
+_NEEDED_MODULES = {"google.protobuf": "protobuf", "zstandard": "zstandard", "pandas": "pandas<3"}
+_MANY_PARTITIONS_PER_CORE = 8
+_SECONDS_FOR_STORAGE = 10.0
+_able: set[str] = set()
+"""Interpreters that were found to be able to work."""
+
+
+def session_conf(buckets: int | None = None) -> dict[str, str]:
+    """Return the Spark conf that a session for stateful windows needs, to be merged into one's own.
+
+    Args:
+        buckets: slices of the key space, each a state store of its own that commits every batch: about as many as the cores
+            of all workers. Kept in a query's checkpoint from its first start on. By default the cores of this machine.
+    """
+    return {
+        _PROVIDER_KEY: _PROVIDER,
+        _CHANGELOG_KEY: "true",
+        PARTITIONS_KEY: str(buckets or os.cpu_count() or 2),
+        _ARROW_ROWS_KEY: "100000",
+    }
+
+
+def spark_session(
+    app_name: str = "stateful-windows",
+    *,
+    master: str | None = None,
+    remote: str | None = None,
+    buckets: int | None = None,
+    conf: Mapping[str, str] | None = None,
+) -> "SparkSession":
+    """Return a Spark session set up for stateful windows: a new one, or the one that is running, mended.
+
+    Sets what `session_conf` says and, unless Spark runs elsewhere, finds a Java and makes the workers run this interpreter:
+    those of a session that is running, too, if they cannot import this library. Its master and memory stay as they are:
+    for others call `spark.stop()` before.
+
+    Args:
+        app_name: the application's name.
+        master: such as "local[2]"; None for Spark's own default.
+        remote: a Spark Connect server, such as "sc://host:15002", in place of a master; None for the one that the environment
+            variable SPARK_REMOTE names, if any. Wants the extra `connect`, and no Java here.
+        buckets: as in `session_conf`; with a Connect server, by default its `spark.sql.shuffle.partitions`.
+        conf: more conf, which goes before all else. Of a Connect server only what can change at run time can be set.
+
+    Raises:
+        JavaNotFoundError: no Java 17 or newer is to be found.
+    """
+    elsewhere = (remote or os.environ.get("SPARK_REMOTE", "")).startswith("sc://")
+    settings = session_conf(buckets)
+    if not elsewhere:
+        ensure_java()
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    elif buckets is None:
+        del settings[PARTITIONS_KEY]
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName(app_name)
+    if master is not None:
+        builder = builder.master(master)
+    if remote is not None:
+        builder = builder.remote(remote)
+    for key, value in {**settings, **(conf or {})}.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    context = _context(spark)
+    if context is not None and _wrong_python(spark):
+        # It was made by others. Functions name their interpreter when they are sent, so that it can still be changed.
+        context.pythonExec = os.environ["PYSPARK_PYTHON"]
+    return spark
+
+
+def check_running(spark: "SparkSession") -> None:
+    """Refuse a frame of a session that was stopped.
+
+    Raises:
+        SessionSetupError: says what to do.
+    """
+    if _is_stopped(spark):
+        raise SessionSetupError(
+            "the Spark session of this DataFrame was stopped: make a new one, such as with operators.spark_session(...), "
+            "and make the DataFrame again in it"
+        )
+
+
+def check_workers(spark: "SparkSession") -> None:
+    """Refuse a session in which not even a bounded frame could be worked on.
+
+    Raises:
+        SessionSetupError: with the lines that mend it.
+    """
+    _refuse(_wrong_python(spark))
+
+
+def check_session(spark: "SparkSession") -> None:
+    """Refuse a session in which a streaming query with state could not run, naming all that is missing.
+
+    Raises:
+        SessionSetupError: with the lines that mend it.
+    """
+    problems = [
+        *_old_connect(type(spark.range(0).groupBy())),
+        *_missing_modules(),
+        *_wrong_provider(spark),
+        *_wrong_python(spark),
+    ]
+    _refuse(problems)
+    if spark.conf.get(_CHANGELOG_KEY, "false") != "true":
+        warnings.warn(
+            f"{_CHANGELOG_KEY} is not true: each batch's commit will be several times slower",
+            stacklevel=4,
+        )
+
+
+def _refuse(problems: Sequence[str]) -> None:
+    if problems:
+        listed = "\n".join(f"  - {problem}" for problem in problems)
+        raise SessionSetupError(
+            f"this Spark session cannot run stateful windows:\n{listed}\n"
+            "operators.spark_session(...) makes a session that can, and mends one that is running; "
+            "operators.session_conf() is the conf for one of your own"
+        )
+
+
+def _old_connect(grouped: type) -> list[str]:
+    """What is wrong if a session's grouped frames know of no state."""
+    if hasattr(grouped, "transformWithStateInPandas"):
+        return []
+    from pyspark import __version__
+
+    return [
+        (
+            f"streams through Spark Connect want PySpark 4.1 or newer, here is {__version__}: use a newer one, on client and "
+            "server, or a session that is not of Spark Connect"
+        )
+    ]
+
+
+def check_partitions(spark: "SparkSession", buckets: int) -> None:
+    """Warn where the number of shuffle partitions is far from the number of buckets, or too large for the machine."""
+    partitions = int(spark.conf.get(PARTITIONS_KEY) or buckets)
+    if partitions != buckets:
+        warnings.warn(
+            f"{PARTITIONS_KEY} is {partitions}, the state has {buckets} buckets: partitions without a bucket cost "
+            "time in every batch, and shared ones run one after another; set both to the same number",
+            stacklevel=4,
+        )
+    elif partitions >= 200 and partitions > _MANY_PARTITIONS_PER_CORE * _known_cores(spark):
+        warnings.warn(
+            f"{PARTITIONS_KEY} is {partitions}: each is a state store that commits every batch, which costs seconds "
+            "on a small machine; set it to about the number of cores before the query first starts",
+            stacklevel=4,
+        )
+
+
+def check_snapshot_folder(spark: "SparkSession", config: StateConfig) -> None:
+    """Warn where the folder for snapshots cannot be written from the driver: workers would say so in their logs only."""
+    uri = config.snapshots.folder
+    # Through Spark Connect this is not the driver; and the backend of Spark's own store makes no snapshots.
+    if uri is None or _context(spark) is None or config.backend == RESIDENT:
+        return
+    why = Folder(uri).why_not_writable(_SECONDS_FOR_STORAGE)
+    if why is not None:
+        warnings.warn(
+            f"the folder {uri!r} of spark.windows.state.snapshots.folder cannot be written from the driver: {why}. If the "
+            "workers cannot write it either, the stream runs without snapshots, and its changelog grows without bound: "
+            "check the folder's name and the credentials",
+            stacklevel=4,
+        )
+
+
+def _missing_modules() -> list[str]:
+    found = []
+    for module, package in _NEEDED_MODULES.items():
+        try:
+            there = find_spec(module) is not None
+        except ModuleNotFoundError:
+            there = False
+        if not there:
+            found.append(f"the package {package} is not installed: pip install '{package}'")
+    return found
+
+
+def _wrong_provider(spark: "SparkSession") -> list[str]:
+    provider = spark.conf.get(_PROVIDER_KEY, "")
+    if provider and provider.endswith("RocksDBStateStoreProvider"):
+        return []
+    return [f"{_PROVIDER_KEY} is {provider!r}: spark.conf.set({_PROVIDER_KEY!r}, {_PROVIDER!r})"]
+
+
+def _known_cores(spark: "SparkSession") -> int:
+    """The cores of this machine, or 0 where Spark runs elsewhere."""
+    return 0 if _context(spark) is None else os.cpu_count() or 1
+
+
+def _context(spark: "SparkSession") -> "SparkContext | None":
+    """The session's context; a Spark Connect session has none, and says so with an AttributeError."""
+    return getattr(spark, "sparkContext", None)
+
+
+def _is_stopped(spark: "SparkSession") -> bool:
+    context = _context(spark)
+    if context is None:
+        return bool(getattr(spark, "is_stopped", False))
+    try:
+        _ = context.defaultParallelism
+    except Exception:  # noqa: BLE001 - nothing is behind it, or Java says that it was stopped, or Java is gone
+        return True
+    return False
+
+
+def _wrong_python(spark: "SparkSession") -> list[str]:
+    context = _context(spark)
+    if context is None or not (context.master or "").startswith("local"):
+        return []
+    if os.environ.get("PYSPARK_PYTHON") == context.pythonExec or _can_work(shutil.which(context.pythonExec)):
+        return []
+    problem = (
+        f"its workers run {context.pythonExec!r}, which cannot import this library, and this is {sys.executable!r}: "
+        "call operators.spark_session(), also with the session running, or set the environment variable "
+        "PYSPARK_PYTHON to sys.executable before the session is made"
+    )
+    return [problem]
+
+
+def _can_work(python: str | None) -> bool:
+    """Whether an interpreter is this one, or of the same version and able to import this library. Asking takes a second."""
+    if python is None:
+        return False
+    if Path(python).absolute() == Path(sys.executable).absolute() or python in _able:
+        return True
+    code = "import sys, operators.spark.bounded; print(*sys.version_info[:2])"
+    with suppress(OSError, subprocess.SubprocessError):
+        told = subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+        if told.stdout.split() == [str(part) for part in sys.version_info[:2]]:
+            _able.add(python)
+            return True
+    return False

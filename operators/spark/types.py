@@ -1,0 +1,138 @@
+"""Spark types as Arrow types and back, for what windows read and write.
+
+Kept here rather than taken from PySpark's internals, whose signatures change from version to version.
+"""
+
+import pyarrow as pa
+import pyarrow.types as pat
+from pyspark.sql import types as spark
+
+from operators.errors import DefinitionError
+from operators.runtime.program import Program
+from operators.steps.emission import OutputSchema
+
+_TO_ARROW: dict[type[spark.DataType], pa.DataType] = {
+    spark.BooleanType: pa.bool_(),
+    spark.ByteType: pa.int8(),
+    spark.ShortType: pa.int16(),
+    spark.IntegerType: pa.int32(),
+    spark.LongType: pa.int64(),
+    spark.FloatType: pa.float32(),
+    spark.DoubleType: pa.float64(),
+    spark.StringType: pa.string(),
+    spark.CharType: pa.string(),
+    spark.VarcharType: pa.string(),
+    spark.BinaryType: pa.binary(),
+    spark.DateType: pa.date32(),
+    spark.TimestampType: pa.timestamp("us", "UTC"),
+    spark.TimestampNTZType: pa.timestamp("us"),
+    spark.DayTimeIntervalType: pa.duration("us"),
+}
+_TO_SPARK = {
+    pa.bool_(): spark.BooleanType(),
+    pa.int8(): spark.ByteType(),
+    pa.int16(): spark.ShortType(),
+    pa.int32(): spark.IntegerType(),
+    pa.int64(): spark.LongType(),
+    pa.float32(): spark.FloatType(),
+    pa.float64(): spark.DoubleType(),
+    pa.string(): spark.StringType(),
+    pa.binary(): spark.BinaryType(),
+    pa.date32(): spark.DateType(),
+    pa.timestamp("us", "UTC"): spark.TimestampType(),
+    pa.timestamp("us"): spark.TimestampNTZType(),
+    pa.duration("us"): spark.DayTimeIntervalType(),
+}
+_OTHER = pa.struct([])
+
+
+def arrow_schema(schema: spark.StructType) -> pa.Schema:
+    """Return the columns as Arrow fields; an exotic type becomes a struct without fields, which every use of it refuses."""
+    return pa.schema([pa.field(field.name, arrow_type(field.dataType)) for field in schema.fields])
+
+
+def check_collations(schema: spark.StructType, program: Program) -> None:
+    """Refuse texts with a collation where windows would compare them by their bytes: as keys, and in some aggregates.
+
+    Args:
+        schema: the frame's columns.
+        program: the operator bound to them.
+
+    Raises:
+        DefinitionError: names the column, what compares it, and the ways out.
+    """
+    compared = dict.fromkeys(program.group_by, "group_by")
+    if isinstance(program.output, OutputSchema):
+        for result, bound in program.output.aggregates:
+            for name in (name for operation in bound.operations for name in operation.compared):
+                compared.setdefault(name, f"aggregate {result!r}")
+    for field in schema.fields:
+        collated = isinstance(field.dataType, spark.StringType) and "collate" in field.dataType.simpleString()
+        if collated and field.name in compared:
+            raise DefinitionError(
+                f"{compared[field.name]}: column {field.name!r} is {field.dataType.simpleString()}; windows compare texts by "
+                f"their bytes: drop the collation with F.collate({field.name!r}, 'UTF8_BINARY'), and make texts equal that "
+                "are to be one, for example with F.lower"
+            )
+
+
+def arrow_type(type_: spark.DataType) -> pa.DataType:
+    """Return the Arrow type of a Spark type."""
+    if isinstance(type_, spark.DecimalType):
+        return pa.decimal128(type_.precision, type_.scale)
+    if isinstance(type_, spark.ArrayType):
+        return pa.list_(arrow_type(type_.elementType))
+    if isinstance(type_, spark.MapType):
+        return pa.map_(arrow_type(type_.keyType), arrow_type(type_.valueType))
+    if isinstance(type_, spark.StructType):
+        return pa.struct([pa.field(field.name, arrow_type(field.dataType)) for field in type_.fields])
+    return _TO_ARROW.get(type(type_), _OTHER)
+
+
+def told_schema(schema: spark.StructType) -> pa.Schema:
+    """Return the columns as Arrow fields, to be told as they came.
+
+    Raises:
+        DefinitionError: a column is of a type that does not go through Arrow; names it.
+    """
+    told = arrow_schema(schema)
+    for field, given in zip(told, schema.fields, strict=True):
+        if _is_exotic(field.type):
+            raise DefinitionError(
+                f"column {field.name!r} is {given.dataType.simpleString()}, which cannot be told beside late records: "
+                "cast it, or leave it out with df.drop"
+            )
+    return told
+
+
+def _is_exotic(type_: pa.DataType) -> bool:
+    """Whether a type is, or holds, one that has no Arrow type here."""
+    if pat.is_map(type_):
+        return _is_exotic(type_.key_type) or _is_exotic(type_.item_type)
+    if pat.is_list(type_):
+        return _is_exotic(type_.value_type)
+    if pat.is_struct(type_):
+        return not type_.num_fields or any(map(_is_exotic, (f.type for f in type_)))
+    return False
+
+
+def spark_schema(schema: pa.Schema) -> spark.StructType:
+    """Return Arrow fields as Spark columns."""
+    return spark.StructType([_spark_field(field) for field in schema])
+
+
+def _spark_field(field: pa.Field) -> spark.StructField:
+    return spark.StructField(field.name, spark_type(field.type), field.nullable)
+
+
+def spark_type(type_: pa.DataType) -> spark.DataType:
+    """Return the Spark type of an Arrow type."""
+    if pat.is_decimal(type_):
+        return spark.DecimalType(type_.precision, type_.scale)
+    if pat.is_map(type_):
+        return spark.MapType(spark_type(type_.key_type), spark_type(type_.item_type))
+    if pat.is_list(type_):
+        return spark.ArrayType(spark_type(type_.value_type))
+    if pat.is_struct(type_):
+        return spark.StructType([_spark_field(type_.field(i)) for i in range(type_.num_fields)])
+    return _TO_SPARK[type_]

@@ -1,0 +1,84 @@
+"""An operator's rows and its late records, out of one Spark plan."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name that every Spark user knows
+from pyspark.sql.streaming import DataStreamWriter
+
+from operators.spark.apply import apply
+from operators.steps.late import LATE
+
+if TYPE_CHECKING:
+    from operators.definitions.runnable import Applicable
+
+TakeBoth = Callable[[DataFrame, DataFrame, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class WithLate:
+    """What `apply_with_late` returns: one frame with both, and each by itself.
+
+    A stream has one plan with one state: write it with `foreach_batch`, or write `rows` and part them later. Two queries, of
+    `windows` and of `late`, would read the source twice and keep two states.
+
+    Attributes:
+        rows: the operator's rows, and for each late or bad record a row in which only the column `late` is not null.
+    """
+
+    rows: DataFrame
+
+    @classmethod
+    def of(
+        cls,
+        operator: "Applicable",
+        df: DataFrame,
+        event_time: str,
+        backend: str | None,
+        options: Mapping[str, object] | None,
+        name: str,
+    ) -> "WithLate":
+        """Return an operator applied to a frame, as `Applicable.apply_with_late` does."""
+        return cls(apply(operator, df, event_time, backend, options, name, with_late=True))
+
+    @property
+    def windows(self) -> DataFrame:
+        """The operator's rows, as `apply` returns them."""
+        return _windows(self.rows)
+
+    @property
+    def late(self) -> DataFrame:
+        """Late and bad records.
+
+        Columns: `reason`, "late" or what is wrong with the record; `window`, the last one that could have held it, and
+        `late_by_ms`, the time from that window's end to the close time that had closed it, both null for bad records; and
+        `record`, a struct of all its columns.
+        """
+        return _late(self.rows)
+
+    def foreach_batch(self, take: TakeBoth) -> DataStreamWriter:
+        """Return the writer of a stream that hands each batch's windows and late records over, computed once.
+
+        Args:
+            take: is called with windows, late records and the number of the batch; what it writes should bear to be written
+                again, as a batch that fails half way is repeated.
+        """
+
+        def each(rows: DataFrame, number: int) -> None:
+            rows.persist()
+            try:
+                take(_windows(rows), _late(rows), number)
+            finally:
+                rows.unpersist()
+
+        return self.rows.writeStream.foreachBatch(each)
+
+
+def _windows(rows: DataFrame) -> DataFrame:
+    return rows.where(F.col(LATE).isNull()).drop(LATE)
+
+
+def _late(rows: DataFrame) -> DataFrame:
+    return rows.where(F.col(LATE).isNotNull()).select(f"{LATE}.*")

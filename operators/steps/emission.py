@@ -1,0 +1,150 @@
+"""Windows that leave an operator: first as columns of numbers and states, then as Arrow rows."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as pat
+
+from operators.aggregates import Aggregate, Bound
+from operators.aggregates.operation import Operation
+from operators.columns.ranges import Ints, State
+from operators.errors import DefinitionError
+from serializers import decode_keys
+
+UPDATE, RETRACT = "update", "retract"
+
+
+@dataclass(frozen=True, slots=True)
+class Emission:
+    """Windows of several keys.
+
+    Attributes:
+        keys: encoded keys.
+        key: shape (n,), int64: position of each window's key in `keys`.
+        start, end: shape (n,), int64: bounds in ticks.
+        states: one state per operation; none if windows are retracted.
+        retract: whether these windows, which were emitted before, are no more.
+    """
+
+    keys: Sequence[bytes]
+    key: Ints
+    start: Ints
+    end: Ints
+    states: Sequence[State]
+    retract: bool = False
+
+
+@dataclass(frozen=True)
+class OutputSchema:
+    """The rows of an operator: key columns, the window, the aggregates, and `change` if emitted on update.
+
+    Attributes:
+        keys: names and Arrow types of the key columns.
+        time: Arrow type of the window's bounds.
+        tick_us: length of a tick in microseconds.
+        aggregates: result names and their bound aggregates.
+        with_change: whether there is a column `change`.
+        retracts: whether windows may be retracted, by rows whose aggregates are null.
+    """
+
+    keys: tuple[tuple[str, pa.DataType], ...]
+    time: pa.DataType
+    tick_us: int
+    aggregates: tuple[tuple[str, Bound], ...]
+    with_change: bool
+    retracts: bool = False
+    operations: tuple[Operation, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        distinct = dict.fromkeys(op for _, bound in self.aggregates for op in bound.operations)
+        object.__setattr__(self, "operations", tuple(distinct))
+
+    @property
+    def arrow(self) -> pa.Schema:
+        """The Arrow schema of a result."""
+        bounds = [pa.field("start", self.time, nullable=False), pa.field("end", self.time, nullable=False)]
+        fields = [pa.field(name, type_) for name, type_ in self.keys]
+        fields.append(pa.field("window", pa.struct(bounds), nullable=False))
+        fields += [
+            pa.field(name, bound.type, nullable=bound.nullable or self.retracts)
+            for name, bound in self.aggregates
+        ]
+        if self.with_change:
+            fields.append(pa.field("change", pa.string(), nullable=False))
+        return pa.schema(fields)
+
+    def table(self, emissions: Sequence[Emission]) -> pa.Table:
+        """Return emitted windows as rows."""
+        batches = [self._batch(emission) for emission in emissions if len(emission.key)]
+        return pa.Table.from_batches(batches, self.arrow)
+
+    def _batch(self, emission: Emission) -> pa.RecordBatch:
+        schema = self.arrow
+        columns = key_columns(emission.keys, emission.key, [type_ for _, type_ in self.keys])
+        columns.append(self._windows(emission, schema.field("window").type))
+        columns += self._results(emission)
+        if self.with_change:
+            columns.append(pa.repeat(pa.scalar(RETRACT if emission.retract else UPDATE), len(emission.key)))
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    def _results(self, emission: Emission) -> list[pa.Array]:
+        if emission.retract:
+            return [pa.nulls(len(emission.key), bound.type) for _, bound in self.aggregates]
+        state_of = dict(zip(self.operations, emission.states, strict=True))
+        return [bound.finish([state_of[op] for op in bound.operations]) for _, bound in self.aggregates]
+
+    def _windows(self, emission: Emission, type_: pa.StructType) -> pa.StructArray:
+        bounds = [
+            pa.array(to_unit(t, self.tick_us, self.time.unit)).cast(self.time)
+            for t in (emission.start, emission.end)
+        ]
+        return pa.StructArray.from_arrays(bounds, fields=list(type_))
+
+
+def key_columns(keys: Sequence[bytes], key: Ints, types: Sequence[pa.DataType]) -> list[pa.Array]:
+    """Return the key columns of rows.
+
+    Args:
+        keys: encoded keys.
+        key: shape (n,), int64: position of each row's key in `keys`.
+        types: of the key columns.
+    """
+    used = np.zeros(len(keys), bool)
+    used[key] = True
+    names = [keys[n] for n in np.flatnonzero(used).tolist()]
+    number = pa.array((np.cumsum(used) - 1)[key])
+    return [column.take(number) for column in decode_keys(names, types)]
+
+
+def to_unit(ticks: Ints, tick_us: int, unit: str) -> Ints:
+    """Return ticks as numbers in a unit of Arrow's timestamps."""
+    per_tick = {"s": 1e-6, "ms": 1e-3, "us": 1, "ns": 1_000}[unit] * tick_us
+    return ticks * int(per_tick) if per_tick >= 1 else ticks // round(1 / per_tick)
+
+
+def bind_aggregates(
+    aggregates: Mapping[str, Aggregate], types: Mapping[str, pa.DataType]
+) -> tuple[tuple[str, Bound], ...]:
+    """Return the aggregates bound to a frame's column types.
+
+    Raises:
+        DefinitionError: a column is missing or of a wrong type; the message begins with the result's name.
+    """
+    bound = []
+    for name, aggregate in aggregates.items():
+        try:
+            bound.append((name, aggregate.bind(types)))
+        except DefinitionError as error:
+            raise DefinitionError(f"aggregate {name!r}: {error}") from None
+    return tuple(bound)
+
+
+def bounds_type(type_: pa.DataType, tick_us: int) -> pa.DataType:
+    """Return a timestamp type like the event time's, with a unit that can tell ticks apart."""
+    coarse = ("s", "ms") if tick_us == 1 else ("s",)
+    tick_unit = "us" if tick_us == 1 else "ms"
+    if pat.is_int64(type_):
+        return pa.timestamp(tick_unit)
+    return pa.timestamp(tick_unit if type_.unit in coarse else type_.unit, type_.tz)

@@ -1,0 +1,170 @@
+"""What a batch brings, accumulated: entries of the window store that many records were put into, wherever that was done.
+
+The first stage runs where the records are read, before Spark moves anything between its workers; what it sends is as many
+entries as there are panes, not records. The second stage joins the entries of all tasks. (Hazelcast Jet's two stages)
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+import pyarrow as pa
+
+from operators.columns.arrow import plain_array
+from operators.columns.ranges import Ints, Mask, spread
+from operators.columns.records import Records
+from operators.errors import OperatorError
+from operators.steps.step import Step
+from serializers import pack_value, unpack_value
+from serializers.arrays import fill
+from serializers.pages import Column, PageLayout
+from state_backends import Entries
+
+KEY, TIME, _RECORDS = "key", "c0", "records"
+"""Columns of entries as a table: the encoded key, and the time that sorts them."""
+_KIND = {b"stateful_windows": b"partials 1"}
+
+
+@dataclass(frozen=True, slots=True)
+class Partials:
+    """Accumulated records.
+
+    Attributes:
+        keys: the distinct keys, encoded.
+        entries: in columns of the plan's layout, sorted by key and time.
+        records: shape (n,), int64: how many records are in each entry.
+        bad: records left out, as in `Records`.
+        order: shape (records,), int64: the records' positions before they were put in the order of the entries; None if that
+            was theirs already, or nobody knows any more.
+    """
+
+    keys: list[bytes]
+    entries: Entries
+    records: Ints
+    bad: int = 0
+    order: Ints | None = None
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def check_order(self, *, distinct: bool) -> None:
+        """Refuse entries that are not sorted by key and time: an operator would make wrong windows of them. O(entries).
+
+        Args:
+            distinct: whether no two entries may have the same key and time.
+
+        Raises:
+            OperatorError: names the first entry that is out of order.
+        """
+        key, time = self.entries.key, self.entries.time
+        later = time[1:] > time[:-1] if distinct else time[1:] >= time[:-1]
+        ordered = (key[1:] > key[:-1]) | ((key[1:] == key[:-1]) & later)
+        if not ordered.all():
+            raise OperatorError(
+                f"entry {int(np.argmin(ordered)) + 1} of {len(self)} is out of order: they have to be sorted by key and time, "
+                "and combined, before an operator takes them. This is a bug of the library"
+            )
+
+    def report(self, step: Step, late: Mask, bounds: Callable[[Ints], tuple[Ints, Ints]]) -> None:
+        """Count the records, and report those of the entries that are late.
+
+        Args:
+            step: where to.
+            late: shape (n,), bool: which entries are.
+            bounds: returns start and end of the last window that entries of these times could have been in.
+        """
+        step.counters.rows += int(self.records.sum()) + self.bad
+        step.counters.bad += self.bad
+        if late.any():
+            self.report_late(step, np.flatnonzero(late), bounds(self.entries.time[late]))
+
+    def report_late(self, step: Step, late: Ints, bounds: tuple[Ints, Ints]) -> None:
+        """Report the records of entries as late, with the bounds of the last window that each entry could have been in."""
+        if step.late is None:
+            step.counters.late += int(self.records[late].sum())
+            return
+        ends = np.cumsum(self.records)
+        entry, place = spread(ends[late] - self.records[late], ends[late])
+        row = place if self.order is None else self.order[place]
+        step.report_late(row, (bounds[0][entry], bounds[1][entry]))
+
+
+@runtime_checkable
+class TwoStagePlan(Protocol):
+    """A plan whose operations can all be combined."""
+
+    @property
+    def condenses(self) -> bool:
+        """Whether entries stand for stretches of time, so that they are few where records are many."""
+
+    @property
+    def layout(self) -> PageLayout:
+        """The layout of stored entries."""
+
+    def accumulate(self, records: Records) -> Partials:
+        """Return records as entries, as few as can be."""
+
+    def reduce(self, partials: Partials) -> Partials:
+        """Return the entries sorted by key and time, those of one place combined."""
+
+
+def join(plan: TwoStagePlan, parts: Sequence[Partials]) -> Partials:
+    """Return the entries of all parts as one, keys numbered in order of first appearance."""
+    if len(parts) == 1:
+        return parts[0]
+    number: dict[bytes, int] = {}
+    keys = []
+    for part in parts:
+        local = np.fromiter(
+            (number.setdefault(key, len(number)) for key in part.keys), np.int64, len(part.keys)
+        )
+        keys.append(local[part.entries.key])
+    columns = tuple(
+        np.concatenate(column) for column in zip(*(part.entries.columns for part in parts), strict=True)
+    )
+    records = np.concatenate([part.records for part in parts])
+    bad = sum(part.bad for part in parts)
+    return plan.reduce(Partials(list(number), Entries(np.concatenate(keys), columns), records, bad))
+
+
+def column_names(count: int) -> list[str]:
+    """Return the columns of entries of so many columns as a table."""
+    return [KEY, _RECORDS, *(f"c{n}" for n in range(count))]
+
+
+def to_table(partials: Partials, rows: Ints | slice) -> pa.Table:
+    """Return some of the entries as a table that says of itself what it is."""
+    used, local = np.unique(partials.entries.key[rows], return_inverse=True)
+    keys = pa.DictionaryArray.from_arrays(
+        pa.array(local, pa.int32()), pa.array([partials.keys[n] for n in used.tolist()], pa.binary())
+    )
+    columns = [_arrow(column[rows]) for column in partials.entries.columns]
+    columns = [keys, pa.array(partials.records[rows]), *columns]
+    table = pa.table(columns, column_names(len(partials.entries.columns)))
+    return table.replace_schema_metadata(_KIND)
+
+
+def is_partial(table: pa.Table) -> bool:
+    """Return whether a table was made by `to_table`."""
+    return (table.schema.metadata or {}).items() >= _KIND.items()
+
+
+def from_table(table: pa.Table, layout: PageLayout) -> Partials:
+    """Return a table's entries."""
+    keys = plain_array(table.column(KEY)).dictionary_encode()
+    key = keys.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    columns = tuple(_column(table.column(n + 2), code) for n, code in enumerate(layout.codes))
+    return Partials(keys.dictionary.to_pylist(), Entries(key, columns), table.column(_RECORDS).to_numpy())
+
+
+def _arrow(column: Column) -> pa.Array:
+    if column.dtype == object:
+        return pa.array([pack_value(value) for value in column.tolist()], pa.binary())
+    return pa.array(column)
+
+
+def _column(column: pa.ChunkedArray, code: str) -> Column:
+    if code == "object":
+        return fill([unpack_value(value) for value in column.to_pylist()])
+    return column.to_numpy()

@@ -1,0 +1,1 @@
+"""The timestamped window store over the pages of a backend."""

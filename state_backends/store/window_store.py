@@ -1,0 +1,352 @@
+"""The timestamped window store: entries by key and time, in columns, over the pages of a backend.
+
+An entry is a key, a time in ticks and the columns of the layout. Time is cut into segments; a page holds one key's entries
+of one segment, sorted by time. Changes gather in memory until `take_changes`; reads see them.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+import numpy.typing as npt
+
+from serializers.pages import Column, PageLayout
+from state_backends.interface import StateBackend, WriteBatch
+from state_backends.store.ordering import Runs, append_places, row_order, taken
+from state_backends.store.usage import Read, StoreUsage
+
+Ticks = npt.NDArray[np.int64]
+TIME_MIN, TIME_MAX = -(2**63), 2**63 - 1
+_SCANNED_BYTES = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """Entries of several keys, sorted by key number, then by time.
+
+    Attributes:
+        key: shape (n,), int64: positions in the list of keys that was asked for.
+        columns: one array of shape (n,) per column of the layout; the first is the time in ticks, int64.
+    """
+
+    key: npt.NDArray[np.int64]
+    columns: tuple[Column, ...]
+
+    @property
+    def time(self) -> Ticks:
+        """Times in ticks, int64."""
+        return self.columns[0]
+
+    def __len__(self) -> int:
+        return len(self.key)
+
+    def take(self, rows: npt.NDArray[np.bool_] | npt.NDArray[np.int64]) -> "Entries":
+        """Return the entries at these rows, by mask or by position."""
+        return Entries(self.key[rows], tuple(column[rows] for column in self.columns))
+
+    def take_runs(self, begin: npt.NDArray[np.int64], count: npt.NDArray[np.int64]) -> "Entries":
+        """Return the entries of runs of rows: so many from each begin on."""
+        key, *columns = taken([self.key, *self.columns], begin, count)
+        return Entries(key, tuple(columns))
+
+
+class WindowStore:
+    """Range reads and writes by key and time over one backend.
+
+    Args:
+        backend: where the pages live; this store is its only user.
+        layout: the columns of an entry.
+        segment_ticks: length of a segment in ticks, at least 1.
+    """
+
+    def __init__(self, backend: StateBackend, layout: PageLayout, segment_ticks: int) -> None:
+        if segment_ticks < 1:
+            raise ValueError(f"segment length is {segment_ticks} ticks; at least 1 is wanted")
+        self.backend = backend
+        self.layout = layout
+        self.segment_ticks = segment_ticks
+        self.on_write: Callable[[int, Sequence[bytes], Entries], None] | None = None
+        """Is told what `replace_segment` writes, through which all writes go."""
+        self.usage = StoreUsage(layout)
+        """How much is stored, and how many pages were read and written."""
+        self._staged = WriteBatch()
+        self._latest: dict[int, int] = {}
+        self._read: dict[int, list[Read]] = {}
+        """What was read of the backend since the last changes were taken."""
+        self._stored: set[int] | None = None
+        """The backend's segments, if they were asked for since then."""
+
+    def segment_of(self, time: int) -> int:
+        """Return the number of the segment that holds the time."""
+        return time // self.segment_ticks
+
+    def segments(self) -> list[int]:
+        """Return the numbers of the segments that may hold entries, ascending."""
+        drop = self._staged.drop_before
+        kept = [n for n in self.backend.segments() if drop is None or n >= drop]
+        return sorted({*kept, *(n for n, pages in self._staged.puts.items() if pages)})
+
+    def fetch_segment(self, segment: int, keys: Sequence[bytes]) -> Entries:
+        """Return all entries of the keys in one segment. One backend call; O(entries) array work."""
+        pages = self._pages(segment, keys)
+        found = [number for number, page in enumerate(pages) if page is not None]
+        columns, counts = self.layout.decode([page for page in pages if page is not None])
+        return Entries(np.repeat(np.array(found, np.int64), counts), tuple(columns))
+
+    def _pages(self, segment: int, keys: Sequence[bytes]) -> list[bytes | None]:
+        staged = self._staged
+        if staged.drop_before is not None and segment < staged.drop_before:
+            pages: list[bytes | None] = [None] * len(keys)
+        else:
+            pages = self.backend.get_many(segment, keys)
+            self._read.setdefault(segment, []).append((keys, pages))
+            self.usage.pages_read += len(keys) - pages.count(None)
+        deletes, puts = staged.deletes.get(segment), staged.puts.get(segment)
+        if deletes:
+            pages = [None if key in deletes else page for key, page in zip(keys, pages, strict=True)]
+        if puts:
+            pages = [puts.get(key, page) for key, page in zip(keys, pages, strict=True)]
+        return pages
+
+    def replace_segment(self, segment: int, keys: Sequence[bytes], entries: Entries) -> None:
+        """Make these the only entries of the keys in the segment; a key without entries has its page deleted.
+
+        Args:
+            segment: number of the segment that every entry's time falls in.
+            keys: distinct keys; `entries.key` counts positions in it.
+            entries: sorted by key, then by time.
+        """
+        present, counts = _run_lengths(entries.key)
+        pages = dict(
+            zip([keys[n] for n in present.tolist()], self.layout.encode(entries.columns, counts), strict=True)
+        )
+        gone = {key for key in keys if key not in pages} if len(pages) < len(keys) else set()
+        self._note_latest(segment, entries)
+        staged_puts = self._staged.puts.setdefault(segment, {})
+        staged_deletes = self._staged.deletes.setdefault(segment, set())
+        for key in gone:
+            staged_puts.pop(key, None)
+        staged_deletes |= gone
+        staged_deletes.difference_update(pages)
+        staged_puts.update(pages)
+        if self.on_write is not None:
+            self.on_write(segment, keys, entries)
+
+    def _note_latest(self, segment: int, entries: Entries) -> None:
+        """Keep the latest time of segments that were empty when this store first wrote to them."""
+        if not len(entries):
+            return
+        latest = int(entries.time.max())
+        if segment in self._latest:
+            self._latest[segment] = max(latest, self._latest[segment])
+        elif not self._exists(segment):
+            self._latest[segment] = latest
+
+    def _exists(self, segment: int) -> bool:
+        """Whether the segment may hold entries; the backend is asked once until changes are taken."""
+        if self._stored is None:
+            self._stored = set(self.backend.segments())
+        drop = self._staged.drop_before
+        kept = segment in self._stored and (drop is None or segment >= drop)
+        return kept or bool(self._staged.puts.get(segment))
+
+    def fetch(self, key: bytes, start: int, end: int) -> Entries:
+        """Return one key's entries with start <= time <= end."""
+        return self.fetch_many([key], start, end)
+
+    def fetch_many(self, keys: Sequence[bytes], start: int, end: int) -> Entries:
+        """Return the entries of the keys with start <= time <= end, sorted by key number and time."""
+        parts = [self.fetch_segment(segment, keys) for segment in self._segments_between(start, end)]
+        merged = merge_entries(parts, self.layout)
+        return merged.take((merged.time >= start) & (merged.time <= end))
+
+    def _segments_between(self, start: int, end: int) -> list[int]:
+        return [n for n in self.segments() if self.segment_of(start) <= n <= self.segment_of(end)]
+
+    def put_many(self, keys: Sequence[bytes], entries: Entries) -> None:
+        """Write entries; what the store holds for the same key and time is replaced.
+
+        Args:
+            keys: distinct keys; `entries.key` counts positions in it.
+            entries: sorted by key, then by time; several of one key and time are kept in their order.
+        """
+        self._write(keys, entries, lambda old, fresh: old.take(~_contains(fresh, old)))
+
+    def add_many(self, keys: Sequence[bytes], entries: Entries) -> None:
+        """Write entries beside what the store holds, after those of the same key and time; else as `put_many`."""
+        self._write(keys, entries, lambda old, _: old)
+
+    def _write(
+        self, keys: Sequence[bytes], entries: Entries, kept_of: Callable[[Entries, Entries], Entries]
+    ) -> None:
+        numbers = entries.time // self.segment_ticks
+        for segment in np.unique(numbers).tolist():
+            fresh = entries.take(numbers == segment)
+            touched, local = np.unique(fresh.key, return_inverse=True)
+            names = [keys[n] for n in touched.tolist()]
+            fresh = Entries(local, fresh.columns)
+            old = self.fetch_segment(segment, names)
+            kept = kept_of(old, fresh)
+            self.replace_segment(segment, names, merge_entries([kept, fresh], self.layout))
+
+    def delete_many(self, keys: Sequence[bytes], key: npt.NDArray[np.int64], time: Ticks) -> None:
+        """Delete the entries at these pairs of key number and time; pairs that are not there are no error."""
+        numbers = time // self.segment_ticks
+        for segment in np.unique(numbers).tolist():
+            here = numbers == segment
+            touched, local = np.unique(key[here], return_inverse=True)
+            names = [keys[n] for n in touched.tolist()]
+            old = self.fetch_segment(segment, names)
+            gone = Entries(local, (time[here],))
+            self.replace_segment(segment, names, old.take(~_contains(gone, old)))
+
+    def scan(self, start: int = TIME_MIN, end: int = TIME_MAX) -> Iterator[tuple[list[bytes], Entries]]:
+        """Yield keys and entries with start <= time <= end, segment by segment in order of time, as `scan_segment` does."""
+        for segment in self._segments_between(start, end):
+            for keys, entries in self.scan_segment(segment):
+                yield keys, entries.take((entries.time >= start) & (entries.time <= end))
+
+    def scan_segment(self, segment: int) -> Iterator[tuple[list[bytes], Entries]]:
+        """Yield the keys and entries of one segment, some MiB at a time. The store is not changed meanwhile."""
+        pages: dict[bytes, bytes] = {}
+        size = 0
+        for key, page in self._iterate(segment):
+            pages[key] = page
+            size += len(page)
+            if size >= _SCANNED_BYTES:
+                self.usage.saw(segment, pages)
+                yield self._decoded(pages)
+                pages, size = {}, 0
+        if pages:
+            self.usage.saw(segment, pages)
+            yield self._decoded(pages)
+
+    def _decoded(self, pages: Mapping[bytes, bytes]) -> tuple[list[bytes], Entries]:
+        columns, counts = self.layout.decode(list(pages.values()))
+        return list(pages), Entries(np.repeat(np.arange(len(pages)), counts), tuple(columns))
+
+    def note_keys(self) -> None:
+        """Count the keys of what was filled from outside and is not scanned. O(pages)."""
+        for segment in self.backend.segments():
+            self.usage.saw(segment, (key for key, _ in self.backend.iterate(segment)))
+
+    def keys(self, segment: int) -> list[bytes]:
+        """Return the keys that have a page in the segment."""
+        return [key for key, _ in self._iterate(segment)]
+
+    def _iterate(self, segment: int) -> Iterator[tuple[bytes, bytes]]:
+        """Return each key and page of the segment: what is stored and not changed since, then what is staged."""
+        staged = self._staged
+        puts, gone = staged.puts.get(segment, {}), staged.deletes.get(segment, set())
+        if staged.drop_before is not None and segment < staged.drop_before:
+            return iter(puts.items())
+        stored = self.backend.iterate(segment)
+        if puts or gone:
+            stored = (item for item in stored if item[0] not in gone and item[0] not in puts)
+        return chain(stored, puts.items())
+
+    def expire(self, before: int) -> None:
+        """Drop every segment whose entries are all older than `before`. O(segments)."""
+        edge = None
+        for segment in self.segments():
+            if self._latest.get(segment, (segment + 1) * self.segment_ticks - 1) >= before:
+                break
+            edge = segment + 1
+        if edge is None:
+            return
+        staged = self._staged
+        staged.drop_before = edge if staged.drop_before is None else max(edge, staged.drop_before)
+        for changes in (staged.puts, staged.deletes, self._latest):
+            for segment in [n for n in changes if n < edge]:
+                del changes[segment]
+
+    def changed_outside(self, changes: Sequence[WriteBatch] | None) -> None:
+        """Take note that the backend was written by someone else, and forget what is staged.
+
+        Args:
+            changes: what was written; None if anything may have changed.
+        """
+        self._staged = WriteBatch()
+        self._read.clear()
+        self._stored = None
+        if changes is None:
+            self._latest.clear()
+            self.usage.forget_keys()
+        else:
+            self.usage.replayed(changes)
+            for segment in {number for batch in changes for number in batch.puts}:
+                self._latest.pop(segment, None)
+
+    def is_empty(self) -> bool:
+        """Return whether the store holds no entry at all. O(segments), unless many pages were just deleted."""
+        return not any(self._holds(segment) for segment in self.segments())
+
+    def _holds(self, segment: int) -> bool:
+        if self._staged.puts.get(segment):
+            return True
+        gone = self._staged.deletes.get(segment, set())
+        return any(key not in gone for key, _ in self.backend.iterate(segment))
+
+    def take_changes(self) -> WriteBatch:
+        """Return what has changed since the last call, to be written to the backend, and forget it here."""
+        changes, self._staged = self._staged, WriteBatch()
+        changes.puts = {segment: pages for segment, pages in changes.puts.items() if pages}
+        changes.deletes = {segment: keys for segment, keys in changes.deletes.items() if keys}
+        self.usage.wrote(changes, self._read, self.backend)
+        self._read, self._stored = {}, None
+        return changes
+
+
+def merge_entries(parts: Sequence[Entries], layout: PageLayout) -> Entries:
+    """Return the entries of all parts, sorted by key number and time; equal ones stay in the order of the parts.
+
+    Cost: O(entries) if each part continues the one before in time, as segments do; one sort else.
+    """
+    filled = [part for part in parts if len(part)]
+    if not filled:
+        columns, _ = layout.decode([])
+        return Entries(np.empty(0, np.int64), tuple(columns))
+    if len(filled) == 1:
+        return filled[0]
+    places = append_places([(part.key, part.time) for part in filled])
+    if places is not None:
+        return _placed(filled, places)
+    whole = _joined(filled)
+    order = row_order(whole.key, whole.time)
+    return whole if order is None else whole.take(order)
+
+
+def _placed(parts: Sequence[Entries], places: Sequence[Runs]) -> Entries:
+    """Return the entries of all parts, each at its place among all. O(entries)."""
+    rows = sum(map(len, parts))
+    key, *columns = wholes = [np.empty(rows, np.int64), *(np.empty(rows, c.dtype) for c in parts[0].columns)]
+    for part, runs in zip(parts, places, strict=True):
+        runs.put([part.key, *part.columns], wholes)
+    return Entries(key, tuple(columns))
+
+
+def _joined(parts: Sequence[Entries]) -> Entries:
+    """Return the entries of all parts one after another."""
+    columns = zip(*(part.columns for part in parts), strict=True)
+    return Entries(np.concatenate([part.key for part in parts]), tuple(map(np.concatenate, columns)))
+
+
+def _contains(wanted: Entries, entries: Entries) -> npt.NDArray[np.bool_]:
+    """Mask of the entries whose key and time is among the wanted pairs."""
+    pairs = np.concatenate([_pairs(wanted), _pairs(entries)])
+    _, numbers = np.unique(pairs, axis=0, return_inverse=True)
+    numbers = numbers.reshape(-1)
+    return np.isin(numbers[len(wanted) :], numbers[: len(wanted)])
+
+
+def _pairs(entries: Entries) -> npt.NDArray[np.int64]:
+    return np.stack([entries.key, entries.time], axis=1)
+
+
+def _run_lengths(values: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the distinct values of a sorted array and how often each occurs."""
+    if not len(values):
+        return values, np.empty(0, np.int64)
+    starts = np.flatnonzero(np.diff(values, prepend=values[0] - 1))
+    return values[starts], np.diff(np.append(starts, len(values)))

@@ -1,0 +1,168 @@
+"""Lengths of time in every form, and what is none."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from operators import DefinitionError
+from operators.columns.durations import as_text, microseconds, ticks
+
+DAY = 86_400_000_000
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1 us", 1),
+        ("1 microsecond", 1),
+        ("2 microseconds", 2),
+        ("1 ms", 1_000),
+        ("1 millisecond", 1_000),
+        ("5 milliseconds", 5_000),
+        ("1 s", 1_000_000),
+        ("1 sec", 1_000_000),
+        ("2 secs", 2_000_000),
+        ("1 second", 1_000_000),
+        ("30 seconds", 30_000_000),
+        ("1 min", 60_000_000),
+        ("2 mins", 120_000_000),
+        ("60 minutes", 3_600_000_000),
+        ("1 h", 3_600_000_000),
+        ("1 hour", 3_600_000_000),
+        ("24 hours", DAY),
+        ("1 d", DAY),
+        ("7 days", 7 * DAY),
+        ("1 week", 7 * DAY),
+        ("2 weeks", 14 * DAY),
+        ("0 s", 0),
+        ("-3 s", -3_000_000),
+        ("10min", 600_000_000),
+        ("  10   Minutes  ", 600_000_000),
+        ("1 hour 30 min", 5_400_000_000),
+        ("1h30min", 5_400_000_000),
+        ("1 day -1 hour", DAY - 3_600_000_000),
+        ("1 s 1 s", 2_000_000),
+    ],
+)
+def test_text(text: str, expected: int) -> None:
+    """A number with a unit, or several, is a length; case, spaces and plural don't matter."""
+    assert expected == microseconds(text, "size")
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (timedelta(minutes=1), 60_000_000),
+        (timedelta(microseconds=1), 1),
+        (timedelta(microseconds=-1), -1),
+        (timedelta(days=1, microseconds=7), DAY + 7),
+        (timedelta.max, timedelta.max // timedelta(microseconds=1)),
+        (0, 0),
+        (1, 1_000),
+        (-5, -5_000),
+        (10**15, 10**18),
+    ],
+)
+def test_timedelta_and_milliseconds(value: timedelta | int, expected: int) -> None:
+    """A timedelta is a length exactly, and a whole number is one in milliseconds."""
+    assert expected == microseconds(value, "size")
+
+
+@given(st.timedeltas())
+def test_every_timedelta(value: timedelta) -> None:
+    """A timedelta comes back from its microseconds."""
+    assert value == timedelta(microseconds=microseconds(value, "size"))
+
+
+@pytest.mark.parametrize(
+    "text", ["", " ", "5", "minutes", "1.5 hours", "5 minutes and a half", "five minutes", "1 s,", "s 1"]
+)
+def test_text_that_is_no_length(text: str) -> None:
+    """Text without number and unit is refused with the argument's name, the text and an example."""
+    with pytest.raises(
+        DefinitionError, match=f"gap is {text!r}: write a number and a unit, such as '60 minutes'"
+    ):
+        microseconds(text, "gap")
+
+
+@pytest.mark.parametrize("text", ["1 month", "1 year", "3 fortnights", "1 ns", "5 m", "1 hour 5 parsecs"])
+def test_unknown_unit(text: str) -> None:
+    """A unit that is none is refused with the known ones."""
+    unit = text.rpartition(" ")[2]
+    with pytest.raises(
+        DefinitionError, match=f"size is {text!r}: unknown unit {unit!r}; known: us, .*minute.*week"
+    ):
+        microseconds(text, "size")
+
+
+@pytest.mark.parametrize("text", ["1 mss", "1 uss", "1 ss", "2 hourss"])
+def test_misspelt_unit(text: str) -> None:
+    """A unit with an s too many is no unit."""
+    with pytest.raises(DefinitionError, match="unknown unit"):
+        microseconds(text, "size")
+
+
+@pytest.mark.parametrize("value", [None, 1.5, True, False, [1], b"1 s", ("1 s",)])
+def test_value_that_is_no_length(value: Any) -> None:
+    """Any other value is refused with the argument's name, the value and what is accepted."""
+    with pytest.raises(
+        DefinitionError, match=r"grace is .*: give text such as '60 minutes', a timedelta, or whole"
+    ):
+        microseconds(value, "grace")
+
+
+@pytest.mark.parametrize(
+    ("value", "tick_us", "expected"),
+    [("1 s", 1_000, 1_000), ("1 s", 1, 1_000_000), (7, 1_000, 7), ("0 s", 1_000, 0)],
+)
+def test_ticks(value: str | int, tick_us: int, expected: int) -> None:
+    """A length is a number of ticks."""
+    assert expected == ticks(value, tick_us, "size", 0)
+
+
+@pytest.mark.parametrize("value", ["1 us", "1 s 500 us", timedelta(microseconds=999), "-1 us"])
+def test_no_whole_number_of_ticks(value: str | timedelta) -> None:
+    """A length that is no whole number of ticks is refused with the way out; it is not rounded."""
+    with pytest.raises(DefinitionError, match="no whole number of ticks of 1000 us; choose tick='1 us'"):
+        ticks(value, 1_000, "size", 0)
+
+
+def test_too_small() -> None:
+    """A length below the least is refused with the argument's name and what it must be."""
+    with pytest.raises(DefinitionError, match="size is '0 s': it must be positive"):
+        ticks("0 s", 1_000, "size", 1)
+    with pytest.raises(DefinitionError, match=r"grace is -1: it must not be negative"):
+        ticks(-1, 1_000, "grace", 0)
+    assert (1, 0) == (ticks(1, 1_000, "size", 1), ticks(0, 1_000, "grace", 0))
+
+
+@pytest.mark.parametrize(
+    ("length", "text"),
+    [
+        (0, "0 seconds"),
+        (1, "1 us"),
+        (1_500, "1500 us"),
+        (5_000, "5 ms"),
+        (1_000_000, "1 second"),
+        (90_000_000, "90 seconds"),
+        (60_000_000, "1 minute"),
+        (5_400_000_000, "90 minutes"),
+        (7_200_000_000, "2 hours"),
+        (604_800_000_000, "7 days"),
+    ],
+)
+def test_a_length_as_text_is_that_length(length: int, text: str) -> None:
+    """In the largest unit that divides it, and as the library itself would read it."""
+    assert as_text(length) == text
+    assert microseconds(text, "size") == length
+
+
+@pytest.mark.parametrize("value", [2**59, 2**63, 2**70, "99999999999999999999 days"])
+def test_too_long(value: str | int) -> None:
+    """A length that int64 does not hold, or with which times would leave it, is refused with the argument's name."""
+    with pytest.raises(DefinitionError, match=r"segment .* is longer than time can be counted"):
+        ticks(value, 1_000, "segment", 1)
+    assert 2**59 - 1 == ticks(2**59 - 1, 1_000, "segment", 1)

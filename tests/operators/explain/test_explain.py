@@ -1,0 +1,635 @@
+"""What `explain` tells is what happens: the bytes of real pages, the way that windows are computed, how long entries stay."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from operators import (
+    AggregateOperation,
+    Declaration,
+    DefinitionError,
+    HoppingWindows,
+    KeyedOperator,
+    Operator,
+    SessionWindows,
+    SlidingWindows,
+    TumblingWindows,
+)
+from operators import aggregates as agg
+from operators.aggregates.distinct import Distinct
+from operators.aggregates.fold_operation import MergeableFold
+from operators.aggregates.operation import Operation, UfuncOperation
+from operators.aggregates.operations import Collect
+from operators.columns.ranges import combine_ranges, overlap_ranges, prefix_difference
+from operators.definitions.runnable import Applicable
+from operators.explain import Explanation
+from operators.explain.strategies import (
+    BY_METHOD,
+    DEDUCT,
+    DOUBLING,
+    ENTRIES,
+    FOLD,
+    ONE_ENTRY,
+    OVERLAP,
+    RANGES,
+    TWO_STACKS,
+    Strategy,
+    strategy_of,
+)
+from operators.kinds.folding import FoldSchema
+from operators.kinds.sessions import SessionPlan
+
+SCHEMA = pa.schema(
+    [
+        ("k", pa.string()),
+        ("at", pa.timestamp("ms", "UTC")),
+        ("i", pa.int64()),
+        ("x", pa.float64()),
+        ("s", pa.string()),
+        ("d", pa.decimal128(12, 2)),
+        ("b", pa.bool_()),
+        ("gap", pa.duration("ms")),
+    ]
+)
+FAR = 2**59
+NUMBERS = {
+    "n": agg.count(),
+    "total": agg.sum("i"),
+    "mean": agg.avg("x"),
+    "low": agg.min("x"),
+    "spread": agg.stddev("x"),
+}
+OBJECTS = {
+    "n": agg.count(),
+    "word": agg.max("s"),
+    "paid": agg.sum("d"),
+    "words": agg.collect_list("s"),
+    "first": agg.first("s"),
+}
+LAST = agg.fold(0, lambda _, i: i or 0, "i", type="bigint", name="last")
+NEWEST = agg.fold(0, lambda a, i: max(a, i or 0), "i", merge=max, type="bigint", name="newest")
+
+
+def power(name: str, **more: Any) -> AggregateOperation:
+    """A sum of one's own."""
+    return AggregateOperation(
+        name=name,
+        state=(int,),
+        create=lambda: (0,),
+        accumulate=lambda state, i: (state[0] + i,),
+        combine=lambda a, b: (a[0] + b[0],),
+        finish=lambda state: state[0],
+        type="bigint",
+        **more,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kept(Operator):
+    """Keeps what it sees for an hour."""
+
+    grace: str = "1 minute"
+    what: str = "i"
+
+    def declare(self, types):
+        return Declaration([self.what], {"value": int, "half": float}, {"total": "bigint"}, ["seen"])
+
+    def due(self, entries):
+        return entries.time + self.ticks("1 hour")
+
+    def take(self, work):
+        value = work.records.values[self.what].filled(0)
+        work.put(work.stored(work.records.key, work.records.time, value=value, half=value / 2))
+
+    def fire(self, work):
+        return work.rows(work.due.key, total=work.due["value"])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Untimed(Kept):
+    """Has no timers, and takes records that are late for others."""
+
+    due = Operator.due
+    fire = Operator.fire
+
+    def late_before(self, close):
+        return close - 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class ByKey(KeyedOperator):
+    """Does nothing with a record."""
+
+    def schema(self, types):
+        return Declaration(["i"], results={"x": "double"})
+
+    def process(self, time, record, keyed):
+        keyed.value = record["i"]
+
+
+def table(times: Any, first: int = 1_000_000) -> pa.Table:
+    """Records of one key at these milliseconds, with values as `explain` takes them to be."""
+    number = np.arange(len(times)) + first
+    columns = {
+        "k": pa.array(["key"] * len(times)),
+        "at": pa.array(np.asarray(times, np.int64), pa.timestamp("ms", "UTC")),
+        "i": pa.array(number),
+        "x": pa.array(number / 8),
+        "s": pa.array([f"{n:016d}" for n in number.tolist()]),
+        "d": pa.array([Decimal(n).scaleb(-2) for n in number.tolist()], pa.decimal128(12, 2)),
+        "b": pa.array(number % 2 == 0),
+        "gap": pa.array(np.full(len(times), 5), pa.duration("ms")),
+    }
+    return pa.table(columns, schema=SCHEMA)
+
+
+def explained(operator: Applicable, **more: Any) -> Explanation:
+    """What is told of an operator on those records."""
+    return Explanation.of(operator, SCHEMA, "at", **more)
+
+
+def stored(operator: Applicable, times: Any, **more: Any) -> tuple[int, int, int]:
+    """Entries, pages and bytes that a runner has of a key with records at these times."""
+    with operator.local_runner("at", **more) as runner:
+        runner.process(table(times))
+        return runner.metrics["live_panes"], runner.store.usage.pages, runner.metrics["state_bytes"]
+
+
+HOUR = 3_600_000
+TODAY = 1_767_225_600_000
+PLACES = np.arange(0, 2 * HOUR, 9_000)
+KINDS = {
+    "sliding": SlidingWindows("1 hour", grace="10 minutes"),
+    "hopping": HoppingWindows("1 hour", "5 minutes", grace="10 minutes"),
+    "tumbling": TumblingWindows("1 hour"),
+    "session": SessionWindows("1 hour"),
+    "session up to a length": SessionWindows("1 hour", max_length="2 hours"),
+}
+
+
+@pytest.mark.parametrize("policy", ["on_close", "on_update"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_bytes_of_numbers_are_those_of_pages(kind: str, policy: str) -> None:
+    """Rows and headers, to the byte."""
+    operator = KINDS[kind].group_by("k").aggregate(**NUMBERS).emit(policy)
+    entries, pages, size = stored(operator, PLACES)
+    assert entries
+    assert size == explained(operator).state.key_bytes(entries, pages)
+
+
+@pytest.mark.parametrize("kind", ["sliding", "session up to a length"])
+def test_bytes_of_objects_are_about_those_of_pages(kind: str) -> None:
+    """Where an entry holds one record, of values as they are taken to be."""
+    operator = KINDS[kind].group_by("k").aggregate(**OBJECTS)
+    entries, pages, size = stored(operator, TODAY + PLACES)
+    assert entries > 100
+    assert size == pytest.approx(explained(operator).state.key_bytes(entries, pages), rel=0.05)
+
+
+def test_an_entry_of_many_records_is_told_with_its_growth() -> None:
+    """A hundred records in a frame: lists have grown, the largest word has not."""
+    operator = HoppingWindows("1 hour", "15 minutes").group_by("k").aggregate(**OBJECTS)
+    state = explained(operator).state
+    entries, pages, size = stored(operator, TODAY + np.arange(100))
+    assert (1, 1) == (entries, pages)
+    assert state.grows
+    assert size == pytest.approx(state.row_bytes + state.entry_bytes(100), rel=0.05)
+    assert not explained(HoppingWindows(10, 5).aggregate(word=agg.max("s"))).state.grows
+
+
+@pytest.mark.parametrize("windows", [KINDS["sliding"], KINDS["hopping"]], ids=["sliding", "hopping"])
+def test_bytes_of_folds_are_about_those_of_pages(windows: Any) -> None:
+    """A state that begins as a 0 and holds small numbers."""
+    operator = windows.group_by("k").aggregate(n=agg.count(), last=LAST)
+    with operator.local_runner("at") as runner:
+        runner.process(table(PLACES, first=0))
+        entries, pages, size = (
+            runner.metrics["live_panes"],
+            runner.store.usage.pages,
+            runner.metrics["state_bytes"],
+        )
+    assert entries
+    assert size == pytest.approx(explained(operator).state.key_bytes(entries, pages), rel=0.1)
+
+
+ATOMIC = [
+    pa.bool_(),
+    pa.int8(),
+    pa.uint64(),
+    pa.float32(),
+    pa.string(),
+    pa.large_string(),
+    pa.binary(),
+    pa.decimal128(3, 2),
+    pa.date32(),
+    pa.timestamp("s"),
+    pa.timestamp("us", "UTC"),
+    pa.duration("us"),
+    pa.dictionary(pa.int32(), pa.string()),
+]
+
+
+def test_values_of_every_type_have_a_usual_size() -> None:
+    """Larger with more values, for what keeps them all."""
+    for type_ in ATOMIC:
+        schema = pa.schema([("at", pa.timestamp("ms")), ("v", type_)])
+        state = Explanation.of(TumblingWindows(9).aggregate(all=agg.collect_list("v")), schema, "at").state
+        assert 0 < state.object_bytes[1] < 50, type_
+        assert state.grows, type_
+
+
+def test_bytes_of_own_operators() -> None:
+    """To the byte where the columns are numbers; else all but the objects, and it is said that these are not known."""
+    numbers = Kept().group_by("k")
+    entries, pages, size = stored(numbers, PLACES)
+    assert size == explained(numbers).state.key_bytes(entries, pages)
+
+    values = ByKey().group_by("k")
+    entries, pages, size = stored(values, PLACES)
+    assert explained(values).state.object_bytes is None
+    assert size > explained(values).state.key_bytes(entries, pages) > 0
+    assert "24 for an entry beside its objects" in str(explained(values))
+
+
+def test_what_a_key_takes_is_what_it_takes() -> None:
+    """A thousand event times over as long as they are kept; and a frame in every stretch, for the two ends that are told."""
+    sliding = KINDS["sliding"].group_by("k").aggregate(**NUMBERS)
+    state = explained(sliding).state
+    entries, pages, size = stored(sliding, np.linspace(0, state.needed_us // 1_000 - 1, 1_000))
+    assert (1_000, state.pages(1_000)) == (entries, pages)
+    assert size == state.key_bytes(1_000)
+
+    hopping = KINDS["hopping"].group_by("k").aggregate(**NUMBERS)
+    least, most = explained(hopping).state.entries
+    seen = set()
+    with hopping.local_runner("at") as runner:
+        for minute in range(0, 400, 5):
+            runner.process(table([minute * 60_000]))
+            seen.add(runner.metrics["live_panes"])
+    assert (least, most) == (14, 26)
+    assert least <= max(seen) <= most
+    assert max(seen) >= most - 1
+
+
+@pytest.mark.parametrize("policy", ["on_close", "on_update"])
+@pytest.mark.parametrize(
+    ("windows", "result", "since"),
+    [
+        (SlidingWindows(50, grace=7), agg.count(), 0),
+        (SlidingWindows(50, grace=7), LAST, 0),
+        (HoppingWindows(60, 25, grace=7, offset=3), agg.count(), 3),
+        (HoppingWindows(60, 25, grace=7, offset=3), LAST, 3),
+        (TumblingWindows(60, grace=7), agg.count(), 0),
+        (SessionWindows(50, grace=7), agg.count(), 0),
+        (SessionWindows(50, grace=7, max_length=100), agg.count(), 0),
+    ],
+)
+def test_entries_stay_as_long_as_is_told(windows: Any, result: Any, since: int, policy: str) -> None:
+    """With segments of a tick, which delay nothing: to the tick."""
+    operator = windows.group_by("k").aggregate(x=result).emit(policy)
+    options = {"state.segment": "1 ms"}
+    needed = explained(operator, options=options).state.needed_us // 1_000
+    with operator.local_runner("at", options=options) as runner:
+        runner.process(table([since]))
+        runner.process(table([]), stream_time=since + needed - 1)
+        assert runner.metrics["live_panes"]
+        runner.process(table([]), stream_time=since + needed)
+        assert not runner.metrics["live_panes"]
+
+
+WAYS = {
+    prefix_difference.__code__: DEDUCT,
+    overlap_ranges.__code__: OVERLAP,
+    Collect.combined.__code__: RANGES,
+    Distinct.combined.__code__: RANGES,
+    MergeableFold.combined.__code__: TWO_STACKS,
+    combine_ranges.__code__: DOUBLING,
+    FoldSchema.fold.__code__: FOLD,
+}
+
+
+@contextmanager
+def watched() -> Iterator[set[Any]]:
+    """Collect the code of every Python function that is called in the block."""
+    called: set[Any] = set()
+    before = sys.getprofile()
+    sys.setprofile(lambda frame, event, _: called.add(frame.f_code) if event == "call" else None)
+    try:
+        yield called
+    finally:
+        sys.setprofile(before)
+
+
+def ran(operator: Applicable) -> set[Any]:
+    """The code that runs when windows are made of panes with one record each."""
+    with operator.local_runner("at") as runner, watched() as called:
+        runner.process(table(range(0, 400, 7)))
+        runner.process(table([]), stream_time=FAR)
+    return called
+
+
+def ways(operator: Applicable) -> set[str]:
+    """The names of the strategies whose functions run when windows are made of panes with one record each."""
+    called = ran(operator)
+    return {way.name for code, way in WAYS.items() if code in called}
+
+
+DEDUCTED = power("deducted", deduct=lambda a, b: (a[0] - b[0],))
+
+
+@pytest.mark.parametrize(
+    ("result", "strategy"),
+    [
+        (agg.count(), DEDUCT),
+        (agg.sum("i"), DEDUCT),
+        (agg.sum("x"), DEDUCT),
+        (agg.avg("i"), DEDUCT),
+        (agg.stddev("x"), DEDUCT),
+        (agg.corr("x", "i"), DEDUCT),
+        (agg.min("x"), OVERLAP),
+        (agg.max("s"), OVERLAP),
+        (agg.bool_or("b"), OVERLAP),
+        (agg.sum("d"), DOUBLING),
+        (agg.top_n("i", 2), DOUBLING),
+        (agg.approx_count_distinct("s"), DOUBLING),
+        (power("combined")("i"), DOUBLING),
+        (agg.count_distinct("i"), RANGES),
+        (agg.collect_list("i"), RANGES),
+        (NEWEST, TWO_STACKS),
+        (LAST, FOLD),
+    ],
+    ids=lambda value: getattr(value, "_name", None),
+)
+def test_the_strategy_that_is_named_is_the_one_that_runs(result: Any, strategy: Strategy) -> None:
+    """The dearest, where a result is made from several states: the others only count its values."""
+    operator = SlidingWindows(100).group_by("k").aggregate(x=result)
+    (told,) = explained(operator).aggregates
+    assert strategy is told.strategy
+    found = ways(operator)
+    assert strategy.name in found
+    assert found <= {strategy.name, DEDUCT.name}
+
+
+def test_a_given_deduct_is_used() -> None:
+    """The function itself is called for each window."""
+    operator = SlidingWindows(100).group_by("k").aggregate(x=DEDUCTED("i"))
+    (told,) = explained(operator).aggregates
+    assert (DEDUCT, None) == (told.strategy, told.change)
+    assert DEDUCTED.deduct.__code__ in ran(operator)
+
+
+def test_picked_values_are_told_by_what_their_operation_promises() -> None:
+    """Two blocks if it says that states may overlap, doubling if not; and that runs."""
+    operator = SlidingWindows(100).group_by("k").aggregate(x=agg.first("i"))
+    (told,) = explained(operator).aggregates
+    (operation,) = told_operations(operator)
+    assert told.strategy is (OVERLAP if operation.idempotent else DOUBLING)
+    assert {told.strategy.name} == ways(operator)
+
+
+def told_operations(operator: Applicable) -> tuple[Operation, ...]:
+    """The operations of an operator on those records."""
+    return explained(operator).program.plan.operations
+
+
+@pytest.mark.parametrize(
+    ("windows", "strategy"), [(SessionWindows(7), ONE_ENTRY), (SessionWindows(7, max_length=100), ENTRIES)]
+)
+def test_sessions_join_states_where_records_meet(windows: Any, strategy: Strategy) -> None:
+    """Whatever the aggregate could do besides: states of a session are reduced to one, by a reduction of the whole batch."""
+    operator = windows.group_by("k").aggregate(x=agg.max("i"), y=agg.sum("d"))
+    assert {strategy} == {part.strategy for part in explained(operator).aggregates}
+    called = ran(operator)
+    assert {SessionPlan.merged.__code__, UfuncOperation.reduce.__code__} <= called
+
+
+def test_one_fold_makes_all_results_additions() -> None:
+    """And a merge for it is what would change that; then there are panes again."""
+    operator = SlidingWindows(100).group_by("k").aggregate(n=agg.count(), last=LAST)
+    told = explained(operator).aggregates
+    assert [FOLD, FOLD] == [part.strategy for part in told]
+    assert "a merge for fold last(i) would bring panes" == told[0].change
+    assert "rows" == explained(operator).streamed.way
+    merged = explained(SlidingWindows(100).group_by("k").aggregate(n=agg.count(), newest=NEWEST))
+    assert [DEDUCT, TWO_STACKS] == [part.strategy for part in merged.aggregates]
+    assert "adaptive" == merged.streamed.way
+
+
+def subclasses(kind: type) -> Iterator[type]:
+    """All classes below one."""
+    for below in kind.__subclasses__():
+        yield below
+        yield from subclasses(below)
+
+
+def test_every_way_to_combine_ranges_is_known() -> None:
+    """A new operation with a `combined` of its own has to be told of, and until then is not told wrongly."""
+    shipped = {kind for kind in subclasses(Operation) if kind.__module__.startswith("operators.aggregates")}
+    folds = {kind.combined for kind in shipped if not kind.combines}
+    assert set(BY_METHOD) == {Operation.combined} | {kind.combined for kind in shipped} - folds
+
+    @dataclass(frozen=True, slots=True)
+    class Other(Collect):
+        def combined(self, state, lo, hi):
+            return Collect.combined(self, state, lo, hi)
+
+    assert "its own way" == strategy_of(Other("i")).name
+
+
+@pytest.mark.parametrize(
+    ("operator", "way", "why"),
+    [
+        (TumblingWindows(9).group_by("k").aggregate(**NUMBERS), "python", "PowerSums(x)"),
+        (TumblingWindows(9).group_by("k").aggregate(n=agg.count(), t=agg.sum("x")), "engine", "SumFloat(x)"),
+        (SessionWindows(9).group_by("k").aggregate(n=agg.count()), "python", "only frames"),
+        (SessionWindows(9, max_length=9).aggregate(n=agg.count()), "rows", "one event time"),
+        (SlidingWindows(9).group_by("k").aggregate(n=agg.count()), "rows", "one event time"),
+        (TumblingWindows(9).aggregate(last=LAST), "rows", "fold last(i) cannot be combined"),
+        (Kept().group_by("k"), "rows", "takes records"),
+    ],
+)
+def test_what_goes_through_the_shuffle_of_a_bounded_frame(operator: Any, way: str, why: str) -> None:
+    """And why not less."""
+    told = explained(operator)
+    assert way == told.bounded.way
+    assert why in told.bounded.text
+
+
+def test_a_time_without_zone_is_not_for_generated_code() -> None:
+    """As the engine has it."""
+    schema = SCHEMA.set(1, pa.field("at", pa.timestamp("us")))
+    operator = TumblingWindows(9).group_by("k").aggregate(n=agg.count())
+    told = Explanation.of(operator, schema, "at")
+    assert "python" == told.bounded.way
+    assert "event time 'at' is no timestamp with a zone" in told.bounded.text
+
+
+def test_options_that_are_in_effect() -> None:
+    """Those that were given, and what follows where none was."""
+    operator = KINDS["sliding"].group_by("k").aggregate(n=agg.count())
+    plain = str(explained(operator))
+    assert "backend      memory" in plain
+    assert "Spark's number of shuffle partitions" in plain
+    assert "the default" in plain
+    given = explained(
+        operator,
+        backend="rocksdb",
+        options={"state.buckets": 8, "state.segment": "20 minutes", "state.evolution": "adapt"},
+    )
+    lines = [line.split() for line in str(given).splitlines()[-4:]]
+    assert [
+        ["backend", "rocksdb"],
+        ["buckets", "8,", "a", "task", "and", "a", "state", "each"],
+        ["segment", "20", "min"],
+        ["state.evolution", "adapt"],
+    ] == lines
+    with pytest.raises(ValueError, match="unknown option"):
+        explained(operator, options={"state.bukkets": 8})
+
+
+def test_what_own_operators_declare() -> None:
+    """Inputs, state, results, counts, settings, version, and whether there are timers."""
+    told = str(explained(Kept(what="i").group_by("k")))
+    for line in (
+        "Kept, an operator of one's own, version 1, by k: string",
+        "reads       i: int64",
+        "makes       total: int64",
+        "counts      seen",
+        "late        a record before the close time\n",
+        "timers      entries whose timer is before the close time go to `fire`",
+        "columns     time: int64, value: int64, half: float64",
+        "kept        until the operator takes it out of the store",
+    ):
+        assert line in told
+    assert "what = 'i'" in told
+    untimed = str(explained(Untimed().group_by("k")))
+    assert "timers      no timers" in untimed
+    assert "a record before the time that `late_before` gives" in untimed
+    assert "aggregates" not in told
+
+
+def test_frames_without_spark_are_schemas_and_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    """`explain` prints what `Explanation.of` returns; something else is refused, as are missing columns."""
+    operator = KINDS["hopping"].group_by("k").aggregate(n=agg.count())
+    assert operator.explain(table([1]), "at") is None
+    assert f"{explained(operator)}\n" == capsys.readouterr().out
+    with pytest.raises(DefinitionError, match="pyarrow Schema or Table, not dict"):
+        operator.explain({}, "at")
+    with pytest.raises(DefinitionError, match="no event time column 'when'"):
+        operator.explain(SCHEMA, "when")
+
+
+def test_the_text_of_sliding_windows() -> None:
+    """Short lines, aligned."""
+    operator = SlidingWindows("1 minute", grace="10 s").group_by("k").aggregate(n=agg.count())
+    assert str(explained(operator)) == SLIDING
+
+
+def test_the_text_of_sessions() -> None:
+    """With a gap of each record, emitted on update."""
+    operator = SessionWindows(gap_column="gap").group_by("k").aggregate(word=agg.max("s"))
+    assert str(explained(operator.emit("on_update"))) == SESSION
+
+
+def test_the_text_of_a_fold() -> None:
+    """Of no key, window by window."""
+    assert str(explained(TumblingWindows("1 day").aggregate(last=LAST))) == FOLDED
+
+
+SLIDING = """\
+sliding windows of 1 min, by k: string
+  windows      [t - 1 min, t] for each event time t of a key, and [t + 1 ms, t + 1 ms + 1 min] if a record is
+               in it
+  close time   the highest event time, less 10 s of grace; on Spark that of earlier batches (the watermark)
+  late         a record more than 1 min before the close time: each window that could hold it is closed
+  closed       a window whose end is before the close time
+  emits        each window once, when it is closed
+aggregates
+  n            int64, by deducting: O(1)
+  (deducting)  a window is the difference of two running totals, which is exact; so it is for doubles, which
+               are cut into whole numbers (by doubling where some are not finite, or too far apart in size)
+state
+  an entry     a pane, for each distinct event time of a key
+  a page       the entries of a key in a segment of 1 min
+  columns      time: int64, visible_from: int64
+               CountRows(): int64
+  bytes        24 for an entry, 24 for the header of a page
+  kept         until stream time is 2 min 10 s 2 ms past its event time; a segment longer, at most, since
+               whole segments go
+  a key        24,072 bytes for each 1,000 panes, if in 3 pages
+on Spark
+  bounded      rows as they are, of k, at; an entry is one event time, so that little would be saved by
+               accumulating before
+  stream       each task accumulates its rows if that makes the first of them much fewer, else it sends rows
+               as they are, of k, at; in one blob for each bucket
+options
+  backend      memory
+  buckets      Spark's number of shuffle partitions, a task and a state each
+  segment      1 min, the default"""
+SESSION = """\
+sessions with gaps of each record, by k: string
+  windows     [first event, last event + the gap in column 'gap'], both ends inside
+  close time  the highest event time, without grace; on Spark that of earlier batches (the watermark)
+  late        a record whose session, with all that it joins, is closed
+  closed      a window whose end is before the close time
+  emits       after each batch the windows that it changed, and those that ceased to be; of a bounded frame
+              each window once
+aggregates
+  word        string, by joining: O(1)
+  (joining)   a session is one entry: states are combined where records and sessions meet
+state
+  an entry    an open session of a key
+  a page      the entries of a key in a segment of 1 h
+  columns     end: int64, start: int64, at: int64, waits_until: int64
+              ObjectExtreme(s, True): object
+  bytes       32 for an entry and for its objects some 17 (texts of 16 characters, whole numbers of 7 digits),
+              32 for the header of a page
+  kept        until stream time is its gap and grace past its last record; a segment longer, at most, since
+              whole segments go
+  a key       83 bytes, a session
+on Spark
+  bounded     Python workers accumulate ObjectExtreme(s, True), and entries go through the shuffle; not in
+              generated code: only frames of tumbling and hopping windows are groups to Spark
+  stream      each task accumulates its rows if that makes the first of them much fewer, else it sends rows as
+              they are, of k, at, gap, s; in one blob for each bucket
+options
+  backend     memory
+  buckets     Spark's number of shuffle partitions, a task and a state each
+  segment     1 h, the default"""
+FOLDED = """\
+tumbling windows of 1 d, window by window, all records as one group
+  windows     [start, start + 1 d), a start every 1 d since the epoch
+  close time  the highest event time, without grace; on Spark that of earlier batches (the watermark)
+  late        a record whose last window is closed
+  closed      a window whose end, which is outside, is at the close time or before
+  emits       each window once, when it is closed
+aggregates
+  last        int64, by adding: an addition for each record and window; a merge for fold last(i) would bring
+              panes
+  (adding)    there is a state that cannot be combined, so that there are no panes: each record is added to
+              the state of each window that holds it (KIP-450)
+state
+  an entry    a window with a record in it
+  a page      the entries of a key in a segment of 1 d
+  columns     end: int64
+              fold last(i): object
+  bytes       24 for an entry and for its objects some 3 (a state of one's own as it begins), 24 for the
+              header of a page
+  kept        until stream time is 1 d past its start; a segment longer, at most, since whole segments go
+  a key       53 to 106 bytes if it has records all the time: 1 to 2 windows
+on Spark
+  bounded     rows as they are, of at, i; fold last(i) cannot be combined, so that nothing can be accumulated
+              before
+  stream      rows as they are, of at, i, in one blob for each bucket; fold last(i) cannot be combined, so
+              that nothing can be accumulated before
+options
+  backend     memory
+  buckets     Spark's number of shuffle partitions, a task and a state each
+  segment     1 d, the default"""

@@ -1,0 +1,25 @@
+"""One real Spark session for all tests on Spark."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from operators import spark_session
+from tests.operators.spark.frames import session_conf
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A local session of two cores and three buckets, set up by the library's own helper."""
+    local: Path = tmp_path_factory.mktemp("spark")
+    session = spark_session(
+        "tests",
+        master="local[2]",
+        buckets=3,
+        conf={**session_conf(local), "spark.sql.session.timeZone": "UTC"},
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()

@@ -1,0 +1,292 @@
+"""A program with a Spark Connect session: runs every case, and prints a JSON line of each with what went wrong, if anything.
+
+A process has either a Connect session or a classic one, so it is no part of the tests' own process.
+"""
+
+import json
+import os
+import re
+import sys
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+import operators
+from operators import (
+    DefinitionError,
+    HoppingWindows,
+    SessionSetupError,
+    SessionWindows,
+    SlidingWindows,
+    TumblingWindows,
+    WindowedAggregation,
+    spark_session,
+)
+from operators import aggregates as agg
+from operators.columns.records import FAR_FUTURE
+from state_backends import StateError, read_state, summarize_state, write_savepoint
+from tests.operators.spark.frames import SCHEMA, run_query, stream, write_source
+
+FILES, ROWS = 2, 200
+GRACE = "8 seconds"
+RESULTS = {"n": agg.count(), "total": agg.sum("v"), "mean": agg.avg("x"), "high": agg.max("v")}
+KINDS = {
+    "sliding": SlidingWindows("2 seconds", grace=GRACE),
+    "hopping": HoppingWindows("5 seconds", "2 seconds", grace=GRACE),
+    "tumbling": TumblingWindows("3 seconds", grace=GRACE),
+    "session": SessionWindows("150 ms", grace=GRACE),
+}
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+Case = Callable[["Client"], None]
+CASES: dict[str, Case] = {}
+
+
+@dataclass(frozen=True)
+class Client:
+    """A session on the server at `url`, a folder for what the cases write, and the folder of the server's local state."""
+
+    spark: SparkSession
+    url: str
+    folder: Path
+    state: Path
+
+    @property
+    def source(self) -> Path:
+        """Files of records."""
+        return self.folder / "in"
+
+    @property
+    def bounded(self) -> DataFrame:
+        """All records as a bounded frame."""
+        return self.spark.read.schema(SCHEMA).parquet(str(self.source))
+
+    def run(self, windows: DataFrame, name: str) -> tuple[list[str], dict[str, int]]:
+        """Run a stream to the end of its input; return its rows, and the sums of what it told."""
+        query = run_query(windows, self.folder / f"{name}-out", self.folder / f"{name}-cp")
+        metrics: Counter[str] = Counter()
+        for progress in query.recentProgress:
+            for what, observed in progress.observedMetrics.items():
+                # Over Connect a row of metrics comes as its values and their schema.
+                names = [f"{what}.{field['name']}" for field in observed["schema"]["fields"]]
+                metrics.update({n: v or 0 for n, v in zip(names, observed["values"], strict=True)})
+        return lines(self.spark.read.parquet(str(self.folder / f"{name}-out"))), metrics
+
+
+def case(name: str) -> Callable[[Case], Case]:
+    """Add a case."""
+
+    def add(function: Case) -> Case:
+        CASES[name] = function
+        return function
+
+    return add
+
+
+def lines(frame: DataFrame) -> list[str]:
+    """The rows of a frame as sorted text."""
+    return sorted(map(repr, frame.toArrow().to_pylist()))
+
+
+def tables(folder: Path) -> list[pa.Table]:
+    """The files of records, in order."""
+    return [pq.read_table(path) for path in sorted(folder.iterdir())]
+
+
+def expected(operator: WindowedAggregation, batches: Iterable[pa.Table], *times: int | None) -> list[str]:
+    """What the local runner emits for batches of these stream times, by default the highest event time so far."""
+    given = list(batches)
+    with operator.local_runner("at") as runner:
+        emitted = [
+            row
+            for batch, time in zip(given, [*times, *[None] * len(given)], strict=False)
+            for row in runner.process(batch, time).to_pylist()
+        ]
+    return sorted(map(repr, emitted))
+
+
+def by_key(kind: str, results: Mapping[str, Any] = RESULTS) -> WindowedAggregation:
+    """The operator of a window kind."""
+    return KINDS[kind].group_by("k").aggregate(**results)
+
+
+def bounded(kind: str) -> Case:
+    """The case of a bounded frame: every window, once."""
+
+    def check(client: Client) -> None:
+        whole = pa.concat_tables(tables(client.source))
+        wanted = expected(by_key(kind), [whole], FAR_FUTURE)
+        assert len(wanted) > 50
+        assert wanted == lines(by_key(kind).apply(client.bounded, "at"))
+
+    return check
+
+
+CASES.update({f"bounded, {kind}": bounded(kind) for kind in KINDS})
+
+
+@case("stream, on close, memory, gaps by an expression")
+def _expression(client: Client) -> None:
+    """A session gap that is a Spark expression; what the stream tells."""
+    gap = F.when(F.col("v") > 0, "200 milliseconds").otherwise("40 milliseconds")
+    op = SessionWindows(gap, grace=GRACE).group_by("k").aggregate(**RESULTS)
+    found, metrics = client.run(op.apply(stream(client.spark, client.source, FILES), "at"), "expression")
+    plain = SessionWindows(gap_column="gap", grace=GRACE).group_by("k").aggregate(**RESULTS)
+    whole = pa.concat_tables(tables(client.source))
+    gaps = [[200 if v > 0 else 40 for v in whole.column("v").to_pylist()]]
+    assert expected(plain, [whole.append_column("gap", gaps)]) == found
+    told = [metrics[f"windows_{name}"] for name in ("in.rows", "in.bad", "out.late", "out.windows")]
+    assert [FILES * ROWS, 0, 0, len(found)] == told
+
+
+@case("stream, on update, rocksdb, user code")
+def _user_code(client: Client) -> None:
+    """Functions of the client's own program; state in the folder that the server's conf names."""
+    longest = agg.fold(0, lambda most, v: max(most, abs(v)), "v", type="bigint", merge=max)
+    product = operators.AggregateOperation(
+        name="sum of squares",
+        state=(int,),
+        create=lambda: (0,),
+        accumulate=lambda state, v: (state[0] + v * v,),
+        combine=lambda a, b: (a[0] + b[0],),
+        finish=lambda state: state[0],
+        type="bigint",
+    )
+    op = by_key("hopping", {**RESULTS, "longest": longest, "squares": product("v")}).emit("on_update")
+    windows = op.apply(stream(client.spark, client.source), "at", backend="rocksdb")
+    assert expected(op, tables(client.source)) == client.run(windows, "update")[0]
+    assert list(client.state.glob("*/*-rocksdb/CURRENT"))
+
+
+@case("stream, two frames")
+def _cogroup(client: Client) -> None:
+    """Two streams in one window, each with a watermark."""
+    op = KINDS["tumbling"].group_by("k").cogroup(left={"n": agg.count()}, right={"total": agg.sum("v")})
+    frames = {name: stream(client.spark, client.source, FILES) for name in ("left", "right")}
+    with op.local_runner("at") as runner:
+        whole = pa.concat_tables(tables(client.source))
+        wanted = runner.process({"left": whole, "right": whole}).to_pylist()
+    assert sorted(map(repr, wanted)) == client.run(op.apply(frames, "at"), "cogroup")[0]
+
+
+@case("stream, windows over windows")
+def _chain(client: Client) -> None:
+    """An operator over another one, and Spark's own over that; what lost its watermark is refused."""
+    first = by_key("sliding").apply(stream(client.spark, client.source, FILES), "at", name="first")
+    second = TumblingWindows("3 seconds").group_by("k").aggregate(n=agg.sum("n"))
+    windows = second.apply(first.select("k", "n", "window.end"), "end")
+    coarse = F.window(F.window_time("window"), "6 seconds")
+    found = client.run(windows.groupBy("k", coarse).agg(F.sum("n").alias("n")), "chain")[0]
+    bounded = by_key("sliding").apply(client.bounded, "at").select("k", "n", "window.end")
+    whole = second.apply(bounded, "end").groupBy("k", coarse).agg(F.sum("n").alias("n"))
+    assert len(found) > 10
+    assert set(found) < set(lines(whole))
+    with pytest.raises(DefinitionError, match="'end' has no watermark"):
+        second.apply(first.withColumn("end", F.expr("window.end + interval 1 second")), "end")
+
+
+@case("state is read, saved, and gone on from with another backend")
+def _savepoint(client: Client) -> None:
+    """A query on Spark's own state store, then one on RocksDB that starts from its savepoint."""
+    op, halves = by_key("sliding"), [client.folder / "first", client.folder / "second"]
+    for half, path in zip(halves, sorted(client.source.iterdir()), strict=True):
+        half.mkdir()
+        (half / path.name).hardlink_to(path)
+    first = client.run(op.apply(stream(client.spark, halves[0]), "at", backend="spark"), "first")[0]
+    checkpoint, saved = client.folder / "first-cp", client.folder / "saved"
+    panes = read_state(checkpoint)
+    assert 0 < panes.count() == summarize_state(checkpoint).agg(F.sum("panes")).first()[0]
+    assert {"k", "time", "CountRows()", "SumLong(v)"} <= set(panes.columns)
+    assert panes.count() == sum(bucket.rows for bucket in write_savepoint(checkpoint, saved).buckets)
+    options = {"state.savepoint": str(saved)}
+    windows = op.apply(stream(client.spark, halves[1]), "at", backend="rocksdb", options=options)
+    second = client.run(windows, "second")[0]
+    assert expected(op, tables(client.source)) == sorted([*first, *second])
+    with pytest.raises(StateError, match="cannot be read"):
+        read_state(client.source)
+
+
+@case("errors of workers are told")
+def _failures(client: Client) -> None:
+    """What a function of the client's own raised in a worker is found in what Spark makes of it."""
+    inverse = agg.fold(0.0, lambda total, v: total + 1 / (v - v), "v", type="double")
+    with pytest.raises(PySparkException) as caught:
+        by_key("tumbling", {"inverse": inverse}).apply(client.bounded, "at", name="inverses").collect()
+    told = operators.what_failed(caught.value)
+    assert told is not None
+    assert re.match(r"operator 'inverses', .*ZeroDivisionError: ", told, re.DOTALL)
+
+
+@case("what is wrong is said before anything runs")
+def _refusals(client: Client) -> None:
+    """A session as the server gives it lacks conf that the client can set; frames and options are checked."""
+    plain = SparkSession.builder.remote(client.url).create()
+    frame = stream(plain, client.source)
+    with pytest.raises(SessionSetupError, match=rf"spark\.conf\.set\('{PROVIDER}'"):
+        by_key("sliding").apply(frame, "at")
+    for key, value in operators.session_conf().items():
+        plain.conf.set(key, value)
+    with pytest.warns(UserWarning, match="has 9 buckets"):
+        by_key("sliding").apply(frame, "at", options={"state.buckets": 9})
+    plain.conf.set("spark.sql.shuffle.partitions", "200")
+    with pytest.warns(UserWarning, match="is 200: each is a state store"):
+        by_key("sliding").apply(frame, "at")
+    with pytest.raises(DefinitionError, match="watermark of 5000 ms already"):
+        by_key("sliding").apply(frame.withWatermark("at", "5 seconds"), "at")
+    plain.conf.set("spark.windows.state.bucket", "4")
+    with pytest.raises(ValueError, match=r"did you mean spark\.windows\.state\.buckets"):
+        by_key("sliding").apply(frame, "at")
+
+
+@case("workers take the package that the client sends")
+def _artifacts(client: Client) -> None:
+    """Packages sent with `addArtifacts` are those that the workers import."""
+    root, archive = Path(operators.__file__).parents[1], client.folder / "windows.zip"
+    with ZipFile(archive, "w") as file:
+        for package in ("operators", "state_backends", "serializers"):
+            for path in (root / package).rglob("*.py"):
+                file.write(path, path.relative_to(root))
+    session = SparkSession.builder.remote(client.url).create()
+    session.addArtifacts(str(archive), pyfile=True)
+
+    def where(_: Any) -> Any:
+        import operators as imported
+
+        yield pa.RecordBatch.from_pydict({"file": [imported.__file__]})
+
+    (row,) = session.range(1, numPartitions=1).mapInArrow(where, "file string").collect()
+    assert "windows.zip" in row.file
+    frame = session.read.schema(SCHEMA).parquet(str(client.source))
+    assert lines(by_key("tumbling").apply(client.bounded, "at")) == lines(
+        by_key("tumbling").apply(frame, "at")
+    )
+
+
+def main(url: str, folder: Path, state: Path) -> None:
+    """Run all cases on the server at this address."""
+    spark = spark_session(remote=url, buckets=2, conf={"spark.sql.session.timeZone": "UTC"})
+    assert "JAVA_HOME" not in os.environ
+    client = Client(spark, url, folder, state)
+    write_source(client.source, FILES, ROWS, seed=5)
+    for name, check in CASES.items():
+        try:
+            check(client)
+            wrong = None
+        except Exception:  # noqa: BLE001 - told to the test, which fails with it
+            wrong = traceback.format_exc()
+        print(json.dumps({"case": name, "wrong": wrong}), flush=True)  # noqa: T201 - what the test reads
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]))

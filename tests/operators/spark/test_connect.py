@@ -1,0 +1,98 @@
+"""A Spark Connect server of its own, and a client without Java or JVM: all kinds of windows, streams, state, and errors."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from operators.spark.java import ensure_java
+from tests.faults.processes import QUICK_START
+from tests.operators.spark.connect_client import CASES
+
+pytestmark = pytest.mark.spark
+ROOT = Path(__file__).parents[3]
+SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
+START_SECONDS, CLIENT_SECONDS = 180, 600
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    """The address of a local server with no conf for windows but the directory of local state, and that directory."""
+    folder = tmp_path_factory.mktemp("server")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    conf = {
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": port,
+        "spark.local.dir": folder / "local",
+        "spark.log.level": "ERROR",
+        "spark.ui.enabled": "false",
+        "spark.windows.state.directory": folder / "state",
+    }
+    home = Path(pyspark.__file__).parent
+    command = [home / "bin" / "spark-submit", "--master", "local[2]", "--driver-java-options", QUICK_START]
+    command += [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
+    env = {
+        **os.environ,
+        "JAVA_HOME": ensure_java(),
+        "SPARK_HOME": str(home),
+        "PYSPARK_PYTHON": sys.executable,
+    }
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [*map(str, command), "--class", SERVER], cwd=folder, env=env, stdout=log, stderr=log
+        )
+    try:
+        wait_for(port, process, folder / "log")
+        yield f"sc://127.0.0.1:{port}", folder / "state"
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def wait_for(port: int, process: "subprocess.Popen[bytes]", log: Path) -> None:
+    """Wait until something listens at the port."""
+    end = time.monotonic() + START_SECONDS
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+        except OSError:
+            assert process.poll() is None, log.read_text()
+            assert time.monotonic() < end, log.read_text()
+            time.sleep(0.1)
+        else:
+            return
+
+
+@pytest.fixture(scope="module")
+def outcome(server: tuple[str, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, str | None]:
+    """What went wrong in each case, by a client that finds no Java."""
+    url, state = server
+    hidden = {"JAVA_HOME", "PYSPARK_PYTHON", "SPARK_HOME"}
+    env = {name: value for name, value in os.environ.items() if name not in hidden}
+    env |= {"PATH": str(Path(sys.executable).parent), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, str(ROOT / "tests" / "spark" / "connect_client.py"), url]
+    done = subprocess.run(
+        [*command, str(tmp_path_factory.mktemp("client")), str(state)],
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=CLIENT_SECONDS,
+        check=False,
+    )
+    assert 0 == done.returncode, done.stderr
+    told = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"case"')]
+    return {one["case"]: one["wrong"] for one in told}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_works_through_connect(outcome: dict[str, str | None], case: str) -> None:
+    """Each of the client's cases holds."""
+    assert outcome[case] is None, outcome[case]

@@ -1,0 +1,231 @@
+"""Queries on the checkpoints of others: found on the driver before they start, and by the first batch wherever its rows lie."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from operators import DefinitionError, SlidingWindows, TumblingWindows, what_failed
+from operators import aggregates as agg
+from operators.spark.packing import partition_labels
+from serializers.keys import bucket_of, encode_keys
+from state_backends import StateError, read_state
+from tests.operators.spark.frames import BASE_US, SCHEMA, run_query, stream, write_numbered
+
+pytestmark = pytest.mark.spark
+OP = TumblingWindows("1 minute", grace="1 day").group_by("k").aggregate(n=agg.count())
+BUCKETS, OTHER = 3, 5
+"""Those of the session of these tests, and others."""
+
+
+def file_of(folder: Path, number: int, key: str) -> None:
+    """Write a file with a record of a key."""
+    folder.mkdir(exist_ok=True)
+    at = pa.array([BASE_US + number * 1_000_000], pa.timestamp("us", "UTC"))
+    table = pa.table({"k": [key], "at": at, "v": pa.array([1], pa.int64()), "x": [1.0]})
+    write_numbered(table, folder, number)
+
+
+def label(key: str, buckets: int) -> int:
+    """Return the label of a key's bucket."""
+    return partition_labels(buckets)[bucket_of(encode_keys([pa.array([key])])[0], buckets)]
+
+
+def apart() -> str:
+    """Return a key whose bucket has a label that is there with the one number of buckets, and another with the other."""
+    labels = {*partition_labels(BUCKETS)}
+    names = (f"key-{number}" for number in range(1_000))
+    return next(name for name in names if label(name, BUCKETS) and label(name, OTHER) not in labels)
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with one record."""
+    folder = tmp_path_factory.mktemp("continuing") / "in"
+    file_of(folder, 0, apart())
+    return folder
+
+
+@pytest.fixture(scope="module")
+def checkpoint(spark: SparkSession, source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The checkpoint of a query that has read it."""
+    folder = tmp_path_factory.mktemp("checkpoint")
+    run_query(OP.apply(stream(spark, source), "at"), folder / "out", folder / "cp")
+    return folder / "cp"
+
+
+def files(folder: Path) -> dict[str, int]:
+    """Each file with the time of its last change."""
+    return {str(path): path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+
+
+def test_an_operator_that_can_go_on_is_let_be(
+    spark: SparkSession, source: Path, checkpoint: Path, tmp_path: Path
+) -> None:
+    """The last batch is returned, on any backend; None where there is no batch; nothing is changed."""
+    before = files(checkpoint)
+    batch = max(int(path.name) for path in (checkpoint / "commits").iterdir() if path.name.isdigit())
+    for frame in (stream(spark, source), spark.read.schema(SCHEMA).parquet(str(source))):
+        assert OP.check(frame, "at", checkpoint, backend="rocksdb") == batch
+        assert OP.check(frame, "at", tmp_path / "nothing yet") is None
+    assert files(checkpoint) == before
+    assert not (tmp_path / "nothing yet").exists()
+
+
+CHANGED: dict[str, tuple[Any, dict[str, Any], str]] = {
+    "size": (
+        TumblingWindows("2 minutes").group_by("k").aggregate(n=agg.count()),
+        {},
+        "another operator: size was 1 minute, is 2 minutes. Go back",
+    ),
+    "keys": (OP.group_by("k", "v"), {}, "another operator: keys were k: string, are k: string, v: int64. Go"),
+    "emission": (OP.emit("on_update"), {}, "another operator: emission was 'on_close', is 'on_update'. Go"),
+    "aggregates": (OP.aggregate(s=agg.sum("v")), {}, r"SumLong\(v\) is new"),
+    "buckets": (
+        OP,
+        {"state.buckets": OTHER},
+        r"has 3 buckets, this query has 5: .* back to 3\. Or move the state: write_savepoint",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", CHANGED)
+def test_a_changed_operator_is_found_before_it_starts(
+    spark: SparkSession, source: Path, checkpoint: Path, what: str
+) -> None:
+    """What differs is told in the words of the definition, though there is nothing new to read."""
+    changed, options, message = CHANGED[what]
+    with pytest.raises(StateError, match=message):
+        changed.check(stream(spark, source), "at", checkpoint, options=options)
+
+
+def test_added_aggregates_that_are_to_be_taken_over_are_let_be(
+    spark: SparkSession, source: Path, checkpoint: Path
+) -> None:
+    """As the query itself would."""
+    changed = OP.aggregate(s=agg.sum("v"))
+    assert changed.check(stream(spark, source), "at", checkpoint, options={"state.evolution": "adapt"})
+
+
+@pytest.mark.filterwarnings("ignore:spark.sql.shuffle.partitions is 3")
+def test_other_buckets_are_found_whatever_bucket_the_rows_are_of(
+    spark: SparkSession, source: Path, tmp_path: Path
+) -> None:
+    """Though no row is of a bucket that had any before."""
+    checkpoint, key = tmp_path / "cp", apart()
+    run_query(OP.apply(stream(spark, source), "at"), tmp_path / "out", checkpoint)
+    more = tmp_path / "more"
+    for number in range(2):
+        file_of(more, number, key)
+    frame = OP.apply(stream(spark, more), "at", options={"state.buckets": OTHER})
+    with pytest.raises(StreamingQueryException) as caught:
+        run_query(frame, tmp_path / "out", checkpoint)
+    assert "has 3 buckets, this query has 5" in str(what_failed(caught.value))
+
+
+def test_another_operator_is_found_whatever_bucket_the_rows_are_of(
+    spark: SparkSession, source: Path, tmp_path: Path
+) -> None:
+    """Though the first row is of a key whose bucket had none before."""
+    checkpoint, key = tmp_path / "cp", apart()
+    run_query(OP.apply(stream(spark, source), "at"), tmp_path / "out", checkpoint)
+    more = tmp_path / "more"
+    other = next(
+        name for name in map(str, range(100)) if label(name, BUCKETS) not in (0, label(key, BUCKETS))
+    )
+    for number in range(2):
+        file_of(more, number, other)
+    with pytest.raises(StreamingQueryException) as caught:
+        run_query(CHANGED["size"][0].apply(stream(spark, more), "at"), tmp_path / "out", checkpoint)
+    assert "size was 1 minute, is 2 minutes" in str(what_failed(caught.value))
+
+
+def test_several_frames_are_checked(spark: SparkSession, source: Path, tmp_path: Path) -> None:
+    """As one frame is."""
+    windows = SlidingWindows("2 seconds").group_by("k")
+    both = windows.cogroup(left={"n": agg.count()}, right={"m": agg.count()})
+    frames = {"left": stream(spark, source), "right": stream(spark, source)}
+    run_query(both.apply(frames, "at"), tmp_path / "out", tmp_path / "cp")
+    assert both.check(frames, "at", tmp_path / "cp") is not None
+    with pytest.raises(StateError, match="emission was 'on_close', is 'on_update'"):
+        both.emit("on_update").check(frames, "at", tmp_path / "cp")
+    with pytest.raises(DefinitionError, match="frames left, right are wanted"):
+        both.check({"left": frames["left"]}, "at", tmp_path / "cp")
+
+
+def counted(frame: DataFrame) -> DataFrame:
+    """Spark's own windows."""
+    return frame.withWatermark("at", "1 day").groupBy("k", F.window("at", "1 minute")).count()
+
+
+@pytest.fixture(scope="module")
+def others(spark: SparkSession, source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Checkpoints of queries without this library, and of one that has ours behind an operator of Spark."""
+    folder = tmp_path_factory.mktemp("others")
+    plain = stream(spark, source)
+    distinct = plain.withWatermark("at", "1 day").dropDuplicatesWithinWatermark(["k", "at"])
+    queries = {"spark": counted(plain), "stateless": plain, "behind": OP.apply(distinct, "at")}
+    for name, frame in queries.items():
+        run_query(frame, folder / "out" / name, folder / name)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "message"),
+    [
+        (
+            "spark",
+            {},
+            r"is another query's, which keeps the state of other operators: 0 \(stateStoreSave\)\. Name",
+        ),
+        ("stateless", {}, r"is another query's, which keeps no state\. Name the checkpoint"),
+        ("behind", {"operator": 1}, r"no such operator of this library, but 0 \(tra.*give operator=0"),
+        ("behind", {"operator": 2}, "give operator=0"),
+        ("behind", {"batch": 77}, "cannot be read after batch 77, its last one is "),
+        (
+            "nowhere",
+            {},
+            "nowhere cannot be read: there is no committed batch. Name the checkpoint folder of a",
+        ),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_what_a_checkpoint_holds_instead_is_told(
+    spark: SparkSession, others: Path, name: str, arguments: dict[str, Any], message: str
+) -> None:
+    """Whose state it is, and which operator's can be read."""
+    with pytest.raises(StateError, match=message) as caught:
+        read_state(others / name, spark=spark, **arguments)
+    assert "stateVarName" not in str(caught.value)
+
+
+def test_checkpoints_of_others_are_refused(spark: SparkSession, source: Path, others: Path) -> None:
+    """By the driver; the number of the operator says which one is meant."""
+    frame = stream(spark, source)
+    for name, number in (("spark", 0), ("stateless", 0), ("behind", 1)):
+        with pytest.raises(StateError, match="cannot be read: it "):
+            OP.check(frame, "at", others / name, operator=number)
+    assert OP.check(frame, "at", others / "behind") is not None
+
+
+def test_spark_refuses_state_of_another_kind_of_operator(spark: SparkSession, tmp_path: Path) -> None:
+    """Ours on its checkpoint, and its own on ours: with the words that the page on errors explains."""
+    folder = tmp_path / "in"
+    file_of(folder, 0, "a")
+    frame = stream(spark, folder)
+    queries = {"ours": OP.apply(frame, "at"), "spark": counted(frame), "stateless": frame}
+    for name, rows in queries.items():
+        run_query(rows, tmp_path / name, tmp_path / "checkpoints" / name)
+    file_of(folder, 1, "b")
+    other, missing = "OPERATOR_NOT_MATCH_IN_STATE_METADATA", "OPERATOR_MISSING_STATE_DIRECTORY"
+    for before, now, condition in (
+        ("spark", "ours", other),
+        ("ours", "spark", other),
+        ("stateless", "ours", missing),
+    ):
+        with pytest.raises(StreamingQueryException, match=f"STREAMING_STATEFUL_{condition}"):
+            run_query(queries[now], tmp_path / now, tmp_path / "checkpoints" / before)

@@ -1,0 +1,214 @@
+"""The likeliest mistakes on Spark, as code, and the message that each gives; and failures in workers, made readable."""
+
+import os
+import re
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import AnalysisException, StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from operators import (
+    DefinitionError,
+    SessionWindows,
+    SlidingWindows,
+    TumblingWindows,
+    WindowedAggregation,
+    what_failed,
+)
+from operators import aggregates as agg
+from state_backends import StateError, read_state
+from tests.operators.spark.frames import run_query, stream, write_source
+
+pytestmark = pytest.mark.spark
+WINDOWS = SlidingWindows("2 seconds").group_by("k")
+COUNT = WINDOWS.aggregate(n=agg.count())
+BOTH = WINDOWS.cogroup(left={"n": agg.count()}, right={"m": agg.count()})
+MISTAKES: dict[str, Callable[[DataFrame], Any]] = {
+    "no event time column 'att'; the frame has k, at, .*: did you mean 'at'": lambda df: COUNT.apply(
+        df, "att"
+    ),
+    "event time column 'k' is string; a timestamp is wanted: .*to_timestamp": lambda df: COUNT.apply(df, "k"),
+    "event time column 'v' is bigint; a timestamp is wanted": lambda df: COUNT.apply(df, "v"),
+    "event time column 'at' is date; a timestamp is wanted": lambda df: COUNT.apply(
+        df.withColumn("at", F.to_date("at")), "at"
+    ),
+    "event_time takes names of columns, not Column<'at'>: .*withColumn": lambda df: COUNT.apply(df, df.at),
+    "group_by takes names of columns, not Column<'k'>: .*withColumn": lambda df: WINDOWS.group_by(df.k),
+    "an aggregate takes names of columns, not Column<'v'>: .*withColumn": lambda df: agg.sum(df.v),
+    "where takes names of columns, not Column<'.*'>": lambda df: agg.count(where=df.v > 1),
+    r"n=Column<'sum\(v\)'> is no aggregate: .*agg\.sum\('v'\), not of pyspark": lambda _: WINDOWS.aggregate(
+        n=F.sum("v")
+    ),
+    "size is Column<'.*'>: give text such as '60 minutes'": lambda _: SlidingWindows(
+        F.expr("interval 1 hour")
+    ),
+    r"sum\(k\): column 'k' is string, a number is wanted; cast it": lambda df: WINDOWS.aggregate(
+        n=agg.sum("k")
+    ).apply(df, "at"),
+    "key column 'm' is map<.*; an atomic type of Spark is wanted": lambda df: (
+        WINDOWS.group_by("m").aggregate(n=agg.count()).apply(df.withColumn("m", F.create_map("k", "v")), "at")
+    ),
+    "takes a DataFrame of Spark, not a pandas DataFrame: .*createDataFrame": lambda df: COUNT.apply(
+        df.limit(0).toPandas(), "at"
+    ),
+    "takes a DataFrame of Spark, not a pyspark GroupedData": lambda df: COUNT.apply(df.groupBy("k"), "at"),
+    r"frames are given by name, as {'left': \.\.\., 'right'": lambda df: BOTH.apply(df, "at"),
+    "output column 'late' is there twice": lambda df: WINDOWS.aggregate(late=agg.count()).apply_with_late(
+        df, "at"
+    ),
+    "the gap is double; an interval, its text, or whole milliseconds": lambda df: (
+        SessionWindows(gap_column="x").aggregate(n=agg.count()).apply(df, "at")
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two files of records."""
+    folder = tmp_path_factory.mktemp("source") / "in"
+    write_source(folder, files=2, rows=100, seed=1)
+    return folder
+
+
+@pytest.mark.parametrize(("message", "mistake"), MISTAKES.items(), ids=MISTAKES)
+def test_a_mistake_is_told(
+    spark: SparkSession, source: Path, message: str, mistake: Callable[[DataFrame], Any]
+) -> None:
+    """What is wrong, where, and what to do, before anything runs."""
+    with pytest.raises(DefinitionError, match=message):
+        mistake(spark.read.parquet(str(source)))
+
+
+COMPARING = {
+    "min": agg.min("s"),
+    "count_distinct": agg.count_distinct("s"),
+    "collect_set": agg.collect_set("s"),
+    "top_n": agg.top_n("v", 2, by="s"),
+    "max_by": agg.max_by("v", "s"),
+    "approx_count_distinct": agg.approx_count_distinct("s"),
+}
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_collations_are_refused_where_texts_are_compared(
+    spark: SparkSession, source: Path, streaming: bool
+) -> None:
+    """As keys and where their order or equality makes the result; not without collation, nor where texts are carried only."""
+    frame = stream(spark, source) if streaming else spark.read.parquet(str(source))
+    collated = frame.withColumn("s", F.collate("k", "UTF8_LCASE"))
+    column = (
+        "column 's' is string collate UTF8_LCASE; windows compare texts by their bytes: drop .*'UTF8_BINARY'"
+    )
+    with pytest.raises(DefinitionError, match=f"group_by: {column}"):
+        WINDOWS.windows.group_by("v", "s").aggregate(n=agg.count()).apply(collated, "at")
+    for name, aggregate in COMPARING.items():
+        with pytest.raises(DefinitionError, match=f"aggregate '{name}': {column}"):
+            WINDOWS.aggregate(n=agg.count("s"), **{name: aggregate}).apply(collated, "at")
+    WINDOWS.aggregate(n=agg.count("s"), one=agg.first("s"), all=agg.collect_list("s")).apply(collated, "at")
+    plain = collated.withColumn("s", F.lower(F.collate("s", "UTF8_BINARY")))
+    WINDOWS.windows.group_by("s").aggregate(**COMPARING).apply(plain, "at")
+
+
+def test_keys_of_a_collation_made_equal(spark: SparkSession, source: Path) -> None:
+    """The way out that the error names gives the groups that Spark makes under the collation."""
+    frame = spark.read.parquet(str(source)).withColumn("s", F.expr("if(v > 0, upper(k), k)"))
+    lower = frame.withColumn("s", F.lower(F.collate(F.collate("s", "UTF8_LCASE"), "UTF8_BINARY")))
+    found = TumblingWindows("1 day").group_by("s").aggregate(n=agg.count()).apply(lower, "at")
+    expected = frame.groupBy(F.collate("s", "UTF8_LCASE")).count()
+    assert sorted(row["n"] for row in found.collect()) == sorted(row["count"] for row in expected.collect())
+
+
+def test_operators_of_one_query_want_names_of_their_own(spark: SparkSession, source: Path) -> None:
+    """An operator behind another is told how to be named apart."""
+    first = COUNT.apply(stream(spark, source), "at").selectExpr("k", "window.start AS at", "n")
+    second = TumblingWindows("10 seconds").aggregate(total=agg.sum("n"))
+    with pytest.raises(DefinitionError, match=r"another operator named 'windows': .*name='windows_2'"):
+        second.apply(first, "at")
+    assert second.apply(first, "at", name="second").isStreaming
+
+
+def test_what_spark_refuses_itself(spark: SparkSession, source: Path, tmp_path: Path) -> None:
+    """Output mode complete, and a stream without a checkpoint."""
+    rows = COUNT.apply(stream(spark, source), "at")
+    writer = rows.writeStream.format("parquet").option("path", str(tmp_path / "out"))
+    with pytest.raises(AnalysisException, match="checkpointLocation must be specified"):
+        writer.start()
+    complete = rows.writeStream.format("memory").queryName("all").outputMode("complete")
+    with pytest.raises(AnalysisException, match="Invalid streaming output mode: complete"):
+        complete.option("checkpointLocation", str(tmp_path / "cp")).start()
+
+
+def test_state_that_is_not_there(spark: SparkSession, source: Path, tmp_path: Path) -> None:
+    """The folder is named."""
+    missing = str(tmp_path / "nowhere")
+    with pytest.raises(StateError, match=r"state in .*nowhere cannot be read"):
+        read_state(missing)
+    with pytest.raises(StateError, match=r"there is no savepoint in .*nowhere: savepoint\.json is missing"):
+        COUNT.apply(stream(spark, source), "at", options={"state.savepoint": missing})
+    with pytest.raises(StateError, match=r"folder 's4://x' has an unknown scheme: .*s3, gs"):
+        COUNT.apply(stream(spark, source), "at", options={"state.snapshots.folder": "s4://x"})
+
+
+def stumbling(windows: Any, merge: Callable[[int, int], int] | None = max) -> WindowedAggregation:
+    """An operator that fails with a message of two paragraphs; without `merge` no first stage adds anything."""
+
+    def stumble(_: int, value: int) -> int:
+        raise ArithmeticError(f"one line\nanother\n\nat last, {type(value).__name__}")
+
+    return windows.aggregate(n=agg.fold(0, stumble, "v", type="bigint", merge=merge))
+
+
+TOLD = "AggregateError: fold stumble(v): add raised ArithmeticError: one line\nanother\n\nat last, int"
+
+
+@pytest.mark.parametrize(
+    ("windows", "where"),
+    [
+        (SessionWindows("1 second"), "reading rows in partition 0"),
+        (SlidingWindows("1 second"), "partition 0"),
+    ],
+    ids=["first stage", "bounded run"],
+)
+def test_a_failure_over_a_bounded_frame(spark: SparkSession, source: Path, windows: Any, where: str) -> None:
+    """The whole message, and nothing of Spark's traces."""
+    with pytest.raises(Exception, match="at last") as caught:
+        stumbling(windows).apply(spark.read.parquet(str(source)).coalesce(1), "at", name="sums").collect()
+    assert what_failed(caught.value) == f"operator 'sums', {where}: {TOLD}"
+
+
+def test_a_worker_that_is_killed(spark: SparkSession, source: Path) -> None:
+    """It can't say which operator it worked for; that it died is said."""
+
+    def killed(total: int, value: int) -> int:
+        os.kill(os.getpid(), signal.SIGKILL)
+        return total + value
+
+    op = WINDOWS.aggregate(n=agg.fold(0, killed, "v", type="bigint"))
+    with pytest.raises(Exception, match="exited unexpectedly") as caught:
+        op.apply(spark.read.parquet(str(source)), "at").collect()
+    told = what_failed(caught.value)
+    assert told is not None
+    assert re.match("a Python worker of Spark died without a word: .*start it again$", told)
+
+
+@pytest.mark.parametrize(
+    ("operator", "where"),
+    [
+        (stumbling(TumblingWindows("1 hour")), "reading rows in partition 0"),
+        (stumbling(SlidingWindows("1 second"), merge=None), r"bucket \d of 3, batch 0"),
+    ],
+    ids=["first stage", "bucket"],
+)
+def test_a_failure_of_a_stream(
+    spark: SparkSession, source: Path, tmp_path: Path, operator: WindowedAggregation, where: str
+) -> None:
+    """The whole message, and nothing of Spark's traces and plans."""
+    rows = operator.apply(stream(spark, source).coalesce(1), "at")
+    with pytest.raises(StreamingQueryException) as caught:
+        run_query(rows, tmp_path / "out", tmp_path / "cp")
+    assert re.fullmatch(f"operator 'windows', {where}: {re.escape(TOLD)}", what_failed(caught.value))

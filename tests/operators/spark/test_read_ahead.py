@@ -1,0 +1,54 @@
+"""A thread that reads batches ahead: order, errors, and an end that leaves nothing behind."""
+
+import threading
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+from operators.spark.packing import gathered, read_ahead
+
+
+def batches(count: int, error: Exception | None = None) -> Iterator[pa.RecordBatch]:
+    """So many batches of one row, then an error if given."""
+    for number in range(count):
+        yield pa.record_batch({"n": [number]})
+    if error is not None:
+        raise error
+
+
+def readers() -> int:
+    """How many threads read."""
+    return sum(thread.name == "read-ahead" for thread in threading.enumerate())
+
+
+@pytest.mark.parametrize("count", [0, 1, 31, 500])
+def test_all_batches_come_in_order(count: int) -> None:
+    """More batches than are read ahead, fewer, and none."""
+    assert list(range(count)) == [batch["n"][0].as_py() for batch in read_ahead(batches(count))]
+
+
+def test_an_error_comes_after_the_batches_before_it() -> None:
+    """What fails in the thread fails where the batches are wanted, as it would without a thread."""
+    reading = read_ahead(batches(40, OSError("the pipe broke")))
+    assert list(range(40)) == [next(reading)["n"][0].as_py() for _ in range(40)]
+    with pytest.raises(OSError, match="the pipe broke"):
+        next(reading)
+
+
+def test_who_stops_early_leaves_no_thread() -> None:
+    """A reader whose batches are no longer wanted ends."""
+    reading = read_ahead(batches(10_000))
+    next(reading)
+    reading.close()
+    for thread in threading.enumerate():
+        if thread.name == "read-ahead":
+            thread.join(timeout=10)
+    assert 0 == readers()
+
+
+def test_gathered_tables_hold_all_rows() -> None:
+    """Tables of at least so many rows, the last one of what is left."""
+    tables = list(gathered(batches(25), 10))
+    assert [10, 10, 5] == [table.num_rows for table in tables]
+    assert list(range(25)) == pa.concat_tables(tables)["n"].to_pylist()

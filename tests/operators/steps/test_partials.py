@@ -1,0 +1,155 @@
+"""Records accumulated by the tasks that read them, and joined after: the windows of records that were sent as they are."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from operators import HoppingWindows, SessionWindows, SlidingWindows, TumblingWindows
+from operators import aggregates as agg
+from operators.columns.records import FAR_FUTURE
+from operators.runtime.program import Program
+from operators.spark.packing import Pack, from_blobs
+from operators.steps.partials import from_table, is_partial, to_table
+from operators.steps.step import Counters, Step
+from state_backends import resolve
+from state_backends.backends.memory import MemoryBackend
+
+SCHEMA = pa.schema(
+    [
+        ("key", pa.string()),
+        ("other", pa.int64()),
+        ("time", pa.timestamp("ms")),
+        ("v", pa.int64()),
+        ("x", pa.float64()),
+        ("gap", pa.int64()),
+    ]
+)
+WINDOWS = {
+    "sliding": SlidingWindows(size=5, grace=3),
+    "hopping": HoppingWindows(6, 4, grace=3, offset=1),
+    "tumbling": TumblingWindows(4),
+    "session": SessionWindows(2, grace=3),
+    "session of gaps": SessionWindows(gap_column="gap", grace=3),
+    "session up to a length": SessionWindows(2, grace=3, max_length=3),
+    "session of gaps up to a length": SessionWindows(gap_column="gap", grace=3, max_length=3),
+}
+RESULTS = {
+    "n": agg.count(),
+    "total": agg.sum("v"),
+    "mean": agg.avg("x"),
+    "low": agg.min("x"),
+    "spread": agg.variance("v"),
+    "listed": agg.collect_list("v"),
+}
+ROWS = st.lists(
+    st.tuples(
+        st.sampled_from(["a", "b", None]),
+        st.integers(0, 1),
+        st.none() | st.integers(-12, 12),
+        st.none() | st.integers(-9, 9),
+        st.none() | st.integers(-40, 40).map(lambda n: n / 8),
+        st.none() | st.integers(0, 5),
+    ),
+    max_size=25,
+)
+LABELS = (7, 3, 11)
+
+
+def program(kind: str) -> Program:
+    """An operator of that kind on both keys."""
+    operator = WINDOWS[kind].group_by("key", "other").aggregate(**RESULTS).emit("on_update")
+    return operator.program(SCHEMA, "time", resolve("memory", {}))
+
+
+def table(rows: Sequence[tuple[Any, ...]], program_: Program) -> pa.Table:
+    """Rows as the operator's input columns."""
+    columns = list(zip(*rows, strict=True)) or [()] * len(SCHEMA)
+    whole = pa.table([pa.array(c, t) for c, t in zip(columns, SCHEMA.types, strict=True)], schema=SCHEMA)
+    return whole.select(program_.inputs)
+
+
+def emitted(program_: Program, batches: Sequence[tuple[list[pa.Table], int]]) -> tuple[list[Any], Counters]:
+    """What the operator emits for batches at their close times, and what it counts."""
+    operator, counters, found = program_.plan.operator(program_.store(MemoryBackend())), Counters(), []
+    for tables, close in batches:
+        emissions = operator.step(program_.read(tables), Step(close, close, counters))
+        found.append(sorted(map(repr, program_.output.table(emissions).to_pylist())))
+    return found, counters
+
+
+@pytest.mark.parametrize("kind", WINDOWS)
+@settings(max_examples=60)
+@given(
+    st.lists(st.tuples(ROWS, st.lists(st.integers(0, 25), max_size=3), st.integers(-9, 12)), max_size=4),
+    st.data(),
+)
+def test_stages_give_the_windows_of_plain_rows(
+    kind: str, steps: list[tuple[list[Any], list[int], int]], data: st.DataObject
+) -> None:
+    """A batch cut into tasks, of which each sends rows or entries, gives the rows and counts of the whole batch."""
+    program_ = program(kind)
+    whole, parted, close = [], [], -100
+    for rows, cuts, later in steps:
+        close = max(close, later)
+        edges = [0, *sorted(min(cut, len(rows)) for cut in cuts), len(rows)]
+        tables = []
+        for a, b in pairwise(edges):
+            part = table(rows[a:b], program_)
+            if data.draw(st.booleans()):
+                partials = program_.plan.accumulate(program_.records.read(part))
+                program_bad = partials.bad
+                sent = to_table(partials, slice(None))
+                assert is_partial(sent)
+                assert not is_partial(part)
+                assert len(partials) == len(from_table(sent, program_.plan.layout))
+                part = sent if not program_bad else part
+            tables.append(part)
+        whole.append(([table(rows, program_)], close))
+        parted.append((tables, close))
+    end = ([table([], program_)], FAR_FUTURE)
+    expected, wanted = emitted(program_, [*whole, end])
+    found, counters = emitted(program_, [*parted, end])
+    assert expected == found
+    assert wanted == counters
+
+
+def packed(kind: str, rows: list[Any]) -> tuple[Program, list[dict[str, Any]]]:
+    """What one task sends."""
+    program_ = program(kind)
+    batches = table(rows, program_).rename_columns(list(program_.aliases.values())).to_batches()
+    return program_, [row for batch in Pack(program_, LABELS)(batches) for row in batch.to_pylist()]
+
+
+@pytest.mark.parametrize("kind", WINDOWS)
+def test_many_records_in_few_panes_are_sent_as_entries(kind: str) -> None:
+    """A task whose records share panes sends these, says how many records they are, and loses none."""
+    rows = [("ab"[n % 2], 0, n % 3, n, n / 8, 2) for n in range(600)]
+    program_, sent = packed(kind, rows)
+    tables = from_blobs(row["blob"] for row in sent)
+
+    assert all(map(is_partial, tables))
+    assert 600 == sum(row["rows"] for row in sent)
+    assert sum(table_.num_rows for table_ in tables) == sum(row["sent"] for row in sent) <= 6
+    assert sum(len(row["blob"]) for row in sent) < sum(row["row_bytes"] for row in sent)
+    assert emitted(program_, [([table(rows, program_)], 0)]) == emitted(program_, [(tables, 0)])
+
+
+def test_records_with_panes_of_their_own_are_sent_as_they_are() -> None:
+    """Where nothing is saved by it, nothing is accumulated before the shuffle."""
+    _, sent = packed("sliding", [("a", 0, n, n, 0.5, 2) for n in range(600)])
+
+    assert not any(map(is_partial, from_blobs(row["blob"] for row in sent)))
+    assert [600, 600] == [sum(row[name] for row in sent) for name in ("rows", "sent")]
+
+
+def test_bad_rows_are_told_beside_the_entries() -> None:
+    """Rows without a time are counted where they are read, and are not in what is sent."""
+    rows = [("a", 0, None if n % 5 == 0 else 3, n, 0.5, 2) for n in range(100)]
+    _, sent = packed("hopping", rows)
+
+    assert [80, 20] == [sum(row[name] for row in sent) for name in ("rows", "bad")]

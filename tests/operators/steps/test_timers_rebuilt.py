@@ -1,0 +1,46 @@
+"""What is due is known again after a restart, however much is stored."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from operators import HoppingWindows, SessionWindows, SlidingWindows
+from operators import aggregates as agg
+from operators.steps import timers
+from state_backends.store import window_store
+
+KINDS = {
+    "sliding": SlidingWindows(size=50, grace=10),
+    "hopping": HoppingWindows(size=50, advance=20, grace=10),
+    "session": SessionWindows(gap=30, grace=10),
+}
+
+
+def feed(kind: str, backend: str, directory: Path, restarts: int) -> list[dict[str, object]]:
+    """All rows of a run of 30 batches with a restart every so many."""
+    op = KINDS[kind].group_by("k").aggregate(n=agg.count(), total=agg.sum("v"))
+    rng, rows = np.random.default_rng(1), []
+    with op.local_runner("at", backend=backend, directory=directory) as runner:
+        for number in range(30):
+            at = number * 20 + rng.integers(-30, 20, 100)
+            table = pa.table({"k": rng.integers(0, 300, 100), "at": at, "v": rng.integers(0, 9, 100)})
+            rows += runner.process(table).to_pylist()
+            if number % restarts == restarts - 1:
+                runner.restart()
+        rows += runner.process(table.slice(0, 0), stream_time=10_000).to_pylist()
+        assert 0 == len(runner._operator.operator._calendar)
+    return sorted(rows, key=repr)
+
+
+@pytest.mark.parametrize("backend", ["memory", "rocksdb"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_calendar_is_rebuilt_in_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, backend: str
+) -> None:
+    """Restarts that read the store in small parts, and pack what they find, change no row."""
+    expected = feed(kind, backend, tmp_path / "undisturbed", 100)
+    monkeypatch.setattr(window_store, "_SCANNED_BYTES", 1_000)
+    monkeypatch.setattr(timers, "_LONG", 32)
+    assert expected == feed(kind, backend, tmp_path / "restarted", 3)

@@ -1,0 +1,102 @@
+"""How much a store holds is known without reading it: as a count of all pages says, after whatever was done to it."""
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from serializers import PageLayout
+from serializers.arrays import fill
+from state_backends import Entries, StateBackend, WindowStore, WriteBatch
+from state_backends.backends.journaled import JournalBackend
+from state_backends.backends.memory import MemoryBackend
+from state_backends.backends.rocksdb import RocksDBBackend
+from state_backends.store import usage
+from state_backends.store.usage import KeySample, StoreUsage
+
+LAYOUT = PageLayout(("i8", "f8", "object"))
+
+
+def entries(rng: random.Random, keys: int) -> Entries:
+    """Some entries of some of the keys, sorted."""
+    rows = sorted((rng.randrange(keys), rng.randrange(200)) for _ in range(rng.randrange(1, 20)))
+    key, time = (np.array(column, np.int64) for column in zip(*rows, strict=True))
+    return Entries(key, (time, time * 0.5, fill([f"value {t}" for t in time.tolist()])))
+
+
+def held(store: WindowStore) -> tuple[int, int, int, int]:
+    """Pages, entries, bytes and keys of a store's backend, counted one by one."""
+    pages = {(n, key): page for n in store.backend.segments() for key, page in store.backend.iterate(n)}
+    _, counts = LAYOUT.decode(list(pages.values()))
+    return len(pages), int(counts.sum()), sum(map(len, pages.values())), len({key for _, key in pages})
+
+
+def told(found: StoreUsage) -> tuple[int, int, int, int]:
+    """The same by what the store knows of itself."""
+    return found.pages, found.entries, found.size, found.keys
+
+
+@pytest.mark.parametrize("kind", [MemoryBackend, JournalBackend, RocksDBBackend])
+def test_usage_follows_every_change(kind: type[StateBackend], tmp_path: Path) -> None:
+    """Puts, additions, deletions, whole segments dropped, pages written unread: what is told is what is there."""
+    rng, keys = random.Random(11), [f"key {n}".encode() for n in range(30)]
+    store = WindowStore(kind.open(tmp_path / "state", {}), LAYOUT, 25)
+    for number in range(60):
+        for _ in range(rng.randrange(4)):
+            some = entries(rng, len(keys))
+            rng.choice([store.put_many, store.add_many])(keys, some)
+        gone = entries(rng, len(keys))
+        store.delete_many(keys, gone.key, gone.time)
+        if number % 7 == 6:
+            store.expire(rng.randrange(100))
+        page = entries(rng, 1).take(slice(0, 1))
+        store.replace_segment(int(page.time[0]) // 25, [rng.choice(keys)], page)
+        store.backend.write(store.take_changes(), b"%d" % number)
+        assert held(store) == told(store.usage)
+    assert held(store)[0] > 20
+    again = StoreUsage(LAYOUT)
+    again.load(store.usage.plain())
+    assert told(again)[:3] == held(store)[:3]
+    again.measure(store.backend)
+    assert told(again)[:3] == held(store)[:3]
+    store.backend.close()
+
+
+def test_rows_of_pages_without_objects() -> None:
+    """Their number follows from the bytes alone."""
+    layout, counts = PageLayout(("i8", "f8", "i8", "f8")), np.array([3, 1, 7])
+    pages = layout.encode([np.arange(11), np.zeros(11), np.arange(11), np.ones(11)], counts)
+    assert 11 == layout.count_rows(pages, sum(map(len, pages)))
+    assert 0 == layout.count_rows([], 0)
+
+
+def test_traffic_counts_pages() -> None:
+    """Pages that are there count as read, each time; pages that change as written, once a batch."""
+    store = WindowStore(MemoryBackend(), LAYOUT, 10)
+    store.put_many([b"a", b"b"], Entries(np.array([0, 1]), (np.array([1, 2]), np.zeros(2), fill(["x", "y"]))))
+    store.backend.write(store.take_changes(), b"1")
+    assert store.usage.take_traffic()[:2] == (0, 2)
+    store.fetch_segment(0, [b"a", b"b", b"c"])
+    store.fetch_segment(0, [b"a"])
+    assert store.usage.take_traffic() == (3, 0, 0)
+
+
+def test_many_keys_are_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond the sample the count is near, however keys came: in a batch, from another copy's changes, by a scan."""
+    monkeypatch.setattr(usage, "_SAMPLED_PAGES", 2_000)
+    names = [f"key {n}".encode() for n in range(50_000)]
+    sample = KeySample()
+    for segment in range(4):
+        sample.add(segment, names[: 20_000 + 10_000 * segment])
+    assert abs(sample.keys - 50_000) < 5_000
+    sample.remove(3, names)
+    sample.drop_before(2)
+    assert abs(sample.keys - 40_000) < 4_000
+    replayed = StoreUsage(LAYOUT)
+    replayed.replayed(
+        [WriteBatch(puts={1: dict.fromkeys(names[:9], b""), 2: dict.fromkeys(names[5:20], b"")})]
+    )
+    assert replayed.keys == 20
+    replayed.replayed([WriteBatch(deletes={2: set(names[10:20])}, drop_before=1)])
+    assert replayed.keys == 10
