@@ -264,7 +264,7 @@ def changelog() -> str:
         )
     drawing.text(16, top + 69, "pointer", "dim")
     drawing.box(left + 5 * wide, top + 50, wide - 8, 30, "9", "b")
-    drawing.text(left + 4.9 * wide, top + 69, "the version that counts", "dim end")
+    drawing.text(left + 4.9 * wide, top + 69, "the valid version", "dim end")
     drawing.text(16, 172, "snapshot, in a folder", "bold")
     drawing.box(left, 184, 2 * wide - 8, 34, "all pages, after batch 5", "a")
     drawing.arrow(left + 2 * wide, 201, left + 4 * wide - 10)
