@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from operators import HoppingWindows, SessionWindows, SlidingWindows, TumblingWindows
 from operators import aggregates as agg
 from operators.aggregates import exact
+from operators.aggregates.definitions import Bound
 from operators.aggregates.operation import Operation
 from operators.aggregates.operations import CountValid, SumInt
 from operators.columns.ranges import State
@@ -526,9 +527,9 @@ class Formerly(agg.Aggregate):
 
     __slots__ = ()
 
-    def bind(self, types: Mapping[str, pa.DataType]) -> agg.Bound:
+    def bind(self, types: Mapping[str, pa.DataType]) -> Bound:
         operations = CountValid("v"), SumInt("v"), Moments("v")
-        return agg.Bound(operations, pa.int64(), lambda states: pa.array(states[0][0]))
+        return Bound(operations, pa.int64(), lambda states: pa.array(states[0][0]))
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

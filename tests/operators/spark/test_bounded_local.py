@@ -51,9 +51,9 @@ class InOrder(KeyedOperator):
     def schema(self, types):
         return Declaration(["v"], results={"at": "timestamp", "values": "array<bigint>"})
 
-    def process(self, time, record, keyed):
-        keyed.value = [*(keyed.value or []), record["v"]]
-        yield {"at": self.instant(time), "values": keyed.value}
+    def process(self, time, record, context):
+        context.value = [*(context.value or []), record["v"]]
+        yield {"at": self.instant(time), "values": context.value}
 
 
 WINDOWS = {
@@ -213,10 +213,10 @@ class Hasty(Operator):
     def declare(self, types):
         return Declaration(results={"n": "bigint"})
 
-    def late_before(self, close):
-        return close + 1_000
+    def late_before(self, close_time):
+        return close_time + 1_000
 
-    def take(self, work):
+    def process_batch(self, context):
         return None
 
 

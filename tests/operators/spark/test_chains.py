@@ -45,7 +45,7 @@ class Doubled(KeyedOperator):
             ["v"], results={"at": "timestamp", "v": "bigint"}, event_time="at", delay=self.late_by
         )
 
-    def process(self, time, record, keyed):
+    def process(self, time, record, context):
         yield {"at": self.instant(time), "v": 2 * record["v"]}
 
 
@@ -56,12 +56,12 @@ class Largest(KeyedOperator):
     def schema(self, types):
         return Declaration(["v"], results={"at": "timestamp", "largest": "bigint"})
 
-    def process(self, time, record, keyed):
-        keyed.value = {**(keyed.value or {}), time: max(record["v"], (keyed.value or {}).get(time, 0))}
-        keyed.set_timer(time, str(time))
+    def process(self, time, record, context):
+        context.value = {**(context.value or {}), time: max(record["v"], (context.value or {}).get(time, 0))}
+        context.set_timer(time, str(time))
 
-    def on_timer(self, time, name, keyed):
-        yield {"at": self.instant(time), "largest": keyed.value.pop(time)}
+    def on_timer(self, time, name, context):
+        yield {"at": self.instant(time), "largest": context.value.pop(time)}
 
 
 KINDS: dict[str, Callable[..., Any]] = {
@@ -394,7 +394,7 @@ def test_a_custom_operator_keeps_to_what_it_declares(
 
     @dataclass(frozen=True, kw_only=True)
     class Earlier(Doubled):
-        def process(self, time, record, keyed):
+        def process(self, time, record, context):
             yield {"at": self.instant(time - 60_000), "v": 0}
 
     @dataclass(frozen=True, kw_only=True)
@@ -402,12 +402,14 @@ def test_a_custom_operator_keeps_to_what_it_declares(
         def schema(self, types):
             return Declaration(["v"], results={"v": "bigint"}, event_time="v")
 
-    with pytest.raises(DefinitionError, match="Wrong declares 'v' as the event time of its rows"):
+    with pytest.raises(DefinitionError, match="Wrong declares 'v' as event time"):
         Wrong().group_by("k").apply(stream(spark, flushed), "at")
     frame = Earlier(grace=GRACE).group_by("k").apply(stream(spark, flushed), "at")
-    with pytest.raises(Exception, match="later operators still take: declare a longer delay") as failed:
+    with pytest.raises(
+        Exception, match="too early for the operators that follow: declare a longer delay"
+    ) as failed:
         run(frame, tmp_path)
-    assert "Earlier emits 'at'" in str(what_failed(failed.value))
+    assert "Earlier: event time 'at'" in str(what_failed(failed.value))
     assert WorkerError.__name__ in str(failed.value)
     run(
         Earlier(grace=GRACE, late_by=60_000).group_by("k").apply(stream(spark, flushed), "at"), tmp_path / "b"
