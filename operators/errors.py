@@ -24,7 +24,7 @@ class SessionSetupError(RuntimeError):
 
 def names_told(wanted: str, there: Iterable[str]) -> str:
     """Return the names that there are, and the one that was probably meant, for the message about one that is missing."""
-    from state_backends.config import nearest
+    from state_backends.registry import nearest
 
     names = list(there)
     close = nearest(wanted, names)

@@ -20,10 +20,11 @@ from operators.steps.step import Counters
 from state_backends import StateConfig, StateError, resolve
 from state_backends.checkpoints.bucket import opened
 from state_backends.checkpoints.savepoint import Savepoint, check_new, read_header, write_bucket, write_header
-from state_backends.config import BUILT_IN
 from state_backends.durability.folders import Folder, absolute
 from state_backends.durability.pointer import read_pointer
-from state_backends.journal import Journal, MemoryJournal, SqliteJournal
+from state_backends.journal import Journal, MemoryJournal
+from state_backends.registry import BUILT_IN
+from state_backends.sqlite_journal import SqliteJournal
 
 _TIMES = "stream_time", "highest"
 """What a runner notes beside its state, in ticks: stream time, and the highest event time."""

@@ -12,13 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from serializers.pages import Column
-from state_backends.config import load_backend
 from state_backends.durability.changelog import page_bytes
 from state_backends.durability.durable import Durable
 from state_backends.durability.pointer import JOURNAL, Pointer, read_pointer
 from state_backends.durability.policy import SnapshotPolicy
-from state_backends.interface import StateBackend, StateError
+from state_backends.errors import StateError
+from state_backends.interface import StateBackend
 from state_backends.journal import Journal, MemoryJournal
+from state_backends.registry import load_backend
 from state_backends.store.schema import StoredSchema
 
 _PAGES_AT_ONCE = 20_000

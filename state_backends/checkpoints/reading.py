@@ -15,7 +15,7 @@ from state_backends.checkpoints.bucket import Bucket, journal_of, opened
 from state_backends.checkpoints.metadata import JOURNAL_VARIABLE, unreadable
 from state_backends.durability.folders import absolute
 from state_backends.durability.pointer import Pointer
-from state_backends.interface import StateError
+from state_backends.errors import StateError
 from state_backends.store.schema import StoredSchema
 
 if TYPE_CHECKING:

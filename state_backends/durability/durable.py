@@ -49,7 +49,8 @@ from state_backends.durability.policy import SnapshotPolicy
 from state_backends.durability.retention import adopted, started_over, trimmed, without
 from state_backends.durability.snapshots import SnapshotFolder
 from state_backends.durability.uploads import Uploads, is_dead, page_parts, this_process
-from state_backends.interface import StateBackend, StateError, WriteBatch
+from state_backends.errors import StateError
+from state_backends.interface import StateBackend, WriteBatch
 from state_backends.journal import Journal
 
 KEPT_ENTRIES = 8

@@ -7,21 +7,21 @@ from pathlib import Path
 import pytest
 
 from state_backends.backends.memory import MemoryBackend
-from state_backends.config import load_backend
 from state_backends.contract import crash_batch, crash_state
 from state_backends.durability.durable import Durable
 from state_backends.durability.pointer import Pointer, read_pointer
 from state_backends.durability.policy import SnapshotPolicy
-from state_backends.journal import SqliteJournal
+from state_backends.registry import load_backend
+from state_backends.sqlite_journal import SqliteJournal
 
 ROOT = Path(__file__).parents[3]
 COMMITTER = """
 import sys
 from pathlib import Path
 from state_backends.durability import durable, uploads
-from state_backends.config import load_backend
+from state_backends.registry import load_backend
 from state_backends.contract import crash_batch
-from state_backends.journal import SqliteJournal
+from state_backends.sqlite_journal import SqliteJournal
 from state_backends.durability.pointer import Pointer, read_pointer
 from state_backends.durability.policy import SnapshotPolicy
 

@@ -28,7 +28,8 @@ from state_backends.durability.folders import Folder
 from state_backends.durability.pointer import Pending, Pointer, Snapshot, read_pointer
 from state_backends.durability.policy import SnapshotPolicy
 from state_backends.durability.snapshots import MANIFEST_VERSION, Manifest, SnapshotFolder
-from state_backends.journal import MemoryJournal, SqliteJournal
+from state_backends.journal import MemoryJournal
+from state_backends.sqlite_journal import SqliteJournal
 
 ROOT = Path(__file__).parents[3]
 KINDS = ["memory", "rocksdb"]
@@ -668,10 +669,10 @@ def test_scratch(tmp_path: Path, opened: Callable[..., Store], kind: str) -> Non
 WRITER = """
 import sys
 from pathlib import Path
-from state_backends.config import load_backend
+from state_backends.registry import load_backend
 from state_backends.contract import crash_batch
 from state_backends.durability.durable import Durable
-from state_backends.journal import SqliteJournal
+from state_backends.sqlite_journal import SqliteJournal
 from state_backends.durability.pointer import Pointer
 from state_backends.durability.policy import SnapshotPolicy
 
