@@ -2,13 +2,12 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from operators.columns.records import FAR_PAST
 from operators.runtime.evolution import adaption, settled, spread, stored_change
 from operators.runtime.memory import keep_freed_memory
 from operators.runtime.metrics import counted
@@ -21,6 +20,7 @@ from state_backends.backends.memory import MemoryBackend
 from state_backends.checkpoints.savepoint import Savepoint
 from state_backends.durability.durable import Alignment, Durable
 from state_backends.durability.pointer import Pointer, read_pointer
+from state_backends.durability.progress import Progress
 from state_backends.journal import Journal
 
 
@@ -87,21 +87,22 @@ class StatefulOperator:
         """
         began = time.perf_counter()
         pointer = pointer or read_pointer(journal) or Pointer.fresh()
-        self._settle(pointer.progress.get("identity"))
-        change = stored_change(self.program, pointer.progress, self._evolution)
+        progress = pointer.progress
+        self._settle(progress.identity)
+        change = stored_change(self.program, progress, self._evolution)
         done = self._durable.align(journal, pointer)
         if change is not None:
             pointer = self._durable.rewrite(journal, done.pointer, change.pages)
             done = Alignment(pointer, restored=True)
-        close = pointer.progress.get("close", FAR_PAST)
+        close = progress.close_time
         # Read anew as a whole: a copy just opened, one that an error left half done, and one that is ahead of what was
         # committed, because the batch failed elsewhere.
         known = self._ready and not done.restored and self.operator.close <= close
         changes = done.replayed if known else None
         self.store.changed_outside(changes)
         self.operator.rebuild(close, changes)
-        if change is None and "usage" in pointer.progress:
-            self.store.usage.load(pointer.progress["usage"])
+        if change is None and progress.usage is not None:
+            self.store.usage.load(progress.usage)
         else:
             self.store.usage.measure(self.backend)
         self._ready = True
@@ -147,7 +148,7 @@ class StatefulOperator:
         closes: tuple[int, int],
         journal: Journal,
         pointer: Pointer,
-        progress: Callable[[], dict[str, Any]] = dict,
+        progress: Callable[[], Progress] = Progress,
         clock: int | None = None,
     ) -> Outcome:
         """Take one batch, commit it, and return what came of it.
@@ -170,18 +171,18 @@ class StatefulOperator:
         emitted = self.operator.step(batch, step)
         rows = self._working.output.table(emitted)
         late = self.program.told(sifted, step)
-        told = progress()  # asks whether the store is empty, while it knows of this batch's changes
+        host = progress()  # Asks whether the store is empty, while it knows of this batch's changes.
         stepped = time.perf_counter()
         changes = self.store.take_changes()
         usage = self.store.usage
-        noted = {
-            "identity": self._working.identity(),
-            "schema": self._working.stored().plain(),
-            "close": self.operator.close,
-            "usage": usage.plain(),
-            **told,
-        }
-        pointer = self._durable.commit(journal, pointer, changes, noted, clock)
+        reached = replace(
+            host,
+            identity=self._working.identity(),
+            schema=self._working.stored(),
+            close_time=self.operator.close,
+            usage=usage.plain(),
+        )
+        pointer = self._durable.commit(journal, pointer, changes, reached, clock)
         self._ready = True
         committed, restoring, self._restoring = time.perf_counter(), self._restoring, 0.0
         read, written, changed = usage.take_traffic()

@@ -1,7 +1,7 @@
 """The processor that Spark calls with each bucket's rows."""
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pandas as pd
@@ -22,6 +22,7 @@ from operators.spark.runs import batch_number
 from state_backends import StateConfig, StateError
 from state_backends.checkpoints.savepoint import Savepoint
 from state_backends.durability.pointer import Pointer, read_pointer
+from state_backends.durability.progress import Progress
 
 _ROWS_PER_BLOB = 250_000
 _LOG = logging.getLogger(__name__)
@@ -32,7 +33,7 @@ def result_ddl(counts: Sequence[str]) -> str:
     return ", ".join(["bucket int", *(f"`{name}` bigint" for name in names(counts)), "blob binary"])
 
 
-def check_buckets(progress: Mapping[str, Any], buckets: int) -> None:
+def check_buckets(progress: Progress, buckets: int) -> None:
     """Refuse another number of buckets than that of the stored state.
 
     Args:
@@ -42,8 +43,8 @@ def check_buckets(progress: Mapping[str, Any], buckets: int) -> None:
     Raises:
         StateError: with both numbers and the ways out.
     """
-    before = progress.get("buckets", buckets)
-    if before != buckets:
+    before = progress.buckets
+    if before not in (None, buckets):
         raise StateError(
             f"the checkpoint has {before} buckets, this query has {buckets}: set spark.windows.state.buckets and "
             f"spark.sql.shuffle.partitions back to {before}. Or move the state: write_savepoint(checkpoint, folder), then "
@@ -119,7 +120,7 @@ class BucketProcessor(StatefulProcessor):
         # The bucket of label 0, which there is with any number of buckets, begins with the first batch: its pointer tells
         # queries with other buckets, or with another operator, that they cannot go on from here.
         begins = stored is None and (self._savepoint is not None or label == 0)
-        timer = pointer.progress.get("timer")
+        timer = pointer.progress.timer
         # In a chain each bucket works in each batch, to know the close time of the batch before in the next one.
         wanted = timer == fired if fired is not None else begins or self._closing.chained
         if not (blobs or wanted):
@@ -170,10 +171,10 @@ class BucketProcessor(StatefulProcessor):
             self._closing.closes(watermark, self._program.tick_us),
             self._journal,
             pointer,
-            lambda: {
-                "buckets": len(self._labels),
-                "timer": self._set_timer(operator, pointer.progress.get("timer"), watermark + 1, fired),
-            },
+            lambda: Progress(
+                buckets=len(self._labels),
+                timer=self._set_timer(operator, pointer.progress.timer, watermark + 1, fired),
+            ),
             batch,
         )
 
