@@ -91,8 +91,8 @@ class Aggregate(ABC):
     def _check_where(self, types: Types) -> None:
         if self.where is not None and self.where not in types:
             raise DefinitionError(
-                f"{self._name}: where must be the name of a boolean column: column {self.where!r} not found; "
-                f"the frame has {listed_columns(self.where, types)}"
+                f"{self._name}: where must be the name of a boolean column: column {self.where!r} does not exist; "
+                f"the frame has the columns {listed_columns(self.where, types)}"
             )
         if self.where is not None and not pat.is_boolean(type_ := types[self.where]):
             raise self._refuse(type_, "a boolean", self.where)
@@ -100,7 +100,8 @@ class Aggregate(ABC):
     def _known(self, types: Types, column: str | None) -> pa.DataType:
         if column is None or column not in types:
             raise DefinitionError(
-                f"{self._name}: column {column!r} not found; the frame has {listed_columns(column or '', types)}"
+                f"{self._name}: column {column!r} does not exist; "
+                f"the frame has the columns {listed_columns(column or '', types)}"
             )
         return types[column]
 
@@ -110,7 +111,7 @@ class Aggregate(ABC):
 
     def _refuse(self, type_: pa.DataType, expected: str, column: str | None = None) -> DefinitionError:
         return DefinitionError(
-            f"{self._name}: column {(column or self.column)!r} has type {type_}, expected {expected}: cast it before apply"
+            f"{self._name}: column {(column or self.column)!r} is of type {type_}, not {expected}: cast it before apply"
         )
 
 
@@ -122,7 +123,9 @@ class Count(Aggregate):
     def bind(self, types: Types) -> Bound:
         self._check_where(types)
         if self.column == "*" and "*" not in types:
-            raise DefinitionError("count(*): column '*' not found; to count all records, use agg.count()")
+            raise DefinitionError(
+                "count(*): column '*' does not exist; to count all records, use agg.count()"
+            )
         if self.column is not None:
             self._type(types)
         kind = CountRows if self.column is None else CountValid
@@ -236,7 +239,7 @@ class Extremum(Aggregate):
     def bind(self, types: Types) -> Bound:
         type_ = self._type(types)
         if not is_atomic(type_):
-            raise self._refuse(type_, "a type with an order")
+            raise self._refuse(type_, "an orderable type")
         code = state_code(type_)
         if code == "object":
             return Bound(

@@ -131,7 +131,7 @@ class Picked(Aggregate):
         by_code = "i8"
         if self.by is not None:
             if not is_atomic(by_type := self._type(types, self.by)):
-                raise self._refuse(by_type, "a type with an order", self.by)
+                raise self._refuse(by_type, "an orderable type", self.by)
             by_code = state_code(by_type)
         operation = Pick(
             self.column, self.by, by_code, state_code(type_), self.last, self.nulls, where=self.where

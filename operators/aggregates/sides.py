@@ -66,7 +66,7 @@ def check_side_columns(side: Side, names: Sequence[str], required: Sequence[str]
     for name in required:
         if name not in names:
             raise DefinitionError(
-                f"frame {side.name}: column {name!r} not found; it has {listed_columns(name, names)}"
+                f"frame {side.name}: column {name!r} does not exist; it has the columns {listed_columns(name, names)}"
             )
 
 
@@ -80,7 +80,7 @@ def check_types(names: Sequence[str], types: Sequence[Mapping[str, Any]]) -> Non
         for column, type_ in types[0].items():
             if other[column] != type_:
                 raise DefinitionError(
-                    f"column {column!r} has type {type_} in {names[0]} and {other[column]} in {name}: cast one of them"
+                    f"column {column!r} is of type {type_} in {names[0]}, but {other[column]} in {name}: cast one of them"
                 )
 
 

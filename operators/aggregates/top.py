@@ -112,7 +112,7 @@ class TopN(Aggregate):
         type_ = self._type(types)
         for column in (self.column, *([] if self.by is None else [self.by])):
             if not is_atomic(given := self._type(types, column)):
-                raise self._refuse(given, "a type with an order", column)
+                raise self._refuse(given, "an orderable type", column)
         operation = Top(self.column, self.size, self.by, where=self.where)
 
         def finish(states: Sequence[State]) -> pa.Array:

@@ -24,6 +24,7 @@ from operators.custom.contract import CallContext, Declaration, Ints, OutputRows
 from operators.custom.plan import KINDS, CustomOutput, CustomPlan
 from operators.definitions.runnable import RunnableOperator
 from operators.errors import DefinitionError
+from operators.runtime.inputs import Inputs
 from operators.runtime.program import OutputTime, Program
 from operators.steps.timers import NEVER
 from state_backends import StateConfig
@@ -193,11 +194,8 @@ class GroupedOperator(RunnableOperator):
         return Program(
             plan,
             CustomOutput(keys, results, tick_us, type(definition).__name__, declared.event_time),
-            event_time,
-            self.keys,
-            inputs,
+            Inputs(event_time, keys, inputs, tick_us, plan.reach),
             grace,
-            tick_us,
             ticks(segment, tick_us, name, 1),
             counts=tuple(declared.counts),
             times=tuple(self._times(declared, dict(results), tick_us)),
@@ -232,7 +230,8 @@ class GroupedOperator(RunnableOperator):
         for column in declared.inputs:
             if column not in types:
                 raise DefinitionError(
-                    f"{name} reads column {column!r}, which is not in the frame; the frame has {listed_columns(column, types)}"
+                    f"{name} reads column {column!r}, which does not exist; "
+                    f"the frame has the columns {listed_columns(column, types)}"
                 )
         for column, type_ in declared.state.items():
             if type_ not in KINDS:

@@ -72,16 +72,20 @@ class TestBinding:
     def test_missing_column(self, name: str) -> None:
         """A column that the frame does not have is refused with those that it has."""
         if name != "count(*)":
-            with pytest.raises(DefinitionError, match="column 'v' not found; the frame has origin, time"):
+            with pytest.raises(
+                DefinitionError, match="column 'v' does not exist; the frame has the columns origin, time"
+            ):
                 CASES[name].aggregate.bind(self.TYPES)
 
     @pytest.mark.parametrize("name", CASES)
     def test_where(self, name: str) -> None:
         """A column for `where` that the frame does not have, or that is no boolean, is refused, and named."""
         case, where = CASES[name], replace(CASES[name].aggregate, where="origin")
-        with pytest.raises(DefinitionError, match="column 'origin' not found; the frame has v, w, ok"):
+        with pytest.raises(
+            DefinitionError, match="column 'origin' does not exist; the frame has the columns v, w, ok"
+        ):
             where.bind(case.types)
-        with pytest.raises(DefinitionError, match="column 'origin' has type string, expected a boolean"):
+        with pytest.raises(DefinitionError, match="column 'origin' is of type string, not a boolean"):
             where.bind({**case.types, "origin": pa.string()})
 
     def test_where_is_a_keyword(self) -> None:
@@ -97,16 +101,16 @@ class TestBinding:
         types = {"v": pa.float64(), "w": pa.string(), "l": pa.list_(pa.int64())}
         for aggregate in (agg.corr("v", "w"), agg.linear_trend("v", "w")):
             with pytest.raises(
-                DefinitionError, match="column 'w' has type string, expected an integer or floating-point"
+                DefinitionError, match="column 'w' is of type string, not an integer or floating-point"
             ):
                 aggregate.bind(types)
         for aggregate in (agg.min_by("v", "l"), agg.top_n("v", 3, by="l")):
             with pytest.raises(
-                DefinitionError, match=r"column 'l' has type list<.*>, expected a type with an order"
+                DefinitionError, match=r"column 'l' is of type list<.*>, not an orderable type"
             ):
                 aggregate.bind(types)
         for aggregate in (agg.corr("v", "x"), agg.max_by("v", "x"), agg.top_n("v", 3, by="x")):
-            with pytest.raises(DefinitionError, match="column 'x' not found"):
+            with pytest.raises(DefinitionError, match="column 'x' does not exist"):
                 aggregate.bind(types)
 
     def test_arguments(self) -> None:
@@ -160,8 +164,8 @@ class TestBinding:
             ("collect_set", pa.list_(pa.int64()), "an atomic type"),
             ("approx_count_distinct", pa.struct([]), "an atomic type"),
             ("variance", pa.date32(), "an integer or floating-point number"),
-            ("min", pa.list_(pa.int64()), "a type with an order"),
-            ("max", pa.struct([("a", pa.int64())]), "a type with an order"),
+            ("min", pa.list_(pa.int64()), "an orderable type"),
+            ("max", pa.struct([("a", pa.int64())]), "an orderable type"),
             ("collect_list", pa.map_(pa.string(), pa.int64()), "an atomic type"),
         ],
     )
@@ -169,7 +173,7 @@ class TestBinding:
         """A column of a wrong type is refused with the expected type, by the aggregate's name."""
         with pytest.raises(
             DefinitionError,
-            match=rf"^{name}.*: column 'v' has type .*, expected {expected}: cast it before apply",
+            match=rf"^{name}.*: column 'v' is of type .*, not {expected}: cast it before apply",
         ):
             getattr(agg, name)("v").bind({"v": type_})
 

@@ -191,7 +191,7 @@ class TestDefinition:
         for columns, where in (("y", None), ("x", "y"), ("x", "n")):
             with pytest.raises(DefinitionError, match=r"geometric mean\(.*\): .*column '[yn]'"):
                 geometric_mean()(columns, where=where).bind(TYPES)
-        with pytest.raises(DefinitionError, match="column 'l' has type list"):
+        with pytest.raises(DefinitionError, match="column 'l' is of type list"):
             geometric_mean()("l").bind({"l": pa.list_(pa.int64())})
 
 
@@ -203,7 +203,7 @@ class TestErrors:
         [
             ("accumulate", lambda state, _: state[0], "got an array of int64 and shape"),
             ("accumulate", lambda state, x: (state[0], x, x), "got (an array of int64"),
-            ("accumulate", lambda state, _: (state[0], 1.0), "must return a tuple of columns (i8, f8) with 4 rows each, got a value"),
+            ("accumulate", lambda state, _: (state[0], 1.0), "must return a tuple of columns (i8, f8) with 4 rows each"),
             ("accumulate", lambda state, x: (state[0], x[:1]), "got an array of float64 and shape (1,)"),
             ("accumulate", lambda state, x: (state[0] + 0.5, x), "got an array of float64"),
             ("accumulate", lambda *_: 1 / 0, "raised ZeroDivisionError('division by zero')"),

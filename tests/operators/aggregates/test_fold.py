@@ -286,12 +286,12 @@ def test_a_result_of_another_type_is_an_error() -> None:
         ({"init": {1, 2}}, "init cannot be stored: .*set"),
         ({"type": "text"}, "unknown result type 'text'"),
         ({"columns": [5]}, "columns must be names, got 5"),
-        ({"columns": ["missing"]}, "fold f: column 'missing' not found; the frame has x"),
+        ({"columns": ["missing"]}, "fold f: column 'missing' does not exist; the frame has the columns x"),
         (
             {"where": "missing"},
-            "fold f: where must be the name of a boolean column: column 'missing' not found",
+            "fold f: where must be the name of a boolean column: column 'missing' does not exist",
         ),
-        ({"where": "x"}, "fold f: column 'x' has type int64, expected a boolean"),
+        ({"where": "x"}, "fold f: column 'x' is of type int64, not a boolean"),
     ],
 )
 def test_definitions_are_checked(changed: dict[str, Any], message: str) -> None:

@@ -33,8 +33,8 @@ def rows(context: CallContext, **other: Any) -> Any:
             "missing stored column 'f'; declared stored columns: i, f, o",
         ),
         (lambda context: stored(context, x=1), "unknown stored column 'x'; declared stored columns: i, f, o"),
-        (lambda context: stored(context, i=1.5), "stored column 'i' has type float64, expected int"),
-        (lambda context: stored(context, f="x"), "stored column 'f' has type <U1, expected float"),
+        (lambda context: stored(context, i=1.5), "stored column 'i' is of type float64, not int"),
+        (lambda context: stored(context, f="x"), "stored column 'f' is of type <U1, not float"),
         (
             lambda context: stored(context, i=np.ma.masked_all(1, int)),
             "stored column 'i' has nulls: fill them",
@@ -60,7 +60,7 @@ def rows(context: CallContext, **other: Any) -> Any:
             lambda context: context.rows([1], at=1, n=1, s="x"),
             "positions in context.keys, 0 to 0; got 1 to 1",
         ),
-        (lambda context: context.rows([0.5], at=1, n=1, s="x"), "key has type float64, expected int"),
+        (lambda context: context.rows([0.5], at=1, n=1, s="x"), "key is of type float64, not int"),
         (lambda context: context.count("lost"), "unknown counter 'lost'; declared counters: seen"),
         (lambda context: [rows(context)], "expected context.rows(...) or None, got list"),
         (lambda context: context.column("w"), "KeyError"),
@@ -120,9 +120,12 @@ def test_errors_of_the_state_are_passed_on() -> None:
     ("declared", "said"),
     [
         (None, "Doing.declare must return a Declaration, got None"),
-        (Declaration(["w"]), "Doing reads column 'w', which is not in the frame; the frame has k, t, v"),
+        (
+            Declaration(["w"]),
+            "Doing reads column 'w', which does not exist; the frame has the columns k, t, v",
+        ),
         (Declaration("v"), "Doing declares inputs='v': expected a list of names"),
-        (Declaration(["v", "v"]), "input of Doing 'v' is there twice"),
+        (Declaration(["v", "v"]), "input of Doing 'v' occurs twice"),
         (
             Declaration(state={"x": str}),
             "Doing declares state column 'x' of type <class 'str'>: expected int, float or object",
@@ -140,7 +143,7 @@ def test_errors_of_the_state_are_passed_on() -> None:
             Declaration(results={"n": int}),
             "Doing declares result 'n' of type <class 'int'>: expected Spark's name of a type",
         ),
-        (Declaration(results={"k": "int"}), "output column 'k' is there twice"),
+        (Declaration(results={"k": "int"}), "output column 'k' occurs twice"),
     ],
 )
 def test_wrong_declarations_are_refused(declared: Any, said: str) -> None:
@@ -157,7 +160,7 @@ def test_wrong_declarations_are_refused(declared: Any, said: str) -> None:
         (lambda: Doing(grace="soon").group_by("k"), "grace of Doing is 'soon'"),
         (lambda: Doing(grace=-1).group_by("k"), "grace of Doing is -1: it must not be negative"),
         (lambda: Doing(tick="1 s").group_by("k"), "tick is '1 s'; known are '1 ms', '1 us'"),
-        (lambda: Doing().group_by("k", 3), "group_by takes names of columns, not 3"),
+        (lambda: Doing().group_by("k", 3), "group_by takes column names, not 3"),
         (
             lambda: type("Timed", (Doing,), {"due": Echo.due})().group_by(),
             "Timed has timers (`due`) but no `fire`",

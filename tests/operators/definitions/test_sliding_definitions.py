@@ -106,27 +106,36 @@ def test_methods_return_changed_copies() -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (lambda: COUNTING.group_by(3), "group_by takes names of columns, not 3"),
+        (lambda: COUNTING.group_by(3), "group_by takes column names, not 3"),
         (
             lambda: COUNTING.group_by("key", "key"),
-            "key column 'key' is there twice; give each a name of its own",
+            "key column 'key' occurs twice: give each its own name",
         ),
         (
             lambda: COUNTING.aggregate(total=sum),
-            "total=<built-in function sum> is no aggregate: use one of operators",
+            "total=<built-in function sum> is not an aggregate: use one of operators",
         ),
-        (lambda: COUNTING.aggregate(total=agg.sum), "total=<function sum .*> is no aggregate"),
+        (lambda: COUNTING.aggregate(total=agg.sum), "total=<function sum .*> is not an aggregate"),
         (
             lambda: COUNTING.aggregate(n=agg.count()),
-            "output column 'n' is there twice; give each a name of its own",
+            "output column 'n' occurs twice: give each its own name",
         ),
-        (lambda: COUNTING.aggregate(window=agg.count()), "output column 'window' is there twice"),
-        (lambda: COUNTING.group_by("window"), "output column 'window' is there twice"),
-        (lambda: COUNTING.group_by("n"), "output column 'n' is there twice"),
-        (lambda: COUNTING.group_by("change").emit("on_update"), "output column 'change' is there twice"),
+        (
+            lambda: COUNTING.aggregate(window=agg.count()),
+            "result columns must have distinct names: 'window' is already used",
+        ),
+        (
+            lambda: COUNTING.group_by("window"),
+            "result columns must have distinct names: 'window' is already used",
+        ),
+        (lambda: COUNTING.group_by("n"), "output column 'n' occurs twice"),
+        (
+            lambda: COUNTING.group_by("change").emit("on_update"),
+            "must have distinct names: 'change' is already used",
+        ),
         (
             lambda: COUNTING.emit("on_update").aggregate(change=agg.count()),
-            "output column 'change' is there twice",
+            "must have distinct names: 'change' is already used",
         ),
         (
             lambda: COUNTING.emit("sometimes"),
@@ -150,61 +159,64 @@ def test_change_is_an_ordinary_name_on_close() -> None:
     [
         (
             SlidingWindows(size=10).group_by("key"),
-            r"nothing to compute: add aggregates, such as \.aggregate\(n=",
+            r"the operator has no aggregates: add some, such as \.aggregate\(n=",
         ),
-        (COUNTING.group_by("kye"), "there is no key column 'kye'; the frame has time, day, key, value"),
+        (
+            COUNTING.group_by("kye"),
+            "key column 'kye' does not exist; the frame has the columns time, day, key, value",
+        ),
         (
             COUNTING.group_by("list"),
-            "key column 'list' is list<.*>; an atomic type .*is wanted: .*group by its fields",
+            "key column 'list' is of type list<.*>; keys must be atomic: .*group by its fields",
         ),
         (
             COUNTING.group_by("fine"),
-            r"key column 'fine' is timestamp\[ns\]; an atomic type .*is wanted: cast it",
+            r"key column 'fine' is of type timestamp\[ns\]; keys must be atomic: cast it",
         ),
-        (COUNTING.group_by("struct"), "key column 'struct' is struct<.*>; an atomic type .*is wanted"),
+        (COUNTING.group_by("struct"), "key column 'struct' is of type struct<.*>; keys must be atomic"),
         (
             COUNTING.aggregate(x=agg.sum("valeu")),
-            r"aggregate 'x': sum\(valeu\): column 'valeu' not found; the frame has",
+            r"aggregate 'x': sum\(valeu\): column 'valeu' does not exist; the frame has",
         ),
         (
             COUNTING.aggregate(x=agg.count("valeu")),
-            r"aggregate 'x': count\(valeu\): column 'valeu' not found",
+            r"aggregate 'x': count\(valeu\): column 'valeu' does not exist",
         ),
         (
             COUNTING.aggregate(x=agg.sum("key")),
-            r"aggregate 'x': sum\(key\): column 'key' has type string, expected a number: cast",
+            r"aggregate 'x': sum\(key\): column 'key' is of type string, not a number: cast",
         ),
         (
             COUNTING.aggregate(x=agg.sum("day")),
-            r"aggregate 'x': sum\(day\): column 'day' has type date32.*, expected a number",
+            r"aggregate 'x': sum\(day\): column 'day' is of type date32.*, not a number",
         ),
         (
             COUNTING.aggregate(x=agg.avg("key")),
-            r"aggregate 'x': avg\(key\): column 'key' has type string, expected a number",
+            r"aggregate 'x': avg\(key\): column 'key' is of type string, not a number",
         ),
         (
             COUNTING.aggregate(x=agg.var_pop("money")),
-            r"var_pop\(money\): column 'money' has type decimal128\(10, 2\), .* cast",
+            r"var_pop\(money\): column 'money' is of type decimal128\(10, 2\), .* cast",
         ),
         (
             COUNTING.aggregate(x=agg.variance("key")),
-            r"variance\(key\): column 'key' has type string, expected an integer or float",
+            r"variance\(key\): column 'key' is of type string, not an integer or float",
         ),
         (
             COUNTING.aggregate(x=agg.stddev("money")),
-            r"stddev\(money\): column 'money' has type decimal128\(10, 2\)",
+            r"stddev\(money\): column 'money' is of type decimal128\(10, 2\)",
         ),
         (
             COUNTING.aggregate(x=agg.min("list")),
-            r"min\(list\): column 'list' has type list<.*>, expected a type with an order",
+            r"min\(list\): column 'list' is of type list<.*>, not an orderable type",
         ),
         (
             COUNTING.aggregate(x=agg.max("struct")),
-            r"max\(struct\): column 'struct' has type struct<.*>, expected a type with an order",
+            r"max\(struct\): column 'struct' is of type struct<.*>, not an orderable type",
         ),
         (
             COUNTING.aggregate(x=agg.collect_list("struct")),
-            r"'struct' has type struct<.*>, expected an atomic type",
+            r"'struct' is of type struct<.*>, not an atomic type",
         ),
     ],
 )
@@ -217,12 +229,12 @@ def test_columns_of_a_table(operator: WindowedAggregation, message: str) -> None
 @pytest.mark.parametrize(
     ("time", "message"),
     [
-        ("tmie", "there is no event time column 'tmie'; the frame has time, day"),
+        ("tmie", "event time column 'tmie' does not exist; the frame has the columns time, day"),
         (
             "day",
-            r"event time column 'day' is date32\[day\]; a timestamp is wanted: cast it, for example with to_timestamp",
+            r"event time column 'day' is of type date32\[day\], not a timestamp: cast it, for example with to_timestamp",
         ),
-        ("key", "event time column 'key' is string; a timestamp is wanted"),
+        ("key", "event time column 'key' is of type string, not a timestamp"),
     ],
 )
 def test_event_time_column(time: str, message: str) -> None:
@@ -235,7 +247,7 @@ def test_event_time_column(time: str, message: str) -> None:
 def test_types_that_cannot_be_stored(column: str) -> None:
     """A type that state cannot hold is refused at once and by name, not when its first value comes."""
     table = TABLE.set_column(TABLE.column_names.index(column), column, pa.array([1], pa.time64("us")))
-    with pytest.raises(DefinitionError, match=f"column '{column}' (is|has type) time64"):
+    with pytest.raises(DefinitionError, match=f"column '{column}' is of type time64"):
         bind(COUNTING.group_by("key").aggregate(low=agg.min("value")), table=table.slice(0, 0))
 
 

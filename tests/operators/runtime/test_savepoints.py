@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from feeds import BACKENDS, GRACE, KINDS, POLICIES, SCHEMA, Feed, operator, rows
+from feeds import BACKENDS, GRACE, KINDS, POLICIES, SCHEMA, Feed, committed, operator, rows
 
 from operators import aggregates as agg
 from operators.columns.records import FAR_PAST
@@ -19,6 +19,7 @@ from state_backends import StateError, resolve
 from state_backends.checkpoints.bucket import opened
 from state_backends.checkpoints.savepoint import Savepoint, write_bucket, write_header
 from state_backends.durability.folders import Folder
+from state_backends.durability.progress import Progress
 from state_backends.journal import MemoryJournal
 
 RESULTS = {"n": agg.count(), "s": agg.sum("v"), "low": agg.min("v"), "all": agg.collect_list("v")}
@@ -143,8 +144,8 @@ class Buckets:
         for number, (part, journal) in enumerate(self.parts):
             pointer = part.open(journal)
             found += rows(part.start_from(savepoint, number, len(self.parts)))
-            emitted = part.run([self.program.empty()], (FAR_PAST, FAR_PAST), journal, pointer).rows
-            found += rows(emitted)
+            found += rows(part.step((FAR_PAST, FAR_PAST), [self.program.inputs.empty()]).rows)
+            part.commit(journal, pointer, Progress())
         return found
 
     def process(self, batch: pa.Table, close: int, lag: float) -> list[str]:
@@ -155,7 +156,7 @@ class Buckets:
         for number, (part, journal) in enumerate(self.parts):
             own = batch.filter(pa.array([n == number for n in slot], pa.bool_()))
             if len(own) or self.chance.random() >= lag:
-                emitted = part.run([own], (close, close), journal, part.open(journal)).rows
+                emitted = committed(part, journal, close, [own]).rows
                 found += rows(emitted)
         return found
 

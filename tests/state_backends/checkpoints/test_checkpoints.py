@@ -27,7 +27,8 @@ from state_backends import StateError
 from state_backends.checkpoints.bucket import opened
 from state_backends.checkpoints.savepoint import HEADER, SAVEPOINT_VERSION, read_header
 from state_backends.durability.signed import decode_signed, encode_signed
-from state_backends.journal import Journal, MemoryJournal, SqliteJournal
+from state_backends.journal import Journal, MemoryJournal
+from state_backends.sqlite_journal import SqliteJournal
 from state_backends.store.schema import NUMBER, TIME, StoredSchema, StoredState
 from tests.serializers.test_keys import COLUMNS
 
