@@ -126,9 +126,8 @@ BINDINGS = {
         HOURS.aggregate(n=agg.count(where="delay"))
     ),
     r"count\(\): where must be the name of a boolean column: column 'delay > 9' does not exist; the frame has the "
-    r"columns origin, .*. It is an expression: make it a column first, for example with df\.withColumn\('made', F\.expr\('delay > 9'\)\)": lambda: (
-        run(HOURS.aggregate(n=agg.count(where="delay > 9")))
-    ),
+    r"columns origin, .*. It is an expression: make it a column first, for example with df\.withColumn\('made', "
+    r"F\.expr\('delay > 9'\)\)": lambda: run(HOURS.aggregate(n=agg.count(where="delay > 9"))),
     "boolean column: column 'dlay' does not exist; the frame has the columns .*: did you mean 'delay'": lambda: (
         run(HOURS.aggregate(n=agg.count(where="dlay")))
     ),
