@@ -1,15 +1,21 @@
-"""Settings for all tests, which run in several processes, a file's tests in one."""
+"""Settings for all tests: how long they wait, how many examples they try, and which of them share a process."""
+
+import os
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.patience import ENVIRONMENT
+
+os.environ.update(ENVIRONMENT)
 settings.register_profile(
-    "default",
+    "full",
     deadline=None,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-settings.load_profile("default")
+settings.register_profile("fast", settings.get_profile("full"), max_examples=20)
+settings.load_profile("fast")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -23,3 +29,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--fault-seed", type=int, default=None, help="seed of all random choices; printed by each test"
     )
+
+
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The tests on Spark's session share a process, as it is the same session, and come first; so do those of a file."""
+    for item in items:
+        group = "spark" if _on_session(item) else str(item.path)
+        item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(key=lambda item: (not _on_session(item), "spark" not in item.path.parts))
+
+
+def _on_session(item: pytest.Item) -> bool:
+    return "spark" in getattr(item, "fixturenames", ())

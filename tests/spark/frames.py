@@ -25,7 +25,6 @@ def session_conf(folder: Path) -> dict[str, str]:
     return {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.python.authenticate.socketTimeout": "120s",
         "spark.local.dir": str(folder / "spark"),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.windows.state.directory": str(folder / "state"),

@@ -5,15 +5,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from aggregate_cases import CASES, SQUARES, Case, Row, bits, finished, stored
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyspark import cloudpickle
 
 from operators.aggregates.user_operation import UserOperation
 from operators.kernel import State
+from tests.effort import examples
 
 EVERY = pytest.mark.parametrize("name", CASES)
-FEW = settings(max_examples=8)
+FEW = examples(0.08)
 TIMES = st.integers(-3, 3) | st.sampled_from([-(10**15), 10**15])
 
 
