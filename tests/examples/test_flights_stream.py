@@ -112,6 +112,7 @@ def test_windows_are_those_of_brute_force(
     assert [0, 1, 2, 3] == sorted(log.batches)
 
 
+@pytest.mark.slow
 def test_stopping_and_another_backend_change_nothing(
     spark: SparkSession, folders: Folders, expected: tuple[list[Row], int], capsys: pytest.CaptureFixture[str]
 ) -> None:

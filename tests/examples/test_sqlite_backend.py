@@ -117,6 +117,7 @@ def configured(spark: SparkSession, found: Path, tmp_path: Path) -> Iterator[Spa
         spark.conf.unset(key)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_demo_makes_the_same_windows(configured: SparkSession, flights: pa.Table, tmp_path: Path) -> None:
     """The demo's stream, on SQLite by configuration alone, emits the windows that the local runner makes on memory."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyspark
 
 from operators.java import ensure_java
-from tests.faults.processes import QUICK_START, ROOT, kill_all, running, start
+from tests.faults.processes import ROOT, kill_all, running, start
 from tests.patience import files, wait_until
 
 _SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
@@ -82,7 +82,6 @@ class Cluster:
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.executor.cores": str(CORES),
             "spark.executor.memory": "800m",
-            "spark.executor.extraJavaOptions": QUICK_START,
             "spark.executorEnv.PYTHONPATH": str(ROOT),
             "spark.locality.wait": "0",
             "spark.scheduler.minRegisteredResourcesRatio": "1.0",
@@ -94,7 +93,7 @@ class Cluster:
         env = {
             "SPARK_LOCAL_IP": host,
             "SPARK_DAEMON_MEMORY": "256m",
-            "SPARK_DAEMON_JAVA_OPTS": QUICK_START,
+            "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
             "SPARK_MASTER_OPTS": "-Dspark.master.rest.enabled=false",
             "SPARK_HOME": str(Path(pyspark.__file__).parent),
             "PYSPARK_PYTHON": sys.executable,

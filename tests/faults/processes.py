@@ -16,8 +16,6 @@ from tests.patience import ENVIRONMENT, files, wait_until
 from tests.s3_server import CREDENTIALS
 
 ROOT = Path(__file__).parents[2]
-QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Options of a Java process that does not live for long."""
 _MARK = "FAULTS_MARK"
 
 

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from operators import AggregateOperation, SlidingWindows, TumblingWindows
 from operators import aggregates as agg
+from tests.effort import slow_but
 from tests.spark.frames import BASE_US, run_query, write_numbered
 
 pytestmark = pytest.mark.spark
@@ -178,7 +179,7 @@ def near(value: Any) -> Any:
     return pytest.approx(value, rel=1e-9, abs=1e-9) if isinstance(value, float) else value
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", slow_but(("sum", "max", "last", "collect_set", "linear_trend"), CASES))
 def test_aggregate_is_sparks_own(frame: DataFrame, name: str) -> None:
     """Each type gives the values and the type of Spark's function, over all records and over those of a filter."""
     columns, make, text = CASES[name]

@@ -26,6 +26,7 @@ from operators import (
     what_failed,
 )
 from operators import aggregates as agg
+from tests.effort import slow
 
 pytestmark = pytest.mark.spark
 SCHEMA = "k string, at timestamp, v bigint"
@@ -182,8 +183,9 @@ CHAINS: dict[str, tuple[Step, ...]] = {
 }
 
 
-NAMES = list(CHAINS)
-GROUPS = [tuple(NAMES[at : at + 5]) for at in range(0, len(NAMES), 5)]
+FEW = ("Spark's between ours", "session, custom, tumbling")
+OTHERS = [name for name in CHAINS if name not in FEW]
+GROUPS = [FEW, *(slow(tuple(OTHERS[at : at + 6])) for at in range(0, len(OTHERS), 6))]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -277,6 +279,7 @@ def test_a_chain_gives_the_rows_of_its_steps(
         )
 
 
+@pytest.mark.slow
 def test_a_chain_goes_on_after_each_batch(
     spark: SparkSession, source: Path, flushed: Path, tmp_path: Path
 ) -> None:
@@ -305,6 +308,7 @@ def test_a_chain_goes_on_after_each_batch(
         )
 
 
+@pytest.mark.slow
 def test_the_last_operator_of_a_chain_may_emit_on_update(
     spark: SparkSession, source: Path, flushed: Path, tmp_path: Path
 ) -> None:
@@ -318,6 +322,7 @@ def test_the_last_operator_of_a_chain_may_emit_on_update(
     assert plain(operator.apply(ends, "at")) == plain(rows.groupBy("k", "window").agg(F.max("n")))
 
 
+@pytest.mark.slow
 def test_frames_of_a_chain_can_be_cogrouped(
     spark: SparkSession, source: Path, flushed: Path, tmp_path: Path
 ) -> None:
@@ -337,6 +342,7 @@ def test_frames_of_a_chain_can_be_cogrouped(
     assert expected == plain(spark.read.schema(frame.schema).parquet(str(tmp_path / "out")))
 
 
+@pytest.mark.slow
 def test_updates_go_into_a_custom_operator(
     spark: SparkSession, source: Path, flushed: Path, tmp_path: Path
 ) -> None:

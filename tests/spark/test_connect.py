@@ -12,11 +12,10 @@ import pyspark
 import pytest
 
 from operators.java import ensure_java
-from tests.faults.processes import QUICK_START
 from tests.patience import files, wait_until
 from tests.spark.connect_client import CASES
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 ROOT = Path(__file__).parents[2]
 SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
@@ -36,7 +35,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path
         "spark.windows.state.directory": folder / "state",
     }
     home = Path(pyspark.__file__).parent
-    command = [home / "bin" / "spark-submit", "--master", "local[2]", "--driver-java-options", QUICK_START]
+    command = [home / "bin" / "spark-submit", "--master", "local[2]"]
     command += [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
     env = {
         **os.environ,

@@ -8,6 +8,7 @@ from pyspark.sql import functions as F
 
 from operators import HoppingWindows, TumblingWindows, WindowedAggregation
 from operators import aggregates as agg
+from tests.effort import slow_but
 from tests.spark.frames import rows, run_query, stream, write_source
 
 pytestmark = pytest.mark.spark
@@ -51,14 +52,14 @@ def judged(frame: DataFrame, kind: str) -> DataFrame:
     return grouped.agg(*aggregates, F.min("v").alias("low"), F.max("x").alias("high"))
 
 
-@pytest.mark.parametrize("kind", CASES)
+@pytest.mark.parametrize("kind", slow_but(["hopping"], CASES))
 def test_bounded_frame_gives_sparks_own_windows(spark: SparkSession, source: Path, kind: str) -> None:
     """A bounded frame gives exactly the rows of Spark's `window`."""
     frame = spark.read.parquet(str(source))
     assert rows(judged(frame, kind)) == rows(operator(kind).apply(frame, event_time="at"))
 
 
-@pytest.mark.parametrize("kind", CASES)
+@pytest.mark.parametrize("kind", slow_but(["hopping"], CASES))
 def test_stream_closes_sparks_own_windows(
     spark: SparkSession, source: Path, tmp_path: Path, kind: str
 ) -> None:

@@ -77,6 +77,7 @@ print("the end")
 """
 
 
+@pytest.mark.slow
 def test_a_script_may_end_without_stopping_spark(tmp_path: Path) -> None:
     """Java calls no listener of a process that has ended, and so prints no trace."""
     program = tmp_path / "script.py"

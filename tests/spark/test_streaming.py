@@ -16,6 +16,7 @@ from state_backends.backends.memory import MemoryBackend
 from state_backends.durability.durable import Durable
 from state_backends.durability.journal import MemoryJournal
 from state_backends.durability.pointer import Pointer, read_pointer
+from tests.effort import slow_but
 from tests.spark.frames import closed_rows, operator, rows, run_query, stream, write_source
 
 pytestmark = pytest.mark.spark
@@ -30,7 +31,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", slow_but(["rocksdb"], BACKENDS))
 def test_stream_closes_what_the_bounded_frame_says(
     spark: SparkSession, source: Path, tmp_path: Path, backend: str
 ) -> None:
@@ -46,7 +47,7 @@ def test_stream_closes_what_the_bounded_frame_says(
     assert 0 == sum((m["windows_out"]["late"] or 0) + (m["windows_in"]["bad"] or 0) for m in metrics)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", slow_but(["spark"], BACKENDS))
 def test_updates_end_at_the_bounded_values(
     spark: SparkSession, source: Path, tmp_path: Path, backend: str
 ) -> None:

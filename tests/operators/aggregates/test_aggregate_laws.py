@@ -11,9 +11,13 @@ from pyspark import cloudpickle
 
 from operators.aggregates.user_operation import UserOperation
 from operators.kernel import State
-from tests.effort import examples
+from tests.effort import examples, slow_but
 
-EVERY = pytest.mark.parametrize("name", CASES)
+STATES = {
+    (name.split()[0], *(op.codes for op in case.bound.operations)): name for name, case in CASES.items()
+}
+"""An aggregate of each sort and each layout of its state."""
+EVERY = pytest.mark.parametrize("name", slow_but(STATES.values(), CASES))
 FEW = examples(0.08)
 TIMES = st.integers(-3, 3) | st.sampled_from([-(10**15), 10**15])
 
