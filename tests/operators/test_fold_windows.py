@@ -22,7 +22,7 @@ from operators.kinds.kip450 import Kip450Plan
 from operators.program import Program
 from operators.runtime.local import LocalRunner
 from state_backends import StateConfig, resolve
-from tests.effort import examples
+from tests.effort import examples, slow_but
 
 Step = tuple[list[Record], int | None]
 """A batch and its explicit stream time."""
@@ -291,7 +291,7 @@ def recorded() -> dict[str, dict[str, Any]]:
     return {name: case for name, case in cases.items() if case["options"]["window"] != "session"}
 
 
-@pytest.mark.parametrize("backend", ["memory", "rocksdb", "spark"])
+@pytest.mark.parametrize("backend", slow_but(["rocksdb"], ["memory", "rocksdb", "spark"]))
 @pytest.mark.parametrize("case", recorded().values(), ids=recorded().keys())
 def test_folds_emit_what_was_recorded(case: dict[str, Any], backend: str) -> None:
     """Folds of a user's own emit Kafka Streams' rows, and ours where our rules differ."""
