@@ -183,9 +183,9 @@ CHAINS: dict[str, tuple[Step, ...]] = {
 }
 
 
-FEW = ("Spark's between ours", "session, custom, tumbling")
-OTHERS = [name for name in CHAINS if name not in FEW]
-GROUPS = [FEW, *(slow(tuple(OTHERS[at : at + 6])) for at in range(0, len(OTHERS), 6))]
+QUICK = ("Spark's between ours",)
+OTHERS = [name for name in CHAINS if name not in QUICK]
+GROUPS = [QUICK, *(slow(tuple(OTHERS[at : at + 6])) for at in range(0, len(OTHERS), 6))]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -382,6 +382,7 @@ def test_what_cannot_be_right_is_refused(spark: SparkSession, source: Path) -> N
             plan()
 
 
+@pytest.mark.slow
 def test_marks_in_files_are_of_no_query(spark: SparkSession, source: Path, tmp_path: Path) -> None:
     """A stream of files that a query wrote, read with their schema, has a watermark of its own."""
     first_rows = by("end")(first("sliding")(stream(spark, source)))
@@ -393,6 +394,7 @@ def test_marks_in_files_are_of_no_query(spark: SparkSession, source: Path, tmp_p
     assert 0 < spark.read.schema(frame.schema).parquet(str(tmp_path / "out")).count()
 
 
+@pytest.mark.slow
 def test_a_custom_operator_keeps_to_what_it_declares(
     spark: SparkSession, flushed: Path, tmp_path: Path
 ) -> None:
