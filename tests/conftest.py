@@ -3,7 +3,7 @@
 import os
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 from tests.patience import ENVIRONMENT
 
@@ -15,6 +15,9 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.register_profile("fast", settings.get_profile("full"), max_examples=20)
+settings.register_profile(
+    "mutations", settings.get_profile("fast"), phases=[Phase.explicit, Phase.generate]
+)  # nobody reads their examples: they need not become small
 settings.load_profile("fast")
 
 

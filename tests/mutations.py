@@ -167,6 +167,7 @@ def applied(mutation: Mutation) -> Iterator[Path]:
 def finder(tests: Sequence[str], options: Sequence[str]) -> str | None:
     """Return the first test that fails, or None."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *options]
+    command += ["--hypothesis-profile", "mutations"]
     for chosen in (FIRST, THEN):
         done = subprocess.run(
             [*command, "-m", chosen, *tests], cwd=ROOT, capture_output=True, text=True, check=False
