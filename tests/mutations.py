@@ -63,8 +63,8 @@ MUTATIONS = (
     ),
     Mutation(
         "retraction of sessions that were merged",
-        "self.number[~self.stored | self.moved]",
-        "self.number[~self.stored]",
+        "same = (columns[_START] == self.start[self.number]) & (columns[_END] == self.end[self.number])",
+        "same = columns[_END] == self.end[self.number]",
     ),
     Mutation(
         "deletes when the changelog is replayed",
