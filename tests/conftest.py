@@ -24,7 +24,7 @@ settings.load_profile("fast")
 def pytest_addoption(parser: pytest.Parser) -> None:
     """How often the fault tests kill, and by which choices."""
     group = parser.getgroup("faults", "tests/faults")
-    group.addoption("--worker-kills", type=int, default=4, help="times that workers are killed")
+    group.addoption("--worker-kills", type=int, default=3, help="times that workers are killed")
     group.addoption("--driver-kills", type=int, default=2, help="times that a driver is killed")
     group.addoption(
         "--backends", default="memory,rocksdb,spark", help="state backends, with commas between them"
@@ -36,11 +36,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The tests on Spark's session share a process, as it is the same session, and come first; so do those of a file."""
+    """Tests on Spark's session share a process, since they share the session; so do other tests of a file.
+
+    What takes longest comes first, so that all processes end together.
+    """
     for item in items:
         group = "spark" if _on_session(item) else str(item.path)
         item.add_marker(pytest.mark.xdist_group(group))
-    items.sort(key=lambda item: (not _on_session(item), "spark" not in item.path.parts))
+    items.sort(key=lambda item: (not _on_session(item), not {"spark", "faults"} & {*item.path.parts}))
 
 
 def _on_session(item: pytest.Item) -> bool:

@@ -20,7 +20,6 @@ from tests.effort import slow_but
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-FIRST_READ = ("README.md", "docs/get-started.md")
 WITH_CODE = [str(page.relative_to(ROOT)) for page in PAGES if any(blocks(page))]
 
 
@@ -45,7 +44,7 @@ def given(page: Path, spark: SparkSession) -> dict[str, Any]:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("page", slow_but(FIRST_READ, WITH_CODE))
+@pytest.mark.parametrize("page", slow_but(["README.md"], WITH_CODE))
 def test_code_runs_and_prints_what_the_page_shows(page: str, spark: SparkSession) -> None:
     """Each block works with what the blocks above it have left."""
     names = {"__name__": "__main__", **given(ROOT / page, spark)}

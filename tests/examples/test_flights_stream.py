@@ -16,7 +16,7 @@ from examples.flights_log import RunLog
 from examples.flights_stream import Folders, run
 from examples.flights_windows import read_windows
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 # A flight of 15 June left nineteen hours late: six hours of grace are then over for the morning of the 16th.
 DAYS = (15, 16, 17)
@@ -112,7 +112,6 @@ def test_windows_are_those_of_brute_force(
     assert [0, 1, 2, 3] == sorted(log.batches)
 
 
-@pytest.mark.slow
 def test_stopping_and_another_backend_change_nothing(
     spark: SparkSession, folders: Folders, expected: tuple[list[Row], int], capsys: pytest.CaptureFixture[str]
 ) -> None:

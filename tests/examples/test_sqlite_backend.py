@@ -79,6 +79,7 @@ def test_bad_configuration_is_refused(option: str, value: int, said: list[str]) 
         assert part in str(refused.value)
 
 
+@pytest.mark.slow
 def test_contract_is_kept(installed: Path) -> None:
     """The package's own tests, the contract suite among them, pass as its author would run them."""
     path = os.pathsep.join(filter(None, [str(installed), os.environ.get("PYTHONPATH")]))

@@ -199,6 +199,7 @@ def test_aggregate_is_sparks_own(frame: DataFrame, name: str) -> None:
         assert (near(values) if name.startswith(FLOATING) else values) == found[key]
 
 
+@pytest.mark.slow
 def test_functions_and_sketches_travel_to_workers(spark: SparkSession, folder: Path, tmp_path: Path) -> None:
     """A stream with lambdas and sketches, in several batches over a stored state, closes the windows of a bounded run."""
     weight = 2.0

@@ -111,6 +111,7 @@ def test_added_aggregates_that_are_to_be_taken_over_are_let_be(
     assert changed.check(stream(spark, source), "at", checkpoint, options={"state.evolution": "adapt"})
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:spark.sql.shuffle.partitions is 3")
 def test_other_buckets_are_found_whatever_bucket_the_rows_are_of(
     spark: SparkSession, source: Path, tmp_path: Path

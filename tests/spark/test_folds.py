@@ -43,7 +43,8 @@ def test_bounded_folds_give_the_windows_of_panes(spark: SparkSession, source: Pa
     assert rows(built_in(kind).apply(frame, "at")) == rows(folded(kind).apply(frame, "at"))
 
 
-@pytest.mark.parametrize("kind", slow_but(["sliding"], WINDOWS))
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", WINDOWS)
 def test_streamed_folds_give_the_windows_of_panes(
     spark: SparkSession, source: Path, tmp_path: Path, kind: str
 ) -> None:

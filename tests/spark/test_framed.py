@@ -72,6 +72,7 @@ def test_stream_closes_sparks_own_windows(
     assert rows(closed) == rows(spark.read.parquet(str(tmp_path / "out")))
 
 
+@pytest.mark.slow
 def test_what_crosses_the_shuffle_is_told(spark: SparkSession, source: Path, tmp_path: Path) -> None:
     """A stream of few frames sends these in place of its rows, and says how many of either there were, and their bytes."""
     windows = operator("tumbling").apply(stream(spark, source), event_time="at")

@@ -221,6 +221,7 @@ def test_text_gaps_are_sparks_own_in_every_zone(spark: SparkSession, time: str, 
     assert 3 < len(expected)
 
 
+@pytest.mark.slow
 def test_stream_of_times_without_zone(spark: SparkSession, tmp_path: Path) -> None:
     """A stream of timestamps without zone with a gap per row gives the sessions of the bounded frame."""
     folder = str(tmp_path / "in")

@@ -157,6 +157,7 @@ def stored_pages(spark: SparkSession, checkpoint: Path) -> int:
     return pages
 
 
+@pytest.mark.slow
 def test_other_number_of_buckets_is_refused(spark: SparkSession, source: Path, tmp_path: Path) -> None:
     """A checkpoint with another number of buckets is refused, with both numbers in the message."""
     run_query(operator().apply(stream(spark, source, 6), event_time="at"), tmp_path / "out", tmp_path / "cp")
@@ -169,6 +170,7 @@ def test_other_number_of_buckets_is_refused(spark: SparkSession, source: Path, t
     assert StateError.__name__ in str(caught.value)
 
 
+@pytest.mark.slow
 def test_other_window_size_is_refused(spark: SparkSession, source: Path, tmp_path: Path) -> None:
     """A checkpoint of another window size is refused, naming what differs."""
     op = SlidingWindows(size="2 seconds", grace="8 seconds").group_by("k").aggregate(n=agg.count())
@@ -191,6 +193,7 @@ def test_transform_and_column_names(spark: SparkSession) -> None:
     assert [("a", 1, 2.5)] == [(r["the key"], r["b.c"], r["sum of v"]) for r in windows.collect()]
 
 
+@pytest.mark.slow
 def test_bounded_frame_with_one_large_key(spark: SparkSession) -> None:
     """A key with more rows than one step takes gives the same windows as it would in one step."""
     count = 600_000
@@ -210,6 +213,7 @@ def test_bounded_frame_with_one_large_key(spark: SparkSession) -> None:
     assert 0 < left.count() <= got[0]
 
 
+@pytest.mark.slow
 def test_times_without_zone(spark: SparkSession, tmp_path: Path) -> None:
     """A stream of timestamps without zone gives windows without zone, across a change of the session's clock."""
     times = [
