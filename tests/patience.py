@@ -11,6 +11,11 @@ STILL_SECONDS = 300.0
 ENVIRONMENT = {"SPARK_CONF_DIR": str(Path(__file__).parent / "spark_conf")}
 """Of every process that starts a Spark session: the timeouts of all of them stand in that folder."""
 
+TOO_BUSY = "Python worker failed to connect back"
+"""In the error of a query whose Python process did not start in 10 seconds: no conf gives it more."""
+TRIES = 20
+"""How often a query may end with that error."""
+
 _LOOK_SECONDS = 0.01
 _MOVED_SECONDS = 1.0
 

@@ -90,7 +90,8 @@ class Torment:
 
     def lost_tasks(self) -> int:
         """How many task attempts failed, as Spark's log has it."""
-        return (self._folder / "log").read_text(errors="replace").count("Lost task")
+        log = self._folder / "log"
+        return log.read_text(errors="replace").count("Lost task") if log.exists() else 0
 
     def _errors(self) -> list[str]:
         """Wait until the queries end, and return the errors that ended them, or the driver."""

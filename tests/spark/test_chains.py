@@ -1,9 +1,9 @@
 """Operators one after another in a streaming query: the rows of running them one after the other on what is all there."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from operators import (
 )
 from operators import aggregates as agg
 from tests.effort import slow
+from tests.spark.frames import use_up
 
 pytestmark = pytest.mark.spark
 SCHEMA = "k string, at timestamp, v bigint"
@@ -242,15 +243,14 @@ def start(frame: DataFrame, folder: Path) -> Any:
 
 def run(frame: DataFrame, folder: Path) -> None:
     """Run a stream into files until its input is used up."""
-    finish(start(frame, folder))
+    run_all({folder: frame})
 
 
-def finish(query: Any) -> None:
-    """Let a query use up its input, and stop it."""
-    try:
-        query.processAllAvailable()
-    finally:
-        query.stop()
+def run_all(frames: Mapping[Path, DataFrame]) -> None:
+    """Run streams side by side into files until their input is used up."""
+    queries = {folder: start(frame, folder) for folder, frame in frames.items()}
+    for folder, frame in frames.items():
+        use_up(partial(start, frame, folder), queries[folder])
 
 
 def plain(df: DataFrame) -> list[str]:
@@ -267,9 +267,7 @@ def test_a_chain_gives_the_rows_of_its_steps(
 ) -> None:
     """None missing, none twice, whoever is first, and whatever lies between. Queries of a group run side by side."""
     frames = {chain: applied(CHAINS[chain], stream(spark, flushed)) for chain in chains}
-    queries = [start(frame, tmp_path / chain) for chain, frame in frames.items()]
-    for query in queries:
-        finish(query)
+    run_all({tmp_path / chain: frame for chain, frame in frames.items()})
     whole = spark.read.schema(SCHEMA).parquet(str(source))
     for chain, frame in frames.items():
         expected = plain(applied(CHAINS[chain], whole))
@@ -298,9 +296,7 @@ def test_a_chain_goes_on_after_each_batch(
     for path in sorted(flushed.iterdir()):
         (given / path.name).write_bytes(path.read_bytes())
         frames = {backend: chain(stream(spark, given), backend) for backend in ("memory", "rocksdb", "spark")}
-        queries = [start(frame, tmp_path / backend) for backend, frame in frames.items()]
-        for query in queries:
-            finish(query)
+        run_all({tmp_path / backend: frame for backend, frame in frames.items()})
     expected = plain(chain(spark.read.schema(SCHEMA).parquet(str(source)), "memory"))
     for backend, frame in frames.items():
         assert expected == plain(spark.read.schema(frame.schema).parquet(str(tmp_path / backend / "out"))), (

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from operators import DefinitionError, SessionWindows, WindowedAggregation
 from operators import aggregates as agg
 from tests.effort import slow, slow_but
-from tests.spark.frames import rows, run_query, stream, write_source
+from tests.spark.frames import rows, run_query, stream, use_up, write_source
 
 pytestmark = pytest.mark.spark
 GRACE = "8 seconds"
@@ -120,9 +120,7 @@ def test_updates_and_retractions_leave_the_table_of_the_bounded_frame(
             if row[-1] == "update":
                 table[row[2], row[0], row[1]] = row[:-1]
 
-    query = frame.writeStream.foreachBatch(upsert).option("checkpointLocation", str(tmp_path / "cp")).start()
-    query.processAllAvailable()
-    query.stop()
+    use_up(frame.writeStream.foreachBatch(upsert).option("checkpointLocation", str(tmp_path / "cp")).start)
     assert retracted
     expected = rows(judged(spark.read.parquet(str(source)), GAPS[kind][1]()))
     assert expected == sorted(table.values(), key=repr)

@@ -17,7 +17,7 @@ from state_backends.durability.durable import Durable
 from state_backends.durability.journal import MemoryJournal
 from state_backends.durability.pointer import Pointer, read_pointer
 from tests.effort import slow_but
-from tests.spark.frames import closed_rows, operator, rows, run_query, stream, write_source
+from tests.spark.frames import closed_rows, operator, rows, run_query, stream, use_up, write_source
 
 pytestmark = pytest.mark.spark
 BACKENDS = ("memory", "rocksdb", "spark")
@@ -59,9 +59,7 @@ def test_updates_end_at_the_bounded_values(
         for row in rows(batch):
             seen[row[:3]] = row
 
-    query = frame.writeStream.foreachBatch(keep).option("checkpointLocation", str(tmp_path / "cp")).start()
-    query.processAllAvailable()
-    query.stop()
+    use_up(frame.writeStream.foreachBatch(keep).option("checkpointLocation", str(tmp_path / "cp")).start)
     bounded = operator("on_update").apply(spark.read.parquet(str(source)), event_time="at")
     assert rows(bounded) == sorted(seen.values(), key=repr)
 
