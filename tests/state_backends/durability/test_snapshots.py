@@ -610,6 +610,7 @@ def living() -> Iterator[str]:
 def test_patience(
     tmp_path: Path,
     opened: Callable[..., Store],
+    clock: SimpleNamespace,
     living: str,
     owner: str,
     failures: int,
@@ -625,7 +626,7 @@ def test_patience(
     store = opened(tmp_path)
     copy = store.copy("memory")
     snapshot = Snapshot(0, bytes(16), 0, store.uri, "0-x")
-    since = time.time() - seconds
+    since = clock.now - seconds
     pending = Pending(snapshot, 0, since, owners.get(owner, owner))
     store.pointer = replace(store.pointer, pending=pending, failures=failures)
     store.commit(copy)
