@@ -4,8 +4,8 @@ A journal is slow by the blob, so many keys share one. The journal holds
     index                    version of the state, and of each segment: depth, keys, bytes, and which slots there are
     slot-SEGMENT-DEPTH-N     pages of the keys whose CRC-32 ends with the DEPTH bits of N
 
-Blob layout: b"SWJB", version byte, CRC-32 as 4 bytes big-endian of the blob's name and the rest, then zstd of the msgpack of
-[version, [[segment, depth, keys, bytes, bits], ...]] for the index and of [[keys], [pages]] for a slot.
+Each is a blob (see `serializers.blobs`) of the format b"SWJB", valid under its name only. The value is
+[version, [[segment, depth, keys, bytes, bits], ...]] for the index and [[keys], [pages]] for a slot.
 """
 
 import zlib
@@ -14,9 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-import zstandard
-
-from serializers import CorruptDataError, NewerFormatError, pack_value, unpack_value
+from serializers.blobs import BlobFormat
 from state_backends.errors import StateError
 from state_backends.interface import StateBackend, WriteBatch
 from state_backends.journal import Journal
@@ -26,8 +24,7 @@ FORMAT_VERSION = 1
 SLOT_BYTES = 64 << 10
 """What a slot may hold on average, in bytes of keys and pages. One changed page rewrites its slot, so that smaller ones
 spare bytes; to fetch a blob from Spark takes as long as to decode some 10 KiB, so that larger ones spare calls."""
-_MAGIC = b"SWJB"
-_HEADER = len(_MAGIC) + 1 + 4
+_FORMAT = BlobFormat(b"SWJB", FORMAT_VERSION)
 
 Pages = dict[bytes, bytes]
 
@@ -175,7 +172,7 @@ class JournalBackend(StateBackend):
                 index.segments[segment] = info
         index.version = version
         content = [[n, s.depth, s.keys, s.size, bytes(s.bits)] for n, s in index.segments.items()]
-        self._journal.put("index", _encoded("index", [version, content]))
+        self._journal.put("index", _FORMAT.encode([version, content], "index"))
 
     def _change(self, segment: int, info: _Segment, deletes: Set[bytes], puts: Mapping[bytes, bytes]) -> None:
         changed = self._changed_slots(segment, info, deletes, puts)
@@ -235,7 +232,7 @@ class JournalBackend(StateBackend):
 
     def _put_slot(self, segment: int, info: _Segment, slot: int, pages: Pages) -> None:
         name = _slot_name(segment, info.depth, slot)
-        self._journal.put(name, _encoded(name, [list(pages), list(pages.values())]))
+        self._journal.put(name, _FORMAT.encode([list(pages), list(pages.values())], name))
         info.mark(slot, there=True)
 
     def _remove_slots(self, segment: int, info: _Segment) -> None:
@@ -288,30 +285,5 @@ def _read_index(journal: Journal) -> _Index:
     return _Index(version, segments)
 
 
-def _encoded(name: str, content: object) -> bytes:
-    body = zstandard.ZstdCompressor(level=1).compress(pack_value(content))
-    return _MAGIC + bytes([FORMAT_VERSION]) + _checksum(name, body) + body
-
-
 def _decoded(name: str, blob: bytes) -> Any:
-    """Return the content of the blob that was encoded under that name."""
-    if blob[: len(_MAGIC)] != _MAGIC:
-        raise CorruptDataError(
-            f"the journal's blob {name!r} is not of this library: {len(blob)} bytes that begin with {blob[:8]!r}; "
-            "go back to an earlier checkpoint"
-        )
-    version = blob[len(_MAGIC)] if len(blob) > len(_MAGIC) else 0
-    if version > FORMAT_VERSION:
-        raise NewerFormatError(f"the journal's blob {name!r}", version, FORMAT_VERSION)
-    body = blob[_HEADER:]
-    if version != FORMAT_VERSION or blob[_HEADER - 4 : _HEADER] != _checksum(name, body):
-        raise CorruptDataError(
-            f"the journal's blob {name!r} of {len(blob)} bytes is truncated, altered, or another one's: "
-            "go back to an earlier checkpoint"
-        )
-    return unpack_value(zstandard.ZstdDecompressor().decompress(body))
-
-
-def _checksum(name: str, body: bytes) -> bytes:
-    """Four bytes over name and body: a blob is good under its own name alone."""
-    return zlib.crc32(body, zlib.crc32(name.encode())).to_bytes(4, "big")
+    return _FORMAT.decode(blob, f"the journal's blob {name!r}", name)

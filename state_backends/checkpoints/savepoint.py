@@ -22,20 +22,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from serializers import CorruptDataError, pack_value, unpack_value
-from serializers.arrays import fill
+from serializers import CorruptDataError
+from serializers.columns import ARROW_TYPES, from_arrow, to_arrow
 from serializers.keys import crc_range
-from serializers.pages import Column
 from state_backends.checkpoints.bucket import Bucket, Stored
 from state_backends.durability.folders import Folder
-from state_backends.durability.signed import decode_signed, encode_signed
+from state_backends.durability.signed import decode_signed, encode_signed, fetch_checked
 from state_backends.errors import StateError
 from state_backends.store.schema import StoredSchema
 from state_backends.store.window_store import Entries
 
 SAVEPOINT_VERSION = 1
 HEADER = "savepoint.json"
-_ARROW = {"i8": pa.int64(), "f8": pa.float64(), "object": pa.binary()}
 _ROW_GROUP = 65_536
 
 
@@ -96,15 +94,11 @@ class Savepoint:
         folder = Folder(self.uri)
         where = folder.where(saved.file)
         with tempfile.TemporaryDirectory(prefix="windows-savepoint-") as directory:
-            local, found = Path(directory, "entries.parquet"), hashlib.sha256()
-            if not folder.fetch(saved.file, local, found.update):
-                raise CorruptDataError(
-                    f"the savepoint's file {where} is not there: bring it back, or make a new savepoint"
-                )
-            if found.hexdigest() != saved.digest:
-                raise CorruptDataError(
-                    f"the savepoint's file {where} is truncated or altered: bring it back, or make a new savepoint"
-                )
+            local = Path(directory, "entries.parquet")
+            try:
+                fetch_checked(folder, saved.file, local, saved.digest, f"the savepoint's file {where}")
+            except CorruptDataError as error:
+                raise CorruptDataError(f"{error}: restore the file, or write a new savepoint") from error
             return pq.read_table(local, filters=(pc.field("crc") >= low) & (pc.field("crc") < high))
 
 
@@ -112,15 +106,9 @@ def _entries(table: pa.Table, schema: StoredSchema) -> tuple[list[bytes], Entrie
     encoded = table.column("key").combine_chunks().dictionary_encode()
     key = encoded.indices.to_numpy().astype(np.int64)
     codes = schema.layout.codes
-    columns = tuple(_column(table.column(f"c{n}"), code) for n, code in enumerate(codes))
+    columns = tuple(from_arrow(table.column(f"c{n}"), code) for n, code in enumerate(codes))
     order = np.lexsort((columns[0], key))
     return encoded.dictionary.to_pylist(), Entries(key, columns).take(order)
-
-
-def _column(column: pa.ChunkedArray, code: str) -> Column:
-    if code == "object":
-        return fill([unpack_value(value) for value in column.to_pylist()])
-    return column.to_numpy()
 
 
 def check_new(folder: Folder) -> None:
@@ -153,7 +141,7 @@ def write_bucket(folder: Folder, number: int, bucket: Bucket) -> SavedBucket:
 
 
 def _fields(schema: StoredSchema) -> pa.Schema:
-    columns = [(f"c{n}", _ARROW[code]) for n, code in enumerate(schema.layout.codes)]
+    columns = [(f"c{n}", ARROW_TYPES[code]) for n, code in enumerate(schema.layout.codes)]
     return pa.schema([("crc", pa.int64()), ("key", pa.binary()), *columns])
 
 
@@ -164,9 +152,7 @@ def _empty(schema: StoredSchema) -> pa.Table:
 def _table(stored: Stored, schema: StoredSchema) -> pa.Table:
     crcs = np.fromiter(map(zlib.crc32, stored.keys), np.int64, len(stored.keys))
     arrays = [pa.array(crcs[stored.key]), pa.array(stored.keys, pa.binary()).take(pa.array(stored.key))]
-    for code, column in zip(schema.layout.codes, stored.columns, strict=True):
-        values = [pack_value(value) for value in column.tolist()] if code == "object" else column
-        arrays.append(pa.array(values, _ARROW[code]))
+    arrays += map(to_arrow, stored.columns)
     return pa.Table.from_arrays(arrays, schema=_fields(schema))
 
 

@@ -15,7 +15,7 @@ operator has to look at anew.
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -35,6 +35,7 @@ from state_backends.durability.changelog import (
     required,
 )
 from state_backends.durability.folders import Folder
+from state_backends.durability.parts import Pages, fill, page_parts, put
 from state_backends.durability.pointer import (
     COPIES,
     JOURNAL,
@@ -48,7 +49,7 @@ from state_backends.durability.policy import SnapshotPolicy
 from state_backends.durability.progress import Progress
 from state_backends.durability.retention import adopted, started_over, trimmed, without
 from state_backends.durability.snapshots import SnapshotFolder
-from state_backends.durability.uploads import Uploads, is_dead, page_parts, this_process
+from state_backends.durability.uploads import Uploads, is_dead, this_process
 from state_backends.errors import StateError
 from state_backends.interface import StateBackend, WriteBatch
 from state_backends.journal import Journal
@@ -154,13 +155,11 @@ class Durable:
         if snapshot.name:
             self._uploads.restore(self._folder(pointer, snapshot), snapshot)
             return
-        self.backend.clear()
-        for part in range(snapshot.parts):
-            puts, _, _ = decode_changes(required(journal, f"base-{snapshot.number}-{part}"))
-            # Whole only with the last entry: until then the version says that this copy is of no use.
-            self.backend.write(WriteBatch(puts=puts), b"restoring")
-        if snapshot.number:
-            self.backend.write(WriteBatch(), snapshot.version)
+        if not snapshot.number:
+            self.backend.clear()
+            return
+        blobs = (required(journal, f"base-{snapshot.number}-{part}") for part in range(snapshot.parts))
+        fill(self.backend, (decode_changes(blob)[0] for blob in blobs), snapshot.version)
 
     def _folder(self, pointer: Pointer, snapshot: Snapshot) -> SnapshotFolder:
         """The folder that has a snapshot: the one of the configuration, so that it may be moved, or where it was written."""
@@ -194,9 +193,8 @@ class Durable:
         other.align(journal, pointer)
         self.backend.attach(journal)
         # A segment at a time: each slot is written once.
-        self._fill(
-            ({segment: dict(memory.iterate(segment))} for segment in memory.segments()), pointer.version
-        )
+        parts = ({segment: dict(memory.iterate(segment))} for segment in memory.segments())
+        fill(self.backend, parts, pointer.version)
         other.close()
         return Alignment(replace(started_over(journal, pointer), home=JOURNAL), restored=True)
 
@@ -204,16 +202,10 @@ class Durable:
         """Take over what a resident backend held: pages leave the journal."""
         resident = JournalBackend.open(self._uploads.scratch, {})
         resident.attach(journal)
-        self._fill(page_parts(resident), pointer.version)
+        fill(self.backend, page_parts(resident), pointer.version)
         resident.clear()
         pointer = replace(started_over(journal, pointer), home=COPIES)
         return Alignment(self._snapshot_now(journal, pointer), restored=True)
-
-    def _fill(self, parts: Iterable[dict[int, dict[bytes, bytes]]], version: bytes) -> None:
-        self.backend.clear()
-        for puts in parts:
-            self.backend.write(WriteBatch(puts=puts), b"restoring")
-        self.backend.write(WriteBatch(), version)
 
     def rewrite(
         self, journal: Journal, pointer: Pointer, change: Callable[[list[bytes]], list[bytes]]
@@ -227,14 +219,16 @@ class Durable:
         Cost: O(state), twice: a snapshot of it is written.
         """
         version = new_version(pointer.number + 1)
-        for segment in self.backend.segments():
-            for puts in list(page_parts(self.backend, [segment])):
-                pages = puts[segment]
-                changed = dict(zip(pages, change(list(pages.values())), strict=True))
-                self.backend.write(WriteBatch(puts={segment: changed}), b"restoring")
-        self.backend.write(WriteBatch(), version)
+        put(self.backend, self._changed(change), version)
         pointer = started_over(journal, replace(pointer, number=pointer.number + 1, version=version))
         return pointer if self.backend.resident else self._snapshot_now(journal, pointer)
+
+    def _changed(self, change: Callable[[list[bytes]], list[bytes]]) -> Iterator[Pages]:
+        """Yield all pages, changed, in parts. A segment is read before any of it is written."""
+        for segment in self.backend.segments():
+            for part in list(page_parts(self.backend, [segment])):
+                pages = part[segment]
+                yield {segment: dict(zip(pages, change(list(pages.values())), strict=True))}
 
     def commit(
         self,
