@@ -94,9 +94,9 @@ def test_many_keys_are_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
     sample.drop_before(2)
     assert abs(sample.keys - 40_000) < 4_000
     replayed = StoreUsage(LAYOUT)
-    replayed.replayed(
+    replayed.record_replay(
         [WriteBatch(puts={1: dict.fromkeys(names[:9], b""), 2: dict.fromkeys(names[5:20], b"")})]
     )
     assert replayed.keys == 20
-    replayed.replayed([WriteBatch(deletes={2: set(names[10:20])}, drop_before=1)])
+    replayed.record_replay([WriteBatch(deletes={2: set(names[10:20])}, drop_before=1)])
     assert replayed.keys == 10
