@@ -136,10 +136,10 @@ class StatefulOperator:
             operator = program.plan.operator(store)
             operator.rebuild(close)
             nothing = program.read([program.empty()])
-            emitted += operator.step(nothing, Step(savepoint.close, savepoint.close))
+            emitted += operator.step(nothing, Step(savepoint.close_time, savepoint.close_time))
             for names, left in store.scan():
                 self.store.put_many(names, left)
-        self.operator.rebuild(savepoint.close)
+        self.operator.rebuild(savepoint.close_time)
         return program.output.table(emitted)
 
     def run(
@@ -173,7 +173,7 @@ class StatefulOperator:
         late = self.program.told(sifted, step)
         host = progress()  # Asks whether the store is empty, while it knows of this batch's changes.
         stepped = time.perf_counter()
-        changes = self.store.take_changes()
+        changes = self.store.drain_changes()
         usage = self.store.usage
         reached = replace(
             host,
@@ -185,7 +185,7 @@ class StatefulOperator:
         pointer = self._durable.commit(journal, pointer, changes, reached, clock)
         self._ready = True
         committed, restoring, self._restoring = time.perf_counter(), self._restoring, 0.0
-        read, written, changed = usage.take_traffic()
+        read, written, changed = usage.drain_traffic()
         metrics = {
             **counted(self._working, step.counters),
             "live_keys": usage.keys,

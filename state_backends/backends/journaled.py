@@ -58,7 +58,7 @@ class _Segment:
         """The slots that the journal holds. O(2**depth)."""
         return [slot for slot in range(1 << self.depth) if self.has(slot)]
 
-    def wanted_depth(self) -> int:
+    def needed_depth(self) -> int:
         """The depth at which slots are small enough; no deeper than there are keys to spread."""
         depth = self.depth
         while self.size > SLOT_BYTES << depth and self.keys > 1 << depth:
@@ -86,7 +86,7 @@ class JournalBackend(StateBackend):
 
     def __init__(self, directory: Path) -> None:
         self._file = directory / "pages"
-        self._own: SqliteJournal | None = None
+        self._file_journal: SqliteJournal | None = None
         self._attached: Journal | None = None
         self._index: _Index | None = None
 
@@ -96,7 +96,7 @@ class JournalBackend(StateBackend):
         return cls(directory)
 
     def attach(self, journal: Journal) -> None:
-        self._close_own()
+        self._close_file()
         self._attached, self._index = journal, None
         self._index = _read_index(journal)
 
@@ -104,9 +104,9 @@ class JournalBackend(StateBackend):
     def _journal(self) -> Journal:
         if self._attached is not None:
             return self._attached
-        if self._own is None:
-            self._own = SqliteJournal(self._file)
-        return self._own
+        if self._file_journal is None:
+            self._file_journal = SqliteJournal(self._file)
+        return self._file_journal
 
     def _known(self) -> _Index:
         if self._index is None:
@@ -143,7 +143,7 @@ class JournalBackend(StateBackend):
                 f"the journal lacks its blob {name!r}, which the state needs: "
                 "the checkpoint was altered from outside; go back to a copy of it or start with a new one"
             )
-        return dict(zip(*_decoded(name, blob), strict=True))
+        return dict(zip(*_decode(name, blob), strict=True))
 
     def write(self, batch: WriteBatch, version: bytes) -> None:
         if self._attached is not None:
@@ -151,10 +151,10 @@ class JournalBackend(StateBackend):
             return
         try:
             self._apply(batch, version)
-            self._commit_own()
+            self._commit_file()
         except BaseException:
-            if self._own is not None:
-                self._own.rollback()
+            if self._file_journal is not None:
+                self._file_journal.rollback()
             raise
         finally:
             # No attach will ever forget what was read, and after an error it is not what the file holds.
@@ -180,7 +180,7 @@ class JournalBackend(StateBackend):
             self._journal.remove(_slot_name(segment, info.depth, slot))
             info.mark(slot, there=False)
             changed.remove(slot)
-        depth = info.wanted_depth()
+        depth = info.needed_depth()
         if depth > info.depth:
             self._deepen(segment, info, depth, changed)
             return
@@ -256,20 +256,20 @@ class JournalBackend(StateBackend):
             self._remove_slots(segment, info)
         self._journal.remove("index")
         self._index = None
-        self._commit_own()
+        self._commit_file()
 
-    def _commit_own(self) -> None:
-        if self._own is not None:
-            self._own.commit()
+    def _commit_file(self) -> None:
+        if self._file_journal is not None:
+            self._file_journal.commit()
 
     def close(self) -> None:
-        self._close_own()
+        self._close_file()
         self._attached = self._index = None
 
-    def _close_own(self) -> None:
-        if self._own is not None:
-            self._own.close()
-            self._own = None
+    def _close_file(self) -> None:
+        if self._file_journal is not None:
+            self._file_journal.close()
+            self._file_journal = None
 
 
 def _slot_name(segment: int, depth: int, slot: int) -> str:
@@ -280,10 +280,10 @@ def _read_index(journal: Journal) -> _Index:
     blob = journal.get("index")
     if blob is None:
         return _Index()
-    version, content = _decoded("index", blob)
+    version, content = _decode("index", blob)
     segments = {n: _Segment(depth, keys, size, bytearray(bits)) for n, depth, keys, size, bits in content}
     return _Index(version, segments)
 
 
-def _decoded(name: str, blob: bytes) -> Any:
+def _decode(name: str, blob: bytes) -> Any:
     return _FORMAT.decode(blob, f"the journal's blob {name!r}", name)

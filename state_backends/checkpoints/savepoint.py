@@ -13,7 +13,7 @@ import os
 import tempfile
 import zlib
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from serializers import CorruptDataError
 from serializers.columns import ARROW_TYPES, from_arrow, to_arrow
 from serializers.keys import crc_range
-from state_backends.checkpoints.bucket import Bucket, Stored
+from state_backends.checkpoints.bucket import Bucket, EntryBatch
 from state_backends.durability.folders import Folder
 from state_backends.durability.signed import decode_signed, encode_signed, fetch_checked
 from state_backends.errors import StateError
@@ -45,13 +45,13 @@ class SavedBucket:
         file: its name.
         rows: entries in it.
         digest: SHA-256 of its bytes, in hex.
-        close: close time that the bucket had reached, in ticks.
+        close_time: that the bucket had reached, in ticks.
     """
 
     file: str
     rows: int
     digest: str
-    close: int
+    close_time: int
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Savepoint:
         uri: its folder.
         identity: what its state depends on, as the operator tells it.
         schema: what its entries are.
-        close: close time in ticks that the state counts from: the latest that any bucket or the query had reached.
+        close_time: in ticks, from which a new query goes on: the latest that any bucket or the query had reached.
         buckets: the files.
         origin: of a query, for people: the checkpoint, its batch, and where the sources stood; of a local runner, the stream
             time and the highest event time in ticks, from which a new one goes on.
@@ -71,7 +71,7 @@ class Savepoint:
     uri: str
     identity: dict[str, Any]
     schema: StoredSchema
-    close: int
+    close_time: int
     buckets: tuple[SavedBucket, ...]
     origin: dict[str, Any]
 
@@ -87,7 +87,7 @@ class Savepoint:
                 continue
             table = self._read(saved, low, high)
             if table.num_rows:
-                yield saved.close, *_entries(table, self.schema)
+                yield saved.close_time, *_entries(table, self.schema)
 
     def _read(self, saved: SavedBucket, low: int, high: int) -> pa.Table:
         """Rows of a file with low <= crc < high."""
@@ -137,7 +137,7 @@ def write_bucket(folder: Folder, number: int, bucket: Bucket) -> SavedBucket:
         pq.write_table(rows, local, row_group_size=_ROW_GROUP, compression="zstd")
         folder.write(name, local)
         digest = hashlib.sha256(local.read_bytes()).hexdigest()
-    return SavedBucket(name, table.num_rows, digest, bucket.close)
+    return SavedBucket(name, table.num_rows, digest, bucket.close_time)
 
 
 def _fields(schema: StoredSchema) -> pa.Schema:
@@ -149,7 +149,7 @@ def _empty(schema: StoredSchema) -> pa.Table:
     return _fields(schema).empty_table()
 
 
-def _table(stored: Stored, schema: StoredSchema) -> pa.Table:
+def _table(stored: EntryBatch, schema: StoredSchema) -> pa.Table:
     crcs = np.fromiter(map(zlib.crc32, stored.keys), np.int64, len(stored.keys))
     arrays = [pa.array(crcs[stored.key]), pa.array(stored.keys, pa.binary()).take(pa.array(stored.key))]
     arrays += map(to_arrow, stored.columns)
@@ -160,7 +160,7 @@ def write_header(
     folder: Folder,
     identity: dict[str, Any],
     schema: StoredSchema,
-    close: int,
+    close_time: int,
     buckets: Iterable[SavedBucket],
     origin: dict[str, Any],
 ) -> Savepoint:
@@ -169,21 +169,25 @@ def write_header(
     Args:
         folder: the savepoint's.
         identity, schema, origin: see `Savepoint`.
-        close: the latest close time that is known, in ticks.
+        close_time: the latest that is known, in ticks.
         buckets: the files.
     """
     saved = tuple(buckets)
-    latest = max([close, *(one.close for one in saved)])
+    latest = max([close_time, *(one.close_time for one in saved)])
     plain = schema.plain() | {"keys": base64.b64encode(schema.plain()["keys"]).decode()}
     values = {
         "identity": identity,
         "schema": plain,
         "close": latest,
-        "buckets": [asdict(one) for one in saved],
+        "buckets": [_plain(one) for one in saved],
         "origin": origin,
     }
     folder.write(HEADER, encode_signed(values, SAVEPOINT_VERSION))
     return Savepoint(folder.uri, identity, schema, latest, saved, origin)
+
+
+def _plain(saved: SavedBucket) -> dict[str, Any]:
+    return {"file": saved.file, "rows": saved.rows, "digest": saved.digest, "close": saved.close_time}
 
 
 def read_header(uri: str) -> Savepoint:
@@ -205,8 +209,10 @@ def read_header(uri: str) -> Savepoint:
     return Savepoint(
         uri,
         values["identity"],
-        StoredSchema.of(plain),
+        StoredSchema.from_plain(plain),
         values["close"],
-        tuple(SavedBucket(**one) for one in values["buckets"]),
+        tuple(
+            SavedBucket(one["file"], one["rows"], one["digest"], one["close"]) for one in values["buckets"]
+        ),
         values["origin"],
     )

@@ -28,11 +28,11 @@ from state_backends.durability.changelog import (
     change_bytes,
     entries,
     missing_entries,
-    names_only,
     page_bytes,
     put_entry,
     replay,
-    required,
+    require_blob,
+    without_pages,
 )
 from state_backends.durability.folders import Folder
 from state_backends.durability.parts import Pages, fill, page_parts, put
@@ -47,7 +47,7 @@ from state_backends.durability.pointer import (
 )
 from state_backends.durability.policy import SnapshotPolicy
 from state_backends.durability.progress import Progress
-from state_backends.durability.retention import adopted, started_over, trimmed, without
+from state_backends.durability.retention import adopt, drop_damaged, start_over, trim_log
 from state_backends.durability.snapshots import SnapshotFolder
 from state_backends.durability.uploads import Uploads, is_dead, this_process
 from state_backends.errors import StateError
@@ -96,7 +96,7 @@ class Durable:
         self.backend = backend
         self._policy = policy or SnapshotPolicy()
         self._uploads = Uploads(backend, kind, scratch, background=self._policy.background)
-        self._told = ""
+        self._warned = ""
 
     def close(self) -> None:
         """Wait for a snapshot that is being written, and release the backend."""
@@ -144,7 +144,7 @@ class Durable:
                 continue
             if self.backend.version != pointer.version:
                 self.backend.write(WriteBatch(), pointer.version)
-            return without(pointer, len(problems), log_bytes) if problems else pointer
+            return drop_damaged(pointer, len(problems), log_bytes) if problems else pointer
         raise CorruptDataError(
             "the state cannot be restored: "
             + "; ".join(map(str, problems))
@@ -158,7 +158,7 @@ class Durable:
         if not snapshot.number:
             self.backend.clear()
             return
-        blobs = (required(journal, f"base-{snapshot.number}-{part}") for part in range(snapshot.parts))
+        blobs = (require_blob(journal, f"base-{snapshot.number}-{part}") for part in range(snapshot.parts))
         fill(self.backend, (decode_changes(blob)[0] for blob in blobs), snapshot.version)
 
     def _folder(self, pointer: Pointer, snapshot: Snapshot) -> SnapshotFolder:
@@ -196,7 +196,7 @@ class Durable:
         parts = ({segment: dict(memory.iterate(segment))} for segment in memory.segments())
         fill(self.backend, parts, pointer.version)
         other.close()
-        return Alignment(replace(started_over(journal, pointer), home=JOURNAL), restored=True)
+        return Alignment(replace(start_over(journal, pointer), home=JOURNAL), restored=True)
 
     def _move_out(self, journal: Journal, pointer: Pointer) -> Alignment:
         """Take over what a resident backend held: pages leave the journal."""
@@ -204,7 +204,7 @@ class Durable:
         resident.attach(journal)
         fill(self.backend, page_parts(resident), pointer.version)
         resident.clear()
-        pointer = replace(started_over(journal, pointer), home=COPIES)
+        pointer = replace(start_over(journal, pointer), home=COPIES)
         return Alignment(self._snapshot_now(journal, pointer), restored=True)
 
     def rewrite(
@@ -220,7 +220,7 @@ class Durable:
         """
         version = new_version(pointer.number + 1)
         put(self.backend, self._changed(change), version)
-        pointer = started_over(journal, replace(pointer, number=pointer.number + 1, version=version))
+        pointer = start_over(journal, replace(pointer, number=pointer.number + 1, version=version))
         return pointer if self.backend.resident else self._snapshot_now(journal, pointer)
 
     def _changed(self, change: Callable[[list[bytes]], list[bytes]]) -> Iterator[Pages]:
@@ -253,7 +253,7 @@ class Durable:
         if batch:
             version = new_version(pointer.number + 1)
             self.backend.write(batch, version)
-            put_entry(journal, pointer.version, version, names_only(batch) if resident else batch)
+            put_entry(journal, pointer.version, version, without_pages(batch) if resident else batch)
             pointer = replace(
                 pointer,
                 home=JOURNAL if resident else COPIES,
@@ -266,7 +266,7 @@ class Durable:
             pointer = self._settle(journal, pointer)
             if self._is_due(pointer):
                 pointer = self._settle(journal, self._snapshot(journal, pointer))
-        pointer = self._retire(trimmed(journal, pointer, KEPT_NAMES if resident else KEPT_ENTRIES), clock)
+        pointer = self._retire(trim_log(journal, pointer, KEPT_NAMES if resident else KEPT_ENTRIES), clock)
         pointer = replace(pointer, progress=progress)
         journal.put("pointer", pointer.encode())
         journal.commit()
@@ -310,7 +310,7 @@ class Durable:
         for puts in page_parts(self.backend):
             journal.put(f"base-{pointer.number}-{parts}", partial(encode_changes, puts, {}, None))
             size, parts = size + page_bytes(puts), parts + 1
-        return adopted(journal, pointer, Snapshot(pointer.number, pointer.version, size, parts=parts), 0)
+        return adopt(journal, pointer, Snapshot(pointer.number, pointer.version, size, parts=parts), 0)
 
     def _settle(self, journal: Journal, pointer: Pointer) -> Pointer:
         """Take up the snapshot that was being written if it is done; give it up if nothing is to be expected of it."""
@@ -319,23 +319,23 @@ class Durable:
             return pointer
         snapshot, manifest = pending.snapshot, None
         folder = SnapshotFolder(Folder(snapshot.folder), pointer.store_id)
-        writes = self._uploads.writes(snapshot.name)
-        hopeless = is_dead(pending.owner)
+        begun = self._uploads.has_begun(snapshot.name)
+        abandoned = is_dead(pending.owner)
         try:
-            if writes:
+            if begun:
                 manifest = self._uploads.manifest(snapshot.name)
             elif folder.has(snapshot.name):
                 manifest = folder.manifest(snapshot.name)
         except (StateError, SerializationError, OSError) as error:
-            if self._told != snapshot.name:  # Once, not with every batch until the next attempt.
+            if self._warned != snapshot.name:  # Once, not with every batch until the next attempt.
                 _LOG.warning("state %s: snapshot %s: %s", pointer.store_id, snapshot.name, error)
-            self._told = snapshot.name
+            self._warned = snapshot.name
             # What another process writes may well be there when the storage answers again.
-            hopeless = hopeless or writes or isinstance(error, SerializationError)
+            abandoned = abandoned or begun or isinstance(error, SerializationError)
         if manifest is not None:
             done = replace(snapshot, size=manifest.size)
-            return adopted(journal, replace(pointer, pending=None, failures=0), done, pending.log_bytes)
-        patience = _AGAIN_SECONDS if hopeless else _PATIENCE_SECONDS
+            return adopt(journal, replace(pointer, pending=None, failures=0), done, pending.log_bytes)
+        patience = _AGAIN_SECONDS if abandoned else _PATIENCE_SECONDS
         patience *= 2 ** min(pointer.failures, _MOST_FAILURES)
         # Another host's clock may be ahead, by more than any patience if it was wrong.
         if abs(time.time() - pending.since) < min(patience, _LONGEST_SECONDS):

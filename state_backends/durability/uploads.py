@@ -63,7 +63,7 @@ class Uploads:
         def write() -> Manifest:
             try:
                 known = self._earlier(folder, earlier)
-                files = _local_files(directory) if self._backend.snapshots else _encoded(parts)
+                files = _local_files(directory) if self._backend.snapshots else _encoded_parts(parts)
                 return folder.write(snapshot.name, snapshot.version, self._kind, files, known)
             finally:
                 shutil.rmtree(directory, ignore_errors=True)
@@ -81,7 +81,7 @@ class Uploads:
                 return None
         return self._manifests[earlier.name]
 
-    def writes(self, name: str) -> bool:
+    def has_begun(self, name: str) -> bool:
         """Return whether this copy has begun to write a snapshot of that name."""
         return name in self._writing
 
@@ -135,7 +135,7 @@ class Uploads:
             if manifest.kind == self._kind != PAGES:
                 self._backend.restore(directory)
             else:
-                fill(self._backend, _foreign(manifest, directory), snapshot.version)
+                fill(self._backend, _pages_of(manifest, directory), snapshot.version)
         finally:
             shutil.rmtree(directory, ignore_errors=True)
         if self._backend.version != snapshot.version:
@@ -154,12 +154,12 @@ def _local_files(directory: Path) -> Iterator[tuple[str, Path]]:
     return ((path.name, path) for path in sorted(directory.iterdir()))
 
 
-def _encoded(parts: Iterable[Puts]) -> Iterator[tuple[str, bytes]]:
+def _encoded_parts(parts: Iterable[Puts]) -> Iterator[tuple[str, bytes]]:
     for number, puts in enumerate(parts):
         yield f"part-{number}", encode_changes(puts, {}, None)
 
 
-def _foreign(manifest: Manifest, directory: Path) -> Iterator[Pages]:
+def _pages_of(manifest: Manifest, directory: Path) -> Iterator[Pages]:
     """The pages of a snapshot that another kind of backend wrote."""
     if manifest.kind == PAGES:
         for part in manifest.parts:
