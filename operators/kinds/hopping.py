@@ -185,6 +185,6 @@ class FramedOperator(PaneOperator):
         return _Frames(lo, hi, end)
 
     def _emission(self, work: Work, panes: Entries, windows: _Frames) -> Emission:
-        states = self.plan.schema.combined(panes, windows.lo, windows.hi)
+        states = self.plan.schema.combine_ranges(panes, windows.lo, windows.hi)
         start = windows.end + 1 - self.plan.size
         return Emission(work.keys, panes.key[windows.lo], start, windows.end + 1, states)

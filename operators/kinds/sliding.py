@@ -172,7 +172,7 @@ class SlidingOperator(PaneOperator):
         return self._emission(work, held, chosen)
 
     def _emission(self, work: Work, panes: Entries, windows: Windows) -> Emission:
-        states = self.plan.schema.combined(panes, windows.lo, windows.hi)
+        states = self.plan.schema.combine_ranges(panes, windows.lo, windows.hi)
         return Emission(work.keys, panes.key[windows.pane], windows.end - self.plan.size, windows.end, states)
 
 

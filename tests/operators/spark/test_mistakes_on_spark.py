@@ -50,7 +50,7 @@ MISTAKES: dict[str, Callable[[DataFrame], Any]] = {
     "size is Column<'.*'>: give text such as '60 minutes'": lambda _: SlidingWindows(
         F.expr("interval 1 hour")
     ),
-    r"sum\(k\): column 'k' is string, a number is wanted; cast it": lambda df: WINDOWS.aggregate(
+    r"sum\(k\): column 'k' is of type string, not a number: cast": lambda df: WINDOWS.aggregate(
         n=agg.sum("k")
     ).apply(df, "at"),
     "key column 'm' is of type map<.*; keys must be atomic": lambda df: (
