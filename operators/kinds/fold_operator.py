@@ -6,17 +6,16 @@ tick here, for every kind, so a window is closed when its end is before the clos
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
 from operators.columns.ranges import Ints, Mask
-from operators.columns.records import FAR_FUTURE, FAR_PAST, Records
+from operators.columns.records import Records
 from operators.kinds.folding import FoldedWindows, FoldSchema
 from operators.steps.emission import Emission
 from operators.steps.step import Step
-from operators.steps.store_operator import PageEnds, StoreOperator, first_by_key, rows_by_segment
+from operators.steps.store_operator import PageEnds, Pages, StoreOperator, Touched, first_by_key
 from operators.steps.timers import NEVER
 from state_backends import Entries, WindowStore
 
@@ -55,14 +54,6 @@ class FoldPlan(Protocol):
         """Return the windows after records that are sorted by key and time, of which none is late."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Visit:
-    """The keys of a step, those of the batch first, and the pages that were due: key numbers by segment."""
-
-    keys: list[bytes]
-    due: dict[int, Ints]
-
-
 class FoldOperator(StoreOperator):
     """An operator over the windows of one store."""
 
@@ -81,23 +72,22 @@ class FoldOperator(StoreOperator):
         close_start, close_end = step.close_start, step.close_end
         late = batch.time < self.plan.late_before(close_start)
         accepted = self._accepted(batch, late, step, self.plan.last_window)
-        visit = _Visit(*(self._take_due(batch.keys, close_end) if self.closes else (batch.keys, {})))
-        stored = self._load(visit, accepted)
+        touched = self._touched(batch.keys, close_end)
+        stored = self._load(touched, accepted)
         folded = self.plan.fold(stored, accepted, close_start)
         fresh = self.plan.is_window(folded.entries) & folded.fresh
         step.counters.panes += int(np.count_nonzero(fresh))
-        windows = list(self._emit(visit.keys, stored, folded, (close_start, close_end)))
-        self._save(visit, folded, close_end)
+        windows = list(self._emit(touched.keys, stored, folded, (close_start, close_end)))
+        self._save(touched, folded, close_end)
         return windows
 
-    def _load(self, visit: _Visit, records: Records) -> Entries:
+    def _load(self, touched: Touched, records: Records) -> Entries:
         """Whole pages: those that are due, and those of the batch's keys within reach of their records."""
-        first, last = np.full(len(visit.keys), FAR_FUTURE), np.full(len(visit.keys), FAR_PAST)
-        touched, earliest = first_by_key(records.key, records.time)
-        first[touched] = earliest - self.plan.reach
-        ends = np.append(np.searchsorted(records.key, touched[1:]), len(records)) - 1
-        last[touched] = records.time[ends[: len(touched)]] + self.plan.reach
-        return self._fetch(visit.keys, first, last, visit.due)
+        keys, earliest = first_by_key(records.key, records.time)
+        ends = np.append(np.searchsorted(records.key, keys[1:]), len(records)) - 1
+        latest = records.time[ends[: len(keys)]]
+        touched.widen(keys, earliest - self.plan.reach, latest + self.plan.reach)
+        return self._fetch(touched)
 
     def _emit(
         self, keys: list[bytes], stored: Entries, folded: FoldedWindows, closes: tuple[int, int]
@@ -117,25 +107,16 @@ class FoldOperator(StoreOperator):
         windows = entries.take(wanted)
         return Emission(keys, windows.key, *self.plan.bounds(windows.time), self.plan.schema.results(windows))
 
-    def _save(self, visit: _Visit, folded: FoldedWindows, close: int) -> None:
-        """Write the pages that changed, without what is dead, and enter them and the due ones in the calendar."""
-        entries, ticks = folded.entries, self.store.segment_ticks
-        alive = entries.time >= self.plan.dead_before(close)
-        number = entries.time // ticks
-        segments = np.union1d(number[folded.changed], np.array(list(visit.due), np.int64))
-        for segment, rows in zip(segments.tolist(), rows_by_segment(number, segments), strict=True):
-            touched = np.zeros(len(visit.keys), bool)
-            touched[entries.key[rows[folded.changed[rows]]]] = True
-            if touched.any():
-                kept = rows[alive[rows] & touched[entries.key[rows]]]
-                self._replace(segment, visit.keys, touched, entries.take(kept))
-            if self.closes and len(rows):
-                self._enter(segment, visit.keys, visit.due, self._page_ends(folded, rows, close))
-        self.store.expire(self.plan.dead_before(close))
+    def _save(self, touched: Touched, folded: FoldedWindows, close: int) -> None:
+        """Write the pages that changed, without what is dead."""
+        dead, ticks = self.plan.dead_before(close), self.store.segment_ticks
+        pages = Pages.of(folded.entries, ticks, dead)
+        changed = Pages.of(folded.entries.take(folded.changed), ticks)
+        ends = self._page_ends(folded, pages, close) if self.closes else None
+        self._write_back(touched, pages, changed, ends, dead)
 
-    def _page_ends(self, folded: FoldedWindows, rows: Ints, close: int) -> PageEnds:
-        entries = folded.entries.take(rows)
-        windows = self.plan.is_window(entries)
-        present, now = first_by_key(entries.key, self._next_end(entries, windows, close))
-        _, before = first_by_key(entries.key, self._next_end(entries, windows & ~folded.fresh[rows], close))
-        return PageEnds(present, now, before)
+    def _page_ends(self, folded: FoldedWindows, pages: Pages, close: int) -> PageEnds:
+        windows = self.plan.is_window(folded.entries)
+        now = self._next_end(folded.entries, windows, close)
+        before = self._next_end(folded.entries, windows & ~folded.fresh, close)
+        return PageEnds(pages.least(now), pages.least(before))

@@ -14,7 +14,7 @@ from operators.aggregates.operation import Operation
 from operators.columns.ranges import Ints
 from operators.columns.records import FAR_PAST, Records
 from operators.kinds.bounds import distances
-from operators.kinds.pane_operator import PaneOperator, Work
+from operators.kinds.pane_operator import PaneOperator
 from operators.kinds.panes import MergedPanes, PaneSchema
 from operators.steps.emission import Emission
 from operators.steps.partials import Partials
@@ -152,17 +152,19 @@ class FramedOperator(PaneOperator):
         del close
         return panes
 
-    def closed(self, work: Work, panes: Entries, since: int, close: int) -> Emission:
-        return self._emission(work, panes, self._windows(panes, since, close))
+    def closed(self, keys: list[bytes], panes: Entries, since: int, close: int) -> Emission:
+        return self._emission(keys, panes, self._windows(panes, since, close))
 
-    def emit(self, work: Work, merged: MergedPanes, close_start: int, close_end: int) -> Iterator[Emission]:
+    def emit(
+        self, keys: list[bytes], merged: MergedPanes, close_start: int, close_end: int
+    ) -> Iterator[Emission]:
         if self.plan.on_update:
             windows = self._windows(merged.panes, close_start, None)
             before = np.concatenate([[0], np.cumsum(merged.changed)])
             changed = before[windows.hi] > before[windows.lo]
-            yield self._emission(work, merged.panes, windows.take(changed))
+            yield self._emission(keys, merged.panes, windows.take(changed))
         elif close_end > close_start:
-            yield self.closed(work, merged.panes, close_start, close_end)
+            yield self.closed(keys, merged.panes, close_start, close_end)
 
     def _windows(self, panes: Entries, since: int, close: int | None) -> _Frames:
         """The windows that hold a pane and end at `since` or later, and before `close` if given.
@@ -184,7 +186,7 @@ class FramedOperator(PaneOperator):
         hi = np.searchsorted(place, place[lo] + (end + 1 - plan.frame - frame[lo]), "right")
         return _Frames(lo, hi, end)
 
-    def _emission(self, work: Work, panes: Entries, windows: _Frames) -> Emission:
+    def _emission(self, keys: list[bytes], panes: Entries, windows: _Frames) -> Emission:
         states = self.plan.schema.combined(panes, windows.lo, windows.hi)
         start = windows.end + 1 - self.plan.size
-        return Emission(work.keys, panes.key[windows.lo], start, windows.end + 1, states)
+        return Emission(keys, panes.key[windows.lo], start, windows.end + 1, states)

@@ -13,7 +13,7 @@ from operators.aggregates.operation import Operation
 from operators.columns.ranges import Ints, rows_of_ranges, run_starts
 from operators.columns.records import Records
 from operators.kinds.bounds import Windows, distances, sliding_windows
-from operators.kinds.pane_operator import PaneOperator, Work
+from operators.kinds.pane_operator import PaneOperator
 from operators.kinds.panes import MergedPanes, PaneSchema, seen_from, visible
 from operators.steps.emission import Emission
 from operators.steps.partials import Partials
@@ -112,30 +112,32 @@ class SlidingOperator(PaneOperator):
     def arrive(self, panes: Entries, close: int) -> Entries:
         return seen_from(panes, close)
 
-    def emit(self, work: Work, merged: MergedPanes, close_start: int, close_end: int) -> Iterator[Emission]:
+    def emit(
+        self, keys: list[bytes], merged: MergedPanes, close_start: int, close_end: int
+    ) -> Iterator[Emission]:
         if self.plan.on_update:
-            yield self._changed(work, merged, close_start)
+            yield self._changed(keys, merged, close_start)
             return
-        if (work.brought.time < close_start).any():
-            yield self._born_closed(work, merged, close_start)
+        if (merged.changed & (merged.panes.time < close_start)).any():
+            yield self._born_closed(keys, merged, close_start)
         if close_end > close_start:
-            yield self.closed(work, merged.panes, close_start, close_end)
+            yield self.closed(keys, merged.panes, close_start, close_end)
 
-    def closed(self, work: Work, panes: Entries, since: int, close: int) -> Emission:
+    def closed(self, keys: list[bytes], panes: Entries, since: int, close: int) -> Emission:
         size = self.plan.size
         panes = self.plan.schema.by_time(panes)
         time = panes.time
         left = (time >= since) & (time < close)
         right = (time >= since - size - 1) & (time < close - size - 1)
-        return self._emission(work, panes, sliding_windows(panes.key, time, size, left, right))
+        return self._emission(keys, panes, sliding_windows(panes.key, time, size, left, right))
 
-    def _changed(self, work: Work, merged: MergedPanes, close: int) -> Emission:
+    def _changed(self, keys: list[bytes], merged: MergedPanes, close: int) -> Emission:
         """The open windows that hold a record of the batch, and those that a new pane defines."""
         size = self.plan.size
         starts = run_starts(merged.panes.key, merged.panes.time)
         panes = self.plan.schema.reduce(merged.panes, starts)
         if not len(panes):
-            return self._emission(work, panes, sliding_windows(panes.key, panes.time, size, *_NO_MASKS))
+            return self._emission(keys, panes, sliding_windows(panes.key, panes.time, size, *_NO_MASKS))
         changed = np.logical_or.reduceat(merged.changed, starts)
         fresh = np.logical_and.reduceat(merged.fresh, starts)
         windows = sliding_windows(
@@ -144,9 +146,9 @@ class SlidingOperator(PaneOperator):
         before = np.concatenate([[0], np.cumsum(changed)])
         wanted = before[windows.hi] > before[windows.lo]
         wanted |= windows.right & fresh[windows.pane]
-        return self._emission(work, panes, windows.take(wanted))
+        return self._emission(keys, panes, windows.take(wanted))
 
-    def _born_closed(self, work: Work, merged: MergedPanes, close: int) -> Emission:
+    def _born_closed(self, keys: list[bytes], merged: MergedPanes, close: int) -> Emission:
         """Left windows that partly late records bring into being although they are closed already.
 
         Such a window holds the records that came while it was open, which the new record did not. If a pane just before it
@@ -169,11 +171,11 @@ class SlidingOperator(PaneOperator):
         begins = np.flatnonzero(np.diff(window, prepend=-1))
         ends = np.append(begins[1:], len(held))[: len(begins)]
         chosen = Windows(begins, ends, begins, panes.time[pane[window[begins]]], np.zeros(len(begins), bool))
-        return self._emission(work, held, chosen)
+        return self._emission(keys, held, chosen)
 
-    def _emission(self, work: Work, panes: Entries, windows: Windows) -> Emission:
+    def _emission(self, keys: list[bytes], panes: Entries, windows: Windows) -> Emission:
         states = self.plan.schema.combined(panes, windows.lo, windows.hi)
-        return Emission(work.keys, panes.key[windows.pane], windows.end - self.plan.size, windows.end, states)
+        return Emission(keys, panes.key[windows.pane], windows.end - self.plan.size, windows.end, states)
 
 
 _NO_MASKS = (np.empty(0, bool), np.empty(0, bool))
