@@ -2,7 +2,7 @@
 
 from operators import SlidingWindows, aggregates as agg
 
-Each name is imported when it is first used: the package itself costs nothing where only a part of it is wanted.
+Each name is imported when it is first used: `import operators` alone loads nothing else.
 """
 
 from importlib import import_module
@@ -12,43 +12,86 @@ if TYPE_CHECKING:
     from operators import aggregates
     from operators.aggregates import AggregateOperation
     from operators.custom.contract import Declaration, Rows, Stored, Work
-    from operators.definitions.aggregation import WindowedAggregation
+    from operators.definitions.aggregation import CoGroupedAggregation, WindowedAggregation
     from operators.definitions.custom import Operator
     from operators.definitions.keyed import Keyed, KeyedOperator
     from operators.definitions.windows import HoppingWindows, SessionWindows, SlidingWindows, TumblingWindows
     from operators.errors import DefinitionError, OperatorError, SessionSetupError, WorkerError
+    from operators.explain.explanation import Explanation
+    from operators.runtime.local import LocalRunner
+    from operators.runtime.local_cogroup import CoGroupedRunner
     from operators.spark.failures import what_failed
+    from operators.spark.java import JavaNotFoundError, ensure_java
     from operators.spark.progress import print_batches
     from operators.spark.session import session_conf, spark_session
+    from operators.spark.with_late import WithLate
+    from operators.steps.step import Counters
     from operators.steps.timers import NEVER
+    from operators.testing.plots import plot_windows
 
 _HOMES = {
     "operators.aggregates": ("AggregateOperation",),
-    "operators.steps.timers": ("NEVER",),
-    "operators.custom.contract": ("Declaration", "Operator", "Rows", "Stored", "Work"),
-    "operators.definitions.keyed": ("Keyed", "KeyedOperator"),
+    "operators.custom.contract": (
+        "Declaration",
+        "Rows",
+        "Stored",
+        "Work",
+    ),
+    "operators.definitions.aggregation": (
+        "CoGroupedAggregation",
+        "WindowedAggregation",
+    ),
+    "operators.definitions.custom": ("Operator",),
+    "operators.definitions.keyed": (
+        "Keyed",
+        "KeyedOperator",
+    ),
     "operators.definitions.windows": (
         "HoppingWindows",
         "SessionWindows",
         "SlidingWindows",
         "TumblingWindows",
     ),
-    "operators.errors": ("DefinitionError", "OperatorError", "SessionSetupError", "WorkerError"),
+    "operators.errors": (
+        "DefinitionError",
+        "OperatorError",
+        "SessionSetupError",
+        "WorkerError",
+    ),
+    "operators.explain.explanation": ("Explanation",),
+    "operators.runtime.local": ("LocalRunner",),
+    "operators.runtime.local_cogroup": ("CoGroupedRunner",),
     "operators.spark.failures": ("what_failed",),
+    "operators.spark.java": (
+        "JavaNotFoundError",
+        "ensure_java",
+    ),
     "operators.spark.progress": ("print_batches",),
-    "operators.spark.session": ("session_conf", "spark_session"),
-    "operators.definitions.aggregation": ("WindowedAggregation",),
+    "operators.spark.session": (
+        "session_conf",
+        "spark_session",
+    ),
+    "operators.spark.with_late": ("WithLate",),
+    "operators.steps.step": ("Counters",),
+    "operators.steps.timers": ("NEVER",),
+    "operators.testing.plots": ("plot_windows",),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "NEVER",
     "AggregateOperation",
+    "CoGroupedAggregation",
+    "CoGroupedRunner",
+    "Counters",
     "Declaration",
     "DefinitionError",
+    "Explanation",
     "HoppingWindows",
+    "JavaNotFoundError",
     "Keyed",
     "KeyedOperator",
+    "LocalRunner",
     "Operator",
     "OperatorError",
     "Rows",
@@ -58,9 +101,12 @@ __all__ = [
     "Stored",
     "TumblingWindows",
     "WindowedAggregation",
+    "WithLate",
     "Work",
     "WorkerError",
     "aggregates",
+    "ensure_java",
+    "plot_windows",
     "print_batches",
     "session_conf",
     "spark_session",
@@ -77,4 +123,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted(__all__)

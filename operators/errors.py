@@ -1,17 +1,17 @@
-"""Errors that a user of the operators meets; each message names the thing and the way out."""
+"""Errors that users of the operators see; each message names the cause and the way out."""
 
 
 class DefinitionError(ValueError):
-    """An operator definition, or its use on a frame, that cannot work."""
+    """An operator definition, or its use on a frame, cannot work."""
 
 
 class OperatorError(RuntimeError):
-    """What an operator of one's own raised, or did that cannot be; the original error is its cause."""
+    """A custom operator raised an error, or broke its contract; the original error is the cause."""
 
 
 class WorkerError(RuntimeError):
-    """A batch that failed in a worker: names operator, bucket and batch, and what went wrong; its cause is the error itself."""
+    """A batch failed in a worker: names operator, bucket, batch and what went wrong; the cause is the error itself."""
 
 
 class SessionSetupError(RuntimeError):
-    """A Spark session that lacks what a stateful streaming query needs."""
+    """A Spark session lacks what a stateful streaming query needs."""

@@ -10,6 +10,9 @@ import pyarrow as pa
 from operators import HoppingWindows, SessionWindows, SlidingWindows, TumblingWindows, WindowedAggregation
 from operators import aggregates as agg
 from operators.columns.records import FAR_FUTURE
+from operators.runtime.program import Processed
+from operators.runtime.stateful import StatefulOperator
+from state_backends.journal import Journal
 
 SCHEMA = pa.schema(
     [
@@ -99,3 +102,17 @@ def rows(emitted: pa.Table, names: Sequence[str] | None = None) -> list[str]:
 
 SHARED = ("k", "window", "change")
 """Columns that all results have."""
+
+
+def committed(
+    operator: StatefulOperator,
+    journal: Journal,
+    close: int,
+    tables: Sequence[pa.Table],
+    partials: Sequence[pa.Table] = (),
+) -> Processed:
+    """Process one batch at a close time and commit it, as a host does."""
+    pointer = operator.open(journal)
+    processed = operator.step((close, close), tables, partials)
+    operator.commit(journal, pointer, {})
+    return processed

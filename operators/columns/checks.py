@@ -13,32 +13,32 @@ Types = Mapping[str, pa.DataType]
 _EXPRESSION = re.compile(r"[()+*/%<>=!]| - | (?:and|or|is|in|like) ", re.IGNORECASE)
 
 
-def listed_names(wanted: str, there: Iterable[str]) -> str:
-    """Return the names that there are, and the one that was probably meant, for the message about one that is missing."""
+def listed_names(missing: str, available: Iterable[str]) -> str:
+    """Return the available names, and the one that was probably meant, for the message about a missing one."""
     from state_backends.config import nearest
 
-    names = list(there)
-    close = nearest(wanted, names)
+    names = list(available)
+    close = nearest(missing, names)
     return ", ".join(names) + ("" if close is None else f": did you mean {close!r}?")
 
 
-def listed_columns(wanted: str, there: Iterable[str]) -> str:
-    """Return the columns that there are, and how the missing one is meant: a field, an expression, or another name."""
-    names = list(there)
-    struct = wanted.partition(".")[0]
+def listed_columns(missing: str, available: Iterable[str]) -> str:
+    """Return the available columns, and what the missing one probably is: a field, an expression, or another name."""
+    names = list(available)
+    struct = missing.partition(".")[0]
     if struct in names:
-        made = f"df.withColumn({wanted.replace('.', '_')!r}, F.col({wanted!r}))"
-        hint = f": it is a field, make it a column before, such as with {made}"
-    elif _EXPRESSION.search(wanted):
-        made = f"df.withColumn('made', F.expr({wanted!r}))"
-        hint = f": it is an expression, make it a column before, such as with {made}"
+        made = f"df.withColumn({missing.replace('.', '_')!r}, F.col({missing!r}))"
+        hint = f". It is a field of a struct: make it a column first, for example with {made}"
+    elif _EXPRESSION.search(missing):
+        made = f"df.withColumn('made', F.expr({missing!r}))"
+        hint = f". It is an expression: make it a column first, for example with {made}"
     else:
-        return listed_names(wanted, names)
+        return listed_names(missing, names)
     return ", ".join(names) + hint
 
 
 def check_column_name(what: str, given: object) -> None:
-    """Refuse what is no name of a column, such as a Spark expression.
+    """Refuse what is not the name of a column, such as a Spark expression.
 
     Args:
         what: begins the message.
@@ -49,16 +49,16 @@ def check_column_name(what: str, given: object) -> None:
     """
     if isinstance(given, list | tuple):
         raise DefinitionError(
-            f"{what} takes names of columns, not {given!r}: give them one by one, as 'a', 'b'"
+            f"{what} takes column names, not {given!r}: pass them one by one, as in ('a', 'b')"
         )
     if not isinstance(given, str):
         raise DefinitionError(
-            f"{what} takes names of columns, not {given!r}: make an expression a column before, with df.withColumn"
+            f"{what} takes column names, not {given!r}: make an expression a column first, with df.withColumn"
         )
 
 
 def column_types(schema: pa.Schema) -> dict[str, pa.DataType]:
-    """Return a frame's columns with the types that they are taken as."""
+    """Return a frame's columns with the types that they are read as."""
     return {name: plain_type(type_) for name, type_ in zip(schema.names, schema.types, strict=True)}
 
 
@@ -71,17 +71,17 @@ def check_columns(
         types: the frame's columns.
         event_time: name of the event-time column.
         keys: names of the key columns.
-        others: further columns that are wanted, with what each is; None is none.
+        others: further required columns, with what each is; a None is ignored.
 
     Raises:
-        DefinitionError: names the column, and those that there are.
+        DefinitionError: names the column, and the available ones.
     """
     check_column_name("event_time", event_time)
     named = [("event time", event_time), *others.items(), *(("key", key) for key in keys)]
     for what, name in named:
         if name is not None and name not in types:
             raise DefinitionError(
-                f"there is no {what} column {name!r}; the frame has {listed_columns(name, types)}"
+                f"{what} column {name!r} does not exist; the frame has the columns {listed_columns(name, types)}"
             )
     check_event_time(types[event_time], event_time)
     for key in keys:
@@ -92,40 +92,41 @@ def check_columns(
             or getattr(types[key], "unit", "us") == "ns"
         ):
             raise DefinitionError(
-                f"key column {key!r} is {types[key]}; an atomic type of Spark is wanted: cast it, or group by its fields"
+                f"key column {key!r} is of type {types[key]}; keys must be atomic: "
+                "cast it, or group by its fields"
             )
 
 
 def refuse_twice(what: str, names: tuple[str, ...]) -> None:
-    """Refuse names of which one is there twice.
+    """Refuse names of which one occurs twice.
 
     Raises:
         DefinitionError: names it.
     """
     for name in names:
         if names.count(name) > 1:
-            raise DefinitionError(f"{what} {name!r} is there twice; give each a name of its own")
+            raise DefinitionError(f"{what} {name!r} occurs twice: give each its own name")
 
 
 def check_gap(type_: pa.DataType, name: str) -> None:
-    """Refuse a column of session gaps of a type that is no length of time.
+    """Refuse a column of session gaps whose type is not a length of time.
 
     Raises:
         DefinitionError: the type is neither a duration nor whole numbers.
     """
     if not (pat.is_duration(type_) or pat.is_signed_integer(type_)):
         raise DefinitionError(
-            f"gap column {name!r} is {type_}; a duration is wanted, or whole milliseconds: cast it before"
+            f"gap column {name!r} is of type {type_}; gaps must be durations or whole milliseconds: cast it first"
         )
 
 
 def check_event_time(type_: pa.DataType, name: str) -> None:
-    """Refuse an event-time column of a type that is no time.
+    """Refuse an event-time column whose type is not a time.
 
     Raises:
         DefinitionError: the type is neither a timestamp nor int64.
     """
     if not (pat.is_timestamp(type_) or pat.is_int64(type_)):
         raise DefinitionError(
-            f"event time column {name!r} is {type_}; a timestamp is wanted: cast it, for example with to_timestamp"
+            f"event time column {name!r} is of type {type_}, not a timestamp: cast it, for example with to_timestamp"
         )

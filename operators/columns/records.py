@@ -1,7 +1,7 @@
 """One batch of records as columns: keys numbered, times in ticks, values by column."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -73,42 +73,43 @@ class RecordColumns:
 
     def read(self, table: pa.Table) -> Records:
         """Return a table as records. O(rows) array work and one Python call per distinct key."""
-        time, gap, usable = self._times(table)
-        bad = 0
-        if usable is not None:
-            bad = len(usable) - int(usable.sum())
-            table, time = table.filter(pa.array(usable)), time[usable]
-            gap = None if gap is None else gap[usable]
+        return self.records(self.usable(table))
+
+    def usable(self, table: pa.Table) -> "UsableRows":
+        """Return the rows whose event time and gap can be used, with both in ticks."""
+        time, gap, usable = self.times(table)
+        return _usable_rows(table, time, gap, usable)
+
+    def records(self, rows: "UsableRows") -> Records:
+        """Return rows as records. O(rows) array work and one Python call per distinct key."""
+        table = rows.table
         key, distinct = number_keys([table.column(name) for name in self.group_by], table.num_rows)
         keys = encode_keys(distinct) if self.group_by else [NO_COLUMNS]
         values = {name: column_data(table.column(name)) for name in self.values}
-        return Records(keys, key, time, values, bad, gap)
+        return Records(keys, key, rows.time, values, rows.bad, rows.gap)
 
-    def usable(self, table: pa.Table) -> tuple[pa.Table, int]:
-        """Return the rows that have an event time and a gap that can be used, and the number of those that have not."""
-        _, _, usable = self._times(table)
+    def sift(self, table: pa.Table) -> "Sifted":
+        """Return all rows of a table by whether they can be used; of those that cannot, with the reason."""
+        time, gap, usable = self.times(table)
         if usable is None:
-            return table, 0
-        return table.filter(pa.array(usable)), len(usable) - int(usable.sum())
+            return Sifted(UsableRows(table, time, gap, 0), table.slice(0, 0), pa.nulls(0, pa.string()))
+        rows = replace(_usable_rows(table, time, gap, usable), bad=0)
+        bad = table.filter(pa.array(~usable))
+        return Sifted(rows, bad, self._reasons(bad))
 
-    def faults(self, table: pa.Table) -> pa.Array | None:
-        """Return why each row cannot be used, as text, null for those that can; or None if all can."""
-        _, _, usable = self._times(table)
-        if usable is None:
-            return None
-        reasons = np.full(len(usable), None, object)
-        reasons[~usable] = "event time is out of range"
+    def _reasons(self, bad: pa.Table) -> pa.Array:
+        """Why each of some rows that cannot be used cannot, as text."""
+        reasons = np.full(bad.num_rows, "event time is out of range", object)
         if self.gap is not None:
-            gap = table.column(self.gap)
-            _, timed = event_ticks(table.column(self.event_time), self.tick_us, self.reach)
-            timed = np.ones(len(usable), bool) if timed is None else timed
-            reasons[timed & ~usable] = "gap is not positive, or out of range"
-            reasons[timed & gap.is_null().to_numpy()] = "gap is null"
-        reasons[table.column(self.event_time).is_null().to_numpy()] = "event time is null"
+            _, timed = event_ticks(bad.column(self.event_time), self.tick_us, self.reach)
+            reasons[slice(None) if timed is None else timed] = "gap is not positive, or out of range"
+            no_gap = bad.column(self.gap).is_null().to_numpy()
+            reasons[no_gap if timed is None else timed & no_gap] = "gap is null"
+        reasons[bad.column(self.event_time).is_null().to_numpy()] = "event time is null"
         return pa.array(reasons, pa.string())
 
-    def _times(self, table: pa.Table) -> tuple[Ints, Ints | None, npt.NDArray[np.bool_] | None]:
-        """Event times and gaps in ticks, and a mask of the rows in which both can be used, or None if all can."""
+    def times(self, table: pa.Table) -> tuple[Ints, Ints | None, npt.NDArray[np.bool_] | None]:
+        """Return event times and gaps in ticks, and a mask of the rows in which both can be used, or None if all can."""
         column = table.column(self.event_time)
         time, usable = event_ticks(column, self.tick_us, self.reach)
         if self.gap is None:
@@ -118,6 +119,52 @@ class RecordColumns:
         if usable is not None:
             sound &= usable
         return time, gap, None if sound.all() else sound
+
+
+@dataclass(frozen=True, slots=True)
+class UsableRows:
+    """Rows whose event times and gaps can be used.
+
+    Attributes:
+        table: the rows.
+        time: shape (n,), int64: event times in ticks.
+        gap: shape (n,), int64: each record's session gap in ticks, or None.
+        bad: how many other rows there were.
+    """
+
+    table: pa.Table
+    time: Ints
+    gap: Ints | None
+    bad: int
+
+    def head(self, rows: int) -> "UsableRows":
+        """Return the first rows."""
+        gap = None if self.gap is None else self.gap[:rows]
+        return UsableRows(self.table.slice(0, rows), self.time[:rows], gap, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Sifted:
+    """The rows of a batch, as they came, by whether they can be used.
+
+    Attributes:
+        usable: those that can.
+        bad: those that cannot.
+        reasons: why each bad row cannot be used.
+    """
+
+    usable: UsableRows
+    bad: pa.Table
+    reasons: pa.Array
+
+
+def _usable_rows(
+    table: pa.Table, time: Ints, gap: Ints | None, usable: npt.NDArray[np.bool_] | None
+) -> UsableRows:
+    if usable is None:
+        return UsableRows(table, time, gap, 0)
+    kept = None if gap is None else gap[usable]
+    return UsableRows(table.filter(pa.array(usable)), time[usable], kept, int(np.count_nonzero(~usable)))
 
 
 def _gap_ticks(column: pa.ChunkedArray, tick_us: int) -> Ints:

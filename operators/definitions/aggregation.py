@@ -1,9 +1,9 @@
-"""What a user builds from a window definition: keys, aggregates, emission, and then rows."""
+"""Windowed aggregations, over one frame or several: windows, keys, aggregates and an emission policy."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, Protocol
+from typing import TYPE_CHECKING, Literal, NoReturn, Protocol, get_args
 
 import pyarrow as pa
 
@@ -15,6 +15,7 @@ from operators.columns.durations import ticks
 from operators.definitions.runnable import RunnableOperator
 from operators.errors import DefinitionError
 from operators.kinds.panes import PaneSchema
+from operators.runtime.inputs import Inputs
 from operators.runtime.program import OutputTime, Plan, Program
 from operators.steps.emission import OutputSchema, bind_aggregates
 from state_backends import StateConfig
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
     from operators.runtime.local_cogroup import CoGroupedRunner
     from operators.spark.chains import Incoming
 
-_POLICIES = ("on_close", "on_update")
+Policy = Literal["on_close", "on_update"]
+"""When windows are emitted: once, when they are closed; or after each batch that changed them."""
 
 
 class WindowDefinition(Protocol):
@@ -79,7 +81,7 @@ class WindowedAggregation(RunnableOperator):
     windows: WindowDefinition
     keys: tuple[str, ...] = ()
     aggregates: tuple[tuple[str, Aggregate], ...] = ()
-    policy: str = "on_close"
+    policy: Policy = "on_close"
 
     def group_by(self, *columns: str) -> "WindowedAggregation":
         """Return the operator grouped by these columns, in place of earlier ones."""
@@ -89,10 +91,10 @@ class WindowedAggregation(RunnableOperator):
         return _checked(replace(self, keys=columns))
 
     def aggregate(self, *unnamed: NoReturn, **aggregates: Aggregate) -> "WindowedAggregation":
-        """Return the operator with these results beside earlier ones, such as `mean=agg.avg("delay")`."""
+        """Return the operator with these results added, such as `mean=agg.avg("delay")`."""
         if unnamed:
             raise DefinitionError(
-                "each result wants a name: .aggregate(n=agg.count()), not .aggregate(agg.count())"
+                "each result needs a name: .aggregate(n=agg.count()), not .aggregate(agg.count())"
             )
         for name, aggregate in aggregates.items():
             if not isinstance(aggregate, Aggregate):
@@ -100,41 +102,44 @@ class WindowedAggregation(RunnableOperator):
         return _checked(replace(self, aggregates=(*self.aggregates, *aggregates.items())))
 
     def cogroup(self, **frames: Mapping[str, Aggregate]) -> "CoGroupedAggregation":
-        """Return an operator over several frames, with results of their own by frame and name.
+        """Return an operator over several frames, each with its own results by name.
 
         Such as `.cogroup(clicks={"clicks": agg.count()}, orders={"revenue": agg.sum("amount")})`; then
         `.apply({"clicks": clicks, "orders": orders}, event_time="at")`.
 
         Raises:
-            DefinitionError: fewer than two frames, a frame or the operator itself with no or with earlier aggregates.
+            DefinitionError: fewer than two frames, a frame without results, or an operator that has aggregates already.
         """
         if self.aggregates:
-            raise DefinitionError("cogroup takes the aggregates of each frame; leave .aggregate out")
+            raise DefinitionError("cogroup takes the aggregates of each frame: leave .aggregate out")
         if len(frames) < 2 or any(results == {} for results in frames.values()):
-            raise DefinitionError("cogroup wants two frames or more, each with an aggregate or more")
+            raise DefinitionError("cogroup needs at least two frames, each with at least one aggregate")
         for name, results in frames.items():
             if not isinstance(results, Mapping):
                 raise DefinitionError(
-                    f"frame {name}: give its results by name, such as {name}={{'n': agg.count()}}"
+                    f"frame {name}: results must be given by name, such as {name}={{'n': agg.count()}}"
                 )
             WindowedAggregation(self.windows).aggregate(**results)
             if not name.isidentifier():
-                raise DefinitionError(f"frame name {name!r} is none: use letters, digits and underscores")
+                raise DefinitionError(
+                    f"frame name {name!r} is not an identifier: use letters, digits and underscores"
+                )
         grouped = CoGroupedAggregation(
             self, tuple(Side(name, tuple(f.items())) for name, f in frames.items())
         )
         _checked(grouped.joint)
         return grouped
 
-    def emit(self, policy: str) -> "WindowedAggregation":
+    def emit(self, policy: Policy) -> "WindowedAggregation":
         """Return the operator with an emission policy.
 
         Args:
             policy: "on_close": each window once, final, when no record can change it any more. "on_update": after each
                 batch, every window that it changed, with its value then.
         """
-        if policy not in _POLICIES:
-            raise DefinitionError(f"emission policy {policy!r} is unknown; known are {', '.join(_POLICIES)}")
+        if policy not in get_args(Policy):
+            known = " or ".join(map(repr, get_args(Policy)))
+            raise DefinitionError(f"emit takes {known}, not {policy!r}")
         return _checked(replace(self, policy=policy))
 
     def bounded(self) -> "WindowedAggregation":
@@ -154,32 +159,24 @@ class WindowedAggregation(RunnableOperator):
         types = column_types(schema)
         gap = windows.gap_input
         self._check_columns(types, event_time, gap)
-        bound = bind_aggregates(dict(self.aggregates), types)
+        keys = tuple((name, types[name]) for name in self.keys)
+        on_update = self.policy == "on_update"
         output = OutputSchema(
-            tuple((name, types[name]) for name in self.keys),
+            keys,
             bounds_type(types[event_time], windows.tick_us),
             windows.tick_us,
-            bound,
-            with_change=self.policy == "on_update",
-            retracts=windows.retracts and self.policy == "on_update",
+            bind_aggregates(dict(self.aggregates), types),
+            with_change=on_update,
+            retracts=windows.retracts and on_update,
         )
-        columns = {name for op in output.operations for name in op.inputs}
-        schema = PaneSchema(output.operations)
-        segment = windows.segment(schema)
+        panes = PaneSchema(output.operations)
+        plan, segment = windows.plan(panes, self.policy), windows.segment(panes)
         if config.segment is not None:
             segment = ticks(config.segment, windows.tick_us, "spark.windows.state.segment", 1)
-        return Program(
-            windows.plan(schema, self.policy),
-            output,
-            event_time,
-            self.keys,
-            tuple((name, types[name]) for name in sorted(columns)),
-            windows.grace_ticks,
-            windows.tick_us,
-            segment,
-            gap,
-            times=tuple(self._times()),
-        )
+        read = sorted({name for operation in output.operations for name in operation.inputs})
+        values = tuple((name, types[name]) for name in read)
+        inputs = Inputs(event_time, keys, values, windows.tick_us, plan.reach, gap)
+        return Program(plan, output, inputs, windows.grace_ticks, segment, times=tuple(self._times()))
 
     def _times(self) -> Iterator[OutputTime]:
         updates = self.policy == "on_update"
@@ -189,7 +186,9 @@ class WindowedAggregation(RunnableOperator):
 
     def _check_columns(self, types: Mapping[str, pa.DataType], event_time: str, gap: str | None) -> None:
         if not self.aggregates:
-            raise DefinitionError("nothing to compute: add aggregates, such as .aggregate(n=agg.count())")
+            raise DefinitionError(
+                "the operator has no aggregates: add some, such as .aggregate(n=agg.count())"
+            )
         check_columns(types, event_time, self.keys, {"gap": gap})
         if gap is not None:
             check_gap(types[gap], gap)
@@ -207,7 +206,7 @@ class CoGroupedAggregation:
     operator: "WindowedAggregation"
     sides: tuple[Side, ...]
 
-    def emit(self, policy: str) -> "CoGroupedAggregation":
+    def emit(self, policy: Policy) -> "CoGroupedAggregation":
         """Return the operator with an emission policy, "on_close" or "on_update"."""
         return replace(self, operator=self.operator.emit(policy))
 
@@ -299,17 +298,15 @@ class CoGroupedAggregation:
 
 
 def _no_aggregate(name: str, given: object) -> str:
-    """What to say of a result that is no aggregate."""
+    """The message for a result that is not an aggregate."""
     if isinstance(given, AggregateOperation):
         return (
             f"{name} is the AggregateOperation {given.name!r} itself: call it with columns, such as op('v')"
         )
     if callable(given) and getattr(given, "__module__", None) == "operators.aggregates":
-        return (
-            f"{name}={given!r} is no aggregate: call it, such as agg.{getattr(given, '__name__', 'sum')}('v')"
-        )
+        return f"{name}={given!r} is not an aggregate: call it, such as agg.{getattr(given, '__name__', 'sum')}('v')"
     return (
-        f"{name}={given!r} is no aggregate: use one of operators.aggregates, such as agg.sum('v'), "
+        f"{name}={given!r} is not an aggregate: use one of operators.aggregates, such as agg.sum('v'), "
         "not of pyspark.sql.functions"
     )
 
@@ -320,7 +317,7 @@ def _checked(operator: WindowedAggregation) -> WindowedAggregation:
     for name in (*operator.keys, *results):
         if name in own:
             raise DefinitionError(
-                f"output column {name!r} is there twice: windows come with one of that name; name yours otherwise"
+                f"result columns must have distinct names: {name!r} is already used by the windows; rename yours"
             )
     refuse_twice("output column", (*operator.keys, *results))
     return operator

@@ -24,6 +24,7 @@ from operators.custom.contract import Declaration, Ints, Rows, Stored, Work
 from operators.custom.plan import KINDS, CustomOutput, CustomPlan
 from operators.definitions.runnable import RunnableOperator
 from operators.errors import DefinitionError
+from operators.runtime.inputs import Inputs
 from operators.runtime.program import OutputTime, Program
 from operators.steps.timers import NEVER
 from state_backends import StateConfig
@@ -191,11 +192,8 @@ class GroupedOperator(RunnableOperator):
         return Program(
             plan,
             CustomOutput(keys, results, tick_us, type(definition).__name__, declared.event_time),
-            event_time,
-            self.keys,
-            inputs,
+            Inputs(event_time, keys, inputs, tick_us, plan.reach),
             grace,
-            tick_us,
             ticks(segment, tick_us, name, 1),
             counts=tuple(declared.counts),
             times=tuple(self._times(declared, dict(results), tick_us)),

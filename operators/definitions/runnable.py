@@ -1,8 +1,7 @@
-"""What every operator that is grouped by keys can do: run on a Spark frame, and run without Spark."""
+"""What every operator can do once it is grouped by keys: run on a Spark DataFrame, run without Spark, explain itself."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,7 +30,7 @@ class RunnableOperator(ABC):
         """Return the operator bound to a frame's columns.
 
         Raises:
-            DefinitionError: a missing column, a wrong type, or nothing to compute.
+            DefinitionError: a column is missing or of a wrong type, or the operator computes nothing.
         """
 
     @property
@@ -40,7 +39,7 @@ class RunnableOperator(ABC):
         return False
 
     def bounded(self) -> "RunnableOperator":
-        """Return the operator as it runs over a frame that is all there: itself, or one that does the same in less time."""
+        """Return the operator as it runs over a bounded frame: itself, or one that does the same in less time."""
         return self
 
     def prepared(self, df: "DataFrame", event_time: str) -> "tuple[RunnableOperator, DataFrame]":
@@ -56,24 +55,24 @@ class RunnableOperator(ABC):
         options: Mapping[str, object] | None = None,
         name: str = "windows",
     ) -> "DataFrame":
-        """Return what the operator makes of a batch or streaming DataFrame, as a DataFrame of the same kind.
+        """Apply the operator to a batch or streaming DataFrame and return a DataFrame of the same kind.
 
-        Columns: the keys, and the results. Those of windows are `window` struct<start, end>, the aggregates by name and, on
+        Columns: the keys and the results. Those of windows are `window` struct<start, end>, the aggregates by name and, on
         update, `change`.
 
         Args:
-            df: the input. A streaming one gets its watermark here, from `grace`; one that comes out of another stateful
-                operator has one.
+            df: the input. A streaming one gets its watermark here, from `grace`, unless it is the output of another stateful
+                operator, which has one.
             event_time: column of type timestamp or timestamp_ntz.
-            backend: "memory", "rocksdb" or another known one; else Spark's conf `spark.windows.state.backend`, else "memory".
-            options: options by name, such as {"state.buckets": 8}; they go before Spark's conf.
-            name: begins the names of the metrics that a stream reports; several operators in one query need several names.
+            backend: "memory", "rocksdb", "spark" or a registered one; by default Spark's conf `spark.windows.state.backend`, or
+                "memory".
+            options: options by name, such as {"state.buckets": 8}; they override Spark's conf.
+            name: prefix of the metrics that a stream reports; operators of one query need different names.
 
         Raises:
-            DefinitionError: a missing column, a wrong type, or nothing to compute.
+            DefinitionError: a column is missing or of a wrong type, or the operator computes nothing.
             ValueError: an unknown backend or option.
-            SessionSetupError: a session that was stopped, or whose workers lack this library; a streaming frame in one that
-                lacks what its state needs.
+            SessionSetupError: the session was stopped, its workers lack this library, or it lacks what a stream needs.
         """
         from operators.spark.apply import apply
 
@@ -88,17 +87,17 @@ class RunnableOperator(ABC):
         options: Mapping[str, object] | None = None,
         name: str = "windows",
     ) -> "WithLate":
-        """Return what the operator makes of a DataFrame, with the late and bad records beside it, in one pass over the source.
+        """Apply the operator to a DataFrame and also return the late and bad records, in one pass over the source.
 
-        A late record is told with the last window that could have held it and by how much it missed that; a bad one with what
-        is wrong with it. Both are told whole, with all columns that the frame has. For this all columns go where the record's
-        key is, and nothing is accumulated before: `apply` is faster where late records need only be counted.
+        A late record is reported with the last window that could have held it and by how much it missed that; a bad one with
+        what is wrong with it. Both have all columns of the frame. For this, all columns go through the shuffle, and nothing is
+        accumulated before it: `apply` is faster if late records need only be counted.
 
         Args:
             df, event_time, backend, options, name: as for `apply`.
 
         Raises:
-            DefinitionError: as `apply`; or a column that does not go through Arrow.
+            DefinitionError: as `apply`; or a column has a type that Arrow does not have.
         """
         from operators.spark.with_late import WithLate
 
@@ -113,14 +112,14 @@ class RunnableOperator(ABC):
         *,
         late: bool = False,
     ) -> "LocalRunner":
-        """Return a runner of this operator without Spark, to be used as a context manager.
+        """Return a runner of this operator that needs no Spark, to be used as a context manager.
 
         Args:
             event_time: column of timestamps, or of int64 ticks.
             backend: name of the state backend.
-            directory: where state and changelog live; None for a temporary one that goes with the runner.
+            directory: where state and changelog are kept; None for a temporary directory, removed with the runner.
             options: options by name, as for `apply`.
-            late: whether each batch's late and bad records are kept, in the runner's `late`.
+            late: whether the late and bad records of each batch are kept, in the runner's `late`.
         """
         from operators.runtime.local import LocalRunner
 
@@ -129,7 +128,7 @@ class RunnableOperator(ABC):
             if not late:
                 return program
             time = bounds_type(column_types(schema)[event_time], program.tick_us)
-            return replace(program, late=LateSide(schema.remove_metadata(), time, program.tick_us))
+            return program.reporting(LateSide(schema.remove_metadata(), time, program.tick_us))
 
         return LocalRunner(bind, resolve(backend, options), directory)
 
@@ -143,15 +142,15 @@ class RunnableOperator(ABC):
     ) -> None:
         """Print what the operator does with a frame, and why: windows, aggregates, state and its bytes, shuffle, options.
 
-        Nothing runs. `operators.explain.Explanation.of` takes the same arguments and returns the same as a value.
+        Nothing runs. `operators.Explanation.of` takes the same arguments and returns the same as a value.
 
         Args:
-            frame: a DataFrame of Spark, or the columns as pyarrow has them, for which no session is wanted.
+            frame: a DataFrame of Spark, or a pyarrow Table or Schema, which needs no session.
             event_time: column of type timestamp or timestamp_ntz; without Spark also of int64 ticks.
             backend, options: as for `apply`.
 
         Raises:
-            DefinitionError: as `apply`; or the frame is none of these.
+            DefinitionError: as `apply`; or the frame is of another type.
             ValueError: an unknown backend or option.
         """
         from operators.explain import Explanation
@@ -168,22 +167,22 @@ class RunnableOperator(ABC):
         options: Mapping[str, object] | None = None,
         operator: int = 0,
     ) -> int | None:
-        """Refuse a checkpoint that a query with this operator cannot go on from, before it starts. Nothing is changed.
+        """Check that a query with this operator can go on from a checkpoint, before it starts. Nothing is changed.
 
-        A query that has nothing new to read runs no batch, and so succeeds without a look at its state: this looks.
+        A query without new input runs no batch, and so succeeds without reading its state: this reads it.
 
         Args:
             df: the input of the query, or a bounded frame with the same columns.
             event_time: column of type timestamp or timestamp_ntz.
-            checkpoint: the query's checkpoint folder. No query may be running on it.
+            checkpoint: the query's checkpoint folder. No query may run on it meanwhile.
             backend, options: as for `apply`.
             operator: number of the operator among those with state in the query's plan, from 0: Spark counts from the sink.
 
         Returns:
-            number of the last batch in the checkpoint; None if there is none yet, so that the query begins anew.
+            number of the last batch in the checkpoint; None if it has no batch yet: the query then starts from the beginning.
 
         Raises:
-            StateError: the state is another operator's, or has another number of buckets; says what differs.
+            StateError: the state belongs to another operator, or has another number of buckets; says what differs.
             DefinitionError: as `apply`.
             ValueError: an unknown backend or option.
         """

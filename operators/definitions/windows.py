@@ -47,7 +47,7 @@ class _Grouping:
         return False
 
     def group_by(self, *columns: str) -> WindowedAggregation:
-        """Return an operator with windows of its own for each distinct value of these columns.
+        """Return an operator with separate windows for each distinct value of these columns.
 
         Null is a value like any other; all NaN are one value. Without columns all records are one group.
         """
@@ -64,8 +64,8 @@ class _Grouping:
             said = f"{kind!r} object has no attribute {name!r}"
             if name in _OF_OPERATORS:
                 said = (
-                    f"{kind} are no operator yet, which has {name!r}: say what is computed, such as "
-                    f".group_by('k').aggregate(n=agg.count()), then .{name}(...)"
+                    f"{kind} define windows only: say what to compute before {name!r}, as in "
+                    f".group_by('k').aggregate(n=agg.count()).{name}(...)"
                 )
             raise AttributeError(said, name=name, obj=self)
 
@@ -83,7 +83,7 @@ class SlidingWindows(_Grouping):
         tick: resolution of time, "1 ms" or "1 us"; event times are floored to it.
 
     Raises:
-        DefinitionError: a length that is no length, too small, or no whole number of ticks.
+        DefinitionError: a length is invalid, too small, or not a whole number of ticks.
     """
 
     size: Duration
@@ -100,7 +100,7 @@ class SlidingWindows(_Grouping):
         object.__setattr__(self, "tick_us", tick_us)
 
     def plan(self, schema: PaneSchema, policy: str) -> SlidingPlan | Kip450Plan:
-        """Return what is computed for these operations: over panes, or window by window where one is a fold."""
+        """Return what is computed for these operations: over panes, or window by window if one is a fold without merge."""
         if not schema.combines:
             return Kip450Plan(self.size_ticks, policy == "on_update", schema.operations)
         return SlidingPlan(self.size_ticks, policy == "on_update", schema)
@@ -121,9 +121,9 @@ class SlidingWindows(_Grouping):
 class HoppingWindows(_Grouping):
     """Windows of one size that begin every `advance`: [start, start + size), each record in about size / advance of them.
 
-    Records are accumulated once, in frames of the greatest common divisor of size and advance; windows combine frames. So a
-    window that advances by a hundredth of its size costs about what its rows out cost, but where the divisor is tiny
-    (size 1 hour, advance 7 minutes and 1 ms: 1 ms) a frame holds few records and nothing is saved.
+    Each record is accumulated once, in a pane as long as the greatest common divisor of size and advance; windows combine
+    panes. So the cost is about that of the rows that come out, even if windows advance by a hundredth of their size. Where the
+    divisor is tiny (size 1 hour, advance 7 minutes and 1 ms: 1 ms), a pane holds few records and nothing is saved.
 
     Args:
         size: length: text such as "60 minutes", a timedelta, or whole milliseconds; positive.
@@ -133,7 +133,7 @@ class HoppingWindows(_Grouping):
         tick: resolution of time, "1 ms" or "1 us"; event times are floored to it.
 
     Raises:
-        DefinitionError: a length that is no length, too small, too large, or no whole number of ticks.
+        DefinitionError: a length is invalid, too small, too large, or not a whole number of ticks.
     """
 
     size: Duration
@@ -155,7 +155,7 @@ class HoppingWindows(_Grouping):
         )
         if advance > size:
             raise DefinitionError(
-                f"advance is {self.advance!r}, more than size {self.size!r}: records between windows would be in none"
+                f"advance is {self.advance!r}, more than size {self.size!r}: records between two windows would be in neither"
             )
         object.__setattr__(self, "size_ticks", size)
         object.__setattr__(self, "advance_ticks", advance)
@@ -164,7 +164,7 @@ class HoppingWindows(_Grouping):
         object.__setattr__(self, "tick_us", tick_us)
 
     def plan(self, schema: PaneSchema, policy: str) -> FramedPlan | FoldedPlan:
-        """Return what is computed for these operations: over frames, or window by window where one is a fold."""
+        """Return what is computed for these operations: over panes, or window by window if one is a fold without merge."""
         lengths, on_update = (self.size_ticks, self.advance_ticks, self.offset_ticks), policy == "on_update"
         if not schema.combines:
             return FoldedPlan(*lengths, on_update, schema.operations)
@@ -190,7 +190,7 @@ class TumblingWindows(HoppingWindows):
         tick: resolution of time, "1 ms" or "1 us"; event times are floored to it.
 
     Raises:
-        DefinitionError: a length that is no length, too small, or no whole number of ticks.
+        DefinitionError: a length is invalid, too small, or not a whole number of ticks.
     """
 
     __slots__ = ()
@@ -203,8 +203,8 @@ class TumblingWindows(HoppingWindows):
 class SessionWindows(_Grouping):
     """Windows of records of a key that follow one another with no gap: [first event, last event + gap].
 
-    Two events exactly `gap` apart are one session. Where every record has a gap of its own, a session waits until the latest
-    of its records' event time + gap. A session that has closed is final. A record that comes behind the close time is taken
+    Two events exactly `gap` apart are one session. If every record has its own gap, a session waits until the latest
+    event time + gap of its records. A session that has closed is final. A record that comes behind the close time is taken
     if it joins a session that is open, or that the rest of its batch makes open; else it is late. It may begin that session
     before the end of one that is final: the windows of final sessions of one key may overlap.
 
@@ -216,14 +216,14 @@ class SessionWindows(_Grouping):
         gap: text such as "5 minutes", a timedelta, or whole milliseconds, positive; or, on Spark, a column or expression
             with each record's gap: an interval, its text, or whole milliseconds.
         gap_column: in place of `gap`, the name of a column with each record's gap, on Spark as well as in the local runner.
-            Records whose gap is null, zero or negative, or beyond 2**59 ticks, are counted as bad.
+            Records whose gap is null, not positive, or longer than 2**59 ticks are counted as bad.
         grace: how long after its end a session still takes records, likewise; 0 or more.
         max_length: longest time from a session's first event to its last, likewise; 0 or more. The gap comes on top: a window
             is `max_length` + `gap` long at most.
         tick: resolution of time, "1 ms" or "1 us"; event times and gaps are floored to it.
 
     Raises:
-        DefinitionError: a length that is no length, too small, or no whole number of ticks; no gap, or two.
+        DefinitionError: a length is invalid, too small, or not a whole number of ticks; no gap, or two.
     """
 
     gap: "Duration | Column | None" = None
@@ -239,10 +239,10 @@ class SessionWindows(_Grouping):
     def __post_init__(self) -> None:
         tick_us = tick_length(self.tick)
         if (self.gap is None) == (self.gap_column is None):
-            raise DefinitionError("sessions want a gap or a gap_column, and not both")
+            raise DefinitionError("SessionWindows need either gap or gap_column")
         if not isinstance(self.gap_column, str | None):
             raise DefinitionError(
-                f"gap_column is {self.gap_column!r}: give a column's name; a Spark expression goes into gap"
+                f"gap_column must be the name of a column, not {self.gap_column!r}; a Spark expression goes into gap"
             )
         gap = None if self.gap is None or self.gap_expression is not None else self.gap
         for name, value, least in (
@@ -271,7 +271,9 @@ class SessionWindows(_Grouping):
     @property
     def gap_input(self) -> str | None:
         if self.gap_expression is not None:
-            raise DefinitionError("the gap is a Spark expression: without Spark, name a gap_column instead")
+            raise DefinitionError(
+                "gap is a Spark expression, which cannot be evaluated without Spark: name a gap_column instead"
+            )
         return self.gap_column
 
     @property
@@ -294,7 +296,7 @@ class SessionWindows(_Grouping):
         for operation in schema.operations:
             if not operation.combines:
                 raise DefinitionError(
-                    f"{operation.describe()} cannot be combined, but sessions merge: give the fold a merge"
+                    f"{operation.describe()} cannot be combined, but sessions merge: give the fold a merge function"
                 )
         return SessionPlan(self.gap_ticks, self.max_length_ticks, policy == "on_update", schema.operations)
 
@@ -305,6 +307,6 @@ class SessionWindows(_Grouping):
 
     def segment(self, schema: PaneSchema) -> int:
         """Return the default length of a stored segment in ticks."""
-        # Where gaps are of each record, sessions can end at any time far ahead, and a batch looks into every segment.
+        # If each record has its own gap, sessions can end at any later time, and a batch looks into every segment.
         gap = self.gap_ticks or _HOUR_US // self.tick_us
         return default_segment(gap, gap, self.grace_ticks, self.tick_us)

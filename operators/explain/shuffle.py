@@ -53,7 +53,7 @@ def streamed_stage(program: Program) -> StagePart:
 
 
 def _rows(program: Program) -> str:
-    return f"rows as they are, of {', '.join(program.inputs)}"
+    return f"rows as they are, of {', '.join(program.inputs.names)}"
 
 
 def _why_rows(program: Program) -> str:

@@ -61,7 +61,7 @@ def state_of(program: Program, windows: WindowsPart) -> StatePart:
 def _object_bytes(program: Program, stored: StoredSchema) -> dict[int, int] | None:
     if "object" in head_codes(stored.head):  # values of a user's own operator
         return None
-    types, held = dict(program.columns), [op for op in program.plan.operations if "object" in op.codes]
+    types, held = dict(program.inputs.values), [op for op in program.plan.operations if "object" in op.codes]
     found = {}
     for records in (1, _MANY_RECORDS):
         sizes = [_packed_bytes(operation, types, records) for operation in held]

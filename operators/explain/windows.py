@@ -112,7 +112,11 @@ def _framed(plan: FramedPlan | FoldedPlan, program: Program) -> tuple[str, str, 
 
 @_windows.register
 def _(plan: SessionPlan, program: Program) -> WindowsPart:
-    told = f"the gap in column {program.gap!r}" if plan.gap is None else length(plan.gap * program.tick_us)
+    told = (
+        f"the gap in column {program.inputs.gap!r}"
+        if plan.gap is None
+        else length(plan.gap * program.tick_us)
+    )
     limit, late = "", "a record whose session, with all that it joins, is closed"
     entry, entries = "an open session of a key", "sessions"
     if plan.longest is not None:

@@ -12,9 +12,9 @@ class Closing:
     Rows that are not late are not before the watermark of the batch before plus a millisecond, less `behind_us`.
 
     Attributes:
-        chained: whether the rows come out of another operator of the same query. It lets rows go in the batch in which the
+        chained: whether the rows come out of another operator of the same query. It emits rows in the batch in which the
             watermark passes them, so they are late only if the watermark of the batch before had passed them. Spark's own
-            operators judge all rows so.
+            operators apply this rule to all rows.
         behind_us: in microseconds.
     """
 
@@ -25,7 +25,7 @@ class Closing:
         """Return the close times in ticks at the start and at the end of a batch.
 
         Args:
-            watermark_ms: of the batch. It begins at 0, which says nothing, and stays there while all events are before 1970.
+            watermark_ms: of the batch. It starts at 0, which means unknown, and stays there while all events are before 1970.
             tick_us: length of a tick in microseconds.
         """
         if watermark_ms <= 0:

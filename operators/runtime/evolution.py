@@ -1,8 +1,8 @@
-"""Stored state under a changed operator: refused, or taken over where that is well defined and wanted.
+"""Stored state under a changed operator: refused, or converted if that is well defined and the user asks for it.
 
 An aggregate may be made from several states, and states are shared: a mean and a count need the number of values. When an
-aggregate is added of which some states were kept already and others were not, it gets states of its own from then on
-(`Later`), or it would mix what was counted since the beginning with what is counted since the change.
+aggregate is added of which some states were kept already and others were not, it gets separate states from then on
+(`Later`). Else it would mix counts since the beginning with counts since the change.
 """
 
 import re
@@ -94,7 +94,7 @@ def _begun(operation: Operation, since: int) -> Operation:
 
 
 def settled(program: Program, stored_identity: dict[str, Any]) -> Program:
-    """Return the program with states of their own for aggregates that were added to those of some stored state.
+    """Return the program with separate states for aggregates that were added to those of a stored state.
 
     An aggregate is made from stored states if all that it needs are there, the oldest first; else from new ones alone.
     """
@@ -134,8 +134,8 @@ def _has_panes(plan: Any) -> bool:
     return isinstance(plan.schema, PaneSchema) if hasattr(plan, "schema") else False
 
 
-def spread(batch: Partials, given: Program, working: Program) -> Partials:
-    """Return what a first stage made for one program as a batch for what `settled` made of that program."""
+def adapt(batch: Partials, given: Program, working: Program) -> Partials:
+    """Return the partial aggregates of a first stage of one program as a batch for the program that `settled` returned."""
     if working is given:
         return batch
     head, columns = len(given.plan.head), batch.entries.columns
@@ -147,7 +147,7 @@ def spread(batch: Partials, given: Program, working: Program) -> Partials:
 
 
 def _source(operation: Operation, names: Sequence[str], widened: Sequence[str]) -> str | None:
-    """The stored state that an operation's is made of: its own, its former one, or the sum of a column that became wider."""
+    """The stored state from which an operation's is made: its own, its former one, or the sum of a column that became wider."""
     for name in (operation.describe(), operation.former):
         if name in names:
             return name
@@ -195,7 +195,9 @@ class Adaption:
         return columns
 
     def _empty(self, operation: Operation, rows: int) -> list[Column]:
-        return [np.repeat(column, rows) for column in empty_state(operation, dict(self.program.columns))]
+        return [
+            np.repeat(column, rows) for column in empty_state(operation, dict(self.program.inputs.values))
+        ]
 
     def pages(self, pages: list[bytes]) -> list[bytes]:
         """Return each page with the columns of the operator."""
@@ -225,17 +227,17 @@ def adaption(
     *,
     moved: bool = False,
 ) -> Adaption | None:
-    """Return how stored state has to be changed for the operator, or None if it can be taken as it is.
+    """Return how stored state has to be changed for the operator, or None if it fits as it is.
 
     Args:
         program: the operator.
-        stored_identity: what the state depends on, as its program told it.
+        stored_identity: what the state depends on, as its program recorded it.
         stored: what its entries are.
         policy: REFUSE or ADAPT.
-        moved: whether the state comes from a savepoint, so that its segments may be others.
+        moved: whether the state comes from a savepoint, so that its segments may be different.
 
     Raises:
-        StateError: the state is another operator's, or would have to be changed against the policy; names what differs.
+        StateError: the state belongs to another operator, or the policy forbids to change it; names what differs.
     """
     program = settled(program, stored_identity)
     own = program.identity()
@@ -243,36 +245,38 @@ def adaption(
     if not different:
         return None
     place = "savepoint" if moved else "checkpoint"
-    anew = "start without spark.windows.state.savepoint" if moved else "start this one with a new checkpoint"
+    restart = (
+        "start without spark.windows.state.savepoint" if moved else "start this one with a new checkpoint"
+    )
     if not {*different} <= {STATE, COLUMNS} or stored is None:
         if different == [SEGMENT]:
-            anew = "move the state by a savepoint"
+            restart = "move the state by a savepoint"
         raise StateError(
             f"the {place} holds the state of another operator: {differences(stored_identity, own, different)}. "
-            f"Go back to the former definition, or {anew}"
+            f"Go back to the former definition, or {restart}"
         )
     retyped = _retyped(program, stored_identity)
     for name, (before, now) in retyped.items():
         if not _widened(before, now):
             raise StateError(
-                f"column {name!r} was {before}, is {now}: stored states cannot be taken over. Cast it back, "
-                f"give the changed column another name, or {anew}"
+                f"column {name!r} was {before}, is {now}: stored states cannot be converted. Cast it back, "
+                f"give the changed column another name, or {restart}"
             )
-    _check_names(stored_identity[STATE], own[STATE], anew)
+    _check_names(stored_identity[STATE], own[STATE], restart)
     changes = _changes(stored_identity[STATE], program.plan.operations)
     changes += [f"column {name!r} was {before}, is {now}" for name, (before, now) in retyped.items()]
     if policy != ADAPT:
         raise StateError(
-            "the aggregates are others than those of the stored state: "
+            "the aggregates differ from those of the stored state: "
             + "; ".join(changes)
-            + f". To take the state over, set spark.windows.state.evolution to {ADAPT}; else go back to the former "
-            f"definition, or {anew}"
+            + f". To convert the state, set spark.windows.state.evolution to {ADAPT}; otherwise go back to the former "
+            f"definition, or {restart}"
         )
     return Adaption(program, stored, _widened_columns(program, stored_identity))
 
 
 def stored_change(program: Program, progress: Mapping[str, Any], policy: str) -> Adaption | None:
-    """Return what `adaption` does for the state that a pointer's progress tells of; None where it tells of none.
+    """Return what `adaption` returns for the state of a pointer's progress; None if it has none.
 
     Raises:
         StateError: as `adaption`.
@@ -286,30 +290,33 @@ def stored_change(program: Program, progress: Mapping[str, Any], policy: str) ->
 
 
 def _changes(before: Sequence[str], operations: Sequence[Operation]) -> list[str]:
-    """What is new, what is gone, what has another form and what has moved, in words."""
+    """The differences as text: new, gone, of another form, moved."""
     now = [operation.describe() for operation in operations]
     moved = sorted(before) == sorted(now) and list(before) != list(now)
     former = {op.former: op.describe() for op in operations if op.describe() not in before}
     kept = {old: new for old, new in former.items() if old is not None and old in before and old not in now}
     return [
-        *(f"{new} has more columns than {old}, and would be taken over" for old, new in sorted(kept.items())),
         *(
-            f"{name} is new, and would count from here on"
+            f"{new} has more columns than {old}, which would be converted"
+            for old, new in sorted(kept.items())
+        ),
+        *(
+            f"{name} is new, and would count from now on"
             for name in sorted({*now} - {*before, *kept.values()})
         ),
-        *(f"{name} is gone, and would be dropped" for name in sorted({*before} - {*now, *kept})),
-        *([f"they were in another order: {', '.join(before)}"] if moved else []),
+        *(f"{name} is gone, and its state would be dropped" for name in sorted({*before} - {*now, *kept})),
+        *([f"the order was {', '.join(before)}"] if moved else []),
     ]
 
 
-def _check_names(before: Sequence[str], now: Sequence[str], anew: str) -> None:
+def _check_names(before: Sequence[str], now: Sequence[str], restart: str) -> None:
     """Refuse to guess which of several states of one name is gone, or new."""
     old, new = Counter(before), Counter(now)
     for name in {*old} & {*new}:
         if old[name] != new[name]:
             raise StateError(
-                f"{name} was there {old[name]} times, is there {new[name]} times: which state is whose cannot be told. "
-                f"Go back to the former definition, or {anew}, with names for folds: fold(..., name=...)"
+                f"{name} occurred {old[name]} times and now occurs {new[name]} times, so that its states cannot be told apart. "
+                f"Go back to the former definition, or {restart}, with names for folds: fold(..., name=...)"
             )
 
 
@@ -317,7 +324,7 @@ def _retyped(program: Program, stored_identity: dict[str, Any]) -> dict[str, tup
     """The input columns whose type became another, with the type before and now."""
     before, now = stored_identity.get(COLUMNS) or [], program.identity()[COLUMNS]
     changed = {}
-    for name, type_ in program.columns:
+    for name, type_ in program.inputs.values:
         for line in {*before} - {*now}:
             # The rest is a type, and not more of a longer name.
             if line.startswith(f"{name}: ") and re.match(r"\w+($|[(<\[])", line[len(name) + 2 :]):

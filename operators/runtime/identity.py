@@ -1,4 +1,4 @@
-"""What stored state depends on, and how it differs from an operator's, in the words that the operator was defined with."""
+"""What stored state depends on, and how it differs from an operator's, in the terms of the operator's definition."""
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
@@ -36,13 +36,13 @@ def differences(stored: Mapping[str, Any], own: Mapping[str, Any], names: Collec
         names: of what differs.
     """
     # The default of a segment follows the size, and the columns follow the aggregates: the user has changed these.
-    told = [name for name in names if name not in (SEGMENT, COLUMNS)] or list(names)
-    kinds = [name for name in told if name in _KINDS]
+    shown = [name for name in names if name not in (SEGMENT, COLUMNS)] or list(names)
+    kinds = [name for name in shown if name in _KINDS]
     if kinds:  # Other windows have other lengths.
-        told = kinds + [name for name in told if name in stored and name in own and name not in kinds]
+        shown = kinds + [name for name in shown if name in stored and name in own and name not in kinds]
     elif _is_tumbling(stored) and _is_tumbling(own):
-        told = [name for name in told if name != _STEP]
-    return "; ".join(line for name in told for line in _lines(name, stored, own))
+        shown = [name for name in shown if name != _STEP]
+    return "; ".join(line for name in shown for line in _lines(name, stored, own))
 
 
 def _is_tumbling(identity: Mapping[str, Any]) -> bool:

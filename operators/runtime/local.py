@@ -1,9 +1,9 @@
-"""The local runner: an operator without Spark, for tests, for operator authors, and to see what a batch does."""
+"""The local runner: runs an operator without Spark, for tests, for operator authors, and to see what a batch does."""
 
 import shutil
 import tempfile
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from types import TracebackType
@@ -14,27 +14,36 @@ import pyarrow as pa
 from operators.columns.arrow import plain_table
 from operators.columns.records import FAR_PAST, event_ticks
 from operators.errors import DefinitionError
-from operators.runtime.program import Program
-from operators.runtime.stateful import Outcome, StatefulOperator
+from operators.runtime.program import Processed, Program
+from operators.runtime.stateful import StatefulOperator
 from operators.steps.step import Counters
 from state_backends import StateConfig, StateError, resolve
 from state_backends.checkpoints.bucket import opened
 from state_backends.checkpoints.savepoint import Savepoint, check_new, read_header, write_bucket, write_header
 from state_backends.config import BUILT_IN
 from state_backends.durability.folders import Folder, absolute
-from state_backends.durability.pointer import read_pointer
+from state_backends.durability.pointer import Pointer, read_pointer
 from state_backends.journal import Journal, MemoryJournal, SqliteJournal
 
 _TIMES = "stream_time", "highest"
-"""What a runner notes beside its state, in ticks: stream time, and the highest event time."""
+"""What a runner records with its state, in ticks: stream time, and the highest event time."""
 Binder = Callable[[pa.Schema, StateConfig], Program]
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What came of a batch, its metrics, and the pointer of the state after it."""
+
+    processed: Processed
+    metrics: dict[str, int]
+    pointer: Pointer
 
 
 class LocalRunner:
     """Feeds batches to an operator and returns what it emits. Use it as a context manager.
 
-    The operator is bound to the first table's columns. With a directory, state outlives the runner: a new one on
-    the same directory goes on where the last commit was. `abort` and `restart` are what happens to operators on Spark.
+    The operator is bound to the columns of the first table. With a directory, state outlives the runner: a new runner on
+    the same directory goes on from the last commit. `abort` and `restart` do what happens to operators on Spark.
     """
 
     def __init__(self, bind: Binder, config: StateConfig, directory: str | Path | None) -> None:
@@ -51,11 +60,11 @@ class LocalRunner:
         self.counters = Counters()
         """Rows, late and bad rows, and windows since the runner was made."""
         self.metrics: dict[str, int] = {}
-        """What the last batch told of itself, by the names that a stream has in `<name>_out`."""
+        """Metrics of the last batch, by the names that a stream has in `<name>_out`."""
         self.close_time = FAR_PAST
         """Close time in ticks after the last batch: the stream time of a runner that takes this one's rows."""
         self.late: pa.Table | None = None
-        """The last batch's late and bad records, if the runner was made to keep them: reason, window, late_by_ms, record."""
+        """The last batch's late and bad records, if `local_runner(late=True)`: reason, window, late_by_ms, record."""
 
     def __enter__(self) -> "LocalRunner":
         return self
@@ -71,28 +80,29 @@ class LocalRunner:
         return self._operator.store if self._operator else None
 
     def process(self, table: pa.Table, stream_time: int | datetime | None = None) -> pa.Table:
-        """Take one batch and return the rows that it makes the operator emit.
+        """Process one batch and return the rows that the operator emits.
 
         Args:
             table: input rows; it may be empty. Event time is a timestamp, or int64 ticks.
-            stream_time: stream time after this batch, in ticks since the epoch or as a datetime; windows close by it, and
-                later batches are late by it. By default the highest event time seen, this batch included. It never goes back.
+            stream_time: stream time after this batch, in ticks since the epoch or as a datetime. It closes windows, and decides
+                what is late in later batches. By default the highest event time so far, with this batch. It never goes back.
 
         Raises:
             DefinitionError: a column is missing or of a wrong type.
         """
-        done = self._attempt(table, stream_time, self._journal)
+        outcome = self._attempt(table, stream_time, self._journal)
+        done = outcome.processed
         self.counters.add(done.counters)
-        self.metrics = done.metrics
-        self.close_time = done.pointer.progress["close"]
+        self.metrics = outcome.metrics
+        self.close_time = outcome.pointer.progress["close"]
         self.late = None if done.late is None else pa.Table.from_struct_array(done.late)
         return done.rows
 
     def abort(self, table: pa.Table, stream_time: int | datetime | None = None) -> pa.Table:
-        """Take one batch that is never committed, as an attempt that Spark gives up, and return the rows that it made.
+        """Process one batch that is never committed, like an attempt that Spark gives up, and return its rows.
 
-        The local copy has what the batch wrote, the journal has not: the next batch finds the copy ahead of what counts and
-        restores it. It then gives what it would have given without this one, and nothing is counted.
+        The local copy has what the batch wrote, the journal has not: the next batch finds the copy ahead of the journal and
+        restores it. Its rows are those that it would have without this one, and nothing is counted.
 
         Args:
             table, stream_time: as for `process`.
@@ -101,22 +111,22 @@ class LocalRunner:
             DefinitionError: as `process`.
         """
         try:
-            return self._attempt(table, stream_time, _NeverCommitted(self._journal)).rows
+            return self._attempt(table, stream_time, _NeverCommitted(self._journal)).processed.rows
         finally:
             self._journal.rollback()
 
-    def _attempt(self, table: pa.Table, stream_time: int | datetime | None, journal: Journal) -> Outcome:
+    def _attempt(self, table: pa.Table, stream_time: int | datetime | None, journal: Journal) -> _Outcome:
         if isinstance(table, pa.RecordBatch):
             table = pa.Table.from_batches([table])
         if not isinstance(table, pa.Table):
             raise DefinitionError(
-                f"a batch is a pyarrow.Table, not a {type(table).__name__}: make one with pa.Table.from_pandas, "
+                f"process takes a pyarrow.Table, not a {type(table).__name__}: make one with pa.Table.from_pandas, "
                 "pa.Table.from_pylist or pa.table"
             )
         table = plain_table(table)
         if self._program is None:
             self._program = self._bind(table.schema, self._config)
-            self._types = {name: table.schema.field(name).type for name in self._program.inputs}
+            self._types = {name: table.schema.field(name).type for name in self._program.inputs.names}
         self._check_columns(table.schema)
         try:
             return self._step(self._open(self._program), table, stream_time, journal)
@@ -130,7 +140,7 @@ class LocalRunner:
         table: pa.Table,
         stream_time: int | datetime | None,
         journal: Journal,
-    ) -> Outcome:
+    ) -> _Outcome:
         program = operator.program
         begins = self._config.savepoint is not None and read_pointer(journal) is None
         pointer = operator.open(journal)
@@ -143,20 +153,23 @@ class LocalRunner:
         after = _latest(before, highest if stream_time is None else _ticks(stream_time, program.tick_us))
         closes = _close(before, program.grace), _close(after, program.grace)
         progress = dict(zip(_TIMES, (after, highest), strict=True))
-        done = operator.run([table], closes, journal, pointer, lambda: progress)
+        done = operator.step(closes, [table])
+        pointer = operator.commit(journal, pointer, progress)
+        metrics = operator.drain_metrics(done.counters)
         done.counters.windows += sum(table.num_rows for table in first)
-        return replace(done, rows=pa.concat_tables([*first, done.rows]))
+        done = replace(done, rows=pa.concat_tables([*first, done.rows]))
+        return _Outcome(done, metrics, pointer)
 
     def savepoint(self, folder: str | Path) -> Savepoint:
-        """Write the state after the last batch to a new folder, for another runner or a query to start from.
+        """Write the state after the last batch to a new folder, from which another runner or a query can start.
 
         Raises:
-            StateError: there was no batch yet, or there is a savepoint in the folder already.
+            StateError: no batch was processed yet, or the folder has a savepoint already.
         """
         target = Folder(absolute(folder))
         check_new(target)
         if read_pointer(self._journal) is None:
-            raise StateError("there is no state to save yet: process a batch first, which may be empty")
+            raise StateError("the runner has no state yet: process a batch first, which may be empty")
         backend = None if self._config.backend in BUILT_IN else self._config.backend
         with opened(self._journal, backend, self._config.snapshots.folder) as bucket:
             saved = write_bucket(target, 0, bucket)
@@ -166,28 +179,30 @@ class LocalRunner:
     def _check_columns(self, schema: pa.Schema) -> None:
         missing = [name for name in self._types if name not in schema.names]
         if missing:
-            raise DefinitionError(f"missing columns: {', '.join(missing)}; the table has {schema.names}")
+            raise DefinitionError(
+                f"the table lacks the columns {', '.join(missing)}; it has {', '.join(schema.names)}"
+            )
         for name, type_ in self._types.items():
             if schema.field(name).type != type_:
                 raise DefinitionError(
-                    f"column {name!r} is {schema.field(name).type}, it was {type_} in the first table: cast it"
+                    f"column {name!r} is of type {schema.field(name).type}, but was {type_} in the first table: cast it"
                 )
 
     def _open(self, program: Program) -> StatefulOperator:
         if self._operator is None:
-            # Backends that follow one another must not meet each other's files.
-            own = f"state-{self._config.backend.replace(':', '.').replace('/', '.')}"
-            self._operator = StatefulOperator(program, self._config, self._directory / own)
+            # Each backend has its own directory: `restart` may change it.
+            name = f"state-{self._config.backend.replace(':', '.').replace('/', '.')}"
+            self._operator = StatefulOperator(program, self._config, self._directory / name)
         return self._operator
 
     def restart(self, backend: str | None = None) -> None:
-        """Drop everything that is in memory; the next batch reopens state from disk and changelog.
+        """Drop everything in memory; the next batch opens the state from disk and changelog.
 
         Args:
-            backend: name of the backend to go on with, which takes over the state; by default the one so far.
+            backend: name of the backend to go on with, to which the state moves; by default the present one.
 
         Raises:
-            ValueError: an unknown backend, or one that does not know an option of the one so far.
+            ValueError: an unknown backend, or one that lacks an option of the present one.
         """
         if backend is not None:
             self._config = resolve(backend, dict(self._config.options))
@@ -196,7 +211,7 @@ class LocalRunner:
             self._operator = None
 
     def close(self) -> None:
-        """Release the backend, and remove the directory if the runner made it."""
+        """Release the backend, and remove the directory if it is temporary."""
         self.restart()
         if isinstance(self._journal, SqliteJournal):
             self._journal.close()
@@ -216,7 +231,7 @@ class _NeverCommitted:
 
 
 def _highest(table: pa.Table, program: Program) -> int | None:
-    ticks, usable = event_ticks(table.column(program.event_time), program.tick_us, program.plan.reach)
+    ticks, usable = event_ticks(table.column(program.inputs.event_time), program.tick_us, program.plan.reach)
     ticks = ticks if usable is None else ticks[usable]
     return int(ticks.max()) if len(ticks) else None
 
@@ -235,5 +250,5 @@ def _ticks(moment: int | datetime, tick_us: int) -> int:
         since = moment.replace(tzinfo=zone) - datetime(1970, 1, 1, tzinfo=timezone.utc)
         return (since.days * 86_400_000_000 + since.seconds * 1_000_000 + since.microseconds) // tick_us
     if not isinstance(moment, SupportsIndex):
-        raise DefinitionError(f"stream_time is {moment!r}; a datetime is wanted, or whole ticks")
+        raise DefinitionError(f"stream_time must be a datetime or whole ticks, not {moment!r}")
     return moment

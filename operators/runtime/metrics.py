@@ -1,4 +1,4 @@
-"""What a batch of one bucket tells beside its rows: counts, sizes and times, by name."""
+"""Metrics of a batch of one bucket: counts, sizes and times, by name."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,43 +8,41 @@ from operators.steps.emission import OutputSchema
 from operators.steps.step import Counters
 
 METRICS = {
-    "rows": "records that came, late ones included",
-    "late": "records of which every window was closed",
-    "panes_opened": "panes, frames or sessions that began",
-    "windows": "rows emitted, but for those that retract",
+    "rows": "input records, late ones included",
+    "late": "records all of whose windows were closed",
+    "panes_opened": "panes or sessions that began",
+    "windows": "rows emitted, without those that retract",
     "windows_closed": "of these, windows that are final",
     "windows_updated": "of these, windows that may change again",
-    "windows_retracted": "rows that took an emitted window back",
+    "windows_retracted": "rows that retract an emitted window",
     "live_keys": "distinct keys in the state",
-    "live_panes": "entries in the state",
+    "live_panes": "panes, sessions or other entries in the state",
     "state_bytes": "bytes of the state's pages",
     "pages_read": "pages read from the backend",
     "pages_written": "pages written to it",
     "changed_bytes": "bytes of the pages that were written",
     "step_ms": "milliseconds in which the operator worked",
     "commit_ms": "milliseconds in which the changes were written",
-    "restore_ms": "milliseconds in which the state was brought up to date before",
+    "restore_ms": "milliseconds in which the state was brought up to date before the step",
     "buckets": "buckets that worked",
 }
-"""What is told of each batch, all bigint. A stream sums them over the buckets that worked in the batch."""
+"""The metrics of each batch, all bigint. A stream sums them over the buckets that worked in the batch."""
 
 
 def names(counts: Sequence[str]) -> list[str]:
-    """Return the names of all metrics, those that an operator counts itself behind the others.
+    """Return the names of all metrics, those of a custom operator last.
 
     Raises:
-        DefinitionError: one of the operator's own is a name of ours.
+        DefinitionError: a custom operator's count has the name of a built-in metric.
     """
     taken = [name for name in counts if name in METRICS]
     if taken:
-        raise DefinitionError(
-            f"the operator counts {', '.join(taken)}, as every operator does already; give the count another name"
-        )
+        raise DefinitionError(f"the counts {', '.join(taken)} have names of built-in metrics: rename them")
     return [*METRICS, *counts]
 
 
 def counted(program: Program, counters: Counters) -> dict[str, int]:
-    """Return the metrics that a step's counters tell."""
+    """Return the metrics that follow from a step's counters."""
     final = isinstance(program.output, OutputSchema) and not program.output.with_change
     updated = isinstance(program.output, OutputSchema) and program.output.with_change
     return {
@@ -61,5 +59,5 @@ def counted(program: Program, counters: Counters) -> dict[str, int]:
 
 
 def line(metrics: Mapping[str, int]) -> str:
-    """Return metrics as text of name=value, those that are not zero."""
+    """Return the metrics that are not zero as text of name=value."""
     return " ".join(f"{name}={value}" for name, value in metrics.items() if value)

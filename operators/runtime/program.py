@@ -1,18 +1,19 @@
-"""An operator bound to a frame: all that a worker needs, checked on the driver and sent there as one value."""
+"""An operator bound to a frame: everything that a worker needs, checked on the driver and sent as one value."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import pyarrow as pa
 
 from operators.aggregates.operation import Operation
-from operators.columns.records import RecordColumns, Records, most_ticks
+from operators.columns.records import Records, Sifted, most_ticks
 from operators.errors import DefinitionError
+from operators.runtime.inputs import Inputs
 from operators.steps.emission import OutputSchema
-from operators.steps.late import LateSide, Sifted
-from operators.steps.partials import Partials, TwoStagePlan, from_table, is_partial, join
-from operators.steps.step import Step
+from operators.steps.late import LateSide
+from operators.steps.partials import Partials, TwoStagePlan, from_table, join
+from operators.steps.step import Counters, Step
 from serializers.pages import PageLayout
 from state_backends import StateConfig, WindowStore, WriteBatch
 from state_backends.store.schema import StoredSchema, StoredState
@@ -22,15 +23,15 @@ _MOST_LIVE_SEGMENTS = 16
 
 
 class WindowOperator(Protocol):
-    """What the hosts ask of an operator over one store. A batch is what `Program.read` makes for its plan."""
+    """An operator over one store. A batch is what `Program.read` returns for its plan."""
 
     close: int
 
     def rebuild(self, close: int, changes: "list[WriteBatch] | tuple[WriteBatch, ...] | None" = None) -> None:
-        """Learn what the operator keeps beside the store, after the store was filled from outside."""
+        """Rebuild what the operator keeps in memory, after the store was filled from outside."""
 
     def step(self, batch: Any, step: Step) -> Sequence[Any]:
-        """Take one batch and return what to emit, as `Output.table` takes it."""
+        """Process one batch and return what to emit, as `Output.table` takes it."""
 
 
 class Output(Protocol):
@@ -49,7 +50,7 @@ class Output(Protocol):
 
 
 class Plan(Protocol):
-    """What an operator computes: a window kind with its sizes in ticks and its panes, or a user's own."""
+    """What an operator computes: a window kind with its sizes in ticks and its panes, or a custom operator."""
 
     @property
     def layout(self) -> PageLayout:
@@ -99,7 +100,7 @@ class OutputTime:
         column: of the result.
         field: of that column, if it is a struct.
         behind: by how many ticks it may lie before the close time of the batch before the one that emits it.
-        updates: whether a row comes several times, each with what it is then.
+        updates: whether a row is emitted again with each update.
     """
 
     column: str
@@ -113,6 +114,34 @@ class OutputTime:
         return self.field == "end"
 
 
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One batch as an operator takes it.
+
+    Attributes:
+        records: the usable records, accumulated if the plan has two stages.
+        sifted: all rows by whether they can be used, if late and bad records are reported.
+    """
+
+    records: Records | Partials
+    sifted: Sifted | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Processed:
+    """What came of a batch.
+
+    Attributes:
+        rows: to be emitted.
+        late: reports of late and bad records; None if they are only counted.
+        counters: what was counted.
+    """
+
+    rows: pa.Table
+    late: pa.StructArray | None
+    counters: Counters
+
+
 @dataclass(frozen=True)
 class Program:
     """An operator bound to the columns of a frame.
@@ -120,103 +149,90 @@ class Program:
     Attributes:
         plan: what is computed.
         output: the rows that come out.
-        event_time: name of the event-time column.
-        group_by: names of the key columns.
-        columns: names and Arrow types of the columns that aggregates read.
+        inputs: the columns that are read.
         grace: in ticks.
-        tick_us: length of a tick in microseconds.
         segment: length of a stored segment in ticks.
-        gap: name of the column of session gaps, or None.
-        late: how late and bad records are told, if somebody wants to know.
-        counts: names of what the operator counts itself.
+        late: how late and bad records are reported, if they are.
+        counts: names of what a custom operator counts.
         times: results that later operators may take as event time.
     """
 
     plan: Plan
     output: Output
-    event_time: str
-    group_by: tuple[str, ...]
-    columns: tuple[tuple[str, pa.DataType], ...]
+    inputs: Inputs
     grace: int
-    tick_us: int
     segment: int
-    gap: str | None = None
     late: LateSide | None = None
     counts: tuple[str, ...] = ()
     times: tuple[OutputTime, ...] = ()
 
     def __post_init__(self) -> None:
-        if (
-            isinstance(self.output, OutputSchema)
-            and most_ticks(self.output.time, self.tick_us, self.plan.reach) <= 0
-        ):
+        if not isinstance(self.output, OutputSchema):
+            return
+        if most_ticks(self.output.time, self.tick_us, self.plan.reach) <= 0:
             raise DefinitionError(
-                f"windows of {self.plan.reach} ticks of {self.tick_us} us are longer than times of type {self.output.time} can "
-                f"tell: choose shorter ones, or cast {self.event_time!r} to a coarser unit"
+                f"windows of {self.plan.reach} ticks of {self.tick_us} us are longer than {self.output.time} can express: "
+                f"use shorter windows, or cast {self.inputs.event_time!r} to a coarser unit"
             )
 
     @property
-    def inputs(self) -> list[str]:
-        """Names of all input columns, each once."""
-        gap = [] if self.gap is None else [self.gap]
-        told = [] if self.late is None else self.late.record.names
-        read = [*self.group_by, self.event_time, *gap, *(name for name, _ in self.columns)]
-        return list(dict.fromkeys([*read, *told]))
+    def tick_us(self) -> int:
+        """Length of a tick in microseconds."""
+        return self.inputs.tick_us
 
-    @property
-    def records(self) -> RecordColumns:
-        """Which columns make the records."""
-        values = tuple(name for name, _ in self.columns)
-        return RecordColumns(self.event_time, self.group_by, values, self.tick_us, self.gap, self.plan.reach)
-
-    @property
-    def aliases(self) -> dict[str, str]:
-        """Names that any engine takes as they are, for each input column."""
-        return {name: f"c{number}" for number, name in enumerate(self.inputs)}
-
-    def empty(self) -> pa.Table:
-        """Return a table without rows that can be read."""
-        told = (
-            {}
-            if self.late is None
-            else dict(zip(self.late.record.names, self.late.record.types, strict=True))
-        )
-        types = {**told, self.event_time: pa.timestamp("us"), **dict(self.output.keys), **dict(self.columns)}
-        if self.gap is not None:
-            types.setdefault(self.gap, pa.duration("us"))
-        return pa.schema([(name, types[name]) for name in self.inputs]).empty_table()
+    def reporting(self, late: LateSide | None) -> "Program":
+        """Return the program with late and bad records reported in this way, or only counted."""
+        others = () if late is None else tuple(zip(late.record.names, late.record.types, strict=True))
+        return replace(self, late=late, inputs=replace(self.inputs, others=others))
 
     @property
     def rows(self) -> pa.Schema:
         """The Arrow schema of the rows that come out, those of late records among them."""
-        return self.output.arrow if self.late is None else self.late.beside(self.output.arrow)
+        return self.output.arrow if self.late is None else self.late.with_reports(self.output.arrow)
 
-    def sifted(self, tables: Sequence[pa.Table]) -> Sifted | None:
-        """Return the rows by whether they can be used, if somebody wants to know of those that cannot."""
-        return None if self.late is None else Sifted.of(pa.concat_tables(tables), self.records)
+    def read(self, rows: Sequence[pa.Table], partials: Sequence[pa.Table] = ()) -> Records | Partials:
+        """Return a batch for the operator's step.
 
-    def told(self, batch: Sifted | None, step: Step) -> pa.StructArray | None:
-        """Return what is to be told of a batch's late and bad records after its step; count the bad ones."""
-        if batch is None or self.late is None:
-            return None
-        step.counters.rows += batch.bad.num_rows
-        step.counters.bad += batch.bad.num_rows
-        return self.late.told(batch, step.late or [])
-
-    def joined(self, rows: pa.Table, told: pa.StructArray | None) -> pa.Table:
-        """Return rows, and what is told of late records, as one table of the schema `rows`."""
-        return rows if told is None or self.late is None else self.late.joined(rows, told)
-
-    def read(self, tables: Sequence[pa.Table]) -> Records | Partials:
-        """Return a batch for the operator's step, from tables of rows or of what a first stage made of rows."""
-        plan = self.plan
-        if not isinstance(plan, TwoStagePlan):
-            return self.records.read(pa.concat_tables(tables))
-        rows = [table for table in tables if not is_partial(table)]
-        parts = [from_table(table, plan.layout) for table in tables if is_partial(table)]
+        Args:
+            rows: tables of records, in the input columns; at least one, unless there are partials.
+            partials: tables of what a first stage made of records, for plans in two stages.
+        """
+        if not isinstance(self.plan, TwoStagePlan):
+            return self.inputs.records.read(pa.concat_tables(rows))
+        parts = [from_table(table, self.plan.layout) for table in partials]
         if rows:
-            parts.insert(0, plan.accumulate(self.records.read(pa.concat_tables(rows))))
-        return join(plan, parts)
+            parts.insert(0, self.plan.accumulate(self.inputs.records.read(pa.concat_tables(rows))))
+        return join(self.plan, parts)
+
+    def batch(self, rows: Sequence[pa.Table], partials: Sequence[pa.Table] = ()) -> Batch:
+        """Return a batch with its bad rows set aside, if these are reported; arguments as for `read`."""
+        if self.late is None:
+            return Batch(self.read(rows, partials))
+        sifted = self.inputs.records.sift(pa.concat_tables(rows))
+        records = self.inputs.records.records(sifted.usable)
+        plan = self.plan
+        return Batch(plan.accumulate(records) if isinstance(plan, TwoStagePlan) else records, sifted)
+
+    def process(self, operator: WindowOperator, batch: Batch, closes: tuple[int, int]) -> Processed:
+        """Have an operator of the plan process one batch, and return what came of it.
+
+        Args:
+            operator: over the store.
+            batch: made by `batch`.
+            closes: close times in ticks at the start and at the end of the batch.
+        """
+        sifted = batch.sifted
+        step = Step(*closes, late=None if sifted is None else [])
+        rows = self.output.table(operator.step(batch.records, step))
+        if sifted is None or self.late is None:
+            return Processed(rows, None, step.counters)
+        step.counters.rows += sifted.bad.num_rows
+        step.counters.bad += sifted.bad.num_rows
+        return Processed(rows, self.late.reports(sifted, step.late or []), step.counters)
+
+    def joined(self, rows: pa.Table, late: pa.StructArray | None) -> pa.Table:
+        """Return rows and the reports of late records as one table of the schema `rows`."""
+        return rows if late is None or self.late is None else self.late.joined(rows, late)
 
     def store(self, backend: Any) -> WindowStore:
         """Return the window store over a backend."""
@@ -236,7 +252,7 @@ class Program:
         return {
             **self.plan.describe(),
             "grouped by": [f"{name}: {type_}" for name, type_ in self.output.keys],
-            "columns": [f"{name}: {type_}" for name, type_ in self.columns],
+            "columns": [f"{name}: {type_}" for name, type_ in self.inputs.values],
             "tick in us": self.tick_us,
             "segment in ticks": self.segment,
         }

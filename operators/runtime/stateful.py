@@ -1,18 +1,18 @@
 """One operator over one durable store: what the local runner and each bucket of a streaming query run."""
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from operators.columns.records import FAR_PAST
-from operators.runtime.evolution import adaption, settled, spread, stored_change
+from operators.runtime.evolution import adapt, adaption, settled, stored_change
 from operators.runtime.memory import keep_freed_memory
 from operators.runtime.metrics import counted
-from operators.runtime.program import Program
+from operators.runtime.program import Processed, Program
 from operators.steps.emission import Emission
 from operators.steps.partials import Partials
 from operators.steps.step import Counters, Step
@@ -24,27 +24,8 @@ from state_backends.durability.pointer import Pointer, read_pointer
 from state_backends.journal import Journal
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What came of a batch.
-
-    Attributes:
-        rows: to be emitted.
-        metrics: by name, as `operators.runtime.metrics` has them.
-        late: what is to be told of late and bad records, or None if nobody wants to know.
-        counters: what was counted.
-        pointer: of the state after it.
-    """
-
-    rows: pa.Table
-    late: pa.StructArray | None
-    counters: Counters
-    metrics: dict[str, int]
-    pointer: Pointer
-
-
 class StatefulOperator:
-    """A program, a backend in a directory of its own, and the version of the state that the backend is at."""
+    """A program over a durable store: a backend in its own directory, and the version of the state that it holds."""
 
     def __init__(self, program: Program, config: StateConfig, directory: Path) -> None:
         keep_freed_memory()
@@ -54,10 +35,10 @@ class StatefulOperator:
         self._durable = Durable(self.backend, config.backend, scratch, config.snapshots)
         self._use(program)
         self._evolution = config.evolution
-        self._restoring = 0.0
+        self._restoring = self._stepping = self._committing = 0.0
 
     def _use(self, working: Program) -> None:
-        """Work with a program: the one given, or what became of it beside the state that is there."""
+        """Work with a program: the one given, or what `settled` made of it for the stored state."""
         self._working = working
         self.store = working.store(self.backend)
         self.operator = working.plan.operator(self.store)
@@ -70,9 +51,9 @@ class StatefulOperator:
         self._working = working
 
     def takes(self, program: Program) -> bool:
-        """Go on with this program if it works on the same state in the same way; return whether it does.
+        """Switch to this program if it works on the same state in the same way; return whether it does.
 
-        Functions that Spark sends anew with each batch are never equal, so results are always made by the program given last.
+        Functions that Spark sends again with each batch are never equal, so results are always made by the program given last.
         """
         same = (program.plan, program.identity()) == (self.program.plan, self.program.identity())
         if same:
@@ -80,10 +61,10 @@ class StatefulOperator:
         return same
 
     def open(self, journal: Journal, pointer: Pointer | None = None) -> Pointer:
-        """Bring the local copy to what the journal says counts, and return its pointer.
+        """Bring the local copy to the version that the journal points to, and return the pointer.
 
         Raises:
-            StateError: the state is another operator's, or cannot be restored.
+            StateError: the state belongs to another operator, or cannot be restored.
         """
         began = time.perf_counter()
         pointer = pointer or read_pointer(journal) or Pointer.fresh()
@@ -94,8 +75,8 @@ class StatefulOperator:
             pointer = self._durable.rewrite(journal, done.pointer, change.pages)
             done = Alignment(pointer, restored=True)
         close = pointer.progress.get("close", FAR_PAST)
-        # Read anew as a whole: a copy just opened, one that an error left half done, and one that is ahead of what was
-        # committed, because the batch failed elsewhere.
+        # Read as a whole: a copy just opened, one that an error left half done, and one that is ahead of what was committed,
+        # because the batch failed elsewhere.
         known = self._ready and not done.restored and self.operator.close <= close
         changes = done.replayed if known else None
         self.store.changed_outside(changes)
@@ -109,9 +90,9 @@ class StatefulOperator:
         return done.pointer
 
     def start_from(self, savepoint: Savepoint, bucket: int, buckets: int) -> pa.Table:
-        """Take one bucket's share of a savepoint into the empty store, and return the rows that fall due on the way.
+        """Load one bucket's share of a savepoint into the empty store, and return the rows that become due by it.
 
-        The old query's buckets may have come to different close times: windows of those that lag behind the latest are
+        The buckets of the old query may have reached different close times: windows of those that lag behind the latest are
         emitted here. The changes are committed with the next batch.
 
         Args:
@@ -120,8 +101,8 @@ class StatefulOperator:
             buckets: how many there are.
 
         Raises:
-            StateError: the savepoint is of another operator; names what differs.
-            CorruptDataError: a file of it is damaged; names it.
+            StateError: the savepoint belongs to another operator; names what differs.
+            CorruptDataError: a file of the savepoint is damaged; names it.
         """
         self._settle(savepoint.identity)
         program = self._working
@@ -134,70 +115,78 @@ class StatefulOperator:
             store.put_many(keys, entries)
             operator = program.plan.operator(store)
             operator.rebuild(close)
-            nothing = program.read([program.empty()])
+            nothing = program.read([program.inputs.empty()])
             emitted += operator.step(nothing, Step(savepoint.close, savepoint.close))
             for names, left in store.scan():
                 self.store.put_many(names, left)
         self.operator.rebuild(savepoint.close)
         return program.output.table(emitted)
 
-    def run(
-        self,
-        tables: Sequence[pa.Table],
-        closes: tuple[int, int],
-        journal: Journal,
-        pointer: Pointer,
-        progress: Callable[[], dict[str, Any]] = dict,
-        clock: int | None = None,
-    ) -> Outcome:
-        """Take one batch, commit it, and return what came of it.
+    def step(
+        self, closes: tuple[int, int], rows: Sequence[pa.Table], partials: Sequence[pa.Table] = ()
+    ) -> Processed:
+        """Process one batch. Nothing of it counts before `commit`.
 
         Args:
-            tables: input rows with the program's input columns, or what a first stage made of some.
             closes: close times in ticks at the start and at the end of the batch.
+            rows: tables of records, in the program's input columns.
+            partials: tables of what a first stage made of records.
+        """
+        began = time.perf_counter()
+        self._ready = False  # An error from here on leaves a copy that has to be aligned again.
+        batch = self.program.batch(rows, partials)
+        if isinstance(batch.records, Partials):
+            batch = replace(batch, records=adapt(batch.records, self.program, self._working))
+        processed = self._working.process(self.operator, batch, closes)
+        self._stepping = time.perf_counter() - began
+        return processed
+
+    def commit(
+        self, journal: Journal, pointer: Pointer, host: Mapping[str, Any], clock: int | None = None
+    ) -> Pointer:
+        """Make the last step count, and return the pointer of the state after it.
+
+        Args:
             journal: the journal that `open` read.
-            pointer: the pointer that `open` or the last `run` returned.
-            progress: says, after the step, what the host wants to find again in the pointer.
+            pointer: the pointer that `open` or the last `commit` returned.
+            host: what the host will read from the pointer in its next batch.
             clock: number of the host's batch, if it has one.
         """
         began = time.perf_counter()
-        self._ready = False  # An error from here on leaves a copy that has to be aligned anew.
-        sifted = self.program.sifted(tables)
-        batch = self.program.read(tables if sifted is None else [sifted.usable])
-        if isinstance(batch, Partials):
-            batch = spread(batch, self.program, self._working)
-        step = Step(*closes, late=None if sifted is None else [])
-        emitted = self.operator.step(batch, step)
-        rows = self._working.output.table(emitted)
-        late = self.program.told(sifted, step)
-        told = progress()  # asks whether the store is empty, while it knows of this batch's changes
-        stepped = time.perf_counter()
         changes = self.store.take_changes()
-        usage = self.store.usage
         noted = {
             "identity": self._working.identity(),
             "schema": self._working.stored().plain(),
             "close": self.operator.close,
-            "usage": usage.plain(),
-            **told,
+            "usage": self.store.usage.plain(),
+            **host,
         }
         pointer = self._durable.commit(journal, pointer, changes, noted, clock)
         self._ready = True
-        committed, restoring, self._restoring = time.perf_counter(), self._restoring, 0.0
+        self._committing = time.perf_counter() - began
+        return pointer
+
+    def drain_metrics(self, counters: Counters) -> dict[str, int]:
+        """Return what is reported of the last step and its commit, by the names of `METRICS`.
+
+        Args:
+            counters: of the step.
+        """
+        usage, restoring = self.store.usage, self._restoring
+        self._restoring = 0.0
         read, written, changed = usage.take_traffic()
-        metrics = {
-            **counted(self._working, step.counters),
+        return {
+            **counted(self._working, counters),
             "live_keys": usage.keys,
             "live_panes": usage.entries,
             "state_bytes": usage.size,
             "pages_read": read,
             "pages_written": written,
             "changed_bytes": changed,
-            "step_ms": round(1_000 * (stepped - began)),
-            "commit_ms": round(1_000 * (committed - stepped)),
+            "step_ms": round(1_000 * self._stepping),
+            "commit_ms": round(1_000 * self._committing),
             "restore_ms": round(1_000 * restoring),
         }
-        return Outcome(rows, late, step.counters, metrics, pointer)
 
     def close(self) -> None:
         """Release the backend."""

@@ -1,7 +1,6 @@
-"""`apply`: an operator on a Spark DataFrame, as a plan of three steps for a stream and of one pass for a bounded frame."""
+"""`apply`: an operator on a Spark DataFrame, as one pass over a bounded frame, or as a streaming plan with state."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
@@ -27,7 +26,7 @@ from operators.spark.session import (
     check_workers,
 )
 from operators.spark.sorting import in_order
-from operators.spark.types import spark_schema, told_schema
+from operators.spark.types import reported_schema, spark_schema
 from operators.spark.watermarks import utc, zoned_column
 from operators.steps.late import LATE, LateSide
 from operators.steps.partials import KEY, TIME, TwoStagePlan
@@ -36,7 +35,7 @@ from state_backends.checkpoints.savepoint import read_header
 
 _RETAIN_KEY = "spark.sql.streaming.minBatchesToRetain"
 SLICING = Slicing()
-"""How bounded frames are cut into steps; no result depends on it."""
+"""How bounded frames are cut into steps. No result depends on it."""
 
 
 def apply(  # noqa: PLR0913 - what users give, and two that they don't
@@ -63,13 +62,15 @@ def apply(  # noqa: PLR0913 - what users give, and two that they don't
     config = prepared.config.with_default("state.snapshots.retain", spark.conf.get(_RETAIN_KEY, None))
     df = prepared.df
     late = _late_side(program, df, columns) if with_late else None
-    program = replace(program, late=late)
+    program = program.reporting(late)
     # Numbered names: Spark's own mapInArrow fails on a column name with a dot.
-    narrow = df.select(*[zoned_column(df, name).alias(alias) for name, alias in program.aliases.items()])
+    narrow = df.select(
+        *[zoned_column(df, name).alias(alias) for name, alias in program.inputs.aliases.items()]
+    )
     out = as_windows(spark_schema(program.rows), {time.column for time in program.times if time.is_end})
     if not df.isStreaming:
         check_workers(spark)
-        return _bounded(narrow, replace(prepared.bounded, late=late), out, name, config.log_level)
+        return _bounded(narrow, prepared.bounded.reporting(late), out, name, config.log_level)
     check_session(spark)
     check_partitions(spark, prepared.buckets)
     check_snapshot_folder(spark, config)
@@ -87,19 +88,22 @@ def apply(  # noqa: PLR0913 - what users give, and two that they don't
 
 
 def _late_side(program: Program, df: DataFrame, columns: list[str]) -> LateSide:
-    """How late records are told: with all columns that the frame had before it was prepared."""
+    """How late records are reported: with all columns that the frame had before it was prepared."""
     refuse_twice("column", tuple(columns))
     refuse_twice("output column", (*program.output.arrow.names, LATE))
-    record = told_schema(StructType([df.schema[name] for name in columns]))
+    record = reported_schema(StructType([df.schema[name] for name in columns]))
     return LateSide(
-        record, bounds_type(record.field(program.event_time).type, program.tick_us), program.tick_us
+        record, bounds_type(record.field(program.inputs.event_time).type, program.tick_us), program.tick_us
     )
 
 
 def _bounded(df: DataFrame, program: Program, out: StructType, name: str, log_level: str) -> DataFrame:
-    """The windows of a bounded frame; after the last record both policies say the same, so they are computed on close."""
+    """The rows of a bounded frame."""
     source: Source
-    keys, time = [program.aliases[name] for name in program.group_by], program.aliases[program.event_time]
+    keys, time = (
+        [program.inputs.aliases[name] for name in program.inputs.group_by],
+        program.inputs.aliases[program.inputs.event_time],
+    )
     stage = EngineStage.of(program, df) if program.late is None else None
     if stage is not None:
         df, micros, source = stage.grouped(df), F.col(FRAME), stage
@@ -130,7 +134,7 @@ def _streaming(
     savepoint = None if config.savepoint is None else read_header(config.savepoint)
     if savepoint is not None:
         adaption(program, savepoint.identity, savepoint.schema, config.evolution, moved=True)
-    timed = incoming.watermarked(df, program.aliases[program.event_time])
+    timed = incoming.watermarked(df, program.inputs.aliases[program.inputs.event_time])
     wakes = savepoint is not None or incoming.closing.chained
     packed = timed.mapInArrow(Pack(program, labels, name, wakes=wakes), PACKED_DDL)
     counts = [F.sum(column).alias(column) for column in ("rows", "bad", "sent", "row_bytes")]

@@ -1,4 +1,4 @@
-"""Batch mode: one pass over rows sorted by key and time, every window closes at the end of its key."""
+"""Batch mode: one pass over rows sorted by key and time; every window is closed at the end of its key."""
 
 import logging
 import time
@@ -11,16 +11,15 @@ import pyarrow as pa
 from operators.columns.records import FAR_FUTURE, Records
 from operators.errors import OperatorError
 from operators.runtime.memory import keep_freed_memory
-from operators.runtime.program import Program, WindowOperator
+from operators.runtime.program import Batch, Program, WindowOperator
 from operators.spark.failures import located, task
 from operators.spark.logs import log_at
 from operators.spark.packing import gathered
 from operators.spark.sorting import GROUP_BITS, ORDER, first_group, last_group, last_moment, reached
 from operators.steps.partials import KEY, Partials, TwoStagePlan, column_names, from_table, to_table
-from operators.steps.step import Step
 from state_backends.backends.memory import MemoryBackend
 
-_TELL_SECONDS = 10.0
+_LOG_SECONDS = 10.0
 _LOG = logging.getLogger(__name__)
 _SPARK_TYPES = {"i8": "bigint", "f8": "double", "object": "binary"}
 
@@ -30,8 +29,8 @@ class Slicing:
     """How the rows of a bounded frame are cut into steps.
 
     Attributes:
-        rows: how many rows a step has at least.
-        group_bits: how many bits of the hash of the key the rows are sorted by: keys for which these are equal share steps.
+        rows: the least number of rows of a step.
+        group_bits: the number of bits of the key's hash by which rows are sorted: keys for which these are equal share steps.
     """
 
     rows: int = 250_000
@@ -40,12 +39,12 @@ class Slicing:
 
 @dataclass(frozen=True)
 class FirstStage:
-    """Accumulates a task's rows before Spark moves them to where their key is.
+    """Accumulates a task's rows before the shuffle.
 
     Attributes:
         program: of a plan in two stages.
         name: of the operator, in errors.
-        rows: how many rows are accumulated at a time, at least.
+        rows: the least number of rows that are accumulated at a time.
     """
 
     program: Program
@@ -53,7 +52,7 @@ class FirstStage:
     rows: int
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the entries of every some hundred thousand rows."""
+        """Yield the entries of the rows, a few hundred thousand rows at a time."""
         keep_freed_memory()
         with located(f"operator {self.name!r}, reading rows in {task()}"):
             yield from self._entries(batches)
@@ -62,10 +61,10 @@ class FirstStage:
         plan = self.program.plan
         assert isinstance(plan, TwoStagePlan)  # noqa: S101 - made for no other
         for part in gathered(batches, self.rows):
-            records = self.program.records.read(part.rename_columns(self.program.inputs))
+            records = self.program.inputs.records.read(part.rename_columns(self.program.inputs.names))
             table = to_table(plan.accumulate(records), slice(None))
             plain = table.set_column(0, KEY, table.column(KEY).cast(pa.binary()))
-            yield from plain.replace_schema_metadata(None).to_batches()
+            yield from plain.to_batches()
 
     @property
     def ddl(self) -> str:
@@ -78,10 +77,10 @@ class FirstStage:
 
 
 class Source(Protocol):
-    """How the rows that come to a bounded run are read."""
+    """How the rows of a bounded run are read."""
 
     def read(self, table: pa.Table) -> Records | Partials:
-        """Return rows as Spark sends them as a batch for the operator."""
+        """Return rows from Spark as a batch for the operator."""
 
 
 @dataclass(frozen=True)
@@ -92,17 +91,17 @@ class InputRows:
 
     def read(self, table: pa.Table) -> Records | Partials:
         """Return the rows as records, or accumulated."""
-        return self.program.read([table.rename_columns(self.program.inputs)])
+        return self.program.read([table.rename_columns(self.program.inputs.names)])
 
 
 @dataclass(frozen=True)
 class FirstStageRows:
-    """What `FirstStage` made of the rows."""
+    """The entries that `FirstStage` sends."""
 
     program: Program
 
     def read(self, table: pa.Table) -> Records | Partials:
-        """Return the entries of all tasks, those of one place combined: Spark's order keeps neither keys nor places apart."""
+        """Return the entries of all tasks, sorted and combined: rows from Spark are in order of groups of keys only."""
         plan = self.program.plan
         assert isinstance(plan, TwoStagePlan)  # noqa: S101 - made for no other
         return plan.reduce(from_table(table, plan.layout))
@@ -112,15 +111,15 @@ class FirstStageRows:
 class BoundedRun:
     """Runs a program over one partition of a bounded frame.
 
-    Memory is bounded by a step's rows, whatever the number of keys; a group of keys with more rows than that is taken in
-    several steps, as a stream in order of time, by an operator that sees no other keys: its close time moves with theirs.
+    Memory is bounded by a step's rows, whatever the number of keys. A group of keys with more rows than that is processed in
+    several steps, like a stream in order of time, by an operator that sees no other keys: its close time moves with theirs.
 
     Attributes:
-        program: with every row's window emitted once, whatever the policy: after the last record they agree.
+        program: with the plan for bounded frames, which emits each window once.
         source: how the rows are read.
         name: of the operator, in errors and in the log.
-        rows: how many rows a step has at least.
-        log_level: from which level on the worker logs.
+        rows: the least number of rows of a step.
+        log_level: the lowest level at which the worker logs.
     """
 
     program: Program
@@ -130,7 +129,7 @@ class BoundedRun:
     log_level: str = "warning"
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the windows of a partition that is sorted as `in_order` does."""
+        """Yield the rows of a partition that `in_order` has sorted."""
         log_at(self.log_level)
         keep_freed_memory()
         where = task()
@@ -138,14 +137,14 @@ class BoundedRun:
             yield from self._windows(self._watched(batches, where))
 
     def _watched(self, batches: Iterable[pa.RecordBatch], where: str) -> Iterator[pa.RecordBatch]:
-        """Yield the batches, and log from time to time how many rows there were."""
+        """Yield the batches, and log the number of rows from time to time."""
         rows, began = 0, time.monotonic()
-        told = began
+        logged = began
         for batch in batches:
             yield batch
             rows += batch.num_rows
-            if (now := time.monotonic()) - told >= _TELL_SECONDS:
-                told = now
+            if (now := time.monotonic()) - logged >= _LOG_SECONDS:
+                logged = now
                 _LOG.info("operator %r, %s: %d rows in %.0f s", self.name, where, rows, now - began)
 
     def _windows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -169,10 +168,10 @@ class BoundedRun:
             yield from self._step(begun or self._operator(), waiting, FAR_FUTURE)
 
     def _cut(self, waiting: pa.Table) -> int:
-        """How many rows of one group to take now. The last ones stay: they say whether the next rows are of their group.
+        """How many rows of one group to process now. The last ones stay: they show whether the next rows are of their group.
 
-        Rows that Spark's order cannot tell apart stay together, so that what depends on the order of records sees it; records
-        that can be accumulated are cut anywhere if all of them are such rows.
+        Rows that Spark's order cannot tell apart stay in one step, for operators that depend on the order of records. If all
+        rows are such ones, and records can be accumulated, they are cut anywhere.
         """
         whole = last_moment(waiting)
         return waiting.num_rows - 1 if not whole and isinstance(self.program.plan, TwoStagePlan) else whole
@@ -181,15 +180,16 @@ class BoundedRun:
         return self.program.plan.operator(self.program.store(MemoryBackend()))
 
     def _step(self, operator: WindowOperator, table: pa.Table, close: int) -> Iterator[pa.RecordBatch]:
-        """Take rows and close what ends before `close`."""
+        """Process rows and close what ends before `close`."""
         program, rows = self.program, table.drop_columns([ORDER])
-        sifted = None if program.late is None else program.sifted([rows.rename_columns(program.inputs)])
-        batch = self.source.read(rows) if sifted is None else program.read([sifted.usable])
-        step = Step(operator.close, close, late=None if sifted is None else [])
-        emitted = program.output.table(operator.step(batch, step))
-        if step.counters.late:
+        if program.late is None:
+            batch = Batch(self.source.read(rows))
+        else:
+            batch = program.batch([rows.rename_columns(program.inputs.names)])
+        done = program.process(operator, batch, (operator.close, close))
+        if done.counters.late:
             raise OperatorError(
-                f"{step.counters.late} records are late in a bounded frame, where no record can be: the operator is wrong, not "
-                "the data. If it is a custom one, its late_before must not return a time after the close time that it is given"
+                f"{done.counters.late} records are late in a bounded frame, where none can be: the operator is wrong, not "
+                "the data. The late_before of a custom operator must not return a time after the close time that it gets"
             )
-        yield from program.joined(emitted, program.told(sifted, step)).to_batches()
+        yield from program.joined(done.rows, done.late).to_batches()

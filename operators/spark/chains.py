@@ -1,9 +1,9 @@
-"""Operators one after another in a streaming query: what a column says of its watermark, and what an operator makes of that.
+"""Chains: operators one after another in a streaming query, and the watermark that they share.
 
-Spark has one watermark for a query. An operator of this library that reads a plain stream sets it, from its grace. One that
-reads the rows of another stateful operator must not set a second one: Spark takes the least of both, and the second would wait
-for rows that the first emits only when it moves. Instead, columns of results carry the watermark in their metadata, as those of
-Spark's own operators do, so that Spark's windows, joins and `dropDuplicatesWithinWatermark` take them as event time.
+A query of Spark has one watermark. An operator of this library that reads a plain stream sets it, from its grace. One that
+reads the output of another stateful operator must not set a second one: Spark uses the lower of both, and the second would wait
+for rows that the first emits only when it moves. Instead, result columns carry the watermark in their metadata, like those of
+Spark's operators, so that Spark's windows, joins and `dropDuplicatesWithinWatermark` accept them as event time.
 """
 
 import io
@@ -25,16 +25,16 @@ from operators.spark.gaps import quoted
 
 _DELAY = "spark.watermarkDelayMs"
 _WINDOW = "spark.timeWindow"
-_BEHIND, _OWN_DELAY, _UPDATES = (f"stateful_windows.{name}" for name in ("behindUs", "delayMs", "updates"))
+_BEHIND, _OUR_DELAY, _UPDATES = (f"stateful_windows.{name}" for name in ("behindUs", "delayMs", "updates"))
 _TICK_OF_SPARK_US = 1_000
-"""Spark's watermark counts milliseconds, and rows at the watermark itself are late."""
+"""Spark's watermark has a resolution of a millisecond, and rows at the watermark itself are late."""
 _NODE = re.compile(r"([\s:+\-]*)(?:\*(?:\(\d+\))? )?!?(\w+)")
 _STATEFUL = re.compile(
     r"\w*StateStoreSave|StreamingSymmetricHashJoin|TransformWithState\w*|FlatMapGroups\w*WithState|ApplyInPandasWithState"
 )
 _WATERMARK = "EventTimeWatermark"
 _WAY_OUT = (
-    "go on with 'window.end', or F.window_time('window'), of windows that are emitted on close, or with the event_time that a "
+    "use 'window.end' or F.window_time('window') of windows that are emitted on close, or the event_time that a "
     "custom operator declares; or write the first operator's rows to a table and read them in a second query"
 )
 
@@ -45,8 +45,8 @@ class Incoming:
 
     Attributes:
         closing: how close times follow from the watermark.
-        delay_ms: delay of the watermark that is to be set; None if the stream has one.
-        given_ms: delay that the watermark has in the end.
+        delay_ms: delay of the watermark to set; None if the stream has one.
+        given_ms: delay of the watermark in effect.
     """
 
     closing: Closing
@@ -61,7 +61,7 @@ class Incoming:
 
     @staticmethod
     def joined(parts: Sequence["Incoming"]) -> "Incoming":
-        """Return the event time of several inputs as one: late is what is late for all."""
+        """Return the event time of several inputs as one: a row is late if it is late for all of them."""
         closing = Closing(
             any(part.closing.chained for part in parts), max(part.closing.behind_us for part in parts)
         )
@@ -69,7 +69,7 @@ class Incoming:
 
 
 def incoming(df: DataFrame, event_time: str, grace_us: int, *, takes_updates: bool) -> Incoming:
-    """Return what an operator makes of the event time of a stream.
+    """Return what is known of the event time of a stream.
 
     Args:
         df: the stream.
@@ -78,13 +78,13 @@ def incoming(df: DataFrame, event_time: str, grace_us: int, *, takes_updates: bo
         takes_updates: whether the operator can read updates of windows as records.
 
     Raises:
-        DefinitionError: the column has a watermark of another delay, or lost the one that it needs.
+        DefinitionError: the column has a watermark with another delay, or lost the one that it needs.
     """
     metadata = df.schema[event_time].metadata
     nodes = _nodes(df)
     grace_ms = -(-grace_us // 1_000)
     if _WATERMARK not in (name for _, name in nodes):
-        return _direct(grace_ms)  # Metadata may be from a file that a query wrote: it says nothing here.
+        return _direct(grace_ms)  # Metadata may come from a file that a query wrote: it means nothing here.
     stateful = [name for _, name in nodes if _STATEFUL.fullmatch(name)]
     if not stateful:
         return _direct(grace_ms) if _DELAY not in metadata else _given(event_time, metadata[_DELAY], grace_ms)
@@ -92,53 +92,53 @@ def incoming(df: DataFrame, event_time: str, grace_us: int, *, takes_updates: bo
     if _sets_another(nodes):
         raise DefinitionError(
             f"the frame has a withWatermark after a stateful operator ({names}): the watermark would never move, and "
-            f"nothing would come out. Leave that withWatermark out, and {_WAY_OUT}"
+            f"no row would be emitted. Leave that withWatermark out, and {_WAY_OUT}"
         )
     if metadata.get(_UPDATES) and not takes_updates:
         raise DefinitionError(
-            f"event time {event_time!r} is of windows that are emitted on update: each comes several times, and would be "
+            f"event time {event_time!r} belongs to windows that are emitted on update: each comes several times, and would be "
             "counted as often. Give the first operator emit('on_close')"
         )
     if not {_DELAY, _BEHIND} & metadata.keys():
         raise DefinitionError(
-            f"event time {event_time!r} has no watermark, and the frame comes out of a stateful operator ({names}): "
+            f"event time {event_time!r} has no watermark, and the frame is the output of a stateful operator ({names}): "
             f"in one query, {_WAY_OUT}"
         )
-    given = metadata.get(_DELAY, metadata.get(_OWN_DELAY, 0))
+    given = metadata.get(_DELAY, metadata.get(_OUR_DELAY, 0))
     behind = metadata.get(_BEHIND, 0)
     if _BEHIND not in metadata or not stateful[0].startswith("TransformWithState"):
-        # Spark's own operators let rows go that are a microsecond later than the watermark.
+        # Spark's own operators emit rows that are a microsecond later than the watermark.
         behind = max(behind, 0) + _TICK_OF_SPARK_US
     return Incoming(Closing(True, behind + max(0, grace_us - given * 1_000)), None, given)
 
 
 def _direct(grace_ms: int) -> Incoming:
-    # A millisecond more than the grace: what is emitted is later than the watermark of the batch before, not at it, as the
-    # operators of Spark want it.
+    # A millisecond more than the grace: what is emitted is later than the watermark of the batch before, not at it, as
+    # Spark's operators require.
     return Incoming(Closing(), grace_ms + 1, grace_ms)
 
 
 def _given(event_time: str, delay: int, grace_ms: int) -> Incoming:
-    """What a watermark on the source itself says."""
+    """The event time of a source with a watermark."""
     if delay not in (grace_ms, grace_ms + 1):
         raise DefinitionError(
-            f"column {event_time!r} has a watermark of {delay} ms already, the windows' grace is {grace_ms} ms: "
-            "leave withWatermark out, apply sets it from grace"
+            f"column {event_time!r} has a watermark of {delay} ms already, but grace is {grace_ms} ms: "
+            "leave withWatermark out, since apply sets it from grace"
         )
     return Incoming(Closing(behind_us=_TICK_OF_SPARK_US * (grace_ms + 1 - delay)), None, grace_ms)
 
 
 def _nodes(df: DataFrame) -> list[tuple[int, str]]:
     """The physical plan of a stream: depth and name of each node, the last operator first."""
-    printed = _OwnPrint()
+    printed = _PrintOfThisThread()
     with redirect_stdout(printed):
         df.explain(mode="simple")
     found = [_NODE.match(line) for line in printed.getvalue().splitlines() if not line.startswith("==")]
     return [(len(match[1]), match[2]) for match in found if match]
 
 
-class _OwnPrint(io.StringIO):
-    """Takes what this thread prints; what others print meanwhile goes where it went before."""
+class _PrintOfThisThread(io.StringIO):
+    """Captures what this thread prints; the output of other threads goes where it went before."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -162,11 +162,11 @@ def _sets_another(nodes: Iterable[tuple[int, str]]) -> bool:
 
 
 def marked(schema: StructType, times: Sequence[OutputTime], input_: Incoming, tick_us: int) -> StructType:
-    """Return the columns of a stream's results with what later operators need to know of their times.
+    """Return the result columns of a stream with metadata from which later operators know their times.
 
     Args:
         schema: the columns.
-        times: which of them are times that later operators may go on with.
+        times: the columns, or fields, that later operators may take as event time.
         input_: of the operator.
         tick_us: length of a tick in microseconds.
     """
@@ -190,13 +190,13 @@ def _marked(field: StructField, times: list[OutputTime], input_: Incoming, tick_
         ]
         type_ = StructType(inner)
         if time.is_end and _DELAY in said:
-            metadata[_DELAY] = said[_DELAY]  # Spark knows of a window as a whole that its end is meant.
+            metadata[_DELAY] = said[_DELAY]  # Spark takes the end of a window that is given as a whole.
     return StructField(field.name, type_, field.nullable, metadata)
 
 
 def _metadata(time: OutputTime, input_: Incoming, tick_us: int) -> dict[str, Any]:
     behind = input_.closing.behind(time.behind, tick_us)
-    said: dict[str, Any] = {_BEHIND: behind, _OWN_DELAY: input_.given_ms}
+    said: dict[str, Any] = {_BEHIND: behind, _OUR_DELAY: input_.given_ms}
     if time.updates:
         said[_UPDATES] = True
     elif behind + 1 < _TICK_OF_SPARK_US:  # F.window_time is a microsecond before the end
@@ -210,7 +210,7 @@ def _readable(said: dict[str, Any], type_: DataType) -> dict[str, Any]:
 
 
 def as_windows(schema: StructType, columns: Iterable[str]) -> StructType:
-    """Return columns with these marked as time windows, which `F.window_time` and `F.window` take."""
+    """Return columns with these marked as time windows, which `F.window_time` and `F.window` accept."""
     names = set(columns)
     return StructType(
         [

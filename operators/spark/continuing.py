@@ -1,4 +1,4 @@
-"""Whether a stream can go on from a checkpoint: found by the first batch in a worker, or on the driver before it starts."""
+"""Whether a stream can go on from a checkpoint, checked on the driver before it starts; workers check it in the first batch."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Errors in workers: told with where they happened, and found again in what Spark makes of them on the driver."""
+"""Errors in workers: raised with the place where they happened, and found in Spark's errors on the driver."""
 
 import re
 from collections.abc import Iterator
@@ -12,21 +12,21 @@ _END = re.compile(
     r"\s*\n\s*(?:at [\w.$/]+\(|Caused by: |JVM stacktrace|Driver stacktrace|SQLSTATE: |=== Streaming Query ==="
     r"|Traceback \(|During handling of |The above exception )|\s*\Z"
 )
-"""What Spark or Python says behind the message of an error in a worker."""
+"""What Spark or Python appends to the message of an error in a worker."""
 _DEAD = "Python worker exited unexpectedly"
-_DEAD_TOLD = (
-    "a Python worker of Spark died without a word: it was killed, perhaps for want of memory, or it crashed in native code. "
-    "The executor's stderr may say more, with spark.python.worker.faulthandler.enabled=true where it crashed. "
-    "A stream's state is safe: start it again"
+_DEAD_MESSAGE = (
+    "a Python worker of Spark died without an error message: it was killed, perhaps for lack of memory, or crashed in native "
+    "code. The executor's stderr may have more; spark.python.worker.faulthandler.enabled=true shows where it crashed. "
+    "The state of a stream is safe: start the query again"
 )
 
 
 @contextmanager
 def located(where: str) -> Iterator[None]:
-    """Have errors in the block say where they happened.
+    """Raise errors of the block as a WorkerError that says where they happened.
 
     Args:
-        where: operator, bucket and batch, or what there is of these.
+        where: operator, bucket and batch, as far as known.
     """
     try:
         yield
@@ -39,7 +39,7 @@ def located(where: str) -> Iterator[None]:
 
 
 def task() -> str:
-    """Return in words which task of Spark this is."""
+    """Return the task of Spark that this is, as text."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -47,19 +47,19 @@ def task() -> str:
 
 
 def what_failed(failed: Any) -> str | None:
-    """Return what went wrong in a worker, in a sentence or a few, without Spark's own traces.
+    """Return what went wrong in a worker, in a few sentences, without Spark's stack traces.
 
     Args:
-        failed: a streaming query that has ended, or the exception that it, or an action on a frame, raised.
+        failed: a streaming query that has ended, or the exception that the query or an action on a frame raised.
 
     Returns:
-        operator, bucket and batch, the error and its message; or that a worker process died, which can tell no more; None if
-        no operator of this library failed.
+        operator, bucket and batch, the error and its message; or that a worker process died; None if no operator of this
+        library failed.
     """
     error = failed.exception() if hasattr(failed, "lastProgress") else failed
     text = str(error or "")
-    _, mark, told = text.rpartition(_MARK)
+    _, mark, message = text.rpartition(_MARK)
     if mark:
-        end = _END.search(told)
-        return told[: end.start()] if end else told
-    return _DEAD_TOLD if _DEAD in text else None
+        end = _END.search(message)
+        return message[: end.start()] if end else message
+    return _DEAD_MESSAGE if _DEAD in text else None

@@ -1,8 +1,8 @@
-"""The first stage of a bounded frame by Spark's own generated code, for operations that it can do to the last bit.
+"""The first stage of a bounded frame in Spark's generated code, for operations that it computes exactly.
 
 Spark's sum of doubles depends on the order of the rows, so doubles are cut into whole numbers before they are added: values of
-the same 32 binades share a scale on which each is a whole number of three limbs. What a scale cannot hold (NaN, infinities,
-the very large and the very small) is grouped by its value, and counted.
+the same 32 binades share a scale on which each is a whole number of three limbs. Values that no scale can hold (NaN,
+infinities, the very large and the very small) are grouped by their value, and counted.
 """
 
 from collections.abc import Iterator, Mapping
@@ -31,10 +31,10 @@ _ROWS = "rows"
 _BINADES = 32
 _LIMB_BITS = 28
 _SCALES = {0: -32, 1: 0, 2: 32, 3: -64}
-"""The exponent at which the binades of a scale begin, by its number; the most usual ones come first."""
+"""The exponent at which the binades of a scale begin, by its number; the most common ones come first."""
 _SPECIAL = 9
 _Source = tuple[str, str | None]
-"""A column, and the boolean column that says where it counts."""
+"""A column, and the boolean column of its `where`, if it has one."""
 
 
 @dataclass(frozen=True)
@@ -57,13 +57,13 @@ class EngineStage:
     def of(cls, program: Program, df: DataFrame) -> "EngineStage | None":
         """Return the stage if Spark can do it for a frame of these columns, which have the program's aliases as names."""
         schema = df.schema
-        types = {name: schema[alias].dataType for name, alias in program.aliases.items()}
+        types = {name: schema[alias].dataType for name, alias in program.inputs.aliases.items()}
         return cls(program) if obstacle(program, types) is None else None
 
     @property
     def keys(self) -> list[str]:
         """The key columns."""
-        return [self.program.aliases[name] for name in self.program.group_by]
+        return [self.program.inputs.aliases[name] for name in self.program.inputs.group_by]
 
     def grouped(self, df: DataFrame) -> DataFrame:
         """Return a row for each key, frame, scale and special value."""
@@ -83,21 +83,21 @@ class EngineStage:
         """The start of each row's frame in microseconds; null where the event time cannot be used."""
         plan, tick_us = self.program.plan, self.program.tick_us
         assert isinstance(plan, FramedPlan)  # noqa: S101 - `of` makes it for no other
-        time = F.unix_micros(F.col(self.program.aliases[self.program.event_time]))
+        time = F.unix_micros(F.col(self.program.inputs.aliases[self.program.inputs.event_time]))
         most = most_ticks(pa.timestamp("us"), tick_us, plan.reach)
         start = time - F.pmod(time - F.lit(plan.offset * tick_us), F.lit(plan.frame * tick_us))
         return F.when((time < most * tick_us) & (time >= (1 - most) * tick_us), start)
 
     def _values(self, source: _Source) -> Column:
         column, where = source
-        values = F.col(self.program.aliases[column])
-        return values if where is None else F.when(F.col(self.program.aliases[where]), values)
+        values = F.col(self.program.inputs.aliases[column])
+        return values if where is None else F.when(F.col(self.program.inputs.aliases[where]), values)
 
     def _whole(self, operation: Operation) -> bool:
-        return pat.is_integer(dict(self.program.columns)[operation.column or ""])
+        return pat.is_integer(dict(self.program.inputs.values)[operation.column or ""])
 
     def _aggregates(self, number: int, operation: Operation) -> list[Column]:
-        """The columns of one operation; those of sums of doubles are shared, and stand elsewhere."""
+        """The columns of one operation, but for sums of doubles, whose columns are shared."""
         name = f"state{number}"
         if type(operation) is CountRows:
             counted = F.lit(1) if operation.where is None else F.when(self._where(operation), 1)
@@ -115,7 +115,7 @@ class EngineStage:
         return [F.sum(high).alias(f"{name}_high"), F.sum(low).alias(f"{name}_low")]
 
     def _where(self, operation: Operation) -> Column:
-        return F.col(self.program.aliases[operation.where or ""])
+        return F.col(self.program.inputs.aliases[operation.where or ""])
 
     def read(self, table: pa.Table) -> Partials:
         """Return rows of `grouped` as panes, one for each key and frame."""
@@ -167,13 +167,13 @@ def obstacle(program: Program, types: Mapping[str, DataType]) -> str | None:
         program: bound to a bounded frame.
         types: of the frame's event time, by its name.
     """
-    plan, columns = program.plan, dict(program.columns)
+    plan, columns = program.plan, dict(program.inputs.values)
     if not isinstance(plan, FramedPlan):
-        return "only frames of tumbling and hopping windows are groups to Spark"
-    if not isinstance(types[program.event_time], TimestampType):
-        return f"event time {program.event_time!r} is no timestamp with a zone"
+        return "only panes of tumbling and hopping windows are groups to Spark"
+    if not isinstance(types[program.inputs.event_time], TimestampType):
+        return f"event time {program.inputs.event_time!r} has no time zone"
     beyond = [op.describe() for op in plan.operations if not _done_by_spark(op, columns)]
-    return f"Spark has no exact form of {', '.join(beyond)}" if beyond else None
+    return f"Spark cannot compute {', '.join(beyond)} exactly" if beyond else None
 
 
 def _done_by_spark(operation: Operation, types: dict[str, pa.DataType]) -> bool:
@@ -185,7 +185,7 @@ def _done_by_spark(operation: Operation, types: dict[str, pa.DataType]) -> bool:
 
 
 def _scaled(df: DataFrame, number: int, values: Column) -> DataFrame:
-    """Add the columns of one column of doubles: its scale, its limbs on that scale, and what no scale holds."""
+    """Add the columns for one column of doubles: its scale, its limbs on that scale, and the values that no scale holds."""
     value, scale = F.col(f"value{number}"), F.col(f"scale{number}")
     df = df.select("*", values.cast("double").alias(f"value{number}"))
     df = df.select("*", _scale(value).alias(f"scale{number}"))

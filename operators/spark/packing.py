@@ -1,4 +1,4 @@
-"""Rows in and out of buckets as Arrow IPC blobs: one row per bucket and task crosses Spark's shuffle, not one per record."""
+"""Rows in and out of buckets as Arrow IPC blobs: one row per bucket and task goes through the shuffle, not one per record."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from operators.columns.records import number_keys
+from operators.columns.ranges import Ints
+from operators.columns.records import RecordColumns, UsableRows, number_keys
 from operators.runtime.memory import keep_freed_memory
 from operators.runtime.program import Program
 from operators.spark.failures import located, task
@@ -25,15 +26,19 @@ PACKED = pa.schema(
         ("bad", pa.int64()),
         ("sent", pa.int64()),
         ("row_bytes", pa.int64()),
+        ("partial", pa.bool_()),
         ("blob", pa.binary()),
     ]
 )
-PACKED_DDL = "bucket int, rows bigint, bad bigint, sent bigint, row_bytes bigint, blob binary"
+"""A blob for a bucket: how many usable and bad records it stands for, and whether its rows are partial aggregates."""
+PACKED_DDL = (
+    "bucket int, rows bigint, bad bigint, sent bigint, row_bytes bigint, partial boolean, blob binary"
+)
 _ROWS_PER_BLOB = 250_000
 _BATCHES_AHEAD = 32
 _SAMPLE_ROWS = 16_384
 _LEAST_SAVING = 2
-_Part = tuple[int, int, int, int, int, bytes | None]
+_Part = tuple[int, int, int, int, int, bool, bytes | None]
 """A row of `PACKED`."""
 
 
@@ -54,7 +59,7 @@ def from_blobs(blobs: Iterable[bytes]) -> list[pa.Table]:
 
 
 def partition_labels(count: int) -> list[int]:
-    """Return one bucket label per shuffle partition, such that Spark's hash puts each on a partition of its own."""
+    """Return one bucket label per shuffle partition, such that Spark's hash puts each on a different partition."""
     labels: dict[int, int] = {}
     candidate = 0
     while len(labels) < count:
@@ -81,14 +86,14 @@ def _rotated(word: int, bits: int) -> int:
 
 @dataclass(frozen=True)
 class Pack:
-    """Puts a task's rows into buckets by the hash of their key: accumulated, if that makes them fewer, or as they are.
+    """Puts a task's rows into buckets by the hash of their key, accumulated if that makes them fewer.
 
     Attributes:
         program: names the columns.
         labels: one bucket label per slice of the key space.
         name: of the operator, in errors.
-        wakes: whether each bucket gets a row from each task, so that those work in each batch, too, that have no rows. In a
-            run's first batch they get one anyway, so that stored state of another operator is found at once.
+        wakes: whether each task sends a row to each bucket, so that buckets without records work in each batch, too. In the
+            first batch of a run it always does, so that stored state of another operator is found at once.
     """
 
     program: Program
@@ -97,57 +102,73 @@ class Pack:
     wakes: bool = False
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield one row per bucket for every some hundred thousand rows."""
+        """Yield one row per bucket for every few hundred thousand rows."""
         keep_freed_memory()
         with located(f"operator {self.name!r}, reading rows in {task()}"):
             yield from self._buckets(batches)
 
     def _buckets(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         if self.wakes or is_first_batch():
-            yield _packed([(label, 0, 0, 0, 0, None) for label in self.labels])
-        for table in gathered(batches, _ROWS_PER_BLOB):
-            named = table.rename_columns(self.program.inputs)
-            usable, bad = self.program.records.usable(named)
-            told = 0
-            if self.program.late is None:
-                named = usable
-            else:
-                told = bad  # A bad row goes where its key is, to be told there, and is not counted among the others.
-            plan = self._first_stage(named)
-            parts = self._rows(named) if plan is None else self._accumulated(named, plan)
-            yield _packed([*parts, (self.labels[0], -told, bad, 0, 0, None)] if bad else list(parts))
+            yield _packed([(label, 0, 0, 0, 0, False, None) for label in self.labels])
+        columns = self.program.inputs.records
+        for part in gathered(batches, _ROWS_PER_BLOB):
+            table = part.rename_columns(self.program.inputs.names)
+            if self.program.late is not None:  # A bad row is reported where its key is.
+                yield _packed(list(self._whole(table)))
+                continue
+            usable = columns.usable(table)
+            plan = self._first_stage(columns, usable)
+            parts = self._records(usable.table) if plan is None else self._accumulated(columns, usable, plan)
+            bad = [(self.labels[0], 0, usable.bad, 0, 0, False, None)] if usable.bad else []
+            yield _packed([*parts, *bad])
 
-    def _first_stage(self, table: pa.Table) -> TwoStagePlan | None:
-        """The plan, if the first rows become so much fewer by being accumulated that all should be."""
+    def _first_stage(self, columns: RecordColumns, usable: UsableRows) -> TwoStagePlan | None:
+        """The plan, if accumulating makes the first rows so much fewer that all rows should be accumulated."""
         plan = self.program.plan
-        if not isinstance(plan, TwoStagePlan) or self.program.late is not None:
+        if not isinstance(plan, TwoStagePlan):
             return None
-        sample = self.program.records.read(table.slice(0, _SAMPLE_ROWS))
+        sample = columns.records(usable.head(_SAMPLE_ROWS))
         return plan if len(plan.accumulate(sample)) * _LEAST_SAVING <= len(sample) else None
 
-    def _accumulated(self, table: pa.Table, plan: TwoStagePlan) -> Iterator[_Part]:
-        partials = plan.accumulate(self.program.records.read(table))
-        slot = self._slots(partials.keys)[partials.entries.key]
-        row_bytes = table.nbytes / max(table.num_rows, 1)
-        for label, rows in self._by_slot(slot):
+    def _accumulated(self, columns: RecordColumns, usable: UsableRows, plan: TwoStagePlan) -> Iterator[_Part]:
+        partials = plan.accumulate(columns.records(usable))
+        bucket = self._buckets_of(partials.keys)[partials.entries.key]
+        row_bytes = usable.table.nbytes / max(usable.table.num_rows, 1)
+        for label, rows in self._by_bucket(bucket):
             count = int(partials.records[rows].sum())
-            yield label, count, 0, len(rows), int(count * row_bytes), to_blob(to_table(partials, rows))
+            blob = to_blob(to_table(partials, rows))
+            yield label, count, 0, len(rows), int(count * row_bytes), True, blob
 
-    def _rows(self, table: pa.Table) -> Iterator[_Part]:
-        number, distinct = number_keys([table.column(name) for name in self.program.group_by], table.num_rows)
-        slot = self._slots(encode_keys(distinct) if distinct else [NO_COLUMNS])[number]
-        for label, rows in self._by_slot(slot):
-            some = table.take(pa.array(rows)) if len(rows) < table.num_rows else table
-            yield label, len(rows), 0, len(rows), some.nbytes, to_blob(some)
+    def _whole(self, table: pa.Table) -> Iterator[_Part]:
+        """All rows, those that cannot be used among them."""
+        _, _, usable = self.program.inputs.records.times(table)
+        for label, rows in self._rows(table):
+            count = len(rows) if usable is None else int(np.count_nonzero(usable[rows]))
+            yield self._part(label, table, rows, count)
 
-    def _slots(self, keys: list[bytes]) -> npt.NDArray[Any]:
+    def _records(self, table: pa.Table) -> Iterator[_Part]:
+        for label, rows in self._rows(table):
+            yield self._part(label, table, rows, len(rows))
+
+    @staticmethod
+    def _part(label: int, table: pa.Table, rows: Ints, usable: int) -> _Part:
+        part = table.take(pa.array(rows)) if len(rows) < table.num_rows else table
+        return label, usable, len(rows) - usable, len(rows), part.nbytes, False, to_blob(part)
+
+    def _rows(self, table: pa.Table) -> Iterator[tuple[int, Ints]]:
+        keys = [table.column(name) for name in self.program.inputs.group_by]
+        number, distinct = number_keys(keys, table.num_rows)
+        encoded = encode_keys(distinct) if distinct else [NO_COLUMNS]
+        yield from self._by_bucket(self._buckets_of(encoded)[number])
+
+    def _buckets_of(self, keys: list[bytes]) -> npt.NDArray[Any]:
         small = np.uint16 if len(self.labels) < 2**16 else np.uint32  # 16 bits are sorted by counting
         return np.fromiter((bucket_of(key, len(self.labels)) for key in keys), small, len(keys))
 
-    def _by_slot(self, slot: npt.NDArray[Any]) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
-        """Each bucket's label and rows, in their order, for buckets that have any."""
-        order = np.argsort(slot, kind="stable")
-        edges = np.searchsorted(slot[order], np.arange(len(self.labels) + 1))
+    def _by_bucket(self, bucket: npt.NDArray[Any]) -> Iterator[tuple[int, Ints]]:
+        """Yield the label and the rows of each bucket that has any, in their order."""
+        order = np.argsort(bucket, kind="stable")
+        edges = np.searchsorted(bucket[order], np.arange(len(self.labels) + 1))
         for label, start, end in zip(self.labels, edges[:-1], edges[1:], strict=True):
             if end > start:
                 yield label, order[start:end]
@@ -160,7 +181,7 @@ def _packed(parts: list[_Part]) -> pa.RecordBatch:
 
 
 def gathered(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
-    """Yield the batches joined to tables of at least so many rows, the last one of what is left."""
+    """Yield the batches as tables of at least this many rows; the last one may have fewer."""
     waiting: list[pa.RecordBatch] = []
     count = 0
     for batch in read_ahead(batches):
@@ -174,18 +195,18 @@ def gathered(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]
 
 
 def read_ahead(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the batches, which a thread reads while those before are worked on: Spark goes on converting rows meanwhile."""
+    """Yield the batches, which a thread reads ahead: Spark converts rows while earlier ones are processed."""
     ready: Queue[pa.RecordBatch | None] = Queue(_BATCHES_AHEAD)
     failed: list[BaseException] = []
-    unwanted = Event()
+    stopped = Event()
 
     def read() -> None:
         try:
             for batch in batches:
                 ready.put(batch)
-                if unwanted.is_set():
+                if stopped.is_set():
                     return
-        except BaseException as error:  # noqa: BLE001 - raised again where the batches are wanted
+        except BaseException as error:  # noqa: BLE001 - raised again by the reader
             failed.append(error)
         ready.put(None)
 
@@ -193,8 +214,8 @@ def read_ahead(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     try:
         yield from iter(ready.get, None)
     finally:
-        unwanted.set()
-        while not ready.empty():  # so that the thread does not wait for room for ever
+        stopped.set()
+        while not ready.empty():  # else the thread would wait for room
             ready.get_nowait()
     if failed:
         raise failed[0]
@@ -202,7 +223,7 @@ def read_ahead(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 @dataclass(frozen=True)
 class Unpack:
-    """Turns result blobs into rows.
+    """Unpacks result blobs into rows.
 
     Attributes:
         schema: the rows' Arrow schema.

@@ -46,7 +46,7 @@ class Prepared:
         """
         program = self.program
         grace_us = program.grace * program.tick_us
-        return incoming(self.df, program.event_time, grace_us, takes_updates=self.takes_updates)
+        return incoming(self.df, program.inputs.event_time, grace_us, takes_updates=self.takes_updates)
 
 
 def prepare(
@@ -93,8 +93,8 @@ def check_frame(given: object) -> None:
         return
     kind = f"{type(given).__module__.partition('.')[0]} {type(given).__name__}".removeprefix("builtins ")
     raise DefinitionError(
-        f"apply takes a DataFrame of Spark, not a {kind}: make one with spark.createDataFrame, "
-        "or run without Spark with local_runner"
+        f"apply takes a Spark DataFrame, not a {kind}: make one with spark.createDataFrame, "
+        "or use local_runner, which needs no Spark"
     )
 
 

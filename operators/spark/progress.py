@@ -1,4 +1,4 @@
-"""A line for each batch of a stream, for people who watch it."""
+"""A line of text for each batch of a stream."""
 
 import atexit
 import logging
@@ -50,37 +50,39 @@ def batch_line(
 
 
 class BatchLines(StreamingQueryListener):
-    """Tells a line for each batch in which an operator of this library worked.
+    """Writes a line for each batch in which an operator of this library worked.
 
     Args:
-        tell: takes the line; by default it goes to the log, as information.
+        write: gets the line; by default it is logged at level INFO.
     """
 
-    def __init__(self, tell: Callable[[str], None] = _LOG.info) -> None:
-        self._tell = tell
+    def __init__(self, write: Callable[[str], None] = _LOG.info) -> None:
+        self._write = write
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
-        """Wait for the first batch."""
+        """Do nothing before the first batch."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
-        """Tell what the batch did."""
+        """Write a line for each operator of the batch."""
         progress = event.progress
         observed = {name: _by_name(row) for name, row in progress.observedMetrics.items()}
         for name, out in observed.items():
             if name.endswith(_OUT) and "live_keys" in out:
                 operator = name.removesuffix(_OUT)
                 taken = observed.get(f"{operator}_in", {})
-                self._tell(batch_line(progress.batchId, progress.batchDuration / 1_000, operator, taken, out))
+                self._write(
+                    batch_line(progress.batchId, progress.batchDuration / 1_000, operator, taken, out)
+                )
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
-        """Say nothing."""
+        """Do nothing."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
-        """Say nothing: the query's own exception does."""
+        """Do nothing: the query has its exception."""
 
 
 def _by_name(row: Row) -> dict[str, Any]:
-    """A row's values by name. Spark Connect hands a row over as the values beside their schema."""
+    """A row's values by name. Spark Connect has a row as its values and their schema."""
     found = row.asDict()
     if found.keys() == {"schema", "values"}:
         names = [field["name"] for field in found["schema"]["fields"]]
@@ -88,13 +90,17 @@ def _by_name(row: Row) -> dict[str, Any]:
     return found
 
 
-def print_batches(spark: SparkSession, tell: Callable[[str], None] = print) -> BatchLines:
-    """Have a line printed for each batch of the session's queries, from now on.
+def print_batches(spark: SparkSession, write: Callable[[str], None] = print) -> BatchLines:
+    """Print a line for each batch of the session's queries, from now on.
+
+    Args:
+        spark: the session.
+        write: gets the lines.
 
     Returns:
-        the listener, to be given to `spark.streams.removeListener` when it is enough.
+        the listener; `spark.streams.removeListener` ends it.
     """
-    lines = BatchLines(tell)
+    lines = BatchLines(write)
     spark.streams.addListener(lines)
     if (
         getattr(spark, "sparkContext", None) is not None
@@ -104,7 +110,7 @@ def print_batches(spark: SparkSession, tell: Callable[[str], None] = print) -> B
 
 
 def _remove(spark: SparkSession, lines: BatchLines) -> None:
-    """Take the listener out when Python ends: Java would go on calling it, and print a trace as nobody answers."""
+    """Remove the listener when Python ends: Java would go on calling it, and print a stack trace."""
     with suppress(Exception):  # The session was stopped, or Java is gone.
         spark.streams.removeListener(lines)
         # It may be in the middle of a call.

@@ -1,22 +1,22 @@
-"""Which run of which query a task in a worker is of, by what Spark tells it."""
+"""The run and the batch of the query to which a task in a worker belongs."""
 
 from pyspark import TaskContext
 
 _BATCH_KEY = "streaming.sql.batchId"
 _RUN_KEY = "spark.jobGroup.id"
-"""Spark puts all jobs of a streaming query's run into one group, which has the run's id."""
+"""Spark puts all jobs of a run of a streaming query into one group, whose id is that of the run."""
 _MOST_RUNS = 1_000
 _first_batches: dict[str, int] = {}
 
 
 def batch_number() -> int | None:
-    """Return the number of the micro-batch, or None if the task is of none."""
+    """Return the number of the micro-batch, or None if the task belongs to none."""
     text = _property(_BATCH_KEY)
     return int(text) if text is not None else None
 
 
 def is_first_batch() -> bool:
-    """Return whether this is the first batch of its run that this process sees a task of."""
+    """Return whether this is the first batch of its run of which this process runs a task."""
     run, batch = _property(_RUN_KEY), batch_number()
     if run is None or batch is None:
         return False

@@ -1,4 +1,4 @@
-"""Spark sessions that can run stateful windows: how to make one, and what a session made otherwise lacks."""
+"""Spark sessions that can run stateful windows: how to make one, and what another session lacks."""
 
 import os
 import shutil
@@ -30,15 +30,16 @@ _NEEDED_MODULES = {"google.protobuf": "protobuf", "zstandard": "zstandard", "pan
 _MANY_PARTITIONS_PER_CORE = 8
 _SECONDS_FOR_STORAGE = 10.0
 _able: set[str] = set()
-"""Interpreters that were found to be able to work."""
+"""Interpreters that can import this library."""
 
 
 def session_conf(buckets: int | None = None) -> dict[str, str]:
-    """Return the Spark conf that a session for stateful windows needs, to be merged into one's own.
+    """Return the Spark conf that a session for stateful windows needs, to be merged into yours.
 
     Args:
-        buckets: slices of the key space, each a state store of its own that commits every batch: about as many as the cores
-            of all workers. Kept in a query's checkpoint from its first start on. By default the cores of this machine.
+        buckets: slices of the key space. Each is a state store that commits every batch: about as many as the cores of all
+            workers is good. A query's checkpoint keeps the number from its first start on. By default this
+            machine's cores.
     """
     return {
         _PROVIDER_KEY: _PROVIDER,
@@ -56,22 +57,22 @@ def spark_session(
     buckets: int | None = None,
     conf: Mapping[str, str] | None = None,
 ) -> "SparkSession":
-    """Return a Spark session set up for stateful windows: a new one, or the one that is running, mended.
+    """Return a Spark session for stateful windows: a new one, or the running one, with its conf changed.
 
-    Sets what `session_conf` says and, unless Spark runs elsewhere, finds a Java and makes the workers run this interpreter:
-    those of a session that is running, too, if they cannot import this library. Its master and memory stay as they are:
-    for others call `spark.stop()` before.
+    Sets the conf of `session_conf` and, unless Spark runs elsewhere, finds a Java and makes the workers run this interpreter;
+    those of a running session, too, if they cannot import this library. Its master and memory stay as they are: to change
+    them, call `spark.stop()` first.
 
     Args:
         app_name: the application's name.
         master: such as "local[2]"; None for Spark's own default.
         remote: a Spark Connect server, such as "sc://host:15002", in place of a master; None for the one that the environment
-            variable SPARK_REMOTE names, if any. Wants the extra `connect`, and no Java here.
+            variable SPARK_REMOTE names, if any. Needs the extra `connect`, and no Java here.
         buckets: as in `session_conf`; with a Connect server, by default its `spark.sql.shuffle.partitions`.
-        conf: more conf, which goes before all else. Of a Connect server only what can change at run time can be set.
+        conf: more conf, which overrides the rest. On a Connect server only conf that can change at run time can be set.
 
     Raises:
-        JavaNotFoundError: no Java 17 or newer is to be found.
+        JavaNotFoundError: no Java 17 or newer was found.
     """
     elsewhere = (remote or os.environ.get("SPARK_REMOTE", "")).startswith("sc://")
     settings = session_conf(buckets)
@@ -92,7 +93,7 @@ def spark_session(
     spark = builder.getOrCreate()
     context = _context(spark)
     if context is not None and _wrong_python(spark):
-        # It was made by others. Functions name their interpreter when they are sent, so that it can still be changed.
+        # Someone else made it. Functions name their interpreter when they are sent, so that it can still be changed.
         context.pythonExec = os.environ["PYSPARK_PYTHON"]
     return spark
 
@@ -105,25 +106,25 @@ def check_running(spark: "SparkSession") -> None:
     """
     if _is_stopped(spark):
         raise SessionSetupError(
-            "the Spark session of this DataFrame was stopped: make a new one, such as with operators.spark_session(...), "
-            "and make the DataFrame again in it"
+            "the Spark session of this DataFrame was stopped: create a new one, for example with operators.spark_session(...), "
+            "and create the DataFrame in it"
         )
 
 
 def check_workers(spark: "SparkSession") -> None:
-    """Refuse a session in which not even a bounded frame could be worked on.
+    """Refuse a session that cannot even process a bounded frame.
 
     Raises:
-        SessionSetupError: with the lines that mend it.
+        SessionSetupError: says how to fix it.
     """
     _refuse(_wrong_python(spark))
 
 
 def check_session(spark: "SparkSession") -> None:
-    """Refuse a session in which a streaming query with state could not run, naming all that is missing.
+    """Refuse a session that cannot run a streaming query with state, naming all that is missing.
 
     Raises:
-        SessionSetupError: with the lines that mend it.
+        SessionSetupError: says how to fix it.
     """
     problems = [
         *_old_connect(type(spark.range(0).groupBy())),
@@ -134,7 +135,7 @@ def check_session(spark: "SparkSession") -> None:
     _refuse(problems)
     if spark.conf.get(_CHANGELOG_KEY, "false") != "true":
         warnings.warn(
-            f"{_CHANGELOG_KEY} is not true: each batch's commit will be several times slower",
+            f"{_CHANGELOG_KEY} is not true: the commit of each batch will be several times slower",
             stacklevel=4,
         )
 
@@ -144,53 +145,53 @@ def _refuse(problems: Sequence[str]) -> None:
         listed = "\n".join(f"  - {problem}" for problem in problems)
         raise SessionSetupError(
             f"this Spark session cannot run stateful windows:\n{listed}\n"
-            "operators.spark_session(...) makes a session that can, and mends one that is running; "
-            "operators.session_conf() is the conf for one of your own"
+            "operators.spark_session(...) creates a session that can, and fixes a running one; "
+            "operators.session_conf() returns the conf for a session of yours"
         )
 
 
 def _old_connect(grouped: type) -> list[str]:
-    """What is wrong if a session's grouped frames know of no state."""
+    """The problem if a session's grouped frames have no stateful operator."""
     if hasattr(grouped, "transformWithStateInPandas"):
         return []
     from pyspark import __version__
 
     return [
         (
-            f"streams through Spark Connect want PySpark 4.1 or newer, here is {__version__}: use a newer one, on client and "
-            "server, or a session that is not of Spark Connect"
+            f"streams through Spark Connect need PySpark 4.1 or newer, this is {__version__}: upgrade client and server, or "
+            "use a session without Spark Connect"
         )
     ]
 
 
 def check_partitions(spark: "SparkSession", buckets: int) -> None:
-    """Warn where the number of shuffle partitions is far from the number of buckets, or too large for the machine."""
+    """Warn if the number of shuffle partitions differs from the number of buckets, or is too large for the machine."""
     partitions = int(spark.conf.get(PARTITIONS_KEY) or buckets)
     if partitions != buckets:
         warnings.warn(
-            f"{PARTITIONS_KEY} is {partitions}, the state has {buckets} buckets: partitions without a bucket cost "
-            "time in every batch, and shared ones run one after another; set both to the same number",
+            f"{PARTITIONS_KEY} is {partitions}, but the state has {buckets} buckets: partitions without a bucket cost "
+            "time in every batch, and buckets of one partition run one after another. Set both to the same number",
             stacklevel=4,
         )
     elif partitions >= 200 and partitions > _MANY_PARTITIONS_PER_CORE * _known_cores(spark):
         warnings.warn(
-            f"{PARTITIONS_KEY} is {partitions}: each is a state store that commits every batch, which costs seconds "
-            "on a small machine; set it to about the number of cores before the query first starts",
+            f"{PARTITIONS_KEY} is {partitions}: each partition is a state store that commits every batch, which takes seconds "
+            "on a small machine. Set it to about the number of cores before the query first starts",
             stacklevel=4,
         )
 
 
 def check_snapshot_folder(spark: "SparkSession", config: StateConfig) -> None:
-    """Warn where the folder for snapshots cannot be written from the driver: workers would say so in their logs only."""
+    """Warn if the folder for snapshots cannot be written from the driver: workers would only log it."""
     uri = config.snapshots.folder
-    # Through Spark Connect this is not the driver; and the backend of Spark's own store makes no snapshots.
+    # With Spark Connect this is not the driver; and the backend of Spark's own store writes no snapshots.
     if uri is None or _context(spark) is None or config.backend == RESIDENT:
         return
     why = Folder(uri).why_not_writable(_SECONDS_FOR_STORAGE)
     if why is not None:
         warnings.warn(
             f"the folder {uri!r} of spark.windows.state.snapshots.folder cannot be written from the driver: {why}. If the "
-            "workers cannot write it either, the stream runs without snapshots, and its changelog grows without bound: "
+            "workers cannot write to it either, the stream runs without snapshots, and its changelog grows without bound: "
             "check the folder's name and the credentials",
             stacklevel=4,
         )
@@ -221,7 +222,7 @@ def _known_cores(spark: "SparkSession") -> int:
 
 
 def _context(spark: "SparkSession") -> "SparkContext | None":
-    """The session's context; a Spark Connect session has none, and says so with an AttributeError."""
+    """The session's context; None for a Spark Connect session, which raises an AttributeError."""
     return getattr(spark, "sparkContext", None)
 
 
@@ -231,7 +232,7 @@ def _is_stopped(spark: "SparkSession") -> bool:
         return bool(getattr(spark, "is_stopped", False))
     try:
         _ = context.defaultParallelism
-    except Exception:  # noqa: BLE001 - nothing is behind it, or Java says that it was stopped, or Java is gone
+    except Exception:  # noqa: BLE001 - the session was stopped, or Java is gone
         return True
     return False
 
@@ -243,23 +244,23 @@ def _wrong_python(spark: "SparkSession") -> list[str]:
     if os.environ.get("PYSPARK_PYTHON") == context.pythonExec or _can_work(shutil.which(context.pythonExec)):
         return []
     problem = (
-        f"its workers run {context.pythonExec!r}, which cannot import this library, and this is {sys.executable!r}: "
-        "call operators.spark_session(), also with the session running, or set the environment variable "
-        "PYSPARK_PYTHON to sys.executable before the session is made"
+        f"its workers run {context.pythonExec!r}, which cannot import this library; this is {sys.executable!r}. "
+        "Call operators.spark_session(), which also fixes a running session, or set the environment variable "
+        "PYSPARK_PYTHON to sys.executable before the session is created"
     )
     return [problem]
 
 
 def _can_work(python: str | None) -> bool:
-    """Whether an interpreter is this one, or of the same version and able to import this library. Asking takes a second."""
+    """Whether an interpreter is this one, or has the same version and can import this library. Cost: a second."""
     if python is None:
         return False
     if Path(python).absolute() == Path(sys.executable).absolute() or python in _able:
         return True
     code = "import sys, operators.spark.bounded; print(*sys.version_info[:2])"
     with suppress(OSError, subprocess.SubprocessError):
-        told = subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=60, check=True)
-        if told.stdout.split() == [str(part) for part in sys.version_info[:2]]:
+        done = subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+        if done.stdout.split() == [str(part) for part in sys.version_info[:2]]:
             _able.add(python)
             return True
     return False

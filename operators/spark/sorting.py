@@ -1,7 +1,7 @@
-"""Rows of a bounded frame in order of key and time, by one whole number: Spark sorts these by their digits, without comparing.
+"""Rows of a bounded frame in order of key and time, by one whole number, which Spark sorts by radix.
 
-The number's upper bits are of the hash of the key, so that keys whose bits are the same go together; the lower bits are the
-time in units of 1,024 microseconds, cut to some 140 years from the epoch.
+The upper bits of the number are those of the key's hash: keys with the same bits form a group. The lower bits are the time in
+units of 1,024 microseconds, cut to about 140 years from the epoch.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from operators.columns.records import FAR_PAST
 
 ORDER = "order"
 GROUP_BITS = 20
-"""How many bits of the hash of the key there are: the keys for which these are equal make a group."""
+"""The number of bits of the key's hash; keys for which these are equal form a group."""
 _TIME_BITS = 43
 _UNIT_BITS = 10
 _LEAST = -(2 ** (_TIME_BITS - 1))
@@ -29,7 +29,7 @@ def in_order(df: DataFrame, keys: Sequence[str], micros: Column, group_bits: int
         df: the rows.
         keys: the columns of the key.
         micros: times in microseconds since the epoch, bigint; null counts as the epoch.
-        group_bits: how many bits of the hash of the key are compared, from 1 to `GROUP_BITS`.
+        group_bits: the number of bits of the key's hash that are compared, from 1 to `GROUP_BITS`.
     """
     units = F.shiftright(F.coalesce(micros, F.lit(0).cast("bigint")), _UNIT_BITS)
     place = F.least(F.greatest(units, F.lit(_LEAST)), F.lit(-_LEAST - 1)) - F.lit(_LEAST)
@@ -53,7 +53,7 @@ def last_group(table: pa.Table) -> int:
 
 
 def last_moment(table: pa.Table) -> int:
-    """Return where the rows begin that the order cannot tell from the last one."""
+    """Return where the rows begin that the order cannot tell apart from the last one."""
     order = table.column(ORDER).to_numpy()
     return int(np.searchsorted(order, order[-1], "left"))
 
@@ -63,6 +63,6 @@ def _groups(table: pa.Table) -> npt.NDArray[np.int64]:
 
 
 def reached(table: pa.Table, tick_us: int) -> int:
-    """Return a time in ticks that no row after these is before, if it is of the same keys."""
+    """Return a time in ticks: no later row of the same keys is before it."""
     units = (int(table.column(ORDER)[-1].as_py()) & (2**_TIME_BITS - 1)) + _LEAST
     return FAR_PAST if units == _LEAST else (units << _UNIT_BITS) // tick_us

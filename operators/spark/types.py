@@ -1,6 +1,6 @@
-"""Spark types as Arrow types and back, for what windows read and write.
+"""Spark types as Arrow types and back, for input and result columns.
 
-Kept here rather than taken from PySpark's internals, whose signatures change from version to version.
+PySpark's own conversions are internal, and change from version to version.
 """
 
 import pyarrow as pa
@@ -47,12 +47,12 @@ _OTHER = pa.struct([])
 
 
 def arrow_schema(schema: spark.StructType) -> pa.Schema:
-    """Return the columns as Arrow fields; an exotic type becomes a struct without fields, which every use of it refuses."""
+    """Return the columns as Arrow fields; a type that Arrow lacks becomes a struct without fields, which every use refuses."""
     return pa.schema([pa.field(field.name, arrow_type(field.dataType)) for field in schema.fields])
 
 
 def check_collations(schema: spark.StructType, program: Program) -> None:
-    """Refuse texts with a collation where windows would compare them by their bytes: as keys, and in some aggregates.
+    """Refuse texts with a collation where they would be compared by their bytes: as keys, and in some aggregates.
 
     Args:
         schema: the frame's columns.
@@ -61,7 +61,7 @@ def check_collations(schema: spark.StructType, program: Program) -> None:
     Raises:
         DefinitionError: names the column, what compares it, and the ways out.
     """
-    compared = dict.fromkeys(program.group_by, "group_by")
+    compared = dict.fromkeys(program.inputs.group_by, "group_by")
     if isinstance(program.output, OutputSchema):
         for result, bound in program.output.aggregates:
             for name in (name for operation in bound.operations for name in operation.compared):
@@ -70,9 +70,9 @@ def check_collations(schema: spark.StructType, program: Program) -> None:
         collated = isinstance(field.dataType, spark.StringType) and "collate" in field.dataType.simpleString()
         if collated and field.name in compared:
             raise DefinitionError(
-                f"{compared[field.name]}: column {field.name!r} is {field.dataType.simpleString()}; windows compare texts by "
-                f"their bytes: drop the collation with F.collate({field.name!r}, 'UTF8_BINARY'), and make texts equal that "
-                "are to be one, for example with F.lower"
+                f"{compared[field.name]}: column {field.name!r} is {field.dataType.simpleString()}, but texts are compared by "
+                f"their bytes: drop the collation with F.collate({field.name!r}, 'UTF8_BINARY'), and normalize the texts, "
+                "for example with F.lower"
             )
 
 
@@ -89,24 +89,24 @@ def arrow_type(type_: spark.DataType) -> pa.DataType:
     return _TO_ARROW.get(type(type_), _OTHER)
 
 
-def told_schema(schema: spark.StructType) -> pa.Schema:
-    """Return the columns as Arrow fields, to be told as they came.
+def reported_schema(schema: spark.StructType) -> pa.Schema:
+    """Return the columns as Arrow fields, to be reported as they came.
 
     Raises:
-        DefinitionError: a column is of a type that does not go through Arrow; names it.
+        DefinitionError: a column has a type that Arrow lacks; names it.
     """
-    told = arrow_schema(schema)
-    for field, given in zip(told, schema.fields, strict=True):
+    reported = arrow_schema(schema)
+    for field, given in zip(reported, schema.fields, strict=True):
         if _is_exotic(field.type):
             raise DefinitionError(
-                f"column {field.name!r} is {given.dataType.simpleString()}, which cannot be told beside late records: "
-                "cast it, or leave it out with df.drop"
+                f"column {field.name!r} is of type {given.dataType.simpleString()}, which cannot be reported: "
+                "cast it, or drop it with df.drop"
             )
-    return told
+    return reported
 
 
 def _is_exotic(type_: pa.DataType) -> bool:
-    """Whether a type is, or holds, one that has no Arrow type here."""
+    """Whether a type is, or holds, one that Arrow lacks."""
     if pat.is_map(type_):
         return _is_exotic(type_.key_type) or _is_exotic(type_.item_type)
     if pat.is_list(type_):

@@ -1,4 +1,4 @@
-"""Event times of a frame as the operators take them."""
+"""Event times of a DataFrame as operators read them."""
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that every Spark user knows
@@ -11,20 +11,20 @@ _TIMES = ("timestamp", "timestamp_ntz")
 
 
 def check_time(df: DataFrame, event_time: str) -> None:
-    """Refuse a column that is there and is no timestamp.
+    """Refuse an event-time column that is not a timestamp; one that does not exist is refused elsewhere.
 
     Raises:
         DefinitionError: names its type.
     """
     if event_time in df.columns and df.schema[event_time].dataType.simpleString() not in _TIMES:
         raise DefinitionError(
-            f"event time column {event_time!r} is {df.schema[event_time].dataType.simpleString()}; a timestamp is wanted: "
+            f"event time column {event_time!r} is of type {df.schema[event_time].dataType.simpleString()}, not a timestamp: "
             "cast it, for example with to_timestamp"
         )
 
 
 def zoned_column(df: DataFrame, name: str) -> Column:
-    """Return a column of the frame; in a stream a timestamp without zone as one of UTC: watermarks are for these only."""
+    """Return a column of the frame; in a stream a timestamp without zone as one of UTC, since watermarks need a zone."""
     return utc(df, name) if df.isStreaming else F.col(quoted(name))
 
 
@@ -33,7 +33,7 @@ def utc(df: DataFrame, name: str) -> Column:
     column = F.col(quoted(name))
     if not isinstance(df.schema[name].dataType, TimestampNTZType):
         return column
-    # From its fields, not by a cast: that would go through the session's zone and its changes of the clock.
+    # From its fields, not by a cast, which would use the session's zone and its changes of the clock.
     day = F.unix_date(F.to_date(column)).cast("bigint") * 86_400
     minutes = (F.hour(column) * 60 + F.minute(column)).cast("bigint")
     seconds = F.expr(f"extract(SECOND FROM {quoted(name)})")

@@ -1,4 +1,4 @@
-"""An operator's rows and its late records, out of one Spark plan."""
+"""An operator's rows and its late records, from one Spark plan."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,18 +11,18 @@ from operators.runtime.program import Runnable
 from operators.spark.apply import apply
 from operators.steps.late import LATE
 
-TakeBoth = Callable[[DataFrame, DataFrame, int], None]
+WriteBoth = Callable[[DataFrame, DataFrame, int], None]
 
 
 @dataclass(frozen=True, slots=True)
 class WithLate:
-    """What `apply_with_late` returns: one frame with both, and each by itself.
+    """What `apply_with_late` returns: one frame with both, and each alone.
 
-    A stream has one plan with one state: write it with `foreach_batch`, or write `rows` and part them later. Two queries, of
+    A stream has one plan with one state: write it with `foreach_batch`, or write `rows` and split them later. Two queries, of
     `windows` and of `late`, would read the source twice and keep two states.
 
     Attributes:
-        rows: the operator's rows, and for each late or bad record a row in which only the column `late` is not null.
+        rows: the operator's rows, and a row for each late or bad record, in which only the column `late` is not null.
     """
 
     rows: DataFrame
@@ -55,18 +55,18 @@ class WithLate:
         """
         return _late(self.rows)
 
-    def foreach_batch(self, take: TakeBoth) -> DataStreamWriter:
-        """Return the writer of a stream that hands each batch's windows and late records over, computed once.
+    def foreach_batch(self, write: WriteBoth) -> DataStreamWriter:
+        """Return the writer of a stream that passes the windows and late records of each batch to a function.
 
         Args:
-            take: is called with windows, late records and the number of the batch; what it writes should bear to be written
-                again, as a batch that fails half way is repeated.
+            write: is called with windows, late records and the number of the batch. A batch that fails is repeated, so what
+                it writes should be idempotent.
         """
 
         def each(rows: DataFrame, number: int) -> None:
             rows.persist()
             try:
-                take(_windows(rows), _late(rows), number)
+                write(_windows(rows), _late(rows), number)
             finally:
                 rows.unpersist()
 

@@ -1,7 +1,7 @@
-"""What a batch brings, accumulated: entries of the window store that many records were put into, wherever that was done.
+"""Partial aggregation: the records of a batch accumulated into entries of the window store, wherever that is done.
 
-The first stage runs where the records are read, before Spark moves anything between its workers; what it sends is as many
-entries as there are panes, not records. The second stage joins the entries of all tasks. (Hazelcast Jet's two stages)
+The first stage runs where the records are read, before the shuffle: it sends an entry for each pane, not for each record.
+The second stage joins the entries of all tasks. (Hazelcast Jet's two-stage aggregation)
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +23,6 @@ from state_backends import Entries
 
 KEY, TIME, _RECORDS = "key", "c0", "records"
 """Columns of entries as a table: the encoded key, and the time that sorts them."""
-_KIND = {b"stateful_windows": b"partials 1"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +34,8 @@ class Partials:
         entries: in columns of the plan's layout, sorted by key and time.
         records: shape (n,), int64: how many records are in each entry.
         bad: records left out, as in `Records`.
-        order: shape (records,), int64: the records' positions before they were put in the order of the entries; None if that
-            was theirs already, or nobody knows any more.
+        order: shape (records,), int64: the records' positions before they were sorted like the entries; None if they were
+            sorted already, or if the positions are not known.
     """
 
     keys: list[bytes]
@@ -49,7 +48,7 @@ class Partials:
         return len(self.records)
 
     def check_order(self, *, distinct: bool) -> None:
-        """Refuse entries that are not sorted by key and time: an operator would make wrong windows of them. O(entries).
+        """Refuse entries that are not sorted by key and time: an operator would compute wrong windows from them. O(entries).
 
         Args:
             distinct: whether no two entries may have the same key and time.
@@ -62,8 +61,8 @@ class Partials:
         ordered = (key[1:] > key[:-1]) | ((key[1:] == key[:-1]) & later)
         if not ordered.all():
             raise OperatorError(
-                f"entry {int(np.argmin(ordered)) + 1} of {len(self)} is out of order: they have to be sorted by key and time, "
-                "and combined, before an operator takes them. This is a bug of the library"
+                f"entry {int(np.argmin(ordered)) + 1} of {len(self)} is out of order: entries must be sorted by key and "
+                "time, and combined, before an operator processes them. This is a bug of the library: please report it"
             )
 
     def report(self, step: Step, late: Mask, bounds: Callable[[Ints], tuple[Ints, Ints]]) -> None:
@@ -96,17 +95,17 @@ class TwoStagePlan(Protocol):
 
     @property
     def condenses(self) -> bool:
-        """Whether entries stand for stretches of time, so that they are few where records are many."""
+        """Whether an entry stands for a span of time, so that entries are few even if records are many."""
 
     @property
     def layout(self) -> PageLayout:
         """The layout of stored entries."""
 
     def accumulate(self, records: Records) -> Partials:
-        """Return records as entries, as few as can be."""
+        """Return records as entries, as few as possible."""
 
     def reduce(self, partials: Partials) -> Partials:
-        """Return the entries sorted by key and time, those of one place combined."""
+        """Return the entries sorted by key and time, those of the same key and time combined."""
 
 
 def join(plan: TwoStagePlan, parts: Sequence[Partials]) -> Partials:
@@ -134,20 +133,14 @@ def column_names(count: int) -> list[str]:
 
 
 def to_table(partials: Partials, rows: Ints | slice) -> pa.Table:
-    """Return some of the entries as a table that says of itself what it is."""
+    """Return the entries in these rows as a table."""
     used, local = np.unique(partials.entries.key[rows], return_inverse=True)
     keys = pa.DictionaryArray.from_arrays(
         pa.array(local, pa.int32()), pa.array([partials.keys[n] for n in used.tolist()], pa.binary())
     )
     columns = [_arrow(column[rows]) for column in partials.entries.columns]
     columns = [keys, pa.array(partials.records[rows]), *columns]
-    table = pa.table(columns, column_names(len(partials.entries.columns)))
-    return table.replace_schema_metadata(_KIND)
-
-
-def is_partial(table: pa.Table) -> bool:
-    """Return whether a table was made by `to_table`."""
-    return (table.schema.metadata or {}).items() >= _KIND.items()
+    return pa.table(columns, column_names(len(partials.entries.columns)))
 
 
 def from_table(table: pa.Table, layout: PageLayout) -> Partials:

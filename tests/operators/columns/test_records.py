@@ -102,7 +102,8 @@ def test_zone_is_of_no_account() -> None:
 def test_event_time_of_another_type_is_refused(type_: pa.DataType) -> None:
     """An event time that is no time is refused by name and type, with the way out."""
     with pytest.raises(
-        DefinitionError, match=re.escape(f"event time column 'at' is {type_}; a timestamp is wanted: cast it")
+        DefinitionError,
+        match=re.escape(f"event time column 'at' is of type {type_}, not a timestamp: cast it"),
     ):
         check_event_time(type_, "at")
 
@@ -361,6 +362,6 @@ def test_windows_that_the_unit_cannot_tell() -> None:
     """Windows longer than the unit of the event time reaches are refused with the way out."""
     op = SlidingWindows("200000 days").aggregate(n=agg.count())
     table = pa.table({"at": pa.array([5], pa.timestamp("ns"))})
-    message = r"windows of .* are longer than times of type timestamp\[ns\] can tell: .* cast 'at' to a coarser unit"
+    message = r"windows of .* are longer than timestamp\[ns\] can express: .* cast 'at' to a coarser unit"
     with op.local_runner("at") as runner, pytest.raises(DefinitionError, match=message):
         runner.process(table)

@@ -107,7 +107,7 @@ def test_errors_of_the_state_are_passed_on() -> None:
         (None, "Doing.declare returns None; a Declaration is wanted"),
         (Declaration(["w"]), "Doing reads the column 'w', which is not there; the frame has k, t, v"),
         (Declaration("v"), "Doing declares 'v' as inputs; a list of names is wanted"),
-        (Declaration(["v", "v"]), "input of Doing 'v' is there twice"),
+        (Declaration(["v", "v"]), "input of Doing 'v' occurs twice"),
         (Declaration(state={"x": str}), "Doing keeps 'x' as <class 'str'>; int, float or object is wanted"),
         (Declaration(state={"time": int}), "Doing declares 'time' as state; every entry has it"),
         (Declaration(), "Doing declares no results"),
@@ -116,7 +116,7 @@ def test_errors_of_the_state_are_passed_on() -> None:
             "Doing makes 'n': result type 'long' is unknown; known are boolean",
         ),
         (Declaration(results={"n": int}), "Doing makes 'n' as <class 'int'>; Spark's name of a type"),
-        (Declaration(results={"k": "int"}), "output column 'k' is there twice"),
+        (Declaration(results={"k": "int"}), "output column 'k' occurs twice"),
     ],
 )
 def test_wrong_declarations_are_refused(declared: Any, said: str) -> None:
@@ -133,7 +133,7 @@ def test_wrong_declarations_are_refused(declared: Any, said: str) -> None:
         (lambda: Doing(grace="soon").group_by("k"), "grace of Doing is 'soon'"),
         (lambda: Doing(grace=-1).group_by("k"), "grace of Doing is -1: it must not be negative"),
         (lambda: Doing(tick="1 s").group_by("k"), "tick is '1 s'; known are '1 ms', '1 us'"),
-        (lambda: Doing().group_by("k", 3), "group_by takes names of columns, not 3"),
+        (lambda: Doing().group_by("k", 3), "group_by takes column names, not 3"),
         (
             lambda: type("Timed", (Doing,), {"due": Echo.due})().group_by(),
             "Timed has timers (`due`) and no `fire`",

@@ -70,46 +70,48 @@ DEFINITIONS = {
     r"size is 60\.5: .* text .* a timedelta, or whole milliseconds": lambda: SlidingWindows(60.5),
     "grace is '-1 minute': it must not be negative": lambda: SlidingWindows("1 hour", grace="-1 minute"),
     "advance is '2 hours', more than size '1 hour'": lambda: HoppingWindows("1 hour", advance="2 hours"),
-    "sessions want a gap or a gap_column": SessionWindows,
-    "'onclose' is unknown; known are on_close, on_update": lambda: COUNT.emit("onclose"),
-    r"group_by takes names of columns, not \['a', 'b'\]: give them one by one": lambda: HOURS.group_by(
+    "SessionWindows need either gap or gap_column": SessionWindows,
+    "emit takes 'on_close' or 'on_update', not 'onclose'": lambda: COUNT.emit("onclose"),
+    r"group_by takes column names, not \['a', 'b'\]: pass them one by one": lambda: HOURS.group_by(
         ["a", "b"]
     ),
-    "output column 'window' is there twice: windows come with one": lambda: HOURS.aggregate(
+    "result columns must have distinct names: 'window' is already used": lambda: HOURS.aggregate(
         window=agg.count()
     ),
-    "output column 'change' is there twice: .*name yours": lambda: HOURS.aggregate(change=agg.sum("x")).emit(
-        "on_update"
-    ),
-    "output column 'origin' is there twice; give each": lambda: HOURS.aggregate(origin=agg.count()),
-    r"wants a name: \.aggregate\(n=agg\.count\(\)\)": lambda: HOURS.aggregate(agg.count()),
-    "n='sum' is no aggregate: use one of operators.aggregates": lambda: HOURS.aggregate(n="sum"),
+    "result columns must have distinct names: 'change' is .*rename yours": lambda: HOURS.aggregate(
+        change=agg.sum("x")
+    ).emit("on_update"),
+    "output column 'origin' occurs twice: give each": lambda: HOURS.aggregate(origin=agg.count()),
+    r"needs a name: \.aggregate\(n=agg\.count\(\)\)": lambda: HOURS.aggregate(agg.count()),
+    "n='sum' is not an aggregate: use one of operators.aggregates": lambda: HOURS.aggregate(n="sum"),
     r"n=<function sum .*: call it, such as agg\.sum\('v'\)": lambda: HOURS.aggregate(n=agg.sum),
     r"AggregateOperation 'doubled' itself: call it with columns": lambda: HOURS.aggregate(n=DOUBLED),
-    r"doubled takes names of columns, not \['delay'\]": lambda: DOUBLED(["delay"]),
-    r"an aggregate takes names of columns, not 3": lambda: agg.sum(3),
-    r"where takes names of columns, not True": lambda: agg.count(where=True),
+    r"doubled takes column names, not \['delay'\]": lambda: DOUBLED(["delay"]),
+    r"an aggregate takes column names, not 3": lambda: agg.sum(3),
+    r"where takes column names, not True": lambda: agg.count(where=True),
     r"probabilities are 0\.5: give a list": lambda: agg.approx_quantiles("delay", 0.5),
     r"result type <class 'int'> is none: .* such as 'bigint'": lambda: agg.fold(0, max, "delay", type=int),
     "add is 0; a function is wanted": lambda: agg.fold(max, 0, "delay", type="bigint"),
-    "frame left: give its results by name, such as left=": lambda: HOURS.cogroup(
+    "frame left: results must be given by name, such as left=": lambda: HOURS.cogroup(
         left=agg.count(), right=agg.count()
     ),
-    "two frames or more": lambda: HOURS.cogroup(left={"n": agg.count()}),
+    "at least two frames": lambda: HOURS.cogroup(left={"n": agg.count()}),
 }
 BINDINGS = {
-    r"nothing to compute: add aggregates, such as \.aggregate\(n=agg\.count\(\)\)": lambda: run(HOURS),
-    "no key column 'orgin'; the frame has origin, .*: did you mean 'origin'": lambda: run(
-        COUNT.group_by("orgin")
+    r"the operator has no aggregates: add some, such as \.aggregate\(n=agg\.count\(\)\)": lambda: run(HOURS),
+    "key column 'orgin' does not exist; the frame has the columns origin, .*: did you mean 'origin'": lambda: (
+        run(COUNT.group_by("orgin"))
     ),
-    "no event time column 'Departed'; .*: did you mean 'departed'": lambda: run(COUNT, at="Departed"),
+    "event time column 'Departed' does not exist; .*: did you mean 'departed'": lambda: run(
+        COUNT, at="Departed"
+    ),
     r"'n': sum\(dely\): there is no column 'dely'; .*: did you mean 'delay'": lambda: run(
         HOURS.aggregate(n=agg.sum("dely"))
     ),
-    "event time column 'text' is string; a timestamp is wanted: .*to_timestamp": lambda: run(
+    "event time column 'text' is of type string, not a timestamp: .*to_timestamp": lambda: run(
         COUNT, at="text"
     ),
-    "event time column 'day' is date32.*; a timestamp is wanted": lambda: run(COUNT, at="day"),
+    "event time column 'day' is of type date32.*, not a timestamp": lambda: run(COUNT, at="day"),
     r"sum\(text\): column 'text' is string, a number is wanted; cast it": lambda: run(
         HOURS.aggregate(n=agg.sum("text"))
     ),
@@ -119,36 +121,36 @@ BINDINGS = {
     r"column 'delay' is int64, a boolean for where is wanted": lambda: run(
         HOURS.aggregate(n=agg.count(where="delay"))
     ),
-    r"count\(\): where takes the name of a boolean column: there is no column 'delay > 9'; the frame has origin, .*: it is an "
-    r"expression, make it a column before, such as with df\.withColumn\('made', F\.expr\('delay > 9'\)\)": lambda: (
+    r"count\(\): where takes the name of a boolean column: there is no column 'delay > 9'; the frame has origin, .*. It is an "
+    r"expression: make it a column first, for example with df\.withColumn\('made', F\.expr\('delay > 9'\)\)": lambda: (
         run(HOURS.aggregate(n=agg.count(where="delay > 9")))
     ),
     "boolean column: there is no column 'dlay'; the frame has .*: did you mean 'delay'": lambda: run(
         HOURS.aggregate(n=agg.count(where="dlay"))
     ),
-    r"there is no column 'delay \+ 1'.*: it is an expression, .*F\.expr\('delay \+ 1'\)": lambda: run(
+    r"there is no column 'delay \+ 1'.*\. It is an expression: .*F\.expr\('delay \+ 1'\)": lambda: run(
         HOURS.aggregate(n=agg.sum("delay + 1"))
     ),
-    r"no key column 'place\.city'; .*: it is a field, make it a column before, such as with df\.withColumn\('place_city', "
+    r"key column 'place\.city' does not exist; .*\. It is a field of a struct: .* with df\.withColumn\('place_city', "
     r"F\.col\('place\.city'\)\)$": lambda: run(COUNT.group_by("place.city")),
-    "key column 'tags' is list<.*; an atomic type .*cast it": lambda: run(COUNT.group_by("tags")),
+    "key column 'tags' is of type list<.*; keys must be atomic: cast it": lambda: run(COUNT.group_by("tags")),
     "fold max.delay. cannot be combined, but sessions merge: give the fold a merge": lambda: run(
         SessionWindows("1 hour").aggregate(n=agg.fold(0, max, "delay", type="bigint"))
     ),
-    r"a batch is a pyarrow\.Table, not a DataFrame: .*from_pandas": lambda: run(COUNT, TABLE.to_pandas()),
-    r"a batch is a pyarrow\.Table, not a list: .*from_pylist": lambda: run(COUNT, TABLE.to_pylist()),
-    "missing columns: origin; the table has": lambda: run(COUNT, TABLE, TABLE.drop_columns("origin")),
-    "column 'delay' is string, it was int64 in the first table": lambda: run(
+    r"process takes a pyarrow\.Table, not a DataFrame: .*from_pandas": lambda: run(COUNT, TABLE.to_pandas()),
+    r"process takes a pyarrow\.Table, not a list: .*from_pylist": lambda: run(COUNT, TABLE.to_pylist()),
+    "the table lacks the columns origin; it has": lambda: run(COUNT, TABLE, TABLE.drop_columns("origin")),
+    "column 'delay' is of type string, but was int64 in the first table": lambda: run(
         HOURS.aggregate(n=agg.sum("delay")), TABLE, TABLE.set_column(2, "delay", [["4"] * 3])
     ),
-    "stream_time is '2026'; a datetime is wanted": lambda: COUNT.local_runner("departed").process(
-        TABLE, "2026"
-    ),
-    r"frames are given by name, as {'left': \.\.\., 'right'.* not as a Table": lambda: run(BOTH),
-    r"frames left, right are wanted, left given: give one for each name, such as {'left': \.\.\., 'right': \.\.\.}": lambda: (
+    "stream_time must be a datetime or whole ticks, not '2026'": lambda: COUNT.local_runner(
+        "departed"
+    ).process(TABLE, "2026"),
+    r"frames must be given by name, as {'left': \.\.\., 'right'.* got a Table": lambda: run(BOTH),
+    r"expected the frames left, right, got left: give one .*, such as {'left': \.\.\., 'right': \.\.\.}": lambda: (
         run(BOTH, {"left": TABLE})
     ),
-    "frames left, right are wanted, left, middle given": lambda: run(BOTH, {"left": TABLE, "middle": TABLE}),
+    "expected the frames left, right, got left, middle": lambda: run(BOTH, {"left": TABLE, "middle": TABLE}),
 }
 CONFIGURATION = {
     "unknown state backend 'RocksDB'; did you mean rocksdb": lambda: run(COUNT, backend="RocksDB"),
@@ -212,7 +214,8 @@ def test_a_mistake_is_told(error: type[Exception], message: str, mistake: Callab
 def test_windows_alone_are_no_operator() -> None:
     """What only an operator has is said to be missing together with the way there; other names are Python's affair."""
     with pytest.raises(
-        AttributeError, match=r"no operator yet.*\.aggregate\(n=agg\.count\(\)\), then \.apply"
+        AttributeError,
+        match=r"define windows only: .* before 'apply', as in .*\.aggregate\(n=agg\.count\(\)\)\.apply",
     ):
         SlidingWindows("1 hour").apply(TABLE, "departed")
     with pytest.raises(AttributeError, match="'HoppingWindows' object has no attribute 'nothing'"):

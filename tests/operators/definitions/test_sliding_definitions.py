@@ -106,31 +106,40 @@ def test_methods_return_changed_copies() -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (lambda: COUNTING.group_by(3), "group_by takes names of columns, not 3"),
+        (lambda: COUNTING.group_by(3), "group_by takes column names, not 3"),
         (
             lambda: COUNTING.group_by("key", "key"),
-            "key column 'key' is there twice; give each a name of its own",
+            "key column 'key' occurs twice: give each its own name",
         ),
         (
             lambda: COUNTING.aggregate(total=sum),
-            "total=<built-in function sum> is no aggregate: use one of operators",
+            "total=<built-in function sum> is not an aggregate: use one of operators",
         ),
-        (lambda: COUNTING.aggregate(total=agg.sum), "total=<function sum .*> is no aggregate"),
+        (lambda: COUNTING.aggregate(total=agg.sum), "total=<function sum .*> is not an aggregate"),
         (
             lambda: COUNTING.aggregate(n=agg.count()),
-            "output column 'n' is there twice; give each a name of its own",
+            "output column 'n' occurs twice: give each its own name",
         ),
-        (lambda: COUNTING.aggregate(window=agg.count()), "output column 'window' is there twice"),
-        (lambda: COUNTING.group_by("window"), "output column 'window' is there twice"),
-        (lambda: COUNTING.group_by("n"), "output column 'n' is there twice"),
-        (lambda: COUNTING.group_by("change").emit("on_update"), "output column 'change' is there twice"),
+        (
+            lambda: COUNTING.aggregate(window=agg.count()),
+            "result columns must have distinct names: 'window' is already used",
+        ),
+        (
+            lambda: COUNTING.group_by("window"),
+            "result columns must have distinct names: 'window' is already used",
+        ),
+        (lambda: COUNTING.group_by("n"), "output column 'n' occurs twice"),
+        (
+            lambda: COUNTING.group_by("change").emit("on_update"),
+            "must have distinct names: 'change' is already used",
+        ),
         (
             lambda: COUNTING.emit("on_update").aggregate(change=agg.count()),
-            "output column 'change' is there twice",
+            "must have distinct names: 'change' is already used",
         ),
         (
             lambda: COUNTING.emit("sometimes"),
-            "emission policy 'sometimes' is unknown; known are on_close, on_update",
+            "emit takes 'on_close' or 'on_update', not 'sometimes'",
         ),
     ],
 )
@@ -150,18 +159,21 @@ def test_change_is_an_ordinary_name_on_close() -> None:
     [
         (
             SlidingWindows(size=10).group_by("key"),
-            r"nothing to compute: add aggregates, such as \.aggregate\(n=",
+            r"the operator has no aggregates: add some, such as \.aggregate\(n=",
         ),
-        (COUNTING.group_by("kye"), "there is no key column 'kye'; the frame has time, day, key, value"),
+        (
+            COUNTING.group_by("kye"),
+            "key column 'kye' does not exist; the frame has the columns time, day, key, value",
+        ),
         (
             COUNTING.group_by("list"),
-            "key column 'list' is list<.*>; an atomic type .*is wanted: .*group by its fields",
+            "key column 'list' is of type list<.*>; keys must be atomic: .*group by its fields",
         ),
         (
             COUNTING.group_by("fine"),
-            r"key column 'fine' is timestamp\[ns\]; an atomic type .*is wanted: cast it",
+            r"key column 'fine' is of type timestamp\[ns\]; keys must be atomic: cast it",
         ),
-        (COUNTING.group_by("struct"), "key column 'struct' is struct<.*>; an atomic type .*is wanted"),
+        (COUNTING.group_by("struct"), "key column 'struct' is of type struct<.*>; keys must be atomic"),
         (
             COUNTING.aggregate(x=agg.sum("valeu")),
             r"aggregate 'x': sum\(valeu\): there is no column 'valeu'; the frame has",
@@ -217,12 +229,12 @@ def test_columns_of_a_table(operator: WindowedAggregation, message: str) -> None
 @pytest.mark.parametrize(
     ("time", "message"),
     [
-        ("tmie", "there is no event time column 'tmie'; the frame has time, day"),
+        ("tmie", "event time column 'tmie' does not exist; the frame has the columns time, day"),
         (
             "day",
-            r"event time column 'day' is date32\[day\]; a timestamp is wanted: cast it, for example with to_timestamp",
+            r"event time column 'day' is of type date32\[day\], not a timestamp: cast it, for example with to_timestamp",
         ),
-        ("key", "event time column 'key' is string; a timestamp is wanted"),
+        ("key", "event time column 'key' is of type string, not a timestamp"),
     ],
 )
 def test_event_time_column(time: str, message: str) -> None:

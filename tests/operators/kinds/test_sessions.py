@@ -376,8 +376,8 @@ def test_results_can_be_null_only_if_sessions_can_be_taken_back() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({}, "sessions want a gap or a gap_column, and not both"),
-        ({"gap": 5, "gap_column": "gap"}, "sessions want a gap or a gap_column, and not both"),
+        ({}, "SessionWindows need either gap or gap_column"),
+        ({"gap": 5, "gap_column": "gap"}, "SessionWindows need either gap or gap_column"),
         ({"gap": 0}, "gap is 0: it must be positive"),
         ({"gap": "-1 s"}, "gap is '-1 s': it must be positive"),
         ({"gap": timedelta(0)}, "gap is .*: it must be positive"),
@@ -387,7 +387,10 @@ def test_results_can_be_null_only_if_sessions_can_be_taken_back() -> None:
         ({"gap": "1 us"}, "gap is '1 us', which is no whole number of ticks .* choose tick='1 us'"),
         ({"gap": 2**59}, "gap 5764.* is longer than time can be counted"),
         ({"gap": pa.scalar(5)}, "gap is <pyarrow.*>: give text such as"),
-        ({"gap_column": 3}, "gap_column is 3: give a column's name; a Spark expression goes into gap"),
+        (
+            {"gap_column": 3},
+            "gap_column must be the name of a column, not 3; a Spark expression goes into gap",
+        ),
         ({"gap": 5, "grace": -1}, "grace is -1: it must not be negative"),
         ({"gap": 5, "max_length": -1}, "max_length is -1: it must not be negative"),
         ({"gap": 5, "max_length": "long"}, "max_length is 'long': write a number and a unit"),
@@ -405,13 +408,13 @@ def test_wrong_definitions_are_refused(arguments: dict[str, Any], message: str) 
 @pytest.mark.parametrize(
     ("column", "message"),
     [
-        ("gpa", "there is no gap column 'gpa'; the frame has time, letter, wait"),
+        ("gpa", "gap column 'gpa' does not exist; the frame has the columns time, letter, wait"),
         (
             "letter",
-            "gap column 'letter' is string; a duration is wanted, or whole milliseconds: cast it before",
+            "gap column 'letter' is of type string; gaps must be durations or whole milliseconds: cast it first",
         ),
-        ("wait", "gap column 'wait' is double; a duration is wanted"),
-        ("time", "gap column 'time' is timestamp.*; a duration is wanted"),
+        ("wait", "gap column 'wait' is of type double; gaps must be durations"),
+        ("time", "gap column 'time' is of type timestamp.*; gaps must be durations"),
     ],
 )
 def test_wrong_gap_columns_are_refused(column: str, message: str) -> None:
@@ -482,7 +485,9 @@ def test_a_bounded_run_of_many_small_steps_is_one_of_a_single_step(longest: int 
             for key, time, _ in sorted(draw, key=lambda row: row[:2])
         ]
         batches = (
-            table.select(program.inputs).append_column("order", pa.array(order)).to_batches(max_chunksize=5)
+            table.select(program.inputs.names)
+            .append_column("order", pa.array(order))
+            .to_batches(max_chunksize=5)
         )
         emitted = pa.Table.from_batches(
             bounded.BoundedRun(program, bounded.InputRows(program), "sessions", rows)(batches)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from feeds import committed
 
 from operators import HoppingWindows, SessionWindows, SlidingWindows
 from operators import aggregates as agg
@@ -57,8 +58,8 @@ def run(copies: list[StatefulOperator], chance: random.Random, feed: list[tuple[
             failed = chance.choice(copies)
             lost = MemoryJournal()
             lost._blobs.update(journal._blobs)
-            failed.run([table], (close, close), lost, failed.open(lost))
-        emitted = copy.run([table], (close, close), journal, copy.open(journal)).rows
+            committed(failed, lost, close, [table])
+        emitted = committed(copy, journal, close, [table]).rows
         rows += [repr(row) for row in emitted.to_pylist()]
     assert all(copy.open(journal) and copy.store.is_empty() for copy in copies)
     return sorted(rows)

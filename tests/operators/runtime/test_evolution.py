@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from aggregate_cases import CASES, SQUARES, WEIGHTED, Case, Row, finished, stored
-from feeds import BACKENDS, GRACE, KINDS, POLICIES, SCHEMA, Feed, operator, rows
+from feeds import BACKENDS, GRACE, KINDS, POLICIES, SCHEMA, Feed, committed, operator, rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -76,8 +76,10 @@ def test_empty_state_is_neutral(name: str, data: st.DataObject) -> None:
     drawn = case.rows(st.integers(-2, 2), least=1, most=6)
     if name in MORE:
         drawn = drawn.map(lambda rows: [replace_null(row) for row in rows])
+    # Panes of one key have different times.
     panes = [
-        sorted(pane, key=lambda row: row.time) for pane in data.draw(st.lists(drawn, min_size=1, max_size=3))
+        sorted((row._replace(time=row.time + 10 * number) for row in pane), key=lambda row: row.time)
+        for number, pane in enumerate(data.draw(st.lists(drawn, min_size=1, max_size=3)))
     ]
     states, several = case.states(panes), np.zeros(len(panes), np.int64)
     nothing = [tuple(column[several] for column in state) for state in stored(operations, empty)]
@@ -215,13 +217,11 @@ def test_changed_aggregates_are_refused_by_name(tmp_path: Path) -> None:
         op = KINDS["tumbling"].group_by("k")
         with pytest.raises(
             StateError,
-            match=r"SumFloat\(x\) is new, and would count from here on; CountValid\(v\) is gone, and would be dropped; "
-            r"Min\(v, i8\) is gone.* set spark.windows.state.evolution to adapt; else go back to the former definition",
+            match=r"SumFloat\(x\) is new, and would count from now on; CountValid\(v\) is gone, and its .* dropped; "
+            r"Min\(v, i8\) is gone.* set spark.windows.state.evolution to adapt; otherwise go back to the former definition",
         ):
             runner(op.aggregate(n=agg.count(), total=agg.sum("x")), {}).process(batch)
-        with pytest.raises(
-            StateError, match=r"another order: CountRows\(\), CountValid\(v\), Min.* to adapt"
-        ):
+        with pytest.raises(StateError, match=r"the order was CountRows\(\), CountValid\(v\), Min.* to adapt"):
             runner(op.aggregate(low=agg.min("v"), n=agg.count()), {}).process(batch)
         with pytest.raises(StateError, match=r"CountValid\(v\) since 1 is new.*Max\(v, i8\) since 1 is new"):
             runner(op.aggregate(**before, high=agg.max("v")), {}).process(batch)
@@ -308,7 +308,7 @@ def test_folds_of_one_name_are_not_mixed_up(tmp_path: Path) -> None:
     with (
         op.aggregate(product=other, n=agg.count()).local_runner("at", "memory", tmp_path, ADAPT) as runner,
         pytest.raises(
-            StateError, match=r"fold lambda\(v\) was there 2 times, is there 1 times.*fold\(..., name="
+            StateError, match=r"fold lambda\(v\) occurred 2 times and now occurs 1 times.*fold\(..., name="
         ),
     ):
         runner.process(batch)
@@ -424,7 +424,7 @@ def test_columns_of_another_sort_are_refused(before: pa.DataType, now: pa.DataTy
         pytest.raises(StateError) as refused,
     ):
         runner.process(pa.table([pa.array([5]), pa.nulls(1, now)], names))
-    assert f"column 'a: b' was {before}, is {now}: stored states cannot be taken over. Cast it back" in str(
+    assert f"column 'a: b' was {before}, is {now}: stored states cannot be converted. Cast it back" in str(
         refused.value
     )
 
@@ -491,13 +491,13 @@ def test_copies_follow_the_one_that_adapts(
         close = FAR_FUTURE if number == 14 else close
         times = batch.column("at").cast(pa.int64()).to_pylist()
         high = max([*times, *([] if high is None else [high])], default=None)
-        expected = alone.run([batch], (close, close), known, alone.open(known)).rows
-        tables = [batch]
+        expected = committed(alone, known, close, [batch]).rows
+        sent = [batch], []
         if accumulated and len(batch):
-            parts = program.plan.accumulate(program.records.read(batch.select(program.inputs)))
-            tables = [to_table(parts, slice(None)), batch.slice(0, 0)]
+            parts = program.plan.accumulate(program.inputs.records.read(batch.select(program.inputs.names)))
+            sent = [batch.slice(0, 0)], [to_table(parts, slice(None))]
         copy = own[chance.choice("abc")]
-        emitted = copy.run(tables, (close, close), journal, copy.open(journal)).rows
+        emitted = committed(copy, journal, close, *sent).rows
         assert rows(expected, names) == rows(emitted, names)
     for one in (*own.values(), alone):
         one.close()
@@ -548,7 +548,7 @@ def test_states_with_fewer_columns_are_taken_over(kind: str, backend: str, tmp_p
         with op.aggregate(was=Formerly("v")).local_runner("at", backend, tmp_path) as runner:
             runner.process(batch(3, 2**40))
         with now.local_runner("at", backend, tmp_path) as refused:
-            message = r"Moments\(v\), and would be taken over; SumLong\(v\) has more columns than SumInt\(v\).* to adapt"
+            message = r"Moments\(v\), which would be converted; SumLong\(v\) has more columns than SumInt\(v\).* to adapt"
             with pytest.raises(StateError, match=message):
                 refused.process(batch(7))
         for options in (ADAPT, {}):

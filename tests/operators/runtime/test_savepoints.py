@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from feeds import BACKENDS, GRACE, KINDS, POLICIES, SCHEMA, Feed, operator, rows
+from feeds import BACKENDS, GRACE, KINDS, POLICIES, SCHEMA, Feed, committed, operator, rows
 
 from operators import aggregates as agg
 from operators.columns.records import FAR_PAST
@@ -143,8 +143,8 @@ class Buckets:
         for number, (part, journal) in enumerate(self.parts):
             pointer = part.open(journal)
             found += rows(part.start_from(savepoint, number, len(self.parts)))
-            emitted = part.run([self.program.empty()], (FAR_PAST, FAR_PAST), journal, pointer).rows
-            found += rows(emitted)
+            found += rows(part.step((FAR_PAST, FAR_PAST), [self.program.inputs.empty()]).rows)
+            part.commit(journal, pointer, {})
         return found
 
     def process(self, batch: pa.Table, close: int, lag: float) -> list[str]:
@@ -155,7 +155,7 @@ class Buckets:
         for number, (part, journal) in enumerate(self.parts):
             own = batch.filter(pa.array([n == number for n in slot], pa.bool_()))
             if len(own) or self.chance.random() >= lag:
-                emitted = part.run([own], (close, close), journal, part.open(journal)).rows
+                emitted = committed(part, journal, close, [own]).rows
                 found += rows(emitted)
         return found
 

@@ -126,12 +126,12 @@ class Frame:
 
     def _plain(self, program: Program) -> pa.Table:
         key, time = (self.table.column(name).cast(pa.int64()).to_numpy() for name in ("k", "t"))
-        return self._ordered(self.table.select(program.inputs), key, time)
+        return self._ordered(self.table.select(program.inputs.names), key, time)
 
     def _first_stage(self, program: Program) -> pa.Table:
         parts = []
         for task in range(self.tasks):
-            rows = self.table.select(program.inputs).take(
+            rows = self.table.select(program.inputs.names).take(
                 pa.array(range(task, len(self.rows), self.tasks), pa.int64())
             )
             parts += FirstStage(program, "windows", self.step)(rows.to_batches(max_chunksize=self.batch))
@@ -234,7 +234,7 @@ def test_entries_out_of_order_are_refused(kind: str) -> None:
     """Whoever reads them has to sort them first: the windows would be wrong."""
     program = OPERATORS[kind].program(SCHEMA, "t", resolve("memory"))
     rows = Frame([(0, 9_000, 1, 1), (0, 90_000, 2, 1), (1, 0, 3, 1)], 1, {}, 1, 1).table
-    entries = program.read([rows.select(program.inputs)])
+    entries = program.read([rows.select(program.inputs.names)])
     operator = program.plan.operator(program.store(MemoryBackend()))
     for wrong in ([1, 0, 2], [2, 0, 1], [0, 2, 1]):
         disordered = replace(

@@ -360,8 +360,8 @@ def refused(spark: SparkSession, source: Path) -> Iterator[tuple[str, Callable[[
     spark_ends = by("end")(spark_window("6 seconds")(watermarked(stream(spark, source))))
     next_ = ours("tumbling")
     yield "withWatermark after a stateful operator", lambda: next_(ended.withWatermark("at", "1 second"))
-    yield "'at' has no watermark, and the frame comes out", lambda: next_(ended.withColumn("at", hour))
-    yield "'at' has no watermark, and the frame comes out", lambda: next_(starts)
+    yield "'at' has no watermark, and the frame is the output", lambda: next_(ended.withColumn("at", hour))
+    yield "'at' has no watermark, and the frame is the output", lambda: next_(starts)
     yield "'at' has no watermark, .*StateStoreSave.*window_time", lambda: next_(spark_ends)
     yield (
         "emitted on update: each comes several times",

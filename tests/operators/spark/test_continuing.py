@@ -88,7 +88,7 @@ CHANGED: dict[str, tuple[Any, dict[str, Any], str]] = {
     "buckets": (
         OP,
         {"state.buckets": OTHER},
-        r"has 3 buckets, this query has 5: .* back to 3\. Or move the state: write_savepoint",
+        r"has 3 buckets, but this query has 5: .* back to 3\. Or move the state: write_savepoint",
     ),
 }
 
@@ -124,7 +124,7 @@ def test_other_buckets_are_found_whatever_bucket_the_rows_are_of(
     frame = OP.apply(stream(spark, more), "at", options={"state.buckets": OTHER})
     with pytest.raises(StreamingQueryException) as caught:
         run_query(frame, tmp_path / "out", checkpoint)
-    assert "has 3 buckets, this query has 5" in str(what_failed(caught.value))
+    assert "has 3 buckets, but this query has 5" in str(what_failed(caught.value))
 
 
 def test_another_operator_is_found_whatever_bucket_the_rows_are_of(

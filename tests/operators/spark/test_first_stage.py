@@ -74,7 +74,7 @@ def stage(operator: WindowedAggregation, frame: DataFrame) -> EngineStage | None
     """The first stage that Spark does of an operator on a frame."""
     program = operator.program(arrow_schema(frame.schema), "at", resolve())
     return EngineStage.of(
-        program, frame.selectExpr(*(f"{name} as {c}" for name, c in program.aliases.items()))
+        program, frame.selectExpr(*(f"{name} as {c}" for name, c in program.inputs.aliases.items()))
     )
 
 

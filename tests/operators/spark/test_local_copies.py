@@ -1,39 +1,44 @@
-"""A worker's copy of a bucket is expendable: one that cannot be opened any more is made anew."""
+"""A worker's copy of a bucket is expendable: one that cannot be opened is rebuilt from the changelog."""
 
 import logging
+import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from feeds import committed
 
 from operators import TumblingWindows
 from operators import aggregates as agg
-from operators.spark.processor import drop_copy, open_copy
+from operators.spark.copies import _claim, drop_copy, open_copy
 from state_backends import StateError, resolve
 from state_backends.journal import MemoryJournal
 
 TABLE = pa.table({"k": ["a", "b"], "at": pa.array([1, 2], pa.int64())})
 
 
-def test_a_damaged_copy_is_made_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_damaged_copy_is_rebuilt(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """What a crash of the machine leaves of RocksDB's files may be anything; the changelog has what counts."""
     config = resolve("rocksdb", {"state.directory": str(tmp_path)})
     op = TumblingWindows(10).group_by("k").aggregate(n=agg.count())
     program, journal = op.program(TABLE.schema, "at", config), MemoryJournal()
     copy = open_copy(program, config, "bucket")
-    copy.run([TABLE], (0, 0), journal, copy.open(journal))
+    committed(copy, journal, 0, [TABLE])
     drop_copy(config, "bucket")
     current = next(tmp_path.glob("bucket/*-rocksdb/CURRENT"))
     current.write_text("MANIFEST-of-nothing\n")
     with caplog.at_level(logging.WARNING, "operators"):
         copy = open_copy(program, config, "bucket")
     try:
-        done = copy.run([TABLE], (100, 100), journal, copy.open(journal))
+        done = committed(copy, journal, 100, [TABLE])
     finally:
         drop_copy(config, "bucket")
     assert sorted(done.rows.column("n").to_pylist()) == [1, 1]  # Those of before: the new ones are late.
     assert done.counters.late == 2
-    assert "cannot be opened and is made anew" in caplog.text
+    assert "cannot be opened and is rebuilt from the changelog" in caplog.text
 
 
 def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
@@ -41,7 +46,67 @@ def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "here").write_text("a file")
     config = resolve("rocksdb", {"state.directory": str(tmp_path / "here")})
     op = TumblingWindows(10).aggregate(n=agg.count())
-    told = f"local state cannot be kept in {tmp_path}/here: .* Set spark.windows.state.directory to a directory that"
-    with pytest.raises(StateError, match=told):
+    message = f"cannot keep local state in {tmp_path}/here: .* Set spark.windows.state.directory to a directory that"
+    with pytest.raises(StateError, match=message):
         open_copy(op.program(TABLE.schema, "at", config), config, "bucket")
     assert (tmp_path / "here").read_text() == "a file"
+
+
+def test_a_directory_is_taken_over_from_a_process_that_ended(tmp_path: Path) -> None:
+    """A released directory is used again with what it holds; one in use is left to its process."""
+    first, lock = _claim(tmp_path, "bucket", "rocksdb")
+    other, other_lock = _claim(tmp_path, "bucket", "rocksdb")
+    assert (first.name[:2], other.name[:2]) == ("0-", "1-")
+    lock.release()
+    again, lock = _claim(tmp_path, "bucket", "rocksdb")
+    assert again == first
+    lock.release()
+    other_lock.release()
+
+
+def test_a_killed_process_releases_its_directory(tmp_path: Path) -> None:
+    """The lock ends with the process, however it ends."""
+    code = (
+        "import sys, time; from pathlib import Path; from operators.spark.copies import _claim\n"
+        "directory, lock = _claim(Path(sys.argv[1]), 'bucket', 'rocksdb')\n"
+        "print(directory, flush=True); time.sleep(600)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        held = Path(process.stdout.readline().strip())
+        other, other_lock = _claim(tmp_path, "bucket", "rocksdb")
+        process.kill()
+    taken_over, lock = _claim(tmp_path, "bucket", "rocksdb")
+    assert (other != held, taken_over) == (True, held)
+    lock.release()
+    other_lock.release()
+
+
+def test_a_deleted_lock_file_gives_another_directory(tmp_path: Path) -> None:
+    """What cleans temporary files may delete the lock of a live process: the next one must not meet it."""
+    first, lock = _claim(tmp_path, "bucket", "rocksdb")
+    (tmp_path / "bucket" / "0.lock").unlink()
+    second, second_lock = _claim(tmp_path, "bucket", "rocksdb")
+    assert first != second
+    lock.release()
+    second_lock.release()
+
+
+def test_old_copies_that_nobody_holds_are_removed(tmp_path: Path) -> None:
+    """Copies stay while a process holds them, and for a day after they were opened."""
+    names = ("fresh", "held", "old")
+    locks = {}
+    for name in names:
+        directory, locks[name] = _claim(tmp_path, name, "memory")
+        directory.mkdir()
+    long_ago = time.time() - 2 * 86_400
+    for name in ("held", "old"):
+        os.utime(tmp_path / name / "0.lock", (long_ago, long_ago))
+    locks["fresh"].release()
+    locks["old"].release()
+    _, lock = _claim(tmp_path, "new", "memory")
+    assert {path.name for path in tmp_path.iterdir()} == {"fresh", "held", "new"}
+    lock.release()
+    locks["held"].release()

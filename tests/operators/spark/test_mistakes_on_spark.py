@@ -32,17 +32,19 @@ MISTAKES: dict[str, Callable[[DataFrame], Any]] = {
     "no event time column 'att'; the frame has k, at, .*: did you mean 'at'": lambda df: COUNT.apply(
         df, "att"
     ),
-    "event time column 'k' is string; a timestamp is wanted: .*to_timestamp": lambda df: COUNT.apply(df, "k"),
-    "event time column 'v' is bigint; a timestamp is wanted": lambda df: COUNT.apply(df, "v"),
-    "event time column 'at' is date; a timestamp is wanted": lambda df: COUNT.apply(
+    "event time column 'k' is of type string, not a timestamp: .*to_timestamp": lambda df: COUNT.apply(
+        df, "k"
+    ),
+    "event time column 'v' is of type bigint, not a timestamp": lambda df: COUNT.apply(df, "v"),
+    "event time column 'at' is of type date, not a timestamp": lambda df: COUNT.apply(
         df.withColumn("at", F.to_date("at")), "at"
     ),
-    "event_time takes names of columns, not Column<'at'>: .*withColumn": lambda df: COUNT.apply(df, df.at),
-    "group_by takes names of columns, not Column<'k'>: .*withColumn": lambda df: WINDOWS.group_by(df.k),
-    "an aggregate takes names of columns, not Column<'v'>: .*withColumn": lambda df: agg.sum(df.v),
-    "where takes names of columns, not Column<'.*'>": lambda df: agg.count(where=df.v > 1),
-    r"n=Column<'sum\(v\)'> is no aggregate: .*agg\.sum\('v'\), not of pyspark": lambda _: WINDOWS.aggregate(
-        n=F.sum("v")
+    "event_time takes column names, not Column<'at'>: .*withColumn": lambda df: COUNT.apply(df, df.at),
+    "group_by takes column names, not Column<'k'>: .*withColumn": lambda df: WINDOWS.group_by(df.k),
+    "an aggregate takes column names, not Column<'v'>: .*withColumn": lambda df: agg.sum(df.v),
+    "where takes column names, not Column<'.*'>": lambda df: agg.count(where=df.v > 1),
+    r"n=Column<'sum\(v\)'> is not an aggregate: .*agg\.sum\('v'\), not of pyspark": lambda _: (
+        WINDOWS.aggregate(n=F.sum("v"))
     ),
     "size is Column<'.*'>: give text such as '60 minutes'": lambda _: SlidingWindows(
         F.expr("interval 1 hour")
@@ -50,15 +52,15 @@ MISTAKES: dict[str, Callable[[DataFrame], Any]] = {
     r"sum\(k\): column 'k' is string, a number is wanted; cast it": lambda df: WINDOWS.aggregate(
         n=agg.sum("k")
     ).apply(df, "at"),
-    "key column 'm' is map<.*; an atomic type of Spark is wanted": lambda df: (
+    "key column 'm' is of type map<.*; keys must be atomic": lambda df: (
         WINDOWS.group_by("m").aggregate(n=agg.count()).apply(df.withColumn("m", F.create_map("k", "v")), "at")
     ),
-    "takes a DataFrame of Spark, not a pandas DataFrame: .*createDataFrame": lambda df: COUNT.apply(
+    "takes a Spark DataFrame, not a pandas DataFrame: .*createDataFrame": lambda df: COUNT.apply(
         df.limit(0).toPandas(), "at"
     ),
-    "takes a DataFrame of Spark, not a pyspark GroupedData": lambda df: COUNT.apply(df.groupBy("k"), "at"),
+    "takes a Spark DataFrame, not a pyspark GroupedData": lambda df: COUNT.apply(df.groupBy("k"), "at"),
     r"frames are given by name, as {'left': \.\.\., 'right'": lambda df: BOTH.apply(df, "at"),
-    "output column 'late' is there twice": lambda df: WINDOWS.aggregate(late=agg.count()).apply_with_late(
+    "output column 'late' occurs twice": lambda df: WINDOWS.aggregate(late=agg.count()).apply_with_late(
         df, "at"
     ),
     "the gap is double; an interval, its text, or whole milliseconds": lambda df: (
@@ -102,7 +104,7 @@ def test_collations_are_refused_where_texts_are_compared(
     frame = stream(spark, source) if streaming else spark.read.parquet(str(source))
     collated = frame.withColumn("s", F.collate("k", "UTF8_LCASE"))
     column = (
-        "column 's' is string collate UTF8_LCASE; windows compare texts by their bytes: drop .*'UTF8_BINARY'"
+        "column 's' is string collate UTF8_LCASE, but texts are compared by their bytes: drop .*'UTF8_BINARY'"
     )
     with pytest.raises(DefinitionError, match=f"group_by: {column}"):
         WINDOWS.windows.group_by("v", "s").aggregate(n=agg.count()).apply(collated, "at")
@@ -193,7 +195,7 @@ def test_a_worker_that_is_killed(spark: SparkSession, source: Path) -> None:
         op.apply(spark.read.parquet(str(source)), "at").collect()
     told = what_failed(caught.value)
     assert told is not None
-    assert re.match("a Python worker of Spark died without a word: .*start it again$", told)
+    assert re.match("a Python worker of Spark died without an error message: .*start the query again$", told)
 
 
 @pytest.mark.parametrize(

@@ -263,7 +263,7 @@ def test_absurd_gaps_are_bad_rows_and_no_errors(spark: SparkSession, sound: str,
         (
             lambda: SessionWindows(gap_column="gpa"),
             "at",
-            "there is no gap column 'gpa'; the frame has k, at, v",
+            "gap column 'gpa' does not exist; the frame has the columns k, at, v",
         ),
         (
             lambda: SessionWindows(gap_column="x"),
@@ -275,9 +275,13 @@ def test_absurd_gaps_are_bad_rows_and_no_errors(spark: SparkSession, sound: str,
         (
             lambda: SessionWindows(F.lit("5 seconds")),
             "ta",
-            "there is no event time column 'ta'; the frame has k, at, v",
+            "event time column 'ta' does not exist; the frame has the columns k, at, v",
         ),
-        (lambda: SessionWindows(5), "ta", "there is no event time column 'ta'; the frame has k, at, v"),
+        (
+            lambda: SessionWindows(5),
+            "ta",
+            "event time column 'ta' does not exist; the frame has the columns k, at, v",
+        ),
     ],
 )
 def test_wrong_gaps_are_refused_on_the_driver(
@@ -298,7 +302,8 @@ def test_gap_column_takes_a_name(spark: SparkSession) -> None:
     with (
         operator.local_runner("at") as running,
         pytest.raises(
-            DefinitionError, match="is a Spark expression: without Spark, name a gap_column instead"
+            DefinitionError,
+            match="is a Spark expression, which cannot be evaluated without Spark: name a gap_column instead",
         ),
     ):
         running.process(empty)

@@ -45,8 +45,8 @@ def test_hash_is_sparks(spark: SparkSession) -> None:
 @pytest.mark.parametrize(
     ("event_time", "operator", "message"),
     [
-        ("when", OP, "no event time column 'when'"),
-        ("k", OP, "'k' is bigint; a timestamp is wanted"),
+        ("when", OP, "event time column 'when' does not exist"),
+        ("k", OP, "'k' is of type bigint, not a timestamp"),
         ("at", OP.group_by("nobody"), "no key column 'nobody'"),
         (
             "at",
@@ -142,7 +142,7 @@ def test_an_ordinary_session_is_mended(tmp_path: Path) -> None:
     assert first == "refused: this Spark session cannot run stateful windows:"
     assert "its workers run 'python3', which cannot import this library" in run.stdout
     assert rows == "rows: 2"
-    assert stopped.startswith("refused: the Spark session of this DataFrame was stopped: make a new one")
+    assert stopped.startswith("refused: the Spark session of this DataFrame was stopped: create a new one")
 
 
 def test_slow_commits_are_warned_of(spark: SparkSession) -> None:
@@ -184,7 +184,7 @@ def test_a_snapshot_folder_that_cannot_be_written_is_warned_of(spark: SparkSessi
 
 def test_other_watermark_is_refused(spark: SparkSession) -> None:
     """A watermark that was declared before must be that of the grace period."""
-    with pytest.raises(DefinitionError, match="watermark of 5000 ms already, the windows' grace is 60000 ms"):
+    with pytest.raises(DefinitionError, match="watermark of 5000 ms already, but grace is 60000 ms"):
         OP.apply(rate(spark).withWatermark("at", "5 seconds"), event_time="at")
     assert OP.apply(rate(spark).withWatermark("at", "1 minute"), event_time="at").isStreaming
 
@@ -197,6 +197,7 @@ def test_an_old_connect_is_named() -> None:
 
     (problem,) = session._old_connect(Grouped)
     assert re.match(
-        "streams through Spark Connect want PySpark 4.1 or newer, here is .*: use a newer one", problem
+        "streams through Spark Connect need PySpark 4.1 or newer, this is .*: upgrade client and server",
+        problem,
     )
     assert session._old_connect(GroupedData) == []

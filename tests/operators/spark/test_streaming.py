@@ -163,7 +163,7 @@ def test_other_number_of_buckets_is_refused(spark: SparkSession, source: Path, t
     write_source(more, files=7, rows=50, seed=3)
     with pytest.warns(UserWarning, match="5 buckets"):
         frame = operator().apply(stream(spark, more, 7), event_time="at", options={"state.buckets": 5})
-    with pytest.raises(Exception, match="has 3 buckets, this query has 5") as caught:
+    with pytest.raises(Exception, match="has 3 buckets, but this query has 5") as caught:
         run_query(frame, tmp_path / "out", tmp_path / "cp")
     assert StateError.__name__ in str(caught.value)
 

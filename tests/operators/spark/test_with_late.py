@@ -91,5 +91,5 @@ def test_what_cannot_be_told_is_refused(spark: SparkSession, source: Path) -> No
     with pytest.raises(DefinitionError, match=r"'months' is interval month.*df\.drop"):
         OPERATOR.apply_with_late(frame, event_time="at")
     taken = SlidingWindows("2 seconds").group_by("k").aggregate(late=agg.count())
-    with pytest.raises(DefinitionError, match="output column 'late' is there twice"):
+    with pytest.raises(DefinitionError, match="output column 'late' occurs twice"):
         taken.apply_with_late(spark.read.parquet(str(source)), event_time="at")

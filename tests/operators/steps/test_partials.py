@@ -14,7 +14,7 @@ from operators import aggregates as agg
 from operators.columns.records import FAR_FUTURE
 from operators.runtime.program import Program
 from operators.spark.packing import Pack, from_blobs
-from operators.steps.partials import from_table, is_partial, to_table
+from operators.steps.partials import from_table, to_table
 from operators.steps.step import Counters, Step
 from state_backends import resolve
 from state_backends.backends.memory import MemoryBackend
@@ -70,14 +70,16 @@ def table(rows: Sequence[tuple[Any, ...]], program_: Program) -> pa.Table:
     """Rows as the operator's input columns."""
     columns = list(zip(*rows, strict=True)) or [()] * len(SCHEMA)
     whole = pa.table([pa.array(c, t) for c, t in zip(columns, SCHEMA.types, strict=True)], schema=SCHEMA)
-    return whole.select(program_.inputs)
+    return whole.select(program_.inputs.names)
 
 
-def emitted(program_: Program, batches: Sequence[tuple[list[pa.Table], int]]) -> tuple[list[Any], Counters]:
-    """What the operator emits for batches at their close times, and what it counts."""
+def emitted(
+    program_: Program, batches: Sequence[tuple[list[pa.Table], list[pa.Table], int]]
+) -> tuple[list[Any], Counters]:
+    """What the operator emits for batches of rows and of entries at their close times, and what it counts."""
     operator, counters, found = program_.plan.operator(program_.store(MemoryBackend())), Counters(), []
-    for tables, close in batches:
-        emissions = operator.step(program_.read(tables), Step(close, close, counters))
+    for tables, partials, close in batches:
+        emissions = operator.step(program_.read(tables, partials), Step(close, close, counters))
         found.append(sorted(map(repr, program_.output.table(emissions).to_pylist())))
     return found, counters
 
@@ -97,21 +99,19 @@ def test_stages_give_the_windows_of_plain_rows(
     for rows, cuts, later in steps:
         close = max(close, later)
         edges = [0, *sorted(min(cut, len(rows)) for cut in cuts), len(rows)]
-        tables = []
+        tables, entries = [], []
         for a, b in pairwise(edges):
             part = table(rows[a:b], program_)
-            if data.draw(st.booleans()):
-                partials = program_.plan.accumulate(program_.records.read(part))
-                program_bad = partials.bad
+            partials = program_.plan.accumulate(program_.inputs.records.read(part))
+            if data.draw(st.booleans()) and not partials.bad:
                 sent = to_table(partials, slice(None))
-                assert is_partial(sent)
-                assert not is_partial(part)
                 assert len(partials) == len(from_table(sent, program_.plan.layout))
-                part = sent if not program_bad else part
-            tables.append(part)
-        whole.append(([table(rows, program_)], close))
-        parted.append((tables, close))
-    end = ([table([], program_)], FAR_FUTURE)
+                entries.append(sent)
+            else:
+                tables.append(part)
+        whole.append(([table(rows, program_)], [], close))
+        parted.append((tables, entries, close))
+    end = ([table([], program_)], [], FAR_FUTURE)
     expected, wanted = emitted(program_, [*whole, end])
     found, counters = emitted(program_, [*parted, end])
     assert expected == found
@@ -121,7 +121,7 @@ def test_stages_give_the_windows_of_plain_rows(
 def packed(kind: str, rows: list[Any]) -> tuple[Program, list[dict[str, Any]]]:
     """What one task sends."""
     program_ = program(kind)
-    batches = table(rows, program_).rename_columns(list(program_.aliases.values())).to_batches()
+    batches = table(rows, program_).rename_columns(list(program_.inputs.aliases.values())).to_batches()
     return program_, [row for batch in Pack(program_, LABELS)(batches) for row in batch.to_pylist()]
 
 
@@ -132,18 +132,18 @@ def test_many_records_in_few_panes_are_sent_as_entries(kind: str) -> None:
     program_, sent = packed(kind, rows)
     tables = from_blobs(row["blob"] for row in sent)
 
-    assert all(map(is_partial, tables))
+    assert all(row["partial"] for row in sent)
     assert 600 == sum(row["rows"] for row in sent)
     assert sum(table_.num_rows for table_ in tables) == sum(row["sent"] for row in sent) <= 6
     assert sum(len(row["blob"]) for row in sent) < sum(row["row_bytes"] for row in sent)
-    assert emitted(program_, [([table(rows, program_)], 0)]) == emitted(program_, [(tables, 0)])
+    assert emitted(program_, [([table(rows, program_)], [], 0)]) == emitted(program_, [([], tables, 0)])
 
 
 def test_records_with_panes_of_their_own_are_sent_as_they_are() -> None:
     """Where nothing is saved by it, nothing is accumulated before the shuffle."""
     _, sent = packed("sliding", [("a", 0, n, n, 0.5, 2) for n in range(600)])
 
-    assert not any(map(is_partial, from_blobs(row["blob"] for row in sent)))
+    assert not any(row["partial"] for row in sent)
     assert [600, 600] == [sum(row[name] for row in sent) for name in ("rows", "sent")]
 
 

@@ -1,0 +1,66 @@
+"""The columns of a frame that an operator reads, and what each is to it."""
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from operators.columns.records import RecordColumns
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The input columns of an operator.
+
+    Attributes:
+        event_time: name of the event-time column.
+        keys: names and Arrow types of the key columns.
+        values: names and Arrow types of the columns that aggregates, or a custom operator, read.
+        tick_us: length of a tick in microseconds.
+        reach: ticks from an event time to the bounds of its windows at most.
+        gap: name of the column of session gaps, or None.
+        others: columns that only late records are reported with, with their types.
+    """
+
+    event_time: str
+    keys: tuple[tuple[str, pa.DataType], ...]
+    values: tuple[tuple[str, pa.DataType], ...]
+    tick_us: int
+    reach: int
+    gap: str | None = None
+    others: tuple[tuple[str, pa.DataType], ...] = ()
+
+    @property
+    def group_by(self) -> tuple[str, ...]:
+        """Names of the key columns."""
+        return tuple(name for name, _ in self.keys)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of all columns, each once."""
+        gap = [] if self.gap is None else [self.gap]
+        named = [*self.keys, *self.values, *self.others]
+        first = [*self.group_by, self.event_time, *gap]
+        return list(dict.fromkeys([*first, *(name for name, _ in named)]))
+
+    @property
+    def aliases(self) -> dict[str, str]:
+        """Names that any engine takes as they are, for each column."""
+        return {name: f"c{number}" for number, name in enumerate(self.names)}
+
+    @property
+    def records(self) -> RecordColumns:
+        """Which columns make the records."""
+        values = tuple(name for name, _ in self.values)
+        return RecordColumns(self.event_time, self.group_by, values, self.tick_us, self.gap, self.reach)
+
+    def empty(self) -> pa.Table:
+        """Return a table without rows that can be read."""
+        types = {
+            **dict(self.others),
+            self.event_time: pa.timestamp("us"),
+            **dict(self.keys),
+            **dict(self.values),
+        }
+        if self.gap is not None:
+            types.setdefault(self.gap, pa.duration("us"))
+        return pa.schema([(name, types[name]) for name in self.names]).empty_table()

@@ -1,0 +1,55 @@
+"""The journal of a bucket in Spark's state."""
+
+from pyspark.sql.streaming import StatefulProcessorHandle
+
+from state_backends import StateError
+from state_backends.journal import Blob, made
+
+_PART_BYTES = 4 << 20
+
+
+class SparkJournal:
+    """A journal in a MapState of the bucket, committed by Spark with the micro-batch. Blobs are cut into parts."""
+
+    def __init__(self, handle: StatefulProcessorHandle) -> None:
+        self._map = handle.getMapState("journal", "name string, part int", "parts int, blob binary")
+        self._parts: dict[str, int] = {}
+        """Number of parts of the blobs that were read or written. A blob that is replaced was read before."""
+
+    def get(self, name: str) -> bytes | None:
+        """Return the blob, or None."""
+        first = self._map.getValue((name, 0))
+        if first is None:
+            return None
+        self._parts[name] = first[0]
+        rest = [self._map.getValue((name, part)) for part in range(1, first[0])]
+        if None in rest:
+            raise StateError(
+                f"the blob {name!r} in Spark's state is incomplete: the checkpoint was changed by another program. "
+                "Restore the checkpoint from a copy, or start with a new one"
+            )
+        return b"".join([bytes(first[1]), *(bytes(part[1]) for part in rest if part is not None)])
+
+    def put(self, name: str, blob: Blob) -> None:
+        """Write the blob, over an earlier one of that name."""
+        data = made(blob)
+        pieces = [data[at : at + _PART_BYTES] for at in range(0, len(data), _PART_BYTES)] or [b""]
+        before = self._parts.get(name, 1)
+        for part, piece in enumerate(pieces):
+            self._map.updateValue((name, part), (len(pieces), piece))
+        for part in range(len(pieces), before):
+            self._map.removeKey((name, part))
+        self._parts[name] = len(pieces)
+
+    def remove(self, name: str) -> None:
+        """Remove the blob if it is there."""
+        first = self._map.getValue((name, 0))
+        for part in range(first[0] if first is not None else 0):
+            self._map.removeKey((name, part))
+        self._parts.pop(name, None)
+
+    def commit(self) -> None:
+        """Leave it to Spark, which commits with the micro-batch."""
+
+    def rollback(self) -> None:
+        """Leave it to Spark, which drops what a failed attempt wrote."""
