@@ -5,14 +5,15 @@ batch can touch, has the window kind fold the batch in, emits, and writes back w
 tick here, for every kind, so a window is closed when its end is before the close time.
 """
 
+from abc import abstractmethod
 from collections.abc import Iterator
-from typing import Protocol
 
 import numpy as np
 
 from operators.columns.ranges import Ints, Mask
 from operators.columns.records import Records
 from operators.kinds.folding import FoldedWindows, FoldSchema
+from operators.kinds.plan import WindowPlan
 from operators.steps.emission import Emission
 from operators.steps.step import Step
 from operators.steps.store_operator import PageEnds, Pages, StoreOperator, Touched, first_by_key
@@ -20,38 +21,54 @@ from operators.steps.timers import NEVER
 from state_backends import Entries, WindowStore
 
 
-class FoldPlan(Protocol):
-    """A window kind with its sizes in ticks."""
+class FoldPlan(WindowPlan):
+    """A window kind whose windows are stored, each with the state that its records were added to."""
 
-    @property
-    def on_update(self) -> bool:
-        """Whether changed windows are emitted after each batch, instead of closed ones once."""
+    __slots__ = ()
 
     @property
     def schema(self) -> FoldSchema:
         """The windows' columns."""
+        return FoldSchema(len(self.head), self.operations)
+
+    def operator(self, store: WindowStore) -> "FoldOperator":
+        """Return the operator over a store."""
+        return FoldOperator(self, store)
 
     @property
+    @abstractmethod
     def reach(self) -> int:
         """How far in ticks an entry can be from a record that has to see it."""
 
+    @abstractmethod
     def late_before(self, close: int) -> int:
         """Return the time before which a record is late as a whole."""
 
+    @abstractmethod
     def last_window(self, time: Ints) -> tuple[Ints, Ints]:
         """Return start and end, as they are emitted, of the last window that can hold a record at each time."""
 
+    @abstractmethod
     def dead_before(self, close: int) -> int:
         """Return the end before which no entry can matter any more."""
 
+    @abstractmethod
     def bounds(self, end: Ints) -> tuple[Ints, Ints]:
         """Return starts and ends of windows as they are emitted."""
 
+    @abstractmethod
     def is_window(self, entries: Entries) -> Mask:
         """Return which entries are windows."""
 
+    @abstractmethod
     def fold(self, stored: Entries, records: Records, close: int) -> FoldedWindows:
-        """Return the windows after records that are sorted by key and time, of which none is late."""
+        """Return the windows after a batch.
+
+        Args:
+            stored: entries of the records' keys that can matter to them, sorted by key and end.
+            records: those that are not late, sorted by key and time.
+            close: the close time at which they come.
+        """
 
 
 class FoldOperator(StoreOperator):

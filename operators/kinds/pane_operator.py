@@ -7,7 +7,7 @@ last tick, for every kind, so a window is closed when its end is before the clos
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import ClassVar
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from operators.columns.ranges import Ints, Mask
 from operators.columns.records import FAR_FUTURE, FAR_PAST, Records
 from operators.kinds.page_sums import PageSums
 from operators.kinds.panes import MergedPanes, PaneSchema, merge_panes
+from operators.kinds.plan import WindowPlan
 from operators.steps.emission import Emission
 from operators.steps.partials import Partials
 from operators.steps.step import Step
@@ -26,54 +27,59 @@ from operators.steps.store_operator import (
     Touched,
 )
 from operators.steps.timers import NEVER
-from serializers.pages import PageLayout
 from state_backends import Entries, WindowStore, WriteBatch
 from state_backends.store.window_store import merge_entries
 
 
-class PanePlan(Protocol):
-    """A window kind with its sizes in ticks."""
+class PanePlan(WindowPlan):
+    """A window kind over panes."""
 
-    @property
-    def on_update(self) -> bool:
-        """Whether changed windows are emitted after each batch, instead of closed ones once."""
+    __slots__ = ()
+    size: int
+    condenses: ClassVar[bool]
+    """Whether panes stand for stretches of time, so that they are few where records are many."""
 
     @property
     def schema(self) -> PaneSchema:
         """The panes."""
+        return PaneSchema(self.operations)
 
     @property
-    def layout(self) -> PageLayout:
-        """The layout of stored panes."""
+    def head(self) -> tuple[tuple[str, str], ...]:
+        return self.schema.head
+
+    @abstractmethod
+    def pane_of(self, time: Ints) -> Ints:
+        """Return the time of the pane that each record belongs to, which ascends with the record's own."""
 
     def accumulate(self, records: Records) -> Partials:
         """Return the panes of records."""
+        return self.schema.accumulate(records, self.pane_of(records.time))
 
     def reduce(self, partials: Partials) -> Partials:
         """Return one pane for each place of those of several tasks."""
+        return self.schema.join(partials)
 
     @property
+    @abstractmethod
     def reach(self) -> int:
         """How far in ticks a pane can be from what it takes to know its windows."""
 
-    @property
-    def size(self) -> int:
-        """Ticks from the start of a window to its end."""
-
+    @abstractmethod
     def late_before(self, close: int) -> int:
         """Return the time before which a record is late as a whole."""
 
+    @abstractmethod
     def last_window(self, time: Ints) -> tuple[Ints, Ints]:
         """Return start and end, as they are emitted, of the last window that a pane at each time is part of."""
 
+    @abstractmethod
     def dead_before(self, close: int) -> int:
         """Return the time before which no pane can matter any more."""
 
+    @abstractmethod
     def next_end(self, time: Ints, close: int) -> Ints:
         """Return the last tick of the next window to close that a pane at each time takes part in, or NEVER."""
-
-    def describe(self) -> dict[str, Any]:
-        """Return what stored state depends on, as plain values to be compared."""
 
 
 class PaneOperator(StoreOperator):

@@ -17,12 +17,12 @@ from operators.columns.records import FAR_FUTURE, Records
 from operators.kinds.bounds import session_starts
 from operators.kinds.folding import positions
 from operators.kinds.panes import join_states, split_states
+from operators.kinds.plan import WindowPlan
 from operators.steps.emission import Emission
 from operators.steps.partials import Partials
 from operators.steps.step import Step
 from operators.steps.store_operator import PageEnds, Pages, StoreOperator, Touched, first_by_key
 from operators.steps.timers import NEVER
-from serializers.pages import PageLayout
 from state_backends import Entries, WindowStore
 from state_backends.store.ordering import row_order
 from state_backends.store.schema import TIME
@@ -31,7 +31,7 @@ _END, _START, _AT, _WAITS, _STATES = range(5)
 
 
 @dataclass(frozen=True, slots=True)
-class SessionPlan:
+class SessionPlan(WindowPlan):
     """What a session operator computes.
 
     Attributes:
@@ -53,27 +53,19 @@ class SessionPlan:
 
     @property
     def head(self) -> tuple[tuple[str, str], ...]:
-        """The stored columns before the states."""
         return ("end", TIME), ("start", TIME), ("at", TIME), ("waits_until", TIME)
-
-    @property
-    def layout(self) -> PageLayout:
-        """The layout of stored entries."""
-        return PageLayout(("i8",) * _STATES + tuple(code for op in self.operations for code in op.codes))
 
     @property
     def reach(self) -> int:
         """How far in ticks a session's end can be from its last record; 0 if each record brings its own gap."""
         return self.gap or 0
 
-    def describe(self) -> dict[str, Any]:
-        """Return what stored state depends on."""
+    @property
+    def identity(self) -> dict[str, Any]:
         return {
             "windows": "session",
             "gap in ticks": "of each record" if self.gap is None else self.gap,
             "max length in ticks": self.longest,
-            "emission": "on_update" if self.on_update else "on_close",
-            "state": [op.describe() for op in self.operations],
         }
 
     def operator(self, store: WindowStore) -> "SessionOperator":

@@ -5,78 +5,46 @@ Each window's left or right defining pane says when it closes.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from operators.aggregates.operation import Operation
 from operators.columns.ranges import Ints, rows_of_ranges, run_starts
-from operators.columns.records import Records
 from operators.kinds.bounds import Windows, distances, sliding_windows
-from operators.kinds.pane_operator import PaneOperator
-from operators.kinds.panes import MergedPanes, PaneSchema, seen_from, visible
+from operators.kinds.pane_operator import PaneOperator, PanePlan
+from operators.kinds.panes import MergedPanes, seen_from, visible
 from operators.steps.emission import Emission
-from operators.steps.partials import Partials
 from operators.steps.timers import NEVER
-from serializers.pages import PageLayout
 from state_backends import Entries, WindowStore
 
 
 @dataclass(frozen=True, slots=True)
-class SlidingPlan:
+class SlidingPlan(PanePlan):
     """What a sliding operator computes.
 
     Attributes:
         size: window size in ticks; both ends belong to the window.
         on_update: whether changed windows are emitted after each batch, instead of closed ones once.
-        schema: the panes.
+        operations: the distinct operations of all aggregates.
     """
 
     size: int
     on_update: bool
-    schema: PaneSchema
+    operations: tuple[Operation, ...]
+    condenses: ClassVar[bool] = False
 
     @property
-    def condenses(self) -> bool:
-        """Whether entries are few where records are many."""
-        return False
-
-    @property
-    def layout(self) -> PageLayout:
-        """The layout of stored panes."""
-        return self.schema.layout
-
-    @property
-    def head(self) -> tuple[tuple[str, str], ...]:
-        """The stored columns before the states."""
-        return self.schema.head
-
-    @property
-    def operations(self) -> tuple[Operation, ...]:
-        """The operations whose states are stored."""
-        return self.schema.operations
-
-    def describe(self) -> dict[str, Any]:
-        """Return what stored state depends on."""
-        return {
-            "windows": "sliding",
-            "size in ticks": self.size,
-            "emission": "on_update" if self.on_update else "on_close",
-            "state": [op.describe() for op in self.schema.operations],
-        }
+    def identity(self) -> dict[str, Any]:
+        return {"windows": "sliding", "size in ticks": self.size}
 
     @property
     def reach(self) -> int:
         """How far a pane can be from what it takes to know its windows: its right window's last tick."""
         return self.size + 1
 
-    def accumulate(self, records: Records) -> Partials:
-        """Return one pane for each key and event time of the records."""
-        return self.schema.accumulate(records, records.time)
-
-    def reduce(self, partials: Partials) -> Partials:
-        """Return one pane for each key and event time of the partial ones."""
-        return self.schema.join(partials)
+    def pane_of(self, time: Ints) -> Ints:
+        return time
 
     def late_before(self, close: int) -> int:
         """Return the time before which a record is late: no window that ends at `close` or later can hold it."""
