@@ -1,5 +1,5 @@
-"""Draws the pictures of concepts.md: `python docs/pictures.py`. The windows in them are computed, not drawn by hand."""
-# ruff: noqa: INP001 - a script beside the pages
+"""Draws the pictures of README.md and concepts.md: `python docs/pictures.py`. The windows in them are computed."""
+# ruff: noqa: INP001 - a script next to the pages
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -18,6 +18,12 @@ KINDS = {
     "HoppingWindows(4 s, advance 2 s): a start every 2 s": HoppingWindows("4 s", "2 s"),
     "SessionWindows(gap 3 s): [first, last + 3 s]": SessionWindows("3 s"),
     "SlidingWindows(4 s): [t - 4 s, t], and the window just after t": SlidingWindows("4 s"),
+}
+SHORT = {
+    "tumbling: 4 s": TumblingWindows("4 s"),
+    "hopping: 4 s, every 2 s": HoppingWindows("4 s", "2 s"),
+    "sessions: gap of 3 s": SessionWindows("3 s"),
+    "sliding: 4 s": SlidingWindows("4 s"),
 }
 STYLE = (
     ":root{--ink:#1f2937;--dim:#6b7280;--paper:#fff;--line:#d1d5db;--a:#2563eb;--b:#d97706;--soft:#dbeafe;--warm:#fef3c7}"
@@ -92,7 +98,7 @@ def computed(operator: WindowedAggregation) -> list[tuple[int, int, str]]:
 
 
 def axis(drawing: Drawing, y: float, ends: Sequence[int], height: float) -> None:
-    """Draw the records on their line, the seconds below it, and their shadows."""
+    """Draw the records on their line, the seconds below it, and a dashed line down from each record."""
     drawing.line(second(ends[0] * 1_000), y, second(ends[1] * 1_000), y)
     for time in range(ends[0], ends[1] + 1):
         drawing.line(second(time * 1_000), y, second(time * 1_000), y + 4)
@@ -123,18 +129,49 @@ def windows() -> str:
     return drawing.svg(height, "Windows of each kind over the same records")
 
 
+def kinds() -> str:
+    """The four kinds in one glance: windows that do not overlap share a line."""
+    drawing, y = Drawing(), 72
+    lanes = {kind: in_lanes(computed(operator.group_by())) for kind, operator in SHORT.items()}
+    height = y + sum(12 + 22 * len(lines) for lines in lanes.values())
+    drawing.text(16, 44, "records of one key", "bold")
+    axis(drawing, 40, (-4, 14), height - 8)
+    for kind, lines in lanes.items():
+        name, _, rest = kind.partition(": ")
+        drawing.text(16, y + 13.5, name, "bold")
+        drawing.text(16, y + 29.5, rest, "dim")
+        for line in lines:
+            for start, end, names in line:
+                drawing.box(second(start), y, second(end) - second(start) - 2, 18, " ".join(names))
+            y += 22
+        y += 12
+    return drawing.svg(height, "Tumbling, hopping, session and sliding windows over the same five records")
+
+
+def in_lanes(found: Iterable[tuple[int, int, str]]) -> list[list[tuple[int, int, str]]]:
+    """Windows in order of their starts, each on the first line that is free there; two lines at least."""
+    lines: list[list[tuple[int, int, str]]] = [[], []]
+    for window in found:
+        free = next((line for line in lines if not line or line[-1][1] <= window[0]), None)
+        if free is None:
+            lines.append([window])
+        else:
+            free.append(window)
+    return lines
+
+
 def bounds(start: int, end: int) -> str:
     """Both bounds of a window in seconds."""
     return f"{start / 1_000:g} s to {end / 1_000:g} s"
 
 
 def panes() -> str:
-    """How windows are put together from panes."""
+    """How panes are combined into windows."""
     drawing = Drawing()
     drawing.text(16, 44, "records of one key", "bold")
     axis(drawing, 40, (-4, 14), 340)
     parts: Iterable[tuple[str, Callable[[], list[tuple[int, int, str]]]]] = (
-        ("frames of hopping windows, 2 s", lambda: computed(TumblingWindows("2 s").group_by())),
+        ("panes of hopping windows, 2 s", lambda: computed(TumblingWindows("2 s").group_by())),
         ("their windows", lambda: computed(HoppingWindows("4 s", "2 s").group_by())[:4]),
     )
     y = 92.0
@@ -177,7 +214,7 @@ def time() -> str:
         drawing.box(x(start), 90, x(start + 5_000) - x(start) - 2, 20, words, kind)
     for record, kind, depth, words in (
         (1_000, "late", 40, "comes now: late, its window is closed"),
-        (6_000, "", 66, "comes now: behind the close time, but its window is open, and takes it"),
+        (6_000, "", 66, "comes now: behind the close time, but its window is still open and counts it"),
     ):
         drawing.dot(x(record), y, kind)
         drawing.line(x(record), y + 8, x(record), y + depth, "warn" if kind else "strong")
@@ -189,7 +226,7 @@ def state() -> str:
     """A bucket's pages by key and segment."""
     drawing = Drawing()
     left, wide, high, keys = 120, 150, 44, ("EWR", "JFK", "LGA")
-    drawing.text(16, 32, "one bucket: some of the keys, on one worker", "bold")
+    drawing.text(16, 32, "one bucket: a part of the keys, on one worker", "bold")
     for column, name in enumerate(("segment 09:00", "segment 09:01", "segment 09:02", "segment 09:03")):
         drawing.text(left + wide * (column + 0.5), 62, name, "dim mid")
     for row, key in enumerate(keys):
@@ -208,14 +245,14 @@ def state() -> str:
     drawing.text(
         left + wide * 2.5,
         bottom + 16,
-        "an outlined box is a page, read and written as one: panes in order of time",
+        "an outlined box is a page, read and written as a whole: panes in order of time",
         "dim mid",
     )
     return drawing.svg(bottom + 34, "A bucket's pages: one per key and segment")
 
 
 def changelog() -> str:
-    """What a batch leaves, and what a worker restores from."""
+    """What a batch writes, and what a worker restores from."""
     drawing = Drawing()
     top, wide, left = 50, 84, 150
     drawing.text(16, 32, "Spark's state store, committed with each batch", "bold")
@@ -227,7 +264,7 @@ def changelog() -> str:
         )
     drawing.text(16, top + 69, "pointer", "dim")
     drawing.box(left + 5 * wide, top + 50, wide - 8, 30, "9", "b")
-    drawing.text(left + 4.9 * wide, top + 69, "the version that counts", "dim end")
+    drawing.text(left + 4.9 * wide, top + 69, "the valid version", "dim end")
     drawing.text(16, 172, "snapshot, in a folder", "bold")
     drawing.box(left, 184, 2 * wide - 8, 34, "all pages, after batch 5", "a")
     drawing.arrow(left + 2 * wide, 201, left + 4 * wide - 10)
@@ -237,14 +274,15 @@ def changelog() -> str:
     drawing.text(
         16,
         246,
-        "A copy behind the pointer takes in the entries that it lacks. One that is lost, or ahead of the pointer,",
+        "A copy behind the pointer replays the missing entries. A copy that is lost, or ahead of the pointer,",
         "dim",
     )
-    drawing.text(16, 262, "is made again: of the snapshot, and the entries after it.", "dim")
+    drawing.text(16, 262, "is rebuilt from the snapshot and the entries after it.", "dim")
     return drawing.svg(280, "Changelog, pointer and snapshot")
 
 
 PICTURES = {
+    "kinds": kinds,
     "windows": windows,
     "panes": panes,
     "time": time,

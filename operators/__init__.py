@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from operators import aggregates
     from operators.aggregates import AggregateOperation
-    from operators.custom.contract import Declaration, Rows, Stored, Work
+    from operators.custom.contract import CallContext, Declaration, OutputRows, StoredEntries
     from operators.definitions.aggregation import CoGroupedAggregation, WindowedAggregation
     from operators.definitions.custom import Operator
-    from operators.definitions.keyed import Keyed, KeyedOperator
+    from operators.definitions.keyed import KeyContext, KeyedOperator
     from operators.definitions.windows import HoppingWindows, SessionWindows, SlidingWindows, TumblingWindows
     from operators.errors import DefinitionError, OperatorError, SessionSetupError, WorkerError
     from operators.explain.explanation import Explanation
@@ -33,9 +33,9 @@ _HOMES = {
     "operators.aggregates": ("AggregateOperation",),
     "operators.custom.contract": (
         "Declaration",
-        "Rows",
-        "Stored",
-        "Work",
+        "OutputRows",
+        "StoredEntries",
+        "CallContext",
     ),
     "operators.definitions.aggregation": (
         "CoGroupedAggregation",
@@ -43,7 +43,7 @@ _HOMES = {
     ),
     "operators.definitions.custom": ("Operator",),
     "operators.definitions.keyed": (
-        "Keyed",
+        "KeyContext",
         "KeyedOperator",
     ),
     "operators.definitions.windows": (
@@ -81,6 +81,7 @@ _HOME = {name: module for module, names in _HOMES.items() for name in names}
 __all__ = [
     "NEVER",
     "AggregateOperation",
+    "CallContext",
     "CoGroupedAggregation",
     "CoGroupedRunner",
     "Counters",
@@ -89,20 +90,19 @@ __all__ = [
     "Explanation",
     "HoppingWindows",
     "JavaNotFoundError",
-    "Keyed",
+    "KeyContext",
     "KeyedOperator",
     "LocalRunner",
     "Operator",
     "OperatorError",
-    "Rows",
+    "OutputRows",
     "SessionSetupError",
     "SessionWindows",
     "SlidingWindows",
-    "Stored",
+    "StoredEntries",
     "TumblingWindows",
     "WindowedAggregation",
     "WithLate",
-    "Work",
     "WorkerError",
     "aggregates",
     "ensure_java",

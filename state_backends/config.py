@@ -1,26 +1,18 @@
 """Which backend, with which options: read on the driver, checked there, and sent to the workers as one frozen value."""
 
-import difflib
 import os
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import import_module
-from importlib.metadata import entry_points
 from pathlib import Path
 
 from state_backends.durability.policy import SnapshotPolicy
-from state_backends.interface import StateBackend, StateError
+from state_backends.interface import StateBackend
+from state_backends.registry import BUILT_IN, ENTRY_POINTS, load_backend, unknown
 
 PREFIX = "spark.windows."
 DEFAULT_BACKEND = "memory"
-ENTRY_POINTS = "stateful_windows.state_backends"
-BUILT_IN = {
-    "memory": "state_backends.backends.memory:MemoryBackend",
-    "rocksdb": "state_backends.backends.rocksdb:RocksDBBackend",
-    "spark": "state_backends.backends.journaled:JournalBackend",
-}
 _SNAPSHOTS = "state.snapshots."
 _LEVELS = ("debug", "info", "warning", "error")
 _UNITS = {"b": 0, "k": 10, "m": 20, "g": 30}
@@ -158,7 +150,7 @@ def resolve(
     known = known_options(name)
     for key in merged:
         if key not in known:
-            raise ValueError(_unknown(f"option {PREFIX}{key}", PREFIX + key, [PREFIX + k for k in known]))
+            raise ValueError(unknown(f"option {PREFIX}{key}", PREFIX + key, [PREFIX + k for k in known]))
     merged.pop("state.backend", None)
     config = StateConfig(name, tuple(sorted(merged.items())))
     _ = config.buckets, config.snapshots, config.evolution, config.log_level
@@ -185,38 +177,6 @@ def option_scope(backend: str) -> str:
     return backend.rpartition(":")[2].rpartition(".")[2]
 
 
-def load_backend(name: str) -> type[StateBackend]:
-    """Return the backend class of that name.
-
-    Raises:
-        ValueError: there is none, or it is no StateBackend.
-        StateError: it is there but cannot be imported.
-    """
-    if not isinstance(name, str):
-        raise ValueError(  # noqa: TRY004 - as an unknown name
-            f"state backend {name!r} is no name: write 'rocksdb', or 'module:attribute' for a class of your own"
-        )
-    target = BUILT_IN.get(name)
-    # Looking for what is installed takes some 15 ms.
-    registered = {} if target else {point.name: point.value for point in entry_points(group=ENTRY_POINTS)}
-    target = target or registered.get(name) or (name if ":" in name else None)
-    if target is None:
-        raise ValueError(_unknown(f"state backend {name!r}", name, [*BUILT_IN, *registered]))
-    module, _, attribute = target.partition(":")
-    try:
-        found = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise StateError(
-            f"state backend {name!r} ({target}) cannot be imported: {error}. Its package has to be installed here and on all "
-            "workers"
-        ) from error
-    if not (isinstance(found, type) and issubclass(found, StateBackend)):
-        raise ValueError(  # noqa: TRY004 - the name in the configuration is wrong
-            f"state backend {name!r} ({target}) is not a subclass of state_backends.StateBackend"
-        )
-    return found
-
-
 def _count(option: str, text: str | None, default: int) -> int:
     if text is None:
         return default
@@ -234,20 +194,6 @@ def _bytes(text: str | None, default: int) -> int:
             f"{PREFIX}{_SNAPSHOTS}bytes is {text!r}; a whole number of bytes is wanted, or one with k, m or g, such as 64m"
         )
     return int(number) << _UNITS[unit]
-
-
-def _unknown(what: str, given: str, known: Iterable[str]) -> str:
-    known = sorted(known)
-    close = nearest(given, known)
-    hint = f"; did you mean {close}?" if close else "."
-    return f"unknown {what}{hint} Known: {', '.join(known)}"
-
-
-def nearest(given: str, known: Iterable[str]) -> str | None:
-    """Return the known name that was probably meant, whatever its case, or None."""
-    by_lower = {name.lower(): name for name in known}
-    close = difflib.get_close_matches(given.lower(), by_lower, n=1)
-    return by_lower[close[0]] if close else None
 
 
 def _text(value: object) -> str:

@@ -4,14 +4,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-if TYPE_CHECKING:
-    from state_backends.journal import Journal
-
-
-class StateError(RuntimeError):
-    """State that cannot be opened, read or written; the message names what and the way out."""
+from state_backends.journal import Journal
 
 
 @dataclass(slots=True)
@@ -149,7 +144,7 @@ class StateBackend(ABC):
     def clear(self) -> None:
         """Drop every page and the version, all or nothing; what is gone stays gone after `close` and `open`."""
 
-    def attach(self, journal: "Journal") -> None:  # noqa: B027 - most have nothing to do
+    def attach(self, journal: Journal) -> None:  # noqa: B027 - most have nothing to do
         """Use the journal of this batch. Called before each batch, on backends that are `resident`, and on no others."""
 
     def snapshot(self, directory: Path) -> None:

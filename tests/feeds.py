@@ -12,6 +12,7 @@ from operators import aggregates as agg
 from operators.columns.records import FAR_FUTURE
 from operators.runtime.program import Processed
 from operators.runtime.stateful import StatefulOperator
+from state_backends.durability.progress import Progress
 from state_backends.journal import Journal
 
 SCHEMA = pa.schema(
@@ -114,5 +115,5 @@ def committed(
     """Process one batch at a close time and commit it, as a host does."""
     pointer = operator.open(journal)
     processed = operator.step((close, close), tables, partials)
-    operator.commit(journal, pointer, {})
+    operator.commit(journal, pointer, Progress())
     return processed

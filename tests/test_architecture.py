@@ -1,40 +1,82 @@
-"""The layout of the packages is what their names say: imports point one way, and modules stay short."""
+"""The layout of the packages is what their names say: imports point one way, nothing goes in circles, modules stay short."""
 
 import ast
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
 MOST_LINES = 400
-LAYERS = {
-    "serializers": {"serializers"},
-    "state_backends": {"serializers", "state_backends"},
-    "operators": {"serializers", "state_backends", "operators"},
+MOST_FILES_AT_ROOT = 4
+PACKAGES = ("serializers", "state_backends", "operators")
+"""Each imports only those before it, and itself."""
+ORDER = {
+    "operators": (
+        "errors",
+        "columns",
+        "aggregates",
+        "steps",
+        "kinds custom",
+        "runtime",
+        "spark",
+        "explain",
+        "definitions",
+        "testing",
+        "__init__",
+    ),
+    "state_backends": (
+        "errors",
+        "journal",
+        "interface registry sqlite_journal",
+        "store",
+        "backends",
+        "durability",
+        "config",
+        "checkpoints",
+        "contract __init__",
+    ),
 }
+"""Folders and root modules, from the lowest up: each imports only lower ones. Those of one line do not know each other."""
 TESTING = {"hypothesis", "pytest"}
-MODULES = sorted(path.relative_to(ROOT) for layer in LAYERS for path in (ROOT / layer).rglob("*.py"))
 SPARK = {"pyspark", "py4j"}
-SPARK_EDGE = ("spark",)
-CHECKPOINTS = Path("state_backends/checkpoints")
+MODULES = sorted(path.relative_to(ROOT) for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 
 
-def imports(module: Path) -> set[str]:
-    """The top-level names of all that a module imports, wherever in it."""
-    return {name for node in ast.walk(parsed(module)) for name in imported(node, module)}
+def dotted(module: Path) -> str:
+    """A module's name."""
+    return ".".join(module.with_suffix("").parts).removesuffix(".__init__")
 
 
-def module_level_imports(module: Path) -> set[str]:
-    """The top-level names of what a module imports when it is imported itself."""
-    return {name for node in executed(parsed(module)) for name in imported(node, module)}
+KNOWN = {dotted(module): module for module in MODULES}
 
 
 def parsed(module: Path) -> ast.Module:
     """The module's syntax tree."""
     return ast.parse((ROOT / module).read_text())
+
+
+def imported(node: ast.AST) -> Iterator[str]:
+    """The modules, or names of modules, that one statement imports; also `import_module("...")`."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    if isinstance(node, ast.ImportFrom):
+        assert not node.level, "relative imports hide where a name comes from"
+        for alias in node.names:
+            name = f"{node.module}.{alias.name}"
+            yield name if name in KNOWN else str(node.module)
+
+
+def imports(module: Path) -> set[str]:
+    """All that a module imports, wherever in it: in functions and for type checkers, too."""
+    return {name for node in ast.walk(parsed(module)) for name in imported(node)}
+
+
+def top_level(names: Iterable[str]) -> set[str]:
+    """The packages of modules."""
+    return {name.partition(".")[0] for name in names}
 
 
 def executed(node: ast.AST) -> Iterator[ast.AST]:
@@ -48,30 +90,115 @@ def executed(node: ast.AST) -> Iterator[ast.AST]:
         yield from executed(child)
 
 
-def imported(node: ast.AST, module: Path) -> set[str]:
-    """The top-level names that one statement imports; a relative import is of the module's own package."""
-    if isinstance(node, ast.Import):
-        return {alias.name.partition(".")[0] for alias in node.names}
-    if isinstance(node, ast.ImportFrom):
-        return {module.parts[0] if node.level else str(node.module).partition(".")[0]}
-    return set()
-
-
-def test_all_layers_have_modules() -> None:
-    """Every layer is a package with modules, so that the tests below look at something."""
-    for layer in LAYERS:
-        assert Path(layer, "__init__.py") in MODULES
-        assert 2 < sum(module.parts[0] == layer for module in MODULES)
-
-
 def offenders(forbidden: Callable[[Path], set[str]]) -> dict[str, set[str]]:
     """The modules that have something they should not, with what it is."""
     return {str(module): found for module in MODULES if (found := forbidden(module))}
 
 
+def circles(arrows: Mapping[str, set[str]]) -> list[list[str]]:
+    """The sets of two or more that reach each other, by Tarjan's algorithm."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[list[str]] = []
+
+    def visit(name: str) -> None:
+        index[name] = low[name] = len(index)
+        stack.append(name)
+        for other in sorted(arrows.get(name, ())):
+            if other not in index:
+                visit(other)
+                low[name] = min(low[name], low[other])
+            elif other in stack:
+                low[name] = min(low[name], index[other])
+        if low[name] == index[name]:
+            at = stack.index(name)
+            if len(stack) - at > 1:
+                found.append(sorted(stack[at:]))
+            del stack[at:]
+
+    for name in sorted(arrows):
+        if name not in index:
+            visit(name)
+    return found
+
+
+def files() -> dict[str, set[str]]:
+    """Which modules of ours each module imports."""
+    return {
+        name: {other for other in imports(module) if other in KNOWN and other != name}
+        for name, module in KNOWN.items()
+    }
+
+
+def folders() -> dict[str, set[str]]:
+    """Which folders of ours the modules of each folder import."""
+    arrows: dict[str, set[str]] = {}
+    for name, others in files().items():
+        here = str(KNOWN[name].parent)
+        arrows.setdefault(here, set()).update({str(KNOWN[other].parent) for other in others} - {here})
+    return arrows
+
+
+def test_all_packages_have_modules() -> None:
+    """Every package has modules, so that the tests below look at something."""
+    for package in PACKAGES:
+        assert Path(package, "__init__.py") in MODULES
+        assert 2 < sum(module.parts[0] == package for module in MODULES)
+
+
 def test_imports_point_one_way() -> None:
-    """A layer imports only itself and those below it: operators, state_backends, serializers."""
-    assert {} == offenders(lambda module: imports(module) & set(LAYERS) - LAYERS[module.parts[0]])
+    """A package imports only itself and those below it: operators, state_backends, serializers."""
+
+    def above(module: Path) -> set[str]:
+        return top_level(imports(module)) & set(PACKAGES[PACKAGES.index(module.parts[0]) + 1 :])
+
+    assert {} == offenders(above)
+
+
+def test_nothing_imports_in_circles() -> None:
+    """No circle of modules and none of folders; imports in functions and for type checkers count."""
+    assert [] == circles(files())
+    whole = {name: others for name, others in folders().items() if name not in PACKAGES}
+    assert [] == circles({name: others - set(PACKAGES) for name, others in whole.items()})
+
+
+def test_circles_are_found() -> None:
+    """What looks for circles finds them."""
+    assert [["a", "b", "c"], ["e", "f"]] == circles(
+        {"a": {"b"}, "b": {"c", "d"}, "c": {"a"}, "e": {"f"}, "f": {"e"}}
+    )
+    assert [] == circles({"a": {"b", "c"}, "b": {"c"}})
+
+
+@pytest.mark.parametrize("package", ORDER)
+def test_folders_keep_their_order(package: str) -> None:
+    """A folder imports only folders that stand before it in `ORDER`, and itself."""
+    height = {name: number for number, line in enumerate(ORDER[package]) for name in line.split()}
+    there = {
+        module.relative_to(package).parts[0].removesuffix(".py")
+        for module in MODULES
+        if module.parts[0] == package
+    }
+    assert there == set(height)
+
+    def part(name: str) -> str:
+        return KNOWN[name].relative_to(package).parts[0].removesuffix(".py")
+
+    backwards = {
+        f"{name} -> {other}"
+        for name, others in files().items()
+        for other in others
+        if name.partition(".")[0] == other.partition(".")[0] == package
+        and part(name) != part(other)
+        and height[part(other)] >= height[part(name)]
+    }
+    assert set() == backwards
+
+
+def test_few_files_at_the_root() -> None:
+    """At the root of operators is what is common to all folders, and nothing else."""
+    assert len(list((ROOT / "operators").glob("*.*"))) <= MOST_FILES_AT_ROOT
 
 
 def test_nothing_imports_the_tests() -> None:
@@ -79,17 +206,21 @@ def test_nothing_imports_the_tests() -> None:
     shipped = {Path("state_backends/contract"), Path("operators/testing")}
     forbidden = {"tests", "benchmarks", "examples", "oracle", "conftest"}
     assert {} == offenders(
-        lambda module: imports(module) & (forbidden | (set() if shipped & {*module.parents} else TESTING))
+        lambda module: (
+            top_level(imports(module)) & (forbidden | (set() if shipped & {*module.parents} else TESTING))
+        )
     )
 
 
 def test_spark_is_imported_at_the_edge() -> None:
-    """Only the runtime and the helpers for sessions import Spark at module level; below, what reads checkpoints uses it."""
+    """Only what runs on Spark imports it at module level; below operators, only what reads checkpoints uses it."""
 
     def spark(module: Path) -> set[str]:
-        if module.parts[0] != "operators" and module.parent != CHECKPOINTS:
-            return imports(module) & SPARK
-        return set() if module.parts[1] in SPARK_EDGE else module_level_imports(module) & SPARK
+        if module.parts[0] != "operators" and module.parent != Path("state_backends/checkpoints"):
+            return top_level(imports(module)) & SPARK
+        if module.parts[1] == "spark":
+            return set()
+        return top_level(name for node in executed(parsed(module)) for name in imported(node)) & SPARK
 
     assert {} == offenders(spark)
 
@@ -107,16 +238,32 @@ def test_modules_say_what_they_are_for() -> None:
     ]
 
 
+def test_tests_mirror_the_tree() -> None:
+    """Every folder of tests of a package is one of the package's."""
+    for package in PACKAGES:
+        tested = {
+            path.parent.relative_to(ROOT / "tests") for path in (ROOT / "tests" / package).rglob("test_*.py")
+        }
+        assert {str(path) for path in tested} <= {str(module.parent) for module in MODULES}
+
+
+HEAVY = {"pyspark", "py4j", "rocksdict", "sqlite3", "pandas", "matplotlib", *TESTING}
+
+
 @pytest.mark.parametrize(
-    ("package", "absent"),
+    ("code", "absent", "most_modules"),
     [
-        ("serializers", {"pyspark", "operators", "state_backends", "rocksdict", *TESTING}),
-        ("state_backends", {"pyspark", "operators", "rocksdict", *TESTING}),
-        ("operators", {"pyspark", "py4j", "rocksdict", *TESTING}),
+        ("import serializers", {"operators", "state_backends", *HEAVY}, 20),
+        ("import state_backends", {"operators", *HEAVY}, 5),
+        ("import operators", HEAVY, 2),
+        ("from operators import SlidingWindows, aggregates", HEAVY, 75),
     ],
 )
-def test_import_stays_light(package: str, absent: set[str]) -> None:
-    """Importing a package loads no Spark, no backend that is not used, no layer above, and no test tools."""
-    code = f"import sys, {package}; print(*{{name.partition('.')[0] for name in sys.modules}})"
+def test_import_stays_light(code: str, absent: set[str], most_modules: int) -> None:
+    """What users import first loads no Spark, no database, no test tools, and no more of ours than it needs."""
+    code = f"import sys; {code}; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert set() == absent & set(done.stdout.split())
+    loaded = done.stdout.split()
+    assert set() == absent & {name.partition(".")[0] for name in loaded}
+    ours = [name for name in loaded if name.partition(".")[0] in PACKAGES]
+    assert len(ours) <= most_modules, sorted(ours)

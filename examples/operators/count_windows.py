@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from examples.operators.flights import flights
-from operators import NEVER, Declaration, Operator, Rows, Stored, Work
+from operators import NEVER, CallContext, Declaration, Operator, OutputRows, StoredEntries
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,15 +33,15 @@ class LastFlights(Operator):
         results = {"at": "timestamp_ntz", "number": "bigint", "mean": "double", "worst": "double"}
         return Declaration([self.column], {"value": float, "number": int}, results)
 
-    def due(self, entries: Stored) -> np.ndarray:
+    def due(self, entries: StoredEntries) -> np.ndarray:
         return np.where(entries["number"] == 0, entries.time, NEVER)
 
-    def take(self, work: Work) -> None:
-        records, value = work.records, work.records.values[self.column].filled(0)
-        work.add(work.stored(records.key, records.time, value=value, number=0))
+    def process_batch(self, context: CallContext) -> None:
+        records, value = context.records, context.records.values[self.column].filled(0)
+        context.add(context.stored(records.key, records.time, value=value, number=0))
 
-    def fire(self, work: Work) -> Rows:
-        counted, due = work.read(end=work.close - 1), work.due
+    def fire(self, context: CallContext) -> OutputRows:
+        counted, due = context.read(end=context.close_time - 1), context.due
         key, time = np.append(counted.key, due.key), np.append(counted.time, due.time)
         value, number = (np.append(counted[name], due[name]) for name in ("value", "number"))
         order = np.lexsort((value, time, key))
@@ -50,14 +50,14 @@ class LastFlights(Operator):
         at, first = np.arange(len(key)), np.searchsorted(key, key)  # Rows, and the first one of each key.
         is_new, number = number == 0, np.maximum(number[first], 1) + at - first
         kept = at >= np.searchsorted(key, key, "right") - self.n
-        work.delete(counted)
-        work.add(work.stored(key[kept], time[kept], value=value[kept], number=number[kept]))
+        context.delete(counted)
+        context.add(context.stored(key[kept], time[kept], value=value[kept], number=number[kept]))
 
         shown = np.flatnonzero(is_new & (number % self.every == 0))
         window = at[shown, None] - np.arange(self.n)
         values = np.where(window >= first[shown, None], value[window], np.nan)
         mean, worst = np.nanmean(values, axis=1), np.nanmax(values, axis=1)
-        return work.rows(key[shown], at=time[shown], number=number[shown], mean=mean, worst=worst)
+        return context.rows(key[shown], at=time[shown], number=number[shown], mean=mean, worst=worst)
 
 
 def main() -> None:

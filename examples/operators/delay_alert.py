@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from examples.operators.flights import flights
-from operators import Declaration, Keyed, KeyedOperator
+from operators import Declaration, KeyContext, KeyedOperator
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,29 +32,29 @@ class DelayAlert(KeyedOperator):
         }  # fmt: skip
         return Declaration(["dep_delay"], results=results)
 
-    def process(self, time: int, record: dict[str, Any], keyed: Keyed) -> None:
-        state = keyed.value = keyed.value or {"window": [], "since": None}
+    def process(self, time: int, record: dict[str, Any], context: KeyContext) -> None:
+        state = context.value = context.value or {"window": [], "since": None}
         state["window"].append((time, record["dep_delay"]))
-        keyed.set_timer(
+        context.set_timer(
             time
         )  # It comes after all flights of this minute, so that their order makes no difference.
 
-    def on_timer(self, time: int, name: str, keyed: Keyed) -> Iterator[dict[str, Any]]:
+    def on_timer(self, time: int, name: str, context: KeyContext) -> Iterator[dict[str, Any]]:
         size = self.ticks(self.size)
-        window = [(t, delay) for t, delay in keyed.value["window"] if t >= time - size]
-        since, keyed.value["window"] = keyed.value["since"], window
+        window = [(t, delay) for t, delay in context.value["window"] if t >= time - size]
+        since, context.value["window"] = context.value["since"], window
         mean = sum(delay for _, delay in window) / len(window) if window else None
         if window:
-            keyed.set_timer(window[0][0] + size + 1)  # When the first one is too old.
+            context.set_timer(window[0][0] + size + 1)  # When the first one is too old.
         if since is None and len(window) >= self.least and mean > self.above:
-            keyed.value["since"] = time
+            context.value["since"] = time
             yield {"change": "fired", "at": time, "flights": len(window), "mean": mean}
         elif since is not None and (len(window) < self.least or mean < self.below):
-            keyed.value["since"] = None
+            context.value["since"] = None
             minutes = (time - since) / self.ticks("1 minute")
             yield {"change": "cleared", "at": time, "flights": len(window), "mean": mean, "minutes": minutes}
         if not window:
-            keyed.value = None  # Nothing is stored of an airport where no flight has left for an hour.
+            context.value = None  # Nothing is stored of an airport where no flight has left for an hour.
 
 
 def main() -> None:

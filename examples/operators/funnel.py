@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from examples.operators.flights import flights
-from operators import Declaration, Keyed, KeyedOperator
+from operators import Declaration, KeyContext, KeyedOperator
 
 STEPS = ("left late", "left again", "left on time")
 
@@ -34,18 +34,18 @@ class Recovery(KeyedOperator):
         }  # fmt: skip
         return Declaration(["dep_delay"], results=results)
 
-    def process(self, time: int, record: dict[str, Any], keyed: Keyed) -> None:
-        session = keyed.value = keyed.value or {"began": time, "flights": 0, "steps": []}
+    def process(self, time: int, record: dict[str, Any], context: KeyContext) -> None:
+        session = context.value = context.value or {"began": time, "flights": 0, "steps": []}
         session["flights"] += 1
         steps, delay = session["steps"], record["dep_delay"]
         if len(steps) == 1:
             steps.append(time)
         if (not steps and delay >= self.late) or (len(steps) == 2 and delay <= self.on_time):
             steps.append(time)
-        keyed.set_timer(time + self.ticks(self.gap))
+        context.set_timer(time + self.ticks(self.gap))
 
-    def on_timer(self, time: int, name: str, keyed: Keyed) -> Iterator[dict[str, Any]]:
-        session, keyed.value = keyed.value, None
+    def on_timer(self, time: int, name: str, context: KeyContext) -> Iterator[dict[str, Any]]:
+        session, context.value = context.value, None
         steps = session["steps"]
         after = [(at - steps[0]) / self.ticks("1 hour") for at in steps[1:]] + [None, None]
         found = {"steps": len(steps), "again_after": after[0], "on_time_after": after[1]}

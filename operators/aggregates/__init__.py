@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from operators.aggregates.definitions import (
     Aggregate,
     Avg,
-    Bound,
     CollectList,
     Count,
     Extremum,
@@ -34,7 +33,6 @@ __all__ = [
     "Aggregate",
     "AggregateError",
     "AggregateOperation",
-    "Bound",
     "approx_count_distinct",
     "approx_quantiles",
     "avg",
@@ -314,3 +312,8 @@ if not TYPE_CHECKING:
             listed_names(name, __all__) if known is None else f"{', '.join(__all__)}: did you mean {known}?"
         )
         raise AttributeError(f"module 'operators.aggregates' has no attribute {name!r}; it has {told}")
+
+
+def __dir__() -> list[str]:
+    """Return the public names only, for completion: no submodules and no imported names."""
+    return sorted(__all__)

@@ -8,6 +8,7 @@ import pyarrow.types as pat
 
 from operators.columns.arrow import plain_type
 from operators.errors import DefinitionError
+from state_backends.registry import nearest
 
 Types = Mapping[str, pa.DataType]
 _EXPRESSION = re.compile(r"[()+*/%<>=!]| - | (?:and|or|is|in|like) ", re.IGNORECASE)
@@ -15,8 +16,6 @@ _EXPRESSION = re.compile(r"[()+*/%<>=!]| - | (?:and|or|is|in|like) ", re.IGNOREC
 
 def listed_names(missing: str, available: Iterable[str]) -> str:
     """Return the available names, and the one that was probably meant, for the message about a missing one."""
-    from state_backends.config import nearest
-
     names = list(available)
     close = nearest(missing, names)
     return ", ".join(names) + ("" if close is None else f": did you mean {close!r}?")

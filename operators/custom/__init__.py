@@ -1,1 +1,1 @@
-"""Operators that users write: the contract with their methods, and the plan that runs them."""
+"""Custom operators: the contract with their methods, and the plan that runs them."""

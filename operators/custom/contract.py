@@ -1,8 +1,8 @@
-"""The base for operators that users write, on columns: what they declare, what a step gives them, what they give back.
+"""The contract with custom operators on columns: what they declare, what each call passes to them, and what they return.
 
-An operator of one's own is a frozen dataclass with its settings as fields. It keeps nothing itself: all state is in the
-store, as entries of (key, time, declared columns), so that it lives on any backend, outlives a kill, and can be read and moved
-as that of the built-in operators, which stand on the same steps, store and timers.
+A custom operator is a frozen dataclass whose fields are its settings. It has no state of its own: all state is in the store,
+as entries of (key, time, declared columns). So it works on any backend, survives a kill, and can be read and moved like the
+state of the built-in operators, which use the same steps, store and timers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,17 +29,17 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Declaration:
-    """What an operator reads, keeps and makes, said before the first record.
+    """The columns that an operator reads, stores and emits, known before the first record.
 
     Attributes:
-        inputs: names of the columns that it reads beside key and event time.
-        state: stored columns beside key and time, by name: int, float or object. Objects are what msgpack holds, dates, times
-            and decimals too; they cost Python time for each entry.
-        results: result columns beside the keys, by name: Spark's name of a type, such as "double" or "array<string>", or an
-            Arrow type.
-        counts: names under which the operator counts what it does, with `Work.count`.
-        event_time: the result, a timestamp, that is each row's event time, if later operators of a stream are to go on with it.
-            None of a batch may be before the close time of the batch before, less `delay`: such a row fails the batch.
+        inputs: names of the columns to read, in addition to keys and event time.
+        state: types of the stored columns by name, in addition to key and time: int, float or object. An object is any value
+            that msgpack can hold, or a date, time or decimal; objects cost Python time for each entry.
+        results: types of the result columns by name, in addition to the keys: Spark's name of a type, such as "double" or
+            "array<string>", or an Arrow type.
+        counts: names of the operator's counters; see `CallContext.count`.
+        event_time: the result, a timestamp, that is each row's event time, if other operators follow in the same stream. A row
+            that is earlier than the close time of the previous batch less `delay` fails the batch.
         delay: text, a timedelta, or whole milliseconds.
     """
 
@@ -52,13 +52,13 @@ class Declaration:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
-    """Entries of the store by name of their columns, sorted by key, then by time.
+class StoredEntries:
+    """Entries of the store with named columns, sorted by key, then by time.
 
     Attributes:
-        key: shape (n,), int64: positions in `Work.keys`.
+        key: shape (n,), int64: positions in `CallContext.keys`.
         time: shape (n,), int64: ticks.
-        columns: the declared ones, each of shape (n,): int64, float64 or objects.
+        columns: the declared columns, each of shape (n,): int64, float64 or objects.
     """
 
     key: Ints
@@ -71,27 +71,27 @@ class Stored:
     def __getitem__(self, name: str) -> npt.NDArray[Any]:
         return self.columns[name]
 
-    def take(self, rows: Mask | Ints | slice) -> "Stored":
-        """Return the entries at these rows, by mask, positions or slice."""
+    def take(self, rows: Mask | Ints | slice) -> "StoredEntries":
+        """Return the entries at the given rows: a mask, positions or a slice."""
         columns = {name: column[rows] for name, column in self.columns.items()}
-        return Stored(self.key[rows], self.time[rows], columns)
+        return StoredEntries(self.key[rows], self.time[rows], columns)
 
-    def in_order(self) -> "Stored":
-        """Return the entries sorted by key, then by time; equal ones stay in order. O(n) if they are so already."""
+    def in_order(self) -> "StoredEntries":
+        """Return the entries sorted by key, then by time. The sort is stable, and O(n) for sorted entries."""
         order = row_order(self.key, self.time)
         return self if order is None else self.take(order)
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
-    """Rows to emit; made by `Work.rows`.
+class OutputRows:
+    """Rows to emit; made by `CallContext.rows`.
 
     Attributes:
         keys: encoded keys.
         key: shape (n,), int64: position of each row's key in `keys`.
-        columns: the declared results in their order, each of length n: NumPy arrays, masked ones where some are null, Arrow
-            arrays or lists.
-        since: the earliest event time in ticks that they may have, if one is declared.
+        columns: the declared results in order, each of length n: NumPy arrays (masked where values are null), Arrow arrays or
+            lists.
+        since: the earliest event time in ticks that the rows may have, if they have a declared event time.
     """
 
     retract: ClassVar[bool] = False
@@ -103,27 +103,27 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
-    """One call of an operator: its records or the entries whose timer has come, and its store.
+class CallContext:
+    """One call of an operator: the batch's records or the entries whose timers are due, and the store.
 
     Attributes:
-        keys: the distinct keys of the call, encoded; `key` columns count positions in it.
-        records: those that are not late, sorted by key and event time; none in `fire`. Their columns are `key`, `time`, and
-            `values` by name, of which `.filled(default)` is a NumPy array.
-        due: entries whose timer has come, taken out of the store; none in `take`.
-        close: the close time in ticks: nothing before it comes any more, and `fire` is called for timers before it. It is 2**61
-            at the end of a bounded frame.
-        grace: in ticks; stream time is `close` + `grace`.
-        store: the window store itself, for what the methods here don't do. Its keys are bytes.
-        declared: what the operator declared.
+        keys: the distinct keys of the call, encoded. Columns named `key` hold positions in this list.
+        records: the records that are not late, sorted by key and event time; empty in `fire`. They have the columns `key` and
+            `time`, and `values` by name: `values["v"].filled(default)` is a NumPy array.
+        due: the entries whose timers are due, removed from the store; empty in `process_batch`.
+        close_time: in ticks. Earlier records are late from now on, and `fire` is called for earlier timers. It is 2**61 at the
+            end of a bounded frame.
+        grace: in ticks; stream time is `close_time` + `grace`.
+        store: the window store itself, for what the methods here do not cover. Its keys are bytes.
+        declared: the operator's declaration.
         inputs: the declared inputs with their Arrow types.
         group: the key columns with their Arrow types.
     """
 
     keys: list[bytes]
     records: Records
-    due: Stored
-    close: int
+    due: StoredEntries
+    close_time: int
     grace: int
     store: WindowStore
     declared: Declaration
@@ -131,8 +131,8 @@ class Work:
     group: Mapping[str, pa.DataType]
     _step: Step
 
-    def read(self, start: int = TIME_MIN, end: int = TIME_MAX) -> Stored:
-        """Return what is stored of the call's keys with start <= time <= end. One backend call for each segment there is."""
+    def read(self, start: int = TIME_MIN, end: int = TIME_MAX) -> StoredEntries:
+        """Return the stored entries of the call's keys with start <= time <= end. Cost: a backend call for each segment."""
         return named(self.store.fetch_many(self.keys, start, end), tuple(self.declared.state))
 
     def column(self, name: str) -> pa.Array:
@@ -141,51 +141,51 @@ class Work:
         return arrow_column(data.values, self.inputs[name], None if data.valid is None else ~data.valid)
 
     def key_columns(self) -> dict[str, pa.Array]:
-        """Return the key columns' values of `keys`, by name. O(keys), some 1 us each."""
+        """Return the values of the key columns of `keys`, by name. O(keys), about 1 us for each key."""
         types = list(self.group.values())
         return dict(zip(self.group, decode_keys(self.keys, types), strict=True))
 
-    def stored(self, key: Any, time: Any, /, **columns: Any) -> Stored:
-        """Return entries made of columns, sorted by key and time; equal ones stay in order.
+    def stored(self, key: Any, time: Any, /, **columns: Any) -> StoredEntries:
+        """Return entries made of columns, sorted by key, then by time. The sort is stable.
 
         Args:
             key: shape (n,), int64: positions in `keys`.
-            time: ticks, shape (n,), int64, or one for all.
-            columns: each declared one: n values as a list, a NumPy or an Arrow array, or one value for all.
+            time: ticks, shape (n,), int64, or one value for all entries.
+            columns: all declared columns by name: n values as a list, a NumPy or an Arrow array, or one value for all entries.
 
         Raises:
-            ValueError: a column is missing, was not declared, or is of another length or type.
+            ValueError: a column is missing, was not declared, or has the wrong length or type.
         """
-        _check_names("stored column", columns, self.declared.state)
+        _check_names("stored", columns, self.declared.state)
         key = _numbers("key", int, key, None)
         whole = {
             name: _stored_column(name, type_, columns[name], len(key))
             for name, type_ in self.declared.state.items()
         }
-        return Stored(key, _numbers("time", int, time, len(key)), whole).in_order()
+        return StoredEntries(key, _numbers("time", int, time, len(key)), whole).in_order()
 
-    def put(self, entries: Stored) -> None:
-        """Write entries, in place of what is stored for the same key and time."""
+    def put(self, entries: StoredEntries) -> None:
+        """Write entries. They replace what is stored for the same key and time."""
         self.store.put_many(self.keys, self._plain(entries))
 
-    def add(self, entries: Stored) -> None:
-        """Write entries beside what is stored, behind those of the same key and time."""
+    def add(self, entries: StoredEntries) -> None:
+        """Write entries without replacing any. Those of the same key and time stay in the order of writing."""
         self.store.add_many(self.keys, self._plain(entries))
 
-    def delete(self, entries: Stored) -> None:
-        """Delete all that is stored for the key and time of each of these entries; what is not there is no error."""
+    def delete(self, entries: StoredEntries) -> None:
+        """Delete everything that is stored for the key and time of each of these entries. Missing entries are ignored."""
         self.store.delete_many(self.keys, entries.key, entries.time)
 
-    def rows(self, key: Any, /, **columns: Any) -> Rows:
+    def rows(self, key: Any, /, **columns: Any) -> OutputRows:
         """Return rows to emit.
 
         Args:
             key: shape (n,), int64: positions in `keys`.
-            columns: the declared results: n values as a list, a NumPy array (masked where there is none) or an Arrow array, or
-                one value for all. Whole numbers for a timestamp are ticks.
+            columns: all declared results by name: n values as a list, a NumPy array (masked where values are null) or an Arrow
+                array, or one value for all rows. Whole numbers for a timestamp are ticks.
 
         Raises:
-            ValueError: a result is missing, was not declared, or is of another length.
+            ValueError: a result is missing, was not declared, or has the wrong length.
         """
         results = self.declared.results
         _check_names("result", columns, results)
@@ -193,21 +193,21 @@ class Work:
         whole = {name: _repeated(column, len(key)) for name, column in columns.items()}
         for name, column in whole.items():
             if len(column) != len(key):
-                raise ValueError(f"result {name!r} has {len(column)} values for {len(key)} rows")
-        return Rows(self.keys, key, tuple(whole[name] for name in results))
+                raise ValueError(f"result column {name!r} has length {len(column)}, expected {len(key)}")
+        return OutputRows(self.keys, key, tuple(whole[name] for name in results))
 
     def count(self, name: str, number: Any = 1) -> None:
-        """Add to a declared count, which a stream tells beside its own, in `<name>_out`.
+        """Add to a declared counter. A streaming query reports it in the metric `<name>_out`.
 
         Raises:
             ValueError: the name was not declared.
         """
         if name not in self.declared.counts:
             known = ", ".join(self.declared.counts) or "none"
-            raise ValueError(f"count {name!r} was not declared; declared are {known}")
+            raise ValueError(f"unknown counter {name!r}; declared counters: {known}")
         self._step.count(name, number)
 
-    def _plain(self, entries: Stored) -> Entries:
+    def _plain(self, entries: StoredEntries) -> Entries:
         self._positions(entries.key)
         ordered = entries.in_order()
         return Entries(ordered.key, (ordered.time, *(ordered[name] for name in self.declared.state)))
@@ -215,23 +215,24 @@ class Work:
     def _positions(self, key: Ints) -> Ints:
         if len(key) and not 0 <= int(key.min()) <= int(key.max()) < len(self.keys):
             raise ValueError(
-                f"keys from {key.min()} to {key.max()}; work.keys has positions 0 to {len(self.keys) - 1}"
+                f"keys are positions in context.keys, 0 to {len(self.keys) - 1}; got {key.min()} to {key.max()}"
             )
         return key
 
 
-def named(entries: Entries, names: Sequence[str]) -> Stored:
+def named(entries: Entries, names: Sequence[str]) -> StoredEntries:
     """Return entries with their columns by name."""
-    return Stored(entries.key, entries.time, dict(zip(names, entries.columns[1:], strict=True)))
+    return StoredEntries(entries.key, entries.time, dict(zip(names, entries.columns[1:], strict=True)))
 
 
-def _check_names(what: str, given: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
-    for name in wanted:
+def _check_names(what: str, given: Mapping[str, Any], declared: Mapping[str, Any]) -> None:
+    known = f"declared {what} columns: {', '.join(declared) or 'none'}"
+    for name in declared:
         if name not in given:
-            raise ValueError(f"{what} {name!r} is missing; wanted are {', '.join(wanted)}")
+            raise ValueError(f"missing {what} column {name!r}; {known}")
     for name in given:
-        if name not in wanted:
-            raise ValueError(f"{what} {name!r} was not declared; declared are {', '.join(wanted) or 'none'}")
+        if name not in declared:
+            raise ValueError(f"unknown {what} column {name!r}; {known}")
 
 
 def _stored_column(name: str, type_: type, given: Any, rows: int) -> npt.NDArray[Any]:
@@ -243,34 +244,34 @@ def _stored_column(name: str, type_: type, given: Any, rows: int) -> npt.NDArray
     elif isinstance(values, np.ndarray):
         values = values.tolist()
     if len(values) != rows:
-        raise ValueError(f"stored column {name!r} has {len(values)} values for {rows} entries")
+        raise ValueError(f"stored column {name!r} has length {len(values)}, expected {rows}")
     return fill(values)
 
 
 def _repeated(given: Any, rows: int) -> Any:
-    """A column as it is, or one value as often as there are rows."""
-    several = isinstance(given, list | pa.Array | pa.ChunkedArray)
-    return given if several or (isinstance(given, np.ndarray) and given.ndim) else [given] * rows
+    """A column as it is; a single value is repeated for each row."""
+    is_column = isinstance(given, list | pa.Array | pa.ChunkedArray)
+    return given if is_column or (isinstance(given, np.ndarray) and given.ndim) else [given] * rows
 
 
 def _numbers(what: str, type_: type, given: Any, rows: int | None) -> npt.NDArray[Any]:
-    """Numbers as a column of int64 or float64; one number is repeated if it is known how often."""
+    """Numbers as a column of int64 or float64; a single number is repeated if the number of rows is known."""
     values = given.to_numpy(zero_copy_only=False) if isinstance(given, pa.Array) else np.asanyarray(given)
     if np.ma.is_masked(values):
-        raise ValueError(f"{what} has nulls: fill them, or declare it as object")
+        raise ValueError(f"{what} has nulls: fill them, or declare the column as object")
     values = np.ma.getdata(values)
     if values.size and values.dtype.kind not in ("iub" if type_ is int else "iufb"):
-        raise ValueError(f"{what} is of type {values.dtype}; {type_.__name__} is wanted")
+        raise ValueError(f"{what} has type {values.dtype}, expected {type_.__name__}")
     if values.ndim == 0 and rows is not None:
         values = np.full(rows, values)
     if values.ndim != 1 or (rows is not None and len(values) != rows):
-        wanted = "one dimension is" if rows is None else f"({rows},) is"
-        raise ValueError(f"{what} has the shape {values.shape}; {wanted} wanted")
+        expected = "one dimension" if rows is None else f"({rows},)"
+        raise ValueError(f"{what} has shape {values.shape}, expected {expected}")
     return values.astype(np.int64 if type_ is int else np.float64, copy=False)
 
 
 class CustomOperator(Protocol):
-    """What the plan needs of an operator that a user wrote; `operators.Operator` documents each."""
+    """What the plan needs of a custom operator. See `operators.Operator` for each member."""
 
     version: ClassVar[int]
     keeps_inputs: ClassVar[bool]
@@ -280,19 +281,19 @@ class CustomOperator(Protocol):
 
     @property
     def tick(self) -> str:
-        """Resolution of time."""
+        """Resolution of event time."""
 
-    def take(self, work: Work) -> Rows | None:
-        """Process a batch's records."""
+    def process_batch(self, context: CallContext) -> OutputRows | None:
+        """Process the records of a batch."""
 
-    def fire(self, work: Work) -> Rows | None:
-        """Process entries whose timer has come."""
+    def fire(self, context: CallContext) -> OutputRows | None:
+        """Process the entries whose timers are due."""
 
-    def due(self, entries: Stored) -> Ints:
-        """Return each entry's timer in ticks."""
+    def due(self, entries: StoredEntries) -> Ints:
+        """Return the timer of each entry in ticks."""
 
-    def late_before(self, close: int) -> int:
-        """Return the event time before which a record is late."""
+    def late_before(self, close_time: int) -> int:
+        """Return the event time before which records are late."""
 
     def settings(self) -> dict[str, Any]:
-        """Return what stored state depends on."""
+        """Return the settings that stored state depends on."""

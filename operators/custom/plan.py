@@ -1,4 +1,4 @@
-"""An operator that a user wrote, as a plan over a window store: what the hosts run."""
+"""A custom operator as a plan over a window store, which the runtime runs."""
 
 import operator
 import re
@@ -18,7 +18,7 @@ from operators.aggregates.operation import Operation
 from operators.columns.arrow import arrow_column, to_unit
 from operators.columns.durations import tick_length, ticks
 from operators.columns.records import FAR_FUTURE, Records, event_ticks
-from operators.custom.contract import CustomOperator, Declaration, Ints, Rows, Work, named
+from operators.custom.contract import CallContext, CustomOperator, Declaration, Ints, OutputRows, named
 from operators.errors import DefinitionError, OperatorError
 from operators.steps.emission import key_columns
 from operators.steps.step import Step
@@ -31,38 +31,38 @@ from state_backends.store.schema import FLOAT, NUMBER, TIME, VALUE, head_codes
 from state_backends.store.window_store import merge_entries
 
 KINDS = {int: NUMBER, float: FLOAT, object: VALUE}
-"""Kinds of stored columns by the type that declares them."""
+"""Kinds of stored columns by their declared type."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _PLAIN = (bool, int, float, str, bytes, NoneType)
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _WHOLE_SEGMENT = 2**59
 _MOST_CALLS = 10_000
-"""So many times `fire` may set timers that are due at the end of a bounded frame, where every time has come."""
+"""Limit on calls of `fire` at the end of a bounded frame, where each timer that it sets is due at once."""
 
 
 def _plain(kind: type, name: str, value: Any) -> Any:
     """A setting as a value that can be stored and compared."""
     if type(value) in _PLAIN:
         return value
-    told = repr(value)
-    if _ADDRESS.search(told):
+    text = repr(value)
+    if _ADDRESS.search(text):
         raise DefinitionError(
-            f"setting {name!r} of {kind.__name__} is {told}, which is another text in each process: use a plain value, "
-            "or leave it out of settings() if stored state does not depend on it"
+            f"setting {name!r} of {kind.__name__} is {text}, whose text differs between processes: use a plain value, "
+            "or omit it from settings() if stored state does not depend on it"
         )
-    return told
+    return text
 
 
 class CustomPlan:
-    """An operator with what it declared of some frame.
+    """An operator with its declaration for a frame.
 
     Args:
         definition: the operator.
-        declaration: what it said.
+        declaration: what it declares for the columns of the frame.
         inputs: the declared inputs with their Arrow types.
         keys: the key columns with their Arrow types.
         grace: in ticks.
-        whole: whether it runs over a frame that is all there, whose times may span many segments: then few are enough.
+        whole: whether it runs on a bounded frame. Its times may span many segments, so that longer segments are used.
     """
 
     operations: tuple[Operation, ...] = ()
@@ -85,10 +85,10 @@ class CustomPlan:
         self.whole = whole
 
     def __eq__(self, other: object) -> bool:
-        """Plans that do the same in the same way are equal: Spark sends an operator anew with each batch.
+        """Plans are equal if they have the same class, settings, declaration, inputs, keys and grace.
 
-        What Spark sends of one class is one class in each worker, also of one that was made in a notebook; made anew, it is
-        another, whose methods may be others.
+        Spark sends the operator again with each batch. In a worker it is an instance of the same class as before, even if the
+        class was defined in a notebook. A class that was defined again is another class, since its methods may differ.
         """
         return isinstance(other, CustomPlan) and self._same == other._same
 
@@ -101,12 +101,12 @@ class CustomPlan:
 
     @property
     def head(self) -> tuple[tuple[str, str], ...]:
-        """The stored columns: the time, and what was declared."""
+        """The stored columns: the time, and the declared ones."""
         return ("time", TIME), *((name, KINDS[type_]) for name, type_ in self.declaration.state.items())
 
     @property
     def reach(self) -> int:
-        """Nothing is known of what an own operator makes of event times."""
+        """Always 0: the plan does not know which event times a custom operator reads."""
         return 0
 
     @cached_property
@@ -118,7 +118,7 @@ class CustomPlan:
         """Return what stored state depends on.
 
         Raises:
-            DefinitionError: a setting has no text that says the same in each process.
+            DefinitionError: the text of a setting differs between processes.
         """
         kind = type(self.definition)
         settings = self.definition.settings()
@@ -139,7 +139,7 @@ class CustomPlan:
 
 
 class CustomStoreOperator(StoreOperator):
-    """Runs a user's operator over one store: late records go aside, timers fire, each as the operator says."""
+    """Runs a custom operator over one store: separates late records, calls the operator's methods, and fires its timers."""
 
     def __init__(self, plan: CustomPlan, store: WindowStore) -> None:
         definition = plan.definition
@@ -149,7 +149,7 @@ class CustomStoreOperator(StoreOperator):
         self._names = tuple(plan.declaration.state)
         self._delay = ticks(plan.declaration.delay, tick_length(definition.tick), "delay", 0)
         self._entered: dict[int, dict[bytes, int]] = {}
-        """When each page is due, by the calendar: a later due time than that is not entered before this one has come."""
+        """The due time of each page in the calendar. A later due time of the page is not entered before this one is reached."""
         if self.closes:
             store.on_write = self._enter_written
 
@@ -158,7 +158,7 @@ class CustomStoreOperator(StoreOperator):
             due = np.asarray(self._definition.due(named(entries, self._names)))
             if due.shape != (len(entries),) or (len(due) and due.dtype.kind not in "iu"):
                 raise ValueError(
-                    f"it returned {due.dtype} of shape {due.shape} for {len(entries)} entries; a tick for each is wanted"
+                    f"expected one tick for each of {len(entries)} entries, got {due.dtype} of shape {due.shape}"
                 )
         return due.astype(np.int64, copy=False)
 
@@ -183,20 +183,20 @@ class CustomStoreOperator(StoreOperator):
         if len(entries):
             self._enter_pages(segment, keys, entries)
 
-    def take(self, batch: Records, step: Step) -> list[Rows]:
+    def take(self, batch: Records, step: Step) -> list[OutputRows]:
         emitted = list(self._fired(step, step.close_start)) if step.close_start > self.close else []
         with self._calling("late_before"):
             late = batch.time < operator.index(self._definition.late_before(step.close_start))
         records = self._accepted(batch, late, step, lambda time: (time, time))
         if len(records):
             nothing = merge_entries([], self.store.layout)
-            work = self._work(records.keys, records, nothing, step.close_start, step)
-            emitted += self._called("take", work)
+            context = self._call_context(records.keys, records, nothing, step.close_start, step)
+            emitted += self._called("process_batch", context)
         return [*emitted, *self._fired(step, step.close_end)]
 
-    def _fired(self, step: Step, close: int) -> Iterator[Rows]:
-        """Take the entries whose timer is before the close time out of the store, and hand them over, until there are none."""
-        # Each call's earliest timer is later than the one before, so that there is an end.
+    def _fired(self, step: Step, close: int) -> Iterator[OutputRows]:
+        """Remove the entries whose timers are before the close time from the store and fire them, until none is left."""
+        # The earliest timer of each call must be later than that of the previous call, or the loop would not end.
         latest, calls = -NEVER, 0
         while self.closes:
             keys, entries = self._take_entries(close)
@@ -207,22 +207,22 @@ class CustomStoreOperator(StoreOperator):
             if first <= latest or (close >= FAR_FUTURE and calls > _MOST_CALLS):
                 raise OperatorError(self._endless(first, latest))
             latest = first
-            yield from self._called("fire", self._work(keys, _no_records(keys), entries, close, step))
+            yield from self._called("fire", self._call_context(keys, _no_records(keys), entries, close, step))
 
     def _endless(self, first: int, latest: int) -> str:
         name = type(self._definition).__name__
         if first <= latest:
             return (
-                f"{name}.fire wrote an entry whose timer is {first}, when those from {latest} on had come: "
-                "give what stays a later timer, or NEVER"
+                f"{name}.fire wrote an entry with timer {first}, which is not later than {latest}, the timer that fired: "
+                "write entries with a later timer, or NEVER"
             )
         return (
-            f"{name}.fire went on setting timers {_MOST_CALLS} times after the last record of a bounded frame: "
-            "have them end, with what was stored last"
+            f"{name}.fire set timers more than {_MOST_CALLS:,} times after the last record of a bounded frame: "
+            "stop setting timers at some point"
         )
 
     def _take_entries(self, close: int) -> tuple[list[bytes], Entries]:
-        """Take what fires out of the store, and return it with its keys."""
+        """Remove the entries that fire from the store, and return them with their keys."""
         touched, parts = self._touched([], close), []
         keys = touched.keys
         for segment, numbers in touched.due.items():
@@ -230,13 +230,13 @@ class CustomStoreOperator(StoreOperator):
             fired = self._popped(segment, [keys[n] for n in numbers.tolist()], close)
             parts.append(Entries(numbers[fired.key], fired.columns))
         entries = merge_entries(parts, self.store.layout)
-        # Pages may be entered too early: keys of which nothing fires are left out.
+        # The calendar may have a page too early: keys without an entry that fires are left out.
         begins = np.diff(entries.key, prepend=-1) > 0
         names = [keys[n] for n in entries.key[begins].tolist()]
         return names, Entries(np.cumsum(begins) - 1, entries.columns)
 
     def _popped(self, segment: int, names: list[bytes], close: int) -> Entries:
-        """Take what fires out of the pages, and enter what is left of them in the calendar anew."""
+        """Remove the entries that fire from the pages, and enter the rest of the pages in the calendar again."""
         entered = self._entered.get(segment, {})
         for name in names:
             entered.pop(name, None)
@@ -251,10 +251,12 @@ class CustomStoreOperator(StoreOperator):
         self._enter_pages(segment, names, entries.take(~touched[entries.key]))
         return entries.take(fires)
 
-    def _work(self, keys: list[bytes], records: Records, due: Entries, close: int, step: Step) -> Work:
+    def _call_context(
+        self, keys: list[bytes], records: Records, due: Entries, close: int, step: Step
+    ) -> CallContext:
         plan = self.plan
         stored = named(due, self._names)
-        return Work(
+        return CallContext(
             keys,
             records,
             stored,
@@ -267,17 +269,17 @@ class CustomStoreOperator(StoreOperator):
             step,
         )
 
-    def _called(self, method: str, work: Work) -> list[Rows]:
-        """Call `take` or `fire`, and return the rows that it emits, if any."""
+    def _called(self, method: str, context: CallContext) -> list[OutputRows]:
+        """Call `process_batch` or `fire`, and return the rows that it emits, if any."""
         with self._calling(method):
-            rows = getattr(self._definition, method)(work)
-            if not isinstance(rows, Rows | None):
-                raise TypeError(f"it returned {type(rows).__name__}; work.rows(...) or None is wanted")
+            rows = getattr(self._definition, method)(context)
+            if not isinstance(rows, OutputRows | None):
+                raise TypeError(f"expected context.rows(...) or None, got {type(rows).__name__}")
         return [] if rows is None else [replace(rows, since=self.close - self._delay)]
 
     @contextmanager
     def _calling(self, method: str) -> Iterator[None]:
-        """Say of whatever a user's method raises where it comes from; errors of the state are passed on as they are."""
+        """Raise what a user's method raises as an `OperatorError` that names the method. Errors of the state pass unchanged."""
         try:
             yield
         except (OperatorError, StateError, CorruptDataError):
@@ -294,14 +296,14 @@ def _no_records(keys: list[bytes]) -> Records:
 
 @dataclass(frozen=True)
 class CustomOutput:
-    """The rows of a user's operator: key columns, then the declared results.
+    """The rows of a custom operator: key columns, then the declared results.
 
     Attributes:
         keys: names and Arrow types of the key columns.
         results: names and Arrow types of the results.
         tick_us: length of a tick in microseconds.
-        operator: its name, for errors.
-        event_time: the result that is the rows' event time, if there is one.
+        operator: name of the operator, for error messages.
+        event_time: the result that is the rows' event time, or None.
     """
 
     keys: tuple[tuple[str, pa.DataType], ...]
@@ -315,23 +317,23 @@ class CustomOutput:
         """The Arrow schema of a result."""
         return pa.schema([*self.keys, *self.results])
 
-    def table(self, emitted: Sequence[Rows]) -> pa.Table:
+    def table(self, emitted: Sequence[OutputRows]) -> pa.Table:
         """Return emitted rows as a table.
 
         Raises:
-            OperatorError: a result is of another type than was declared; names it.
+            OperatorError: a result does not have the declared type.
         """
         batches = [self._batch(rows) for rows in emitted if len(rows.key)]
         return pa.Table.from_batches(batches, self.arrow)
 
-    def _batch(self, rows: Rows) -> pa.RecordBatch:
+    def _batch(self, rows: OutputRows) -> pa.RecordBatch:
         columns = key_columns(rows.keys, rows.key, [type_ for _, type_ in self.keys])
         for (name, type_), values in zip(self.results, rows.columns, strict=True):
             try:
                 columns.append(self._column(values, type_))
             except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
                 raise OperatorError(
-                    f"{self.operator} emits {name!r}, which is not of the declared type {type_}: {error}"
+                    f"{self.operator}: result {name!r} does not have the declared type {type_}: {error}"
                 ) from error
             if name == self.event_time:
                 self._check_times(columns[-1], rows.since)
@@ -342,8 +344,8 @@ class CustomOutput:
         found, _ = event_ticks(times.drop_null(), self.tick_us)
         if len(found) and int(found.min()) < since:
             raise OperatorError(
-                f"{self.operator} emits {self.event_time!r} of {found.min()} ticks, {since - found.min()} ticks before what "
-                "later operators still take: declare a longer delay, or another event_time"
+                f"{self.operator}: event time {self.event_time!r} is {found.min()} ticks, {since - found.min()} ticks too "
+                "early for the operators that follow: declare a longer delay, or another event_time"
             )
 
     def _column(self, values: Any, type_: pa.DataType) -> pa.Array:
@@ -361,7 +363,7 @@ class CustomOutput:
         return arrow_column(plain, type_, missing)
 
     def _instant(self, value: Any, type_: pa.DataType) -> Any:
-        """A tick as a datetime, which Arrow takes in whatever unit; other values as they are."""
+        """A tick as a datetime, which Arrow converts to any unit; other values unchanged."""
         if not isinstance(value, int | np.integer):
             return value
         moment = _EPOCH + timedelta(microseconds=int(value) * self.tick_us)

@@ -1,4 +1,4 @@
-"""Operators that users write on columns, and what binds one to the columns of a frame."""
+"""Custom operators on columns, and how one is bound to the columns of a frame."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
@@ -20,7 +20,7 @@ from operators.columns.checks import (
     refuse_twice,
 )
 from operators.columns.durations import Duration, tick_length, ticks
-from operators.custom.contract import Declaration, Ints, Rows, Stored, Work
+from operators.custom.contract import CallContext, Declaration, Ints, OutputRows, StoredEntries
 from operators.custom.plan import KINDS, CustomOutput, CustomPlan
 from operators.definitions.runnable import RunnableOperator
 from operators.errors import DefinitionError
@@ -39,19 +39,20 @@ def _ticks(length: Duration, tick: str, name: str) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Operator(ABC):
-    """An operator of one's own, on columns. Make it a frozen dataclass: its fields are its settings.
+    """A custom operator on columns. Make it a frozen dataclass: its fields are its settings.
 
-    A batch comes as in the built-in operators (a batch is atomic and has two close times): timers that the close time at
-    its start has passed fire first, on the state as it was; then `take` gets the records that are not late; then those
-    timers fire that the close time at its end has passed. On Spark both close times are the watermark's.
+    Each batch is processed as in the built-in operators. A batch is atomic and has two close times. First, timers before the
+    close time at its start fire, on the state of earlier batches. Then `process_batch` is called with the records that are not
+    late. Then timers before the close time at its end fire. On Spark, the watermark sets both close times.
 
-    What `take`, `fire`, `due` and `late_before` raise comes as an `OperatorError` that names the operator and the method.
+    An exception in `process_batch`, `fire`, `due` or `late_before` is raised as an `OperatorError` that names the operator and
+    the method.
 
     Attributes:
         grace: how long the operator waits for records that are out of order: text, a timedelta, or whole milliseconds.
-        tick: resolution of time, "1 ms" or "1 us".
-        version: raise it when what is stored gets another meaning: state of another version is refused.
-        segment: length of a stored time segment; about what a batch of timers or of reads spans serves well.
+        tick: resolution of event time, "1 ms" or "1 us".
+        version: increase it when the meaning of stored state changes: state of another version is refused.
+        segment: length of a time segment of the store. A good value is the span of time that one batch reads.
     """
 
     grace: Duration = 0
@@ -60,15 +61,15 @@ class Operator(ABC):
     version: ClassVar[int] = 1
     segment: ClassVar[Duration] = "10 minutes"
     keeps_inputs: ClassVar[bool] = False
-    """Whether stored state has the declared inputs in their order, so that others are refused on it."""
-    entry: ClassVar[str] = "what `take` and `fire` put or add: a key, a time and the declared columns"
-    """What an entry of the store stands for, for `explain`."""
+    """Whether stored state holds the declared inputs in order, so that a change of the inputs is refused."""
+    entry: ClassVar[str] = "what the operator puts or adds: a key, a time and the declared columns"
+    """What an entry of the store is, as text for `explain`."""
     timed: ClassVar[bool] = False
-    """Whether entries have timers: whether the class has a `due`."""
+    """Whether entries have timers: whether the class defines `due`."""
     fires: ClassVar[bool] = False
-    """Whether the class has a `fire`."""
+    """Whether the class defines `fire`."""
     judges_late: ClassVar[bool] = False
-    """Whether the class has a `late_before`."""
+    """Whether the class defines `late_before`."""
 
     def __init_subclass__(cls, **settings: Any) -> None:
         super().__init_subclass__(**settings)
@@ -78,43 +79,44 @@ class Operator(ABC):
 
     @abstractmethod
     def declare(self, types: Mapping[str, pa.DataType]) -> Declaration:
-        """Return what the operator reads, keeps and makes. Called on the driver and in each worker.
+        """Return the columns that the operator reads, stores and emits. Called on the driver and in each worker.
 
         Args:
-            types: the frame's columns with their Arrow types.
+            types: Arrow types of the frame's columns, by name.
 
         Raises:
-            DefinitionError: the columns don't serve; say which, and what would.
+            DefinitionError: the operator cannot use these columns; the message should name the column and the expected type.
         """
 
     @abstractmethod
-    def take(self, work: Work) -> Rows | None:
-        """Take a batch's records, change the store, and return the rows to emit now, if any. Not called without records."""
+    def process_batch(self, context: CallContext) -> OutputRows | None:
+        """Process the records of a batch: update the store, and return the rows to emit, if any. Not called without records."""
 
-    def fire(self, work: Work) -> Rows | None:
-        """Take the entries whose timer has come, and return the rows to emit, if any.
+    def fire(self, context: CallContext) -> OutputRows | None:
+        """Process the entries whose timers are due, and return the rows to emit, if any.
 
-        They have been taken out of the store: put back, with a later timer or none, what is to stay. Called once for all
-        that is due, in order of key and time, and again while entries that it wrote are due before the same close time.
+        The entries have been removed from the store: write those that should stay, with a later timer or none. Called once with
+        all due entries, in order of key and time, and again as long as entries that it wrote are due before the same close
+        time.
         """
-        raise NotImplementedError(f"{type(self).__name__} has timers (`due`) and no `fire`")
+        raise NotImplementedError(f"{type(self).__name__} has timers (`due`) but no `fire` to process them")
 
-    def due(self, entries: Stored) -> Ints:
-        """Return each entry's timer in ticks, shape (n,), or NEVER. It depends on the entry alone, by default there is none.
+    def due(self, entries: StoredEntries) -> Ints:
+        """Return the timer of each entry in ticks, shape (n,), or NEVER. By default there are no timers.
 
-        Timers are not kept beside the entries but follow from them, so that no crash can part the two. One that is past when
-        its entry is written fires in the same batch.
+        The result must depend on the entries only. Timers are not stored: they are computed from the entries, so that a crash
+        cannot separate the two. If a timer is in the past when its entry is written, it fires in the same batch.
         """
         return np.full(len(entries), NEVER)
 
-    def late_before(self, close: int) -> int:
-        """Return the event time in ticks before which a record is late, of a close time; by default that time itself."""
-        return close
+    def late_before(self, close_time: int) -> int:
+        """Return the event time in ticks before which records are late. By default it is the close time."""
+        return close_time
 
     def settings(self) -> dict[str, Any]:
-        """Return what stored state depends on: by default all fields but `grace`. Under other settings it is refused.
+        """Return the settings that stored state depends on: by default all fields except `grace`.
 
-        Values are compared as plain ones, or by their `repr`.
+        State that was stored under other settings is refused. Plain values are compared directly, others by their `repr`.
         """
         return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "grace"}
 
@@ -122,15 +124,15 @@ class Operator(ABC):
         """Return a length of time (text, a timedelta, or whole milliseconds) in ticks.
 
         Raises:
-            DefinitionError: it is no length of time, negative, or no whole number of ticks.
+            DefinitionError: it is not a length of time, is negative, or is not a whole number of ticks.
         """
         return _ticks(length, self.tick, f"a length of {type(self).__name__}")
 
     def instant(self, time: int) -> datetime:
-        """Return ticks as a datetime with zone UTC.
+        """Return ticks as a datetime in UTC.
 
         Raises:
-            OverflowError: it is not between the years 1 and 9999.
+            OverflowError: the year is not between 1 and 9999.
         """
         return _EPOCH + timedelta(microseconds=time * tick_length(self.tick))
 
@@ -138,7 +140,7 @@ class Operator(ABC):
         """Return the operator for each distinct value of these columns. Without columns all records are one group.
 
         Raises:
-            DefinitionError: the operator's grace, tick, segment or timers cannot be used, or a column is no name.
+            DefinitionError: the operator's grace, tick, segment or timers are invalid, or a column is not a name.
         """
         return GroupedOperator(self, columns)
 
@@ -150,7 +152,7 @@ class GroupedOperator(RunnableOperator):
     Attributes:
         definition: the operator.
         keys: key columns.
-        whole: whether it runs over a frame that is all there.
+        whole: whether it runs on a bounded frame.
     """
 
     definition: Operator
@@ -212,7 +214,7 @@ class GroupedOperator(RunnableOperator):
             return
         if column not in results or not pat.is_timestamp(results[column]):
             raise DefinitionError(
-                f"{name} declares {column!r} as the event time of its rows: name one of its results that is a timestamp"
+                f"{name} declares {column!r} as event time: it must be a result of type timestamp"
             )
         yield OutputTime(column, None, ticks(declared.delay, tick_us, f"delay of {name}", 0))
 
@@ -220,32 +222,36 @@ class GroupedOperator(RunnableOperator):
         name = type(self.definition).__name__
         declared = self.definition.declare(types)
         if not isinstance(declared, Declaration):
-            raise DefinitionError(f"{name}.declare returns {declared!r}; a Declaration is wanted")
+            raise DefinitionError(f"{name}.declare must return a Declaration, got {declared!r}")
         for what, names in (("inputs", declared.inputs), ("counts", declared.counts)):
             if isinstance(names, str):
-                raise DefinitionError(f"{name} declares {names!r} as {what}; a list of names is wanted")
+                raise DefinitionError(f"{name} declares {what}={names!r}: expected a list of names")
         refuse_twice(f"input of {name}", tuple(declared.inputs))
         for column in declared.inputs:
             if column not in types:
                 raise DefinitionError(
-                    f"{name} reads the column {column!r}, which is not there; the frame has {listed_columns(column, types)}"
+                    f"{name} reads column {column!r}, which is not in the frame; the frame has {listed_columns(column, types)}"
                 )
         for column, type_ in declared.state.items():
             if type_ not in KINDS:
-                raise DefinitionError(f"{name} keeps {column!r} as {type_!r}; int, float or object is wanted")
+                raise DefinitionError(
+                    f"{name} declares state column {column!r} of type {type_!r}: expected int, float or object"
+                )
             if column in ("key", "time"):
                 raise DefinitionError(
-                    f"{name} declares {column!r} as state; every entry has it: declare what is beside it"
+                    f"{name} declares state column {column!r}: every entry has a {column} already, use another name"
                 )
         if not declared.results:
-            raise DefinitionError(f"{name} declares no results: there would be nothing to emit")
+            raise DefinitionError(f"{name} declares no results: declare at least one result column")
         return declared
 
     def _result_type(self, name: str, given: "str | pa.DataType") -> pa.DataType:
         if not isinstance(given, str | pa.DataType):
-            wanted = "Spark's name of a type, such as 'double', or an Arrow type, is wanted"
-            raise DefinitionError(f"{type(self.definition).__name__} makes {name!r} as {given!r}; {wanted}")
+            raise DefinitionError(
+                f"{type(self.definition).__name__} declares result {name!r} of type {given!r}: "
+                "expected Spark's name of a type, such as 'double', or an Arrow type"
+            )
         try:
             return result_type(given)
         except DefinitionError as error:
-            raise DefinitionError(f"{type(self.definition).__name__} makes {name!r}: {error}") from None
+            raise DefinitionError(f"{type(self.definition).__name__}, result {name!r}: {error}") from None

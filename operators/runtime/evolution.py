@@ -7,7 +7,7 @@ aggregate is added of which some states were kept already and others were not, i
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,6 +27,7 @@ from operators.steps.emission import OutputSchema
 from operators.steps.partials import Partials
 from serializers.pages import Column
 from state_backends import Entries, StateError
+from state_backends.durability.progress import Progress
 from state_backends.store.schema import StoredSchema
 
 REFUSE, ADAPT = "refuse", "adapt"
@@ -268,18 +269,15 @@ def adaption(
     return Adaption(program, stored, _widened_columns(program, stored_identity))
 
 
-def stored_change(program: Program, progress: Mapping[str, Any], policy: str) -> Adaption | None:
+def stored_change(program: Program, progress: Progress, policy: str) -> Adaption | None:
     """Return what `adaption` returns for the state of a pointer's progress; None if it has none.
 
     Raises:
         StateError: as `adaption`.
     """
-    if not progress:
+    if progress.identity is None:
         return None
-    stored = progress.get("schema")
-    return adaption(
-        program, progress["identity"], None if stored is None else StoredSchema.of(stored), policy
-    )
+    return adaption(program, progress.identity, progress.schema, policy)
 
 
 def _changes(before: Sequence[str], operations: Sequence[Operation]) -> list[str]:

@@ -20,13 +20,13 @@ from operators.steps.step import Counters
 from state_backends import StateConfig, StateError, resolve
 from state_backends.checkpoints.bucket import opened
 from state_backends.checkpoints.savepoint import Savepoint, check_new, read_header, write_bucket, write_header
-from state_backends.config import BUILT_IN
 from state_backends.durability.folders import Folder, absolute
 from state_backends.durability.pointer import Pointer, read_pointer
-from state_backends.journal import Journal, MemoryJournal, SqliteJournal
+from state_backends.durability.progress import Progress
+from state_backends.journal import Journal, MemoryJournal
+from state_backends.registry import BUILT_IN
+from state_backends.sqlite_journal import SqliteJournal
 
-_TIMES = "stream_time", "highest"
-"""What a runner records with its state, in ticks: stream time, and the highest event time."""
 Binder = Callable[[pa.Schema, StateConfig], Program]
 
 
@@ -94,7 +94,7 @@ class LocalRunner:
         done = outcome.processed
         self.counters.add(done.counters)
         self.metrics = outcome.metrics
-        self.close_time = outcome.pointer.progress["close"]
+        self.close_time = outcome.pointer.progress.close_time
         self.late = None if done.late is None else pa.Table.from_struct_array(done.late)
         return done.rows
 
@@ -144,17 +144,16 @@ class LocalRunner:
         program = operator.program
         begins = self._config.savepoint is not None and read_pointer(journal) is None
         pointer = operator.open(journal)
-        reached, first = pointer.progress, []
+        before, highest, first = pointer.progress.stream_time, pointer.progress.highest, []
         if begins and self._config.savepoint is not None:
             savepoint = read_header(self._config.savepoint)
-            reached, first = savepoint.origin, [operator.start_from(savepoint, 0, 1)]
-        before, highest = (reached.get(name) for name in _TIMES)
+            before, highest = savepoint.origin.get("stream_time"), savepoint.origin.get("highest")
+            first = [operator.start_from(savepoint, 0, 1)]
         highest = _latest(highest, _highest(table, program))
         after = _latest(before, highest if stream_time is None else _ticks(stream_time, program.tick_us))
         closes = _close(before, program.grace), _close(after, program.grace)
-        progress = dict(zip(_TIMES, (after, highest), strict=True))
         done = operator.step(closes, [table])
-        pointer = operator.commit(journal, pointer, progress)
+        pointer = operator.commit(journal, pointer, Progress(stream_time=after, highest=highest))
         metrics = operator.drain_metrics(done.counters)
         done.counters.windows += sum(table.num_rows for table in first)
         done = replace(done, rows=pa.concat_tables([*first, done.rows]))
@@ -173,7 +172,8 @@ class LocalRunner:
         backend = None if self._config.backend in BUILT_IN else self._config.backend
         with opened(self._journal, backend, self._config.snapshots.folder) as bucket:
             saved = write_bucket(target, 0, bucket)
-            origin = {name: bucket.pointer.progress.get(name) for name in _TIMES}
+            progress = bucket.pointer.progress
+            origin = {"stream_time": progress.stream_time, "highest": progress.highest}
             return write_header(target, bucket.identity, bucket.schema, bucket.close, [saved], origin)
 
     def _check_columns(self, schema: pa.Schema) -> None:

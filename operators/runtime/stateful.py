@@ -1,14 +1,13 @@
 """One operator over one durable store: what the local runner and each bucket of a streaming query run."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from operators.columns.records import FAR_PAST
 from operators.runtime.evolution import adapt, adaption, settled, stored_change
 from operators.runtime.memory import keep_freed_memory
 from operators.runtime.metrics import counted
@@ -21,6 +20,7 @@ from state_backends.backends.memory import MemoryBackend
 from state_backends.checkpoints.savepoint import Savepoint
 from state_backends.durability.durable import Alignment, Durable
 from state_backends.durability.pointer import Pointer, read_pointer
+from state_backends.durability.progress import Progress
 from state_backends.journal import Journal
 
 
@@ -68,21 +68,22 @@ class StatefulOperator:
         """
         began = time.perf_counter()
         pointer = pointer or read_pointer(journal) or Pointer.fresh()
-        self._settle(pointer.progress.get("identity"))
-        change = stored_change(self.program, pointer.progress, self._evolution)
+        progress = pointer.progress
+        self._settle(progress.identity)
+        change = stored_change(self.program, progress, self._evolution)
         done = self._durable.align(journal, pointer)
         if change is not None:
             pointer = self._durable.rewrite(journal, done.pointer, change.pages)
             done = Alignment(pointer, restored=True)
-        close = pointer.progress.get("close", FAR_PAST)
+        close = progress.close_time
         # Read as a whole: a copy just opened, one that an error left half done, and one that is ahead of what was committed,
         # because the batch failed elsewhere.
         known = self._ready and not done.restored and self.operator.close <= close
         changes = done.replayed if known else None
         self.store.changed_outside(changes)
         self.operator.rebuild(close, changes)
-        if change is None and "usage" in pointer.progress:
-            self.store.usage.load(pointer.progress["usage"])
+        if change is None and progress.usage is not None:
+            self.store.usage.load(progress.usage)
         else:
             self.store.usage.measure(self.backend)
         self._ready = True
@@ -141,9 +142,7 @@ class StatefulOperator:
         self._stepping = time.perf_counter() - began
         return processed
 
-    def commit(
-        self, journal: Journal, pointer: Pointer, host: Mapping[str, Any], clock: int | None = None
-    ) -> Pointer:
+    def commit(self, journal: Journal, pointer: Pointer, host: Progress, clock: int | None = None) -> Pointer:
         """Make the last step count, and return the pointer of the state after it.
 
         Args:
@@ -154,14 +153,14 @@ class StatefulOperator:
         """
         began = time.perf_counter()
         changes = self.store.take_changes()
-        noted = {
-            "identity": self._working.identity(),
-            "schema": self._working.stored().plain(),
-            "close": self.operator.close,
-            "usage": self.store.usage.plain(),
-            **host,
-        }
-        pointer = self._durable.commit(journal, pointer, changes, noted, clock)
+        progress = replace(
+            host,
+            identity=self._working.identity(),
+            schema=self._working.stored(),
+            close_time=self.operator.close,
+            usage=self.store.usage.plain(),
+        )
+        pointer = self._durable.commit(journal, pointer, changes, progress, clock)
         self._ready = True
         self._committing = time.perf_counter() - began
         return pointer

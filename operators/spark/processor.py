@@ -1,7 +1,7 @@
 """The processor that Spark calls with each bucket's rows."""
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,7 @@ from operators.spark.runs import batch_number
 from state_backends import StateConfig, StateError
 from state_backends.checkpoints.savepoint import Savepoint
 from state_backends.durability.pointer import Pointer, read_pointer
+from state_backends.durability.progress import Progress
 
 _ROWS_PER_BLOB = 250_000
 _LOG = logging.getLogger(__name__)
@@ -33,7 +34,7 @@ def result_ddl(counts: Sequence[str]) -> str:
     return ", ".join(["bucket int", *(f"`{name}` bigint" for name in names(counts)), "blob binary"])
 
 
-def check_buckets(progress: Mapping[str, Any], buckets: int) -> None:
+def check_buckets(progress: Progress, buckets: int) -> None:
     """Refuse another number of buckets than that of the stored state.
 
     Args:
@@ -43,8 +44,8 @@ def check_buckets(progress: Mapping[str, Any], buckets: int) -> None:
     Raises:
         StateError: with both numbers and the ways out.
     """
-    before = progress.get("buckets", buckets)
-    if before != buckets:
+    before = progress.buckets
+    if before not in (None, buckets):
         raise StateError(
             f"the checkpoint has {before} buckets, but this query has {buckets}: set spark.windows.state.buckets and "
             f"spark.sql.shuffle.partitions back to {before}. Or move the state: write_savepoint(checkpoint, folder), then "
@@ -130,7 +131,7 @@ class BucketProcessor(StatefulProcessor):
         # The bucket of label 0, which exists with any number of buckets, starts with the first batch: its pointer shows
         # queries with other buckets, or with another operator, that they cannot go on from here.
         begins = stored is None and (self._savepoint is not None or label == 0)
-        timer = pointer.progress.get("timer")
+        timer = pointer.progress.timer
         # In a chain each bucket works in each batch, to know the close time of the batch before in the next one.
         due = timer == fired if fired is not None else begins or self._closing.chained
         if not (blobs or due):
@@ -145,8 +146,8 @@ class BucketProcessor(StatefulProcessor):
             done = operator.step(closes, *self._tables(blobs))
             # Asked before the commit, while the store knows of this batch's changes.
             timer = None if operator.store.is_empty() else watermark + 1
-            self._set_timer(timer, pointer.progress.get("timer"), fired)
-            host = {"buckets": len(self._labels), "timer": timer}
+            self._set_timer(timer, pointer.progress.timer, fired)
+            host = Progress(buckets=len(self._labels), timer=timer)
             pointer = operator.commit(self._journal, pointer, host, batch)
             metrics = operator.drain_metrics(done.counters)
         except BaseException:

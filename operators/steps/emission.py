@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from operators.aggregates import Aggregate, Bound
+from operators.aggregates.definitions import Aggregate, Bound
 from operators.aggregates.operation import Operation
 from operators.columns.arrow import to_unit
 from operators.columns.ranges import Ints, State

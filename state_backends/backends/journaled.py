@@ -17,8 +17,10 @@ from typing import Any, ClassVar
 import zstandard
 
 from serializers import CorruptDataError, NewerFormatError, pack_value, unpack_value
-from state_backends.interface import StateBackend, StateError, WriteBatch
-from state_backends.journal import Journal, SqliteJournal
+from state_backends.errors import StateError
+from state_backends.interface import StateBackend, WriteBatch
+from state_backends.journal import Journal
+from state_backends.sqlite_journal import SqliteJournal
 
 FORMAT_VERSION = 1
 SLOT_BYTES = 64 << 10

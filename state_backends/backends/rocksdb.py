@@ -22,7 +22,8 @@ from rocksdict import (
 from rocksdict import WriteBatch as RocksWriteBatch
 
 from serializers import CorruptDataError
-from state_backends.interface import StateBackend, StateError, WriteBatch
+from state_backends.errors import StateError
+from state_backends.interface import StateBackend, WriteBatch
 
 FORMAT = b"1"
 _FORMAT_KEY, _VERSION_KEY = b"m:format", b"m:version"

@@ -12,13 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from serializers.pages import Column
-from state_backends.config import load_backend
 from state_backends.durability.changelog import page_bytes
 from state_backends.durability.durable import Durable
 from state_backends.durability.pointer import JOURNAL, Pointer, read_pointer
 from state_backends.durability.policy import SnapshotPolicy
-from state_backends.interface import StateBackend, StateError
+from state_backends.errors import StateError
+from state_backends.interface import StateBackend
 from state_backends.journal import Journal, MemoryJournal
+from state_backends.registry import load_backend
 from state_backends.store.schema import StoredSchema
 
 _PAGES_AT_ONCE = 20_000
@@ -61,12 +62,12 @@ class Bucket:
     @property
     def close(self) -> int:
         """The close time reached, in ticks."""
-        return int(self.pointer.progress["close"])
+        return self.pointer.progress.close_time
 
     @property
     def identity(self) -> dict[str, Any]:
         """What the state depends on."""
-        return dict(self.pointer.progress["identity"])
+        return self.pointer.progress.identity or {}
 
     def entries(self) -> Iterator[Stored]:
         """Yield all entries, some pages at a time. O(entries)."""
@@ -111,9 +112,9 @@ def opened(journal: Journal, backend: str | None, snapshots: str | None) -> Iter
         StateError, CorruptDataError: as `Durable.align`.
     """
     pointer = read_pointer(journal)
-    if pointer is None or "schema" not in pointer.progress:
+    if pointer is None or pointer.progress.schema is None:
         raise StateError("the checkpoint has a bucket without a pointer: it holds no windows, or was altered")
-    schema = StoredSchema.of(pointer.progress["schema"])
+    schema = pointer.progress.schema
     # What lives in the journal stays there: taken out, it would be written to the folder of snapshots.
     name = RESIDENT if pointer.home == JOURNAL else backend or "memory"
     directory = Path(tempfile.mkdtemp(prefix="windows-state-"))

@@ -12,6 +12,7 @@ from state_backends.checkpoints.bucket import Bucket
 from state_backends.checkpoints.reading import Checkpoint, by_bucket, journals, stored_schema
 from state_backends.checkpoints.savepoint import SavedBucket, Savepoint, check_new, write_bucket, write_header
 from state_backends.durability.folders import Folder, absolute
+from state_backends.durability.progress import FAR_PAST
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,11 +73,11 @@ def write_savepoint(
     check_new(target)
     found = Checkpoint(absolute(checkpoint), backend, batch, operator, snapshots)
     rows, pointer = journals(found, spark)
-    schema, identity = stored_schema(pointer), pointer.progress["identity"]
+    schema, identity = stored_schema(pointer), pointer.progress.identity or {}
     saved = by_bucket(rows, SaveBucket(found, target.uri), _SAVED).collect()
     origin = _origin(found)
     watermark = origin.get("watermark in ms") or 0
-    close = watermark * 1_000 // schema.tick_us if watermark > 0 else -(2**61)
+    close = watermark * 1_000 // schema.tick_us if watermark > 0 else FAR_PAST
     return write_header(target, identity, schema, close, [SavedBucket(*row) for row in saved], origin)
 
 

@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from state_backends.interface import StateError
+from state_backends.errors import StateError
 
 if TYPE_CHECKING:
     from pyspark.errors import PySparkException

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from serializers import CorruptDataError
 from state_backends.checkpoints.bucket import Bucket, journal_of, opened
 from state_backends.checkpoints.metadata import JOURNAL_VARIABLE, unreadable
 from state_backends.durability.folders import absolute
 from state_backends.durability.pointer import Pointer
-from state_backends.interface import StateError
+from state_backends.errors import StateError
 from state_backends.store.schema import StoredSchema
 
 if TYPE_CHECKING:
@@ -177,7 +178,9 @@ class Summarize:
 
 def stored_schema(pointer: Pointer) -> StoredSchema:
     """Return what a pointer tells of the entries."""
-    return StoredSchema.of(pointer.progress.get("schema"))
+    if pointer.progress.schema is None:
+        raise CorruptDataError("a state pointer without the columns of the state")
+    return pointer.progress.schema
 
 
 def journals(checkpoint: Checkpoint, spark: "SparkSession | None") -> "tuple[DataFrame, Pointer]":
@@ -187,7 +190,7 @@ def journals(checkpoint: Checkpoint, spark: "SparkSession | None") -> "tuple[Dat
         StateError: there is no state of windows.
     """
     rows = journal_rows(checkpoint, spark)
-    schemas = {repr(pointer.progress.get("schema")): pointer for pointer in pointers(rows)}
+    schemas = {repr(pointer.progress.plain().get("schema")): pointer for pointer in pointers(rows)}
     if not schemas:
         raise StateError(
             f"the checkpoint {checkpoint.path} holds no state of windows at this batch: name the query's checkpoint "

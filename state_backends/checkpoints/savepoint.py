@@ -29,7 +29,7 @@ from serializers.pages import Column
 from state_backends.checkpoints.bucket import Bucket, Stored
 from state_backends.durability.folders import Folder
 from state_backends.durability.signed import decode_signed, encode_signed
-from state_backends.interface import StateError
+from state_backends.errors import StateError
 from state_backends.store.schema import StoredSchema
 from state_backends.store.window_store import Entries
 

@@ -6,14 +6,13 @@ from pathlib import Path
 
 from state_backends.contract.states import Pages, applied
 from state_backends.interface import WriteBatch
+from state_backends.registry import load_backend
 
 _KEPT = 20
 
 
 def write_forever(name: str, directory: str, options: Mapping[str, str]) -> None:
     """Write the states of `crash_state` one after another until the process is killed."""
-    from state_backends.config import load_backend
-
     backend = load_backend(name).open(Path(directory), options)
     number = 0
     while True:

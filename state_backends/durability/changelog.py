@@ -11,7 +11,8 @@ from functools import partial
 from serializers import CorruptDataError
 from serializers.changes import Puts, decode_changes, encode_changes
 from state_backends.durability.pointer import NO_VERSION, Pointer, version_number
-from state_backends.interface import StateBackend, StateError, WriteBatch
+from state_backends.errors import StateError
+from state_backends.interface import StateBackend, WriteBatch
 from state_backends.journal import Journal
 
 _SIZE = len(NO_VERSION)

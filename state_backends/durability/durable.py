@@ -1,7 +1,7 @@
 """A backend made durable: every batch's changes go to a journal, and any local copy can be brought up to date from it.
 
 The journal holds
-    pointer   which version counts, with the operator's own progress (see `pointer`)
+    pointer   which version counts, with the operator's progress (see `pointer`)
     log-N     the changes that lead from version N - 1 to version N (see `changelog`)
     base-N-I  part I of a snapshot of version N, where snapshots have no folder of their own (see `snapshots`)
 
@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from serializers import CorruptDataError, SerializationError
 from serializers.changes import decode_changes, encode_changes
@@ -46,10 +45,12 @@ from state_backends.durability.pointer import (
     new_version,
 )
 from state_backends.durability.policy import SnapshotPolicy
+from state_backends.durability.progress import Progress
 from state_backends.durability.retention import adopted, started_over, trimmed, without
 from state_backends.durability.snapshots import SnapshotFolder
 from state_backends.durability.uploads import Uploads, is_dead, page_parts, this_process
-from state_backends.interface import StateBackend, StateError, WriteBatch
+from state_backends.errors import StateError
+from state_backends.interface import StateBackend, WriteBatch
 from state_backends.journal import Journal
 
 KEPT_ENTRIES = 8
@@ -240,7 +241,7 @@ class Durable:
         journal: Journal,
         pointer: Pointer,
         batch: WriteBatch,
-        progress: dict[str, Any],
+        progress: Progress,
         clock: int | None = None,
     ) -> Pointer:
         """Write one batch to the local copy and to the journal, and return the pointer that now counts.
@@ -251,7 +252,7 @@ class Durable:
             journal: takes the changes, and is committed.
             pointer: what `align` or the last commit returned.
             batch: the changes.
-            progress: the operator's own record.
+            progress: of the operator after the batch.
             clock: number of the host's batch, by which replaced snapshots are kept; by default that of the version.
         """
         resident = self.backend.resident

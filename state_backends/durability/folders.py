@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote
 
 from pyarrow import ArrowException, fs
 
-from state_backends.interface import StateError
+from state_backends.errors import StateError
 
 _WHOLE_AT_CLOSE = ("s3", "gcs", "abfs")
 """Stores where a file appears as a whole or not at all."""

@@ -6,6 +6,7 @@ from dataclasses import astuple, dataclass, field, fields
 from typing import Any
 
 from serializers import CorruptDataError, NewerFormatError, pack_value, unpack_value
+from state_backends.durability.progress import Progress
 from state_backends.journal import Journal
 
 POINTER_VERSION = 2
@@ -81,7 +82,7 @@ class Pointer:
         retired: those that were replaced, kept as long as the host may go back to a batch that needs them.
         pending: the one that is being written, or None.
         failures: how many snapshots came to nothing since the last good one.
-        progress: the operator's own small record, such as its close time.
+        progress: of the operator and its host.
     """
 
     store_id: str
@@ -94,7 +95,7 @@ class Pointer:
     retired: tuple[Snapshot, ...] = ()
     pending: Pending | None = None
     failures: int = 0
-    progress: dict[str, Any] = field(default_factory=dict)
+    progress: Progress = field(default_factory=Progress)
 
     @classmethod
     def fresh(cls) -> "Pointer":
@@ -133,6 +134,7 @@ class Pointer:
                 | {
                     "snapshots": tuple(Snapshot(*row) for row in given["snapshots"]),
                     "retired": tuple(Snapshot(*row) for row in given["retired"]),
+                    "progress": Progress.of(given["progress"]),
                 },
                 pending=None if pending is None else Pending(Snapshot(*pending[0]), *pending[1:]),
             )
@@ -142,6 +144,8 @@ class Pointer:
 
 def _plain(value: Any) -> Any:
     """The value as msgpack has it: records as lists."""
+    if isinstance(value, Progress):
+        return value.plain()
     if isinstance(value, Snapshot | Pending):
         return astuple(value)
     if isinstance(value, tuple):

@@ -12,7 +12,9 @@ from serializers import CorruptDataError, SerializationError
 from serializers.changes import Puts, decode_changes, encode_changes
 from state_backends.durability.pointer import Snapshot
 from state_backends.durability.snapshots import PAGES, Manifest, SnapshotFolder
-from state_backends.interface import StateBackend, StateError, WriteBatch
+from state_backends.errors import StateError
+from state_backends.interface import StateBackend, WriteBatch
+from state_backends.registry import BUILT_IN, load_backend
 
 _PART_BYTES = 4 << 20
 _LOG = logging.getLogger(__name__)
@@ -184,8 +186,6 @@ def _foreign(manifest: Manifest, directory: Path) -> Iterator[dict[int, dict[byt
         for part in manifest.parts:
             yield decode_changes((directory / part.name).read_bytes())[0]
         return
-    from state_backends.config import BUILT_IN, load_backend
-
     if manifest.kind not in BUILT_IN:  # No module is imported because a file names it.
         raise StateError(
             f"the snapshot was written by the backend {manifest.kind!r}: open it with that one, "

@@ -10,7 +10,8 @@ import pytest
 from state_backends import StateConfig, StateError, known_options, load_backend, resolve
 from state_backends.backends.memory import MemoryBackend
 from state_backends.backends.rocksdb import RocksDBBackend
-from state_backends.config import ENTRY_POINTS, option_scope
+from state_backends.config import option_scope
+from state_backends.registry import ENTRY_POINTS
 
 PLUGIN = '''
 """A backend of somebody else."""

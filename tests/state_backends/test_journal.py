@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from state_backends import StateError
-from state_backends.journal import JOURNAL_VERSION, Journal, MemoryJournal, SqliteJournal
+from state_backends.journal import Journal, MemoryJournal
+from state_backends.sqlite_journal import JOURNAL_VERSION, SqliteJournal
 
 ROOT = Path(__file__).parents[2]
 
@@ -262,7 +263,7 @@ def test_damaged_file_is_told(path: Path, start: int) -> None:
 STOPPED = """
 import sys
 from pathlib import Path
-from state_backends.journal import SqliteJournal
+from state_backends.sqlite_journal import SqliteJournal
 journal = SqliteJournal(Path(sys.argv[1]))
 for number in (b"1", b"2"):
     for name in range(300):
@@ -296,7 +297,7 @@ def test_process_killed_before_its_commit(path: Path) -> None:
 COMMITTER = """
 import sys
 from pathlib import Path
-from state_backends.journal import SqliteJournal
+from state_backends.sqlite_journal import SqliteJournal
 journal, number = SqliteJournal(Path(sys.argv[1])), 0
 while True:
     for name in range(5):

@@ -38,16 +38,16 @@ class Echo(Operator):
     def due(self, entries):
         return np.where(entries["left"] > 0, entries["next"], NEVER)
 
-    def take(self, work):
-        records = work.records
+    def process_batch(self, context):
+        records = context.records
         left = records.values["v"].values.astype(np.int64)
-        work.add(work.stored(records.key, records.time, left=left, next=records.time))
+        context.add(context.stored(records.key, records.time, left=left, next=records.time))
 
-    def fire(self, work):
-        due = work.due
+    def fire(self, context):
+        due = context.due
         left, next_ = due["left"] - 1, due["next"] + self.step
-        work.add(work.stored(due.key, due.time, left=left, next=next_))
-        return work.rows(due.key, at=due["next"], left=left)
+        context.add(context.stored(due.key, due.time, left=left, next=next_))
+        return context.rows(due.key, at=due["next"], left=left)
 
 
 def stepped(definition: Operator, steps: list[tuple[list[Record], int, int]]) -> list[list[tuple[Any, ...]]]:
@@ -68,11 +68,11 @@ def own_operator(definition: Operator, backend: Any = None):
 
 @dataclass(frozen=True, kw_only=True)
 class Doing(Operator):
-    """To be given a `take`."""
+    """To be given a `process_batch`."""
 
     def declare(self, types):
         results = {"at": "timestamp", "n": "bigint", "s": "string"}
         return Declaration(["v"], {"i": int, "f": float, "o": object}, results, ["seen"])
 
-    def take(self, work):
+    def process_batch(self, context):
         return None

@@ -13,7 +13,7 @@ import pytest
 
 from operators import NEVER, Declaration, Operator
 from operators.columns.records import FAR_FUTURE, FAR_PAST
-from operators.custom.contract import Work
+from operators.custom.contract import CallContext
 from operators.errors import OperatorError
 from operators.steps.step import Step
 from state_backends import resolve
@@ -36,26 +36,28 @@ class LastSum(Operator):
     def due(self, entries):
         return np.where(entries["closed"] == 0, entries.time, NEVER)
 
-    def take(self, work):
-        records = work.records
-        work.add(work.stored(records.key, records.time, value=records.values["v"].filled(0.0), closed=0))
+    def process_batch(self, context):
+        records = context.records
+        context.add(
+            context.stored(records.key, records.time, value=records.values["v"].filled(0.0), closed=0)
+        )
 
-    def fire(self, work):
-        old = work.read(end=work.close - 1)
-        key = np.concatenate([old.key, work.due.key])
-        time = np.concatenate([old.time, work.due.time])
-        value = np.concatenate([old["value"], work.due["value"]])
-        new = np.repeat([False, True], [len(old), len(work.due)])
+    def fire(self, context):
+        old = context.read(end=context.close_time - 1)
+        key = np.concatenate([old.key, context.due.key])
+        time = np.concatenate([old.time, context.due.time])
+        value = np.concatenate([old["value"], context.due["value"]])
+        new = np.repeat([False, True], [len(old), len(context.due)])
         order = np.lexsort((new, time, key))
         key, time, value, new = key[order], time[order], value[order], new[order]
         at = np.arange(len(key))
         begin = np.maximum(np.searchsorted(key, key), at - self.n + 1)
         sums = np.concatenate([[0.0], np.cumsum(value)])
         kept = at >= np.searchsorted(key, key, "right") - self.n
-        work.delete(old)
-        work.add(work.stored(key[kept], time[kept], value=value[kept], closed=1))
-        work.count("made", new.sum())
-        return work.rows(key[new], at=time[new], total=(sums[1:] - sums[begin])[new])
+        context.delete(old)
+        context.add(context.stored(key[kept], time[kept], value=value[kept], closed=1))
+        context.count("made", new.sum())
+        return context.rows(key[new], at=time[new], total=(sums[1:] - sums[begin])[new])
 
 
 def judge(records: list[Record], n: int) -> list[tuple[str, int, float]]:
@@ -120,11 +122,11 @@ def test_timers_that_timers_set_fire_in_the_same_step() -> None:
 def test_timers_that_never_end_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """At the end of a bounded frame; and anywhere, if a timer is no later than the one that has come."""
     with pytest.raises(
-        OperatorError, match=r"Echo.fire wrote an entry whose timer is 7, when those from 7 on had come"
+        OperatorError, match=r"Echo.fire wrote an entry with timer 7, which is not later than 7"
     ):
         stepped(Echo(step=0), [([("a", 7, 2.0)], FAR_PAST, 8)])
     monkeypatch.setattr("operators.custom.plan._MOST_CALLS", 50)
-    with pytest.raises(OperatorError, match="50 times after the last record of a bounded frame"):
+    with pytest.raises(OperatorError, match="more than 50 times after the last record of a bounded frame"):
         stepped(Echo(step=1), [([("a", 7, 1e9)], FAR_PAST, FAR_FUTURE)])
 
 
@@ -138,15 +140,15 @@ class Latest(Operator):
     def due(self, entries):
         return entries["at"] + 10
 
-    def take(self, work):
-        records = work.records
+    def process_batch(self, context):
+        records = context.records
         last = np.flatnonzero(np.diff(records.key, append=-1))
         key, time, value = records.key[last], records.time[last], records.values["v"].values[last]
-        work.put(work.stored(key, 0, value=value, at=time))
+        context.put(context.stored(key, 0, value=value, at=time))
 
-    def fire(self, work):
-        assert len(work.keys) == len(set(work.due.key.tolist()))
-        return work.rows(work.due.key, at=work.due["at"], value=work.due["value"])
+    def fire(self, context):
+        assert len(context.keys) == len(set(context.due.key.tolist()))
+        return context.rows(context.due.key, at=context.due["at"], value=context.due["value"])
 
 
 def test_a_batch_has_two_close_times() -> None:
@@ -184,8 +186,8 @@ def test_the_operator_says_what_is_late() -> None:
     """Records before `late_before` are counted, and not seen."""
 
     class Patient(Latest):
-        def late_before(self, close: int) -> int:
-            return close - 100
+        def late_before(self, close_time: int) -> int:
+            return close_time - 100
 
     operator, program = own_operator(Patient())
     step = Step(200, 200)
@@ -198,19 +200,19 @@ def test_columns_are_taken_in_many_forms() -> None:
     found: dict[str, Any] = {}
 
     class Forms(Doing):
-        def take(self, work: Work):
+        def process_batch(self, context: CallContext):
             key = [1, 0, 1]
-            entries = work.stored(
+            entries = context.stored(
                 key, [5, 6, 4], i=pa.array([1, 2, 3]), f=np.array([1, 2, 3]), o=[[1], [2], [3]]
             )
-            work.put(entries.take(np.array([2, 0, 1])))
-            work.add(work.stored(key, 9, i=True, f=2, o={"x": (1,)}))
-            work.add(work.stored(key, 10, i=[0, 1, 2], f=[1, 2.5, 3], o=np.arange(3)))
-            found["entries"], found["keys"] = work.read(), work.key_columns()
-            work.delete(work.read(9))
-            found["left"] = len(work.read())
+            context.put(entries.take(np.array([2, 0, 1])))
+            context.add(context.stored(key, 9, i=True, f=2, o={"x": (1,)}))
+            context.add(context.stored(key, 10, i=[0, 1, 2], f=[1, 2.5, 3], o=np.arange(3)))
+            found["entries"], found["keys"] = context.read(), context.key_columns()
+            context.delete(context.read(9))
+            found["left"] = len(context.read())
             masked = np.ma.masked_equal([4, 5, 6], 5)
-            return work.rows(key, at=7, n=masked, s=pa.array(["x", None, "y"]))
+            return context.rows(key, at=7, n=masked, s=pa.array(["x", None, "y"]))
 
     operator, program = own_operator(Forms())
     rows = program.output.table(

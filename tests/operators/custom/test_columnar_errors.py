@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from operators import Declaration, DefinitionError, Operator
-from operators.custom.contract import Stored, Work
+from operators.custom.contract import CallContext, StoredEntries
 from operators.custom.plan import CustomPlan
 from operators.errors import OperatorError
 from operators.steps.step import Step
@@ -17,73 +17,88 @@ from state_backends import StateError, resolve
 from tests.operators.custom.samples import Doing, Echo, own_operator, stepped, table
 
 
-def stored(work: Work, **other: Any) -> Stored:
-    return work.stored([0], 1, **{"i": 1, "f": 1.0, "o": None, **other})
+def stored(context: CallContext, **other: Any) -> StoredEntries:
+    return context.stored([0], 1, **{"i": 1, "f": 1.0, "o": None, **other})
 
 
-def rows(work: Work, **other: Any) -> Any:
-    return work.rows([0], **{"at": 1, "n": 1, "s": "x", **other})
+def rows(context: CallContext, **other: Any) -> Any:
+    return context.rows([0], **{"at": 1, "n": 1, "s": "x", **other})
 
 
 @pytest.mark.parametrize(
-    ("take", "said"),
+    ("process_batch", "said"),
     [
-        (lambda work: work.stored([0], 1, i=1), "stored column 'f' is missing; wanted are i, f, o"),
-        (lambda work: stored(work, x=1), "stored column 'x' was not declared; declared are i, f, o"),
-        (lambda work: stored(work, i=1.5), "stored column 'i' is of type float64; int is wanted"),
-        (lambda work: stored(work, f="x"), "stored column 'f' is of type <U1; float is wanted"),
-        (lambda work: stored(work, i=np.ma.masked_all(1, int)), "stored column 'i' has nulls: fill them"),
-        (lambda work: stored(work, i=[1, 2]), "stored column 'i' has the shape (2,); (1,) is wanted"),
-        (lambda work: stored(work, o=[1, 2]), "stored column 'o' has 2 values for 1 entries"),
         (
-            lambda work: work.put(stored(work, o={1, 2})),
+            lambda context: context.stored([0], 1, i=1),
+            "missing stored column 'f'; declared stored columns: i, f, o",
+        ),
+        (lambda context: stored(context, x=1), "unknown stored column 'x'; declared stored columns: i, f, o"),
+        (lambda context: stored(context, i=1.5), "stored column 'i' has type float64, expected int"),
+        (lambda context: stored(context, f="x"), "stored column 'f' has type <U1, expected float"),
+        (
+            lambda context: stored(context, i=np.ma.masked_all(1, int)),
+            "stored column 'i' has nulls: fill them",
+        ),
+        (lambda context: stored(context, i=[1, 2]), "stored column 'i' has shape (2,), expected (1,)"),
+        (lambda context: stored(context, o=[1, 2]), "stored column 'o' has length 2, expected 1"),
+        (
+            lambda context: context.put(stored(context, o={1, 2})),
             "SerializationError: a value of type set cannot be stored",
         ),
         (
-            lambda work: work.add(replace(stored(work), key=np.array([3]))),
-            "keys from 3 to 3; work.keys has positions 0 to 0",
+            lambda context: context.add(replace(stored(context), key=np.array([3]))),
+            "keys are positions in context.keys, 0 to 0; got 3 to 3",
         ),
-        (lambda work: rows(work, x=1), "result 'x' was not declared; declared are at, n, s"),
-        (lambda work: rows(work, n=[1, 2]), "result 'n' has 2 values for 1 rows"),
-        (lambda work: rows(work, n="x"), "Doing emits 'n', which is not of the declared type int64"),
-        (lambda work: rows(work, at=2**62), "Doing emits 'at', which is not of the declared type timestamp"),
-        (lambda work: work.rows([1], at=1, n=1, s="x"), "keys from 1 to 1"),
-        (lambda work: work.rows([0.5], at=1, n=1, s="x"), "key is of type float64; int is wanted"),
-        (lambda work: work.count("lost"), "count 'lost' was not declared; declared are seen"),
-        (lambda work: [rows(work)], "it returned list; work.rows(...) or None is wanted"),
-        (lambda work: work.column("w"), "KeyError"),
+        (lambda context: rows(context, x=1), "unknown result column 'x'; declared result columns: at, n, s"),
+        (lambda context: rows(context, n=[1, 2]), "result column 'n' has length 2, expected 1"),
+        (lambda context: rows(context, n="x"), "Doing: result 'n' does not have the declared type int64"),
+        (
+            lambda context: rows(context, at=2**62),
+            "Doing: result 'at' does not have the declared type timestamp",
+        ),
+        (
+            lambda context: context.rows([1], at=1, n=1, s="x"),
+            "positions in context.keys, 0 to 0; got 1 to 1",
+        ),
+        (lambda context: context.rows([0.5], at=1, n=1, s="x"), "key has type float64, expected int"),
+        (lambda context: context.count("lost"), "unknown counter 'lost'; declared counters: seen"),
+        (lambda context: [rows(context)], "expected context.rows(...) or None, got list"),
+        (lambda context: context.column("w"), "KeyError"),
     ],
 )
-def test_what_goes_wrong_is_named(take: Any, said: str) -> None:
+def test_what_goes_wrong_is_named(process_batch: Any, said: str) -> None:
     """Operator and method; the error itself is the cause."""
 
     class Doing_(Doing):  # noqa: N801
-        def take(self, work):
-            result = take(work)
-            return None if isinstance(result, Stored) else result
+        def process_batch(self, context):
+            result = process_batch(context)
+            return None if isinstance(result, StoredEntries) else result
 
     Doing_.__name__ = "Doing"
     operator, program = own_operator(Doing_())
     with pytest.raises(OperatorError) as raised:
         program.output.table(operator.step(program.read([table([("a", 1, 1.0)])]), Step(0, 0)))
     assert said in str(raised.value)
-    assert str(raised.value).startswith(("Doing.take failed: ", "Doing emits "))
+    assert str(raised.value).startswith(("Doing.process_batch failed: ", "Doing: result "))
     assert raised.value.__cause__ is not None
 
 
 @pytest.mark.parametrize(
     ("due", "said"),
     [
-        (lambda _: 5, "Echo.due failed: ValueError: it returned int64 of shape () for 1 entries"),
+        (
+            lambda _: 5,
+            "Echo.due failed: ValueError: expected one tick for each of 1 entries, got int64 of shape ()",
+        ),
         (
             lambda entries: entries["next"] + 0.5,
-            "it returned float64 of shape (1,) for 1 entries; a tick for each is wanted",
+            "expected one tick for each of 1 entries, got float64 of shape (1,)",
         ),
         (lambda entries: entries["nxt"], "Echo.due failed: KeyError: 'nxt'"),
     ],
 )
 def test_wrong_timers_are_named(due: Any, said: str) -> None:
-    """Also where they are asked for as an entry is written, in `take`."""
+    """Also where they are asked for as an entry is written, in `process_batch`."""
     timed = type("Echo", (Echo,), {"due": lambda _, entries: due(entries)})
     with pytest.raises(OperatorError) as raised:
         stepped(timed(), [([("a", 1, 1.0)], 0, 0)])
@@ -94,7 +109,7 @@ def test_errors_of_the_state_are_passed_on() -> None:
     """They are not the operator's, and the hosts know them."""
 
     class Unlucky(Doing):
-        def take(self, work):
+        def process_batch(self, context):
             raise StateError("the disk is full")
 
     with pytest.raises(StateError, match="the disk is full"):
@@ -104,18 +119,27 @@ def test_errors_of_the_state_are_passed_on() -> None:
 @pytest.mark.parametrize(
     ("declared", "said"),
     [
-        (None, "Doing.declare returns None; a Declaration is wanted"),
-        (Declaration(["w"]), "Doing reads the column 'w', which is not there; the frame has k, t, v"),
-        (Declaration("v"), "Doing declares 'v' as inputs; a list of names is wanted"),
+        (None, "Doing.declare must return a Declaration, got None"),
+        (Declaration(["w"]), "Doing reads column 'w', which is not in the frame; the frame has k, t, v"),
+        (Declaration("v"), "Doing declares inputs='v': expected a list of names"),
         (Declaration(["v", "v"]), "input of Doing 'v' occurs twice"),
-        (Declaration(state={"x": str}), "Doing keeps 'x' as <class 'str'>; int, float or object is wanted"),
-        (Declaration(state={"time": int}), "Doing declares 'time' as state; every entry has it"),
+        (
+            Declaration(state={"x": str}),
+            "Doing declares state column 'x' of type <class 'str'>: expected int, float or object",
+        ),
+        (
+            Declaration(state={"time": int}),
+            "Doing declares state column 'time': every entry has a time already",
+        ),
         (Declaration(), "Doing declares no results"),
         (
             Declaration(results={"n": "long"}),
-            "Doing makes 'n': result type 'long' is unknown; known are boolean",
+            "Doing, result 'n': result type 'long' is unknown; known are boolean",
         ),
-        (Declaration(results={"n": int}), "Doing makes 'n' as <class 'int'>; Spark's name of a type"),
+        (
+            Declaration(results={"n": int}),
+            "Doing declares result 'n' of type <class 'int'>: expected Spark's name of a type",
+        ),
         (Declaration(results={"k": "int"}), "output column 'k' occurs twice"),
     ],
 )
@@ -136,11 +160,11 @@ def test_wrong_declarations_are_refused(declared: Any, said: str) -> None:
         (lambda: Doing().group_by("k", 3), "group_by takes column names, not 3"),
         (
             lambda: type("Timed", (Doing,), {"due": Echo.due})().group_by(),
-            "Timed has timers (`due`) and no `fire`",
+            "Timed has timers (`due`) but no `fire`",
         ),
         (
             lambda: type("Timed", (Doing,), {"fire": Echo.fire})().group_by(),
-            "Timed has a `fire` and no timers",
+            "Timed has a `fire` but no timers",
         ),
         (
             lambda: type("Timed", (Doing,), {"segment": 0})().group_by(),
@@ -148,7 +172,7 @@ def test_wrong_declarations_are_refused(declared: Any, said: str) -> None:
         ),
         (
             lambda: own_operator(Echo(step=lambda: 1)),
-            "which is another text in each process: use a plain value",
+            "whose text differs between processes: use a plain value",
         ),
         (lambda: Doing().ticks("-1 s"), "a length of Doing is '-1 s'"),
     ],
@@ -200,5 +224,5 @@ def test_the_event_time_of_rows_is_a_timestamp_among_the_results(name: str) -> N
         def declare(self, types):
             return Declaration(results={"n": "bigint"}, event_time=name)
 
-    with pytest.raises(DefinitionError, match=f"Timed declares '{name}' as the event time of its rows"):
+    with pytest.raises(DefinitionError, match=f"Timed declares '{name}' as event time"):
         Timed().group_by("k").program(table([]).schema, "t", resolve("memory"))

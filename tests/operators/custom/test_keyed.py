@@ -26,29 +26,29 @@ def table(records: list[Record]) -> pa.Table:
     return samples.table(records, pa.int64())
 
 
-def script(time: int, v: int, keyed: Any) -> Iterator[dict[str, Any]]:
+def script(time: int, v: int, context: Any) -> Iterator[dict[str, Any]]:
     """What the operator does with a record, and the judge with its own keys."""
-    keyed.value = None if v % 13 == 0 else [*(keyed.value or []), v][-3:]
+    context.value = None if v % 13 == 0 else [*(context.value or []), v][-3:]
     if v % 7 == 0:
-        keyed.cancel_timer("quiet")
+        context.cancel_timer("quiet")
     else:
-        keyed.set_timer(time + GAP, "quiet")
+        context.set_timer(time + GAP, "quiet")
     if v % 5 == 0:
-        keyed.set_timer(time - 3, "past")
+        context.set_timer(time - 3, "past")
     if v % 11 == 0:
-        keyed.set_timer(time + 1_000_000, "far")
-    keyed.count("records")
-    yield {"at": time, "what": "record", "seen": keyed.value}
+        context.set_timer(time + 1_000_000, "far")
+    context.count("records")
+    yield {"at": time, "what": "record", "seen": context.value}
 
 
-def alarm(time: int, name: str, keyed: Any) -> Iterator[dict[str, Any]]:
+def alarm(time: int, name: str, context: Any) -> Iterator[dict[str, Any]]:
     """What both do with a timer."""
-    yield {"at": time, "what": name, "seen": keyed.value}
-    if name == "quiet" and keyed.value and keyed.value[-1] % 2:
-        keyed.set_timer(time + 1, "quiet")
-        keyed.value = [*keyed.value[:-1], keyed.value[-1] - 1]
+    yield {"at": time, "what": name, "seen": context.value}
+    if name == "quiet" and context.value and context.value[-1] % 2:
+        context.set_timer(time + 1, "quiet")
+        context.value = [*context.value[:-1], context.value[-1] - 1]
     elif name == "quiet":
-        keyed.value = None
+        context.value = None
         yield {"at": time, "what": "gone"}
 
 
@@ -60,11 +60,11 @@ class Scripted(KeyedOperator):
         results = {"at": "timestamp", "what": "string", "seen": "array<bigint>", "name": "string"}
         return Declaration(["v"], results=results, counts=["records"])
 
-    def process(self, time, record, keyed):
-        return [{**row, "name": keyed.key["k"]} for row in script(time, record["v"], keyed)]
+    def process(self, time, record, context):
+        return [{**row, "name": context.key["k"]} for row in script(time, record["v"], context)]
 
-    def on_timer(self, time, name, keyed):
-        yield from ({**row, "name": keyed.key["k"]} for row in alarm(time, name, keyed))
+    def on_timer(self, time, name, context):
+        yield from ({**row, "name": context.key["k"]} for row in alarm(time, name, context))
 
 
 @dataclass
@@ -200,13 +200,13 @@ class Forgetful(KeyedOperator):
     def schema(self, types):
         return Declaration(["v"], results={"n": "bigint"})
 
-    def process(self, time, record, keyed):
-        keyed.value = (keyed.value or 0) + 1
-        keyed.set_timer(time + self.ticks("1 minute"))
+    def process(self, time, record, context):
+        context.value = (context.value or 0) + 1
+        context.set_timer(time + self.ticks("1 minute"))
 
-    def on_timer(self, time, name, keyed):
-        yield {"n": keyed.value}
-        keyed.value = None
+    def on_timer(self, time, name, context):
+        yield {"n": context.value}
+        context.value = None
 
 
 def test_the_calendar_does_not_grow_with_batches() -> None:

@@ -46,11 +46,11 @@ class Acting(KeyedOperator):
     def schema(self, types):
         return self.declared
 
-    def process(self, time, record, keyed):
-        return self.todo(time, keyed)
+    def process(self, time, record, context):
+        return self.todo(time, context)
 
-    def on_timer(self, time, name, keyed):
-        return self.then(time, keyed) if self.then else super().on_timer(time, name, keyed)
+    def on_timer(self, time, name, context):
+        return self.then(time, context) if self.then else super().on_timer(time, name, context)
 
 
 def acting(todo, then=None, results=None) -> Acting:
@@ -68,19 +68,19 @@ def acting(todo, then=None, results=None) -> Acting:
         ),
         (lambda _, __: (1 / 0 for _ in "a"), "Acting.process at event time 7 "),
         (lambda _, __: {"n": 1}, "return [row], or yield row"),
-        (lambda _, __: [1], "it emitted 1; a mapping of results is wanted"),
-        (lambda _, __: [{"m": 1}], "it emitted m, not declared; declared are n"),
-        (lambda _, __: [{"n": "x"}], "Acting emits 'n', which is not of the declared type int64"),
-        (lambda _, keyed: keyed.count("d"), "count 'd' was not declared; declared are c"),
-        (lambda _, keyed: keyed.set_timer(1.5), "TypeError"),
+        (lambda _, __: [1], "a row must be a mapping of result names to values, got 1"),
+        (lambda _, __: [{"m": 1}], "unknown result columns: m; declared result columns: n"),
+        (lambda _, __: [{"n": "x"}], "Acting: result 'n' does not have the declared type int64"),
+        (lambda _, context: context.count("d"), "unknown counter 'd'; declared counters: c"),
+        (lambda _, context: context.set_timer(1.5), "TypeError"),
         (
-            lambda _, keyed: keyed.set_timer(2**61),
-            "timer '' is set to 2305843009213693952, which is beyond 2**61",
+            lambda _, context: context.set_timer(2**61),
+            "timer '' is 2305843009213693952 ticks, must be between -2**61 and 2**61",
         ),
-        (lambda time, keyed: keyed.set_timer(time), "Acting sets timers and has no on_timer"),
+        (lambda time, context: context.set_timer(time), "Acting sets timers but has no on_timer"),
         (
-            lambda _, keyed: setattr(keyed, "value", {1, 2}),
-            "Acting has a keyed.value that is not to be kept: a value of",
+            lambda _, context: setattr(context, "value", {1, 2}),
+            "Acting: context.value cannot be stored: a value of",
         ),
     ],
 )
@@ -95,11 +95,11 @@ def test_what_goes_wrong_is_named(process, said: str) -> None:
 def test_a_failed_batch_changes_nothing() -> None:
     """After an error in one batch the next one finds the state as it was."""
 
-    def process(time, keyed):
-        keyed.value = (keyed.value or 0) + 1
+    def process(time, context):
+        context.value = (context.value or 0) + 1
         if time == 666:
             raise ValueError
-        return [{"n": keyed.value}]
+        return [{"n": context.value}]
 
     with acting(process).group_by("k").local_runner("t") as runner:
         runner.process(table([("a", 1, 1)]), stream_time=5)
@@ -111,27 +111,29 @@ def test_a_failed_batch_changes_nothing() -> None:
 def test_timers_go_on_in_time() -> None:
     """In `on_timer` a timer has to be later than the one that came; in `process` it may be past."""
 
-    def again(time, keyed):
-        keyed.set_timer(time)
+    def again(time, context):
+        context.set_timer(time)
 
-    with pytest.raises(OperatorError, match=r"Acting.on_timer at event time 2 .*set it to a later time"):
-        run(acting(lambda _, keyed: keyed.set_timer(2), again), [("a", 7, 1)])
+    with pytest.raises(
+        OperatorError, match=r"Acting.on_timer at event time 2 .*must be later than the timer that fired, 2"
+    ):
+        run(acting(lambda _, context: context.set_timer(2), again), [("a", 7, 1)])
 
 
 def test_timers_end_with_a_bounded_frame(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where every time has come, timers that always set another are an error, not a hang; those that end all come."""
     monkeypatch.setattr("operators.definitions.keyed._MOST_TIMERS", 100)
 
-    def countdown(time, keyed):
-        keyed.value -= 1
-        if keyed.value:
-            keyed.set_timer(time + 1)
-        return [{"n": keyed.value}]
+    def countdown(time, context):
+        context.value -= 1
+        if context.value:
+            context.set_timer(time + 1)
+        return [{"n": context.value}]
 
     def begin(number):
-        def process(time, keyed):
-            keyed.value = number
-            keyed.set_timer(time + 1)
+        def process(time, context):
+            context.value = number
+            context.set_timer(time + 1)
 
         return process
 
@@ -146,11 +148,14 @@ def test_timers_end_with_a_bounded_frame(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize(
     ("declared", "said"),
     [
-        ({"n": "bigint"}, "Acting.schema returns {'n': 'bigint'}; a Declaration is wanted"),
-        (Declaration(["v"], {"x": int}, {"n": "bigint"}), "Acting keeps its state in keyed.value"),
+        ({"n": "bigint"}, "Acting.schema must return a Declaration, got {'n': 'bigint'}"),
+        (
+            Declaration(["v"], {"x": int}, {"n": "bigint"}),
+            "Acting.schema declares state: a KeyedOperator keeps its state in context.value",
+        ),
         (
             Declaration(["w"], results={"n": "bigint"}),
-            "Acting reads the column 'w', which is not there; the frame has k, t, v",
+            "Acting reads column 'w', which is not in the frame; the frame has k, t, v",
         ),
     ],
 )
@@ -194,7 +199,7 @@ def test_waiting_records_are_refused_under_other_inputs(tmp_path: Path, policy: 
 def test_keys_are_those_of_the_frame() -> None:
     """Several columns, nulls among them, and none at all."""
     rows = pa.table({"k": ["a", None], "t": pa.array([1, 2], pa.timestamp("ms")), "v": [1, 2]})
-    told = acting(lambda _, keyed: [{"key": str(keyed.key)}], results={"key": "string"})
+    told = acting(lambda _, context: [{"key": str(context.key)}], results={"key": "string"})
     for columns, expected in (
         (("k", "v"), ["{'k': 'a', 'v': 1}", "{'k': None, 'v': 2}"]),
         ((), ["{}", "{}"]),

@@ -104,12 +104,12 @@ class Kept(Operator):
     def due(self, entries):
         return entries.time + self.ticks("1 hour")
 
-    def take(self, work):
-        value = work.records.values[self.what].filled(0)
-        work.put(work.stored(work.records.key, work.records.time, value=value, half=value / 2))
+    def process_batch(self, context):
+        value = context.records.values[self.what].filled(0)
+        context.put(context.stored(context.records.key, context.records.time, value=value, half=value / 2))
 
-    def fire(self, work):
-        return work.rows(work.due.key, total=work.due["value"])
+    def fire(self, context):
+        return context.rows(context.due.key, total=context.due["value"])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,8 +119,8 @@ class Untimed(Kept):
     due = Operator.due
     fire = Operator.fire
 
-    def late_before(self, close):
-        return close - 10
+    def late_before(self, close_time):
+        return close_time - 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,8 +130,8 @@ class ByKey(KeyedOperator):
     def schema(self, types):
         return Declaration(["i"], results={"x": "double"})
 
-    def process(self, time, record, keyed):
-        keyed.value = record["i"]
+    def process(self, time, record, context):
+        context.value = record["i"]
 
 
 def table(times: Any, first: int = 1_000_000) -> pa.Table:

@@ -13,12 +13,13 @@ import pyarrow as pa
 import pytest
 from aggregate_cases import CASES, SQUARES, WEIGHTED, Case, Row, finished, stored
 from feeds import BACKENDS, GRACE, KINDS, POLICIES, SCHEMA, Feed, committed, operator, rows
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from operators import HoppingWindows, SessionWindows, SlidingWindows, TumblingWindows
 from operators import aggregates as agg
 from operators.aggregates import exact
+from operators.aggregates.definitions import Bound
 from operators.aggregates.operation import Operation
 from operators.aggregates.operations import CountValid, SumInt
 from operators.columns.ranges import State
@@ -28,8 +29,9 @@ from operators.runtime.stateful import StatefulOperator
 from operators.steps.partials import to_table
 from state_backends import StateError, resolve
 from state_backends.journal import MemoryJournal
+from tests.effort import examples
 
-FEW = settings(max_examples=3)
+FEW = examples(0.03)
 PHASES = 4
 ADAPT = {"state.evolution": "adapt"}
 LAYOUT = {"state.segment": "40 ms"}
@@ -526,9 +528,9 @@ class Formerly(agg.Aggregate):
 
     __slots__ = ()
 
-    def bind(self, types: Mapping[str, pa.DataType]) -> agg.Bound:
+    def bind(self, types: Mapping[str, pa.DataType]) -> Bound:
         operations = CountValid("v"), SumInt("v"), Moments("v")
-        return agg.Bound(operations, pa.int64(), lambda states: pa.array(states[0][0]))
+        return Bound(operations, pa.int64(), lambda states: pa.array(states[0][0]))
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

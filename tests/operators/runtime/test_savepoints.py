@@ -19,6 +19,7 @@ from state_backends import StateError, resolve
 from state_backends.checkpoints.bucket import opened
 from state_backends.checkpoints.savepoint import Savepoint, write_bucket, write_header
 from state_backends.durability.folders import Folder
+from state_backends.durability.progress import Progress
 from state_backends.journal import MemoryJournal
 
 RESULTS = {"n": agg.count(), "s": agg.sum("v"), "low": agg.min("v"), "all": agg.collect_list("v")}
@@ -144,7 +145,7 @@ class Buckets:
             pointer = part.open(journal)
             found += rows(part.start_from(savepoint, number, len(self.parts)))
             found += rows(part.step((FAR_PAST, FAR_PAST), [self.program.inputs.empty()]).rows)
-            part.commit(journal, pointer, {})
+            part.commit(journal, pointer, Progress())
         return found
 
     def process(self, batch: pa.Table, close: int, lag: float) -> list[str]:

@@ -22,6 +22,7 @@ from operators import (
 )
 from operators import aggregates as agg
 from state_backends import StateError, read_state
+from tests.effort import slow
 from tests.operators.spark.frames import run_query, stream, write_source
 
 pytestmark = pytest.mark.spark
@@ -201,10 +202,11 @@ def test_a_worker_that_is_killed(spark: SparkSession, source: Path) -> None:
 @pytest.mark.parametrize(
     ("operator", "where"),
     [
-        (stumbling(TumblingWindows("1 hour")), "reading rows in partition 0"),
-        (stumbling(SlidingWindows("1 second"), merge=None), r"bucket \d of 3, batch 0"),
+        slow(stumbling(TumblingWindows("1 hour")), "reading rows in partition 0", id="first stage"),
+        pytest.param(
+            stumbling(SlidingWindows("1 second"), merge=None), r"bucket \d of 3, batch 0", id="bucket"
+        ),
     ],
-    ids=["first stage", "bucket"],
 )
 def test_a_failure_of_a_stream(
     spark: SparkSession, source: Path, tmp_path: Path, operator: WindowedAggregation, where: str

@@ -127,6 +127,7 @@ except SessionSetupError as error:
 """
 
 
+@pytest.mark.slow
 def test_an_ordinary_session_is_mended(tmp_path: Path) -> None:
     """Workers of another Python are told of before a worker fails; `spark_session` mends them in the running session."""
     venv.create(tmp_path / "other", with_pip=False)

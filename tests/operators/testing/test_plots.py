@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from operators import DefinitionError, HoppingWindows, SessionWindows, SlidingWindows, TumblingWindows
 from operators import aggregates as agg
-from operators.testing.plots import plot_windows
+from operators.testing import plot_windows
 
 NINE = datetime(2024, 5, 1, 9)
 BATCH = pa.table({"at": pa.array([10, 10, 14, 15], pa.int64()), "name": list("abcd")})

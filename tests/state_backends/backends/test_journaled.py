@@ -16,7 +16,8 @@ from state_backends.backends import journaled
 from state_backends.backends.journaled import JournalBackend
 from state_backends.backends.memory import MemoryBackend
 from state_backends.contract import AWKWARD_KEYS, AWKWARD_SEGMENTS, Pages, applied, assert_holds, random_batch
-from state_backends.journal import Blob, MemoryJournal, SqliteJournal
+from state_backends.journal import Blob, MemoryJournal
+from state_backends.sqlite_journal import SqliteJournal
 
 NAME = re.compile(r"index|slot-(-?\d+)-(\d+)-(\d+)")
 

@@ -27,8 +27,10 @@ from state_backends import StateError
 from state_backends.checkpoints.bucket import opened
 from state_backends.checkpoints.savepoint import HEADER, SAVEPOINT_VERSION, read_header
 from state_backends.durability.signed import decode_signed, encode_signed
-from state_backends.journal import Journal, MemoryJournal, SqliteJournal
+from state_backends.journal import Journal, MemoryJournal
+from state_backends.sqlite_journal import SqliteJournal
 from state_backends.store.schema import NUMBER, TIME, StoredSchema, StoredState
+from tests.effort import examples
 from tests.serializers.test_keys import COLUMNS
 
 CHUNK = 12
@@ -110,7 +112,7 @@ def columns_of(cases: Mapping[str, Case], rows: Mapping[str, Sequence[Row]]) -> 
 
 
 @pytest.mark.parametrize("names", NAMES, ids=lambda names: names[0])
-@settings(max_examples=2, phases=[Phase.generate])  # to shrink a dozen aggregates at once takes minutes
+@settings(examples(0.02), phases=[Phase.generate])  # to shrink a dozen aggregates at once takes minutes
 @given(data=st.data())
 def test_states_of_all_aggregates(names: Sequence[str], data: st.DataObject) -> None:
     """Every state is the same bytes after two moves, and every result bit for bit that of a runner that never moved."""

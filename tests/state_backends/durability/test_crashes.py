@@ -7,23 +7,25 @@ from pathlib import Path
 import pytest
 
 from state_backends.backends.memory import MemoryBackend
-from state_backends.config import load_backend
 from state_backends.contract import crash_batch, crash_state
 from state_backends.durability.durable import Durable
 from state_backends.durability.pointer import Pointer, read_pointer
 from state_backends.durability.policy import SnapshotPolicy
-from state_backends.journal import SqliteJournal
+from state_backends.durability.progress import Progress
+from state_backends.registry import load_backend
+from state_backends.sqlite_journal import SqliteJournal
 
 ROOT = Path(__file__).parents[3]
 COMMITTER = """
 import sys
 from pathlib import Path
 from state_backends.durability import durable, uploads
-from state_backends.config import load_backend
+from state_backends.registry import load_backend
 from state_backends.contract import crash_batch
-from state_backends.journal import SqliteJournal
+from state_backends.sqlite_journal import SqliteJournal
 from state_backends.durability.pointer import Pointer, read_pointer
 from state_backends.durability.policy import SnapshotPolicy
+from state_backends.durability.progress import Progress
 
 home, name, left, folder = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4] or None
 durable.LOG_TO_SNAPSHOT, uploads._PART_BYTES = 1, 10_000
@@ -34,7 +36,7 @@ pointer = copy.align(journal, read_pointer(journal) or Pointer.fresh()).pointer
 print("open", flush=True)
 while True:
     number = pointer.number
-    pointer = copy.commit(journal, pointer, crash_batch(number), {"number": number})
+    pointer = copy.commit(journal, pointer, crash_batch(number), Progress(close_time=number))
     left -= 1
     if left == 0:
         print("writing", flush=True)
@@ -61,7 +63,7 @@ def test_killed_commits_lose_nothing(tmp_path: Path, backend_name: str, *, folde
         pointer = read_pointer(journal)
         assert pointer is not None
         assert numbers[-1] + count <= pointer.number
-        assert {"number": pointer.number - 1} == pointer.progress
+        assert Progress(close_time=pointer.number - 1) == pointer.progress
         for name in ("memory", "rocksdb", "spark"):
             backend = load_backend(name).open(tmp_path / f"{name}-{count}", {})
             copy = Durable(backend, name, tmp_path / "other", SnapshotPolicy(snapshots or None))
@@ -78,5 +80,5 @@ def test_no_commit_at_all(tmp_path: Path) -> None:
     """A journal without a pointer is that of an empty state."""
     journal, copy = SqliteJournal(tmp_path / "a"), Durable(MemoryBackend(), "memory", tmp_path / "b")
     assert None is read_pointer(journal)
-    pointer = copy.commit(journal, Pointer.fresh(), crash_batch(0), {})
+    pointer = copy.commit(journal, Pointer.fresh(), crash_batch(0), Progress())
     assert pointer == read_pointer(SqliteJournal(tmp_path / "a"))

@@ -18,6 +18,7 @@ from state_backends.durability import durable, uploads
 from state_backends.durability.durable import Alignment, Durable
 from state_backends.durability.pointer import POINTER_VERSION, Pending, Pointer, Snapshot, read_pointer
 from state_backends.durability.policy import SnapshotPolicy
+from state_backends.durability.progress import Progress
 from state_backends.journal import Blob, Journal, MemoryJournal
 
 Opener = Callable[[str], StateBackend]
@@ -35,7 +36,7 @@ def align(copy: StateBackend, journal: Journal, pointer: Pointer) -> Alignment:
 
 
 def commit(
-    copy: StateBackend, journal: Journal, pointer: Pointer, batch: WriteBatch, progress: dict[str, Any]
+    copy: StateBackend, journal: Journal, pointer: Pointer, batch: WriteBatch, progress: Progress
 ) -> Pointer:
     """Commit a batch through the copy."""
     return durable_copy(copy).commit(journal, pointer, batch, progress)
@@ -57,7 +58,7 @@ class Bucket:
     def commit(self, copy: StateBackend, batch: WriteBatch, **progress: Any) -> Pointer:
         """Align the copy, commit the batch through it, and keep the pointer."""
         align(copy, self.journal, self.pointer)
-        self.pointer = commit(copy, self.journal, self.pointer, batch, progress)
+        self.pointer = commit(copy, self.journal, self.pointer, batch, Progress(**progress))
         if batch:
             self.states.append(applied(self.pages, batch))
         return self.pointer
@@ -71,7 +72,7 @@ class Bucket:
         """An attempt that reached the copy and was then thrown away with all that it journalled."""
         align(copy, self.journal, self.pointer)
         lost = MemoryJournal()
-        commit(copy, lost, self.pointer, batch, {})
+        commit(copy, lost, self.pointer, batch, Progress())
 
 
 PAGE = b"a page of 20 bytes.."
@@ -107,7 +108,7 @@ def test_journal_that_was_never_written() -> None:
     """A journal without a pointer has none; a fresh pointer is of an empty state with a name of its own."""
     assert None is read_pointer(MemoryJournal())
     one, other = Pointer.fresh(), Pointer.fresh()
-    assert (0, 0, {}) == (one.number, one.newest.number, one.progress)
+    assert (0, 0, Progress()) == (one.number, one.newest.number, one.progress)
     assert one.store_id != other.store_id
 
 
@@ -122,8 +123,8 @@ def test_fresh_state_needs_no_work(open_copy: Opener) -> None:
 def test_commit_writes_copy_log_and_pointer(open_copy: Opener) -> None:
     """A commit brings the batch to the copy and to the journal, and its pointer is the one read back."""
     bucket, copy = Bucket(), open_copy("a")
-    pointer = bucket.commit(copy, put(3), close=17, name="x")
-    assert (1, {"close": 17, "name": "x"}) == (pointer.number, pointer.progress)
+    pointer = bucket.commit(copy, put(3), close_time=17, highest=20)
+    assert (1, Progress(close_time=17, highest=20)) == (pointer.number, pointer.progress)
     assert pointer == read_pointer(bucket.journal)
     assert (pointer.version, {3: {b"k": PAGE}}) == (copy.version, pages_of(copy))
     assert ["log-1"] == names(bucket.journal, "log")
@@ -132,9 +133,9 @@ def test_commit_writes_copy_log_and_pointer(open_copy: Opener) -> None:
 def test_commit_without_changes_writes_the_pointer_only(open_copy: Opener) -> None:
     """A batch that changes nothing keeps the version, and the progress is kept with the pointer."""
     bucket, copy = Bucket(), open_copy("a")
-    before = bucket.commit(copy, put(1), close=1)
-    after = bucket.commit(copy, WriteBatch(), close=2)
-    assert replace(before, progress={"close": 2}) == after == read_pointer(bucket.journal)
+    before = bucket.commit(copy, put(1), close_time=1)
+    after = bucket.commit(copy, WriteBatch(), close_time=2)
+    assert replace(before, progress=Progress(close_time=2)) == after == read_pointer(bucket.journal)
     assert ["log-1"] == names(bucket.journal, "log")
     assert Alignment(after, restored=False) == align(copy, bucket.journal, after)
 
@@ -143,7 +144,7 @@ def test_versions_are_never_the_same_twice() -> None:
     """Two attempts at the same batch make different versions of the same number."""
     bucket = Bucket()
     versions = {
-        commit(MemoryBackend(), bucket.journal, bucket.pointer, put(1), {}).version for _ in range(20)
+        commit(MemoryBackend(), bucket.journal, bucket.pointer, put(1), Progress()).version for _ in range(20)
     }
     assert 20 == len(versions)
 
@@ -471,7 +472,7 @@ def test_commit_that_stops_half_way_loses_nothing(changes: int) -> None:
         batch = WriteBatch({number: {b"k": b"page" * 5}}, {}, number - 4)
         journal.left = changes
         with suppress(KeyboardInterrupt):
-            commit(copy, journal, bucket.pointer, batch, {})
+            commit(copy, journal, bucket.pointer, batch, Progress())
         journal.left = 10**9
         journal.rollback()
         pointer = read_pointer(journal) or bucket.pointer
@@ -522,7 +523,7 @@ def test_pointer_round_trip() -> None:
         retired=(Snapshot(2, version, 8, "f", "2-y", retired=5),),
         pending=Pending(snapshots[0], 50, 1.5, "host:7"),
         failures=1,
-        progress={"close": -5, "identity": {"a": [1, "b", None]}},
+        progress=Progress({"a": [1, "b", None]}, close_time=-5),
     )
     assert pointer == Pointer.decode(pointer.encode())
 

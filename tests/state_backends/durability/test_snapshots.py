@@ -27,8 +27,10 @@ from state_backends.durability.durable import Durable
 from state_backends.durability.folders import Folder
 from state_backends.durability.pointer import Pending, Pointer, Snapshot, read_pointer
 from state_backends.durability.policy import SnapshotPolicy
+from state_backends.durability.progress import Progress
 from state_backends.durability.snapshots import MANIFEST_VERSION, Manifest, SnapshotFolder
-from state_backends.journal import MemoryJournal, SqliteJournal
+from state_backends.journal import MemoryJournal
+from state_backends.sqlite_journal import SqliteJournal
 
 ROOT = Path(__file__).parents[3]
 KINDS = ["memory", "rocksdb"]
@@ -73,7 +75,7 @@ class Store:
         """Align the copy and commit the batch through it; by default the one of this number in `crash_batch`."""
         pointer = copy.align(self.journal, self.pointer).pointer
         batch = crash_batch(pointer.number) if batch is None else batch
-        self.pointer = copy.commit(self.journal, pointer, batch, {}, clock)
+        self.pointer = copy.commit(self.journal, pointer, batch, Progress(), clock)
         self.states.append(applied(self.pages, batch))
 
     def snapshots(self, copy: Durable, count: int) -> None:
@@ -458,7 +460,7 @@ def test_what_failed_attempts_left_is_removed_after_an_hour(
         failed, lost, pointer = store.copy(kind), MemoryJournal(), store.pointer
         failed.align(store.journal, pointer)
         while pointer.newest == store.pointer.newest:
-            pointer = failed.commit(lost, pointer, crash_batch(pointer.number), {})
+            pointer = failed.commit(lost, pointer, crash_batch(pointer.number), Progress())
     orphans = names(store.files) - before
     assert 2 == sum(name.endswith(".json") for name in orphans)
     (store.files / "files" / "digest-1-x.abcd.part").write_bytes(b"half")
@@ -551,7 +553,7 @@ def test_twins(tmp_path: Path, opened: Callable[..., Store], kind: str, *, backg
         lost = store.committed()
         pointer = loser.align(lost, start).pointer
         for number in range(pointer.number, pointer.number + 4):
-            pointer = loser.commit(lost, pointer, crash_batch(number), {})
+            pointer = loser.commit(lost, pointer, crash_batch(number), Progress())
         for _ in range(4):
             store.commit(winner)
         for copy in twins:
@@ -608,6 +610,7 @@ def living() -> Iterator[str]:
 def test_patience(
     tmp_path: Path,
     opened: Callable[..., Store],
+    clock: SimpleNamespace,
     living: str,
     owner: str,
     failures: int,
@@ -623,7 +626,7 @@ def test_patience(
     store = opened(tmp_path)
     copy = store.copy("memory")
     snapshot = Snapshot(0, bytes(16), 0, store.uri, "0-x")
-    since = time.time() - seconds
+    since = clock.now - seconds
     pending = Pending(snapshot, 0, since, owners.get(owner, owner))
     store.pointer = replace(store.pointer, pending=pending, failures=failures)
     store.commit(copy)
@@ -668,19 +671,20 @@ def test_scratch(tmp_path: Path, opened: Callable[..., Store], kind: str) -> Non
 WRITER = """
 import sys
 from pathlib import Path
-from state_backends.config import load_backend
+from state_backends.registry import load_backend
 from state_backends.contract import crash_batch
 from state_backends.durability.durable import Durable
-from state_backends.journal import SqliteJournal
+from state_backends.sqlite_journal import SqliteJournal
 from state_backends.durability.pointer import Pointer
 from state_backends.durability.policy import SnapshotPolicy
+from state_backends.durability.progress import Progress
 
 home, kind, folder = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 journal, pointer = SqliteJournal(home / "journal"), Pointer.fresh()
 copy = Durable(load_backend(kind).open(home / "a", {}), kind, home / "scratch", SnapshotPolicy(folder, bytes=20_000))
 while pointer.pending is None:
-    pointer = copy.commit(journal, pointer, crash_batch(pointer.number), {})
-pointer = copy.commit(journal, pointer, crash_batch(pointer.number), {})
+    pointer = copy.commit(journal, pointer, crash_batch(pointer.number), Progress())
+pointer = copy.commit(journal, pointer, crash_batch(pointer.number), Progress())
 print("writing", flush=True)
 """
 
@@ -713,10 +717,10 @@ def test_process_killed_while_a_snapshot_is_written(
         pointer = copy.align(journal, pointer).pointer
         given_up = pointer.pending
         clock.now = given_up.since + 4
-        pointer = copy.commit(journal, pointer, crash_batch(pointer.number), {})
+        pointer = copy.commit(journal, pointer, crash_batch(pointer.number), Progress())
         assert given_up == pointer.pending
         clock.now = given_up.since + 6
-        pointer = copy.commit(journal, pointer, crash_batch(pointer.number), {})
+        pointer = copy.commit(journal, pointer, crash_batch(pointer.number), Progress())
         assert (None, pointer.number) == (pointer.pending, pointer.newest.number)
         other = Durable(load_backend("memory").open(tmp_path / "b", {}), "memory", tmp_path / "o", policy)
         other.align(journal, pointer)
@@ -856,6 +860,7 @@ from state_backends.durability import durable
 from state_backends.journal import MemoryJournal
 from state_backends.durability.pointer import Pointer
 from state_backends.durability.policy import SnapshotPolicy
+from state_backends.durability.progress import Progress
 
 home, now = Path(sys.argv[1]), [1.0e9]
 durable.time = SimpleNamespace(time=lambda: now[0])
@@ -867,7 +872,7 @@ _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
 for limit in (1_000, hard):
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
     for _ in range(10):
-        pointer = copy.commit(journal, pointer, crash_batch(pointer.number), {})
+        pointer = copy.commit(journal, pointer, crash_batch(pointer.number), Progress())
         now[0] += 60
     now[0] += 3_600
     print("snapshot", pointer.newest.number > 0, flush=True)

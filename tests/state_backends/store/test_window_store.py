@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from serializers import PageLayout
@@ -16,6 +16,7 @@ from state_backends import Entries, StateBackend, WindowStore, WriteBatch
 from state_backends.backends.memory import MemoryBackend
 from state_backends.store import window_store
 from state_backends.store.window_store import TIME_MAX, TIME_MIN, merge_entries
+from tests.effort import examples
 
 LAYOUT = PageLayout(("i8", "f8", "object"))
 Row = tuple[int, str]
@@ -416,7 +417,7 @@ STEP = st.one_of(
 )
 
 
-@settings(max_examples=150)
+@examples(1.5)
 @given(st.lists(STEP, max_size=12), st.sampled_from([1, 5, 10, 1000]))
 def test_store_is_a_dictionary_of_lists(steps: list[Any], segment_ticks: int) -> None:
     """Whatever was put, deleted, replaced, expired and committed, every read shows what plain lists hold."""

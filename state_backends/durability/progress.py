@@ -1,0 +1,74 @@
+"""What stands in a pointer about the operator: enough to go on with it, and to read its state without it."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from serializers import CorruptDataError
+from state_backends.store.schema import StoredSchema
+
+FAR_PAST = -(2**61)
+"""A close time in ticks that is before all times: nothing is closed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far an operator has come; the state of a fresh pointer has none of it.
+
+    The host of an operator, a streaming query or a local runner, adds what it needs to go on.
+
+    Attributes:
+        identity: what the state depends on, as the operator describes it.
+        schema: the columns of the stored entries.
+        close_time: the close time reached, in ticks; FAR_PAST before the first batch.
+        usage: how much each segment holds, as `StoreUsage.plain` returns it.
+        buckets: of a query, the number of its buckets.
+        timer: of a query, the event-time timer that is set for the bucket, in milliseconds, or None.
+        stream_time: of a local runner, the stream time in ticks, or None before the first record.
+        highest: of a local runner, the highest event time in ticks, or None before the first record.
+    """
+
+    identity: dict[str, Any] | None = None
+    schema: StoredSchema | None = None
+    close_time: int = FAR_PAST
+    usage: list[list[int]] | None = None
+    buckets: int | None = None
+    timer: int | None = None
+    stream_time: int | None = None
+    highest: int | None = None
+
+    def plain(self) -> dict[str, Any]:
+        """Return the progress as values that can be packed. Keys and their order are part of the pointer's format."""
+        if self == Progress():
+            return {}
+        if self.buckets is None:
+            host = {"stream_time": self.stream_time, "highest": self.highest}
+        else:
+            host = {"buckets": self.buckets, "timer": self.timer}
+        operator = {
+            "identity": self.identity,
+            "schema": None if self.schema is None else self.schema.plain(),
+            "close": self.close_time,
+            "usage": self.usage,
+        }
+        return {name: value for name, value in operator.items() if value is not None} | host
+
+    @classmethod
+    def of(cls, plain: Any) -> "Progress":
+        """Return the progress that `plain` wrote. Unknown keys are ignored.
+
+        Raises:
+            CorruptDataError: it is not a progress.
+        """
+        if not isinstance(plain, dict):
+            raise CorruptDataError(f"a state pointer whose progress is {plain!r}, not a mapping")
+        schema = plain.get("schema")
+        return cls(
+            identity=plain.get("identity"),
+            schema=None if schema is None else StoredSchema.of(schema),
+            close_time=plain.get("close", FAR_PAST),
+            usage=plain.get("usage"),
+            buckets=plain.get("buckets"),
+            timer=plain.get("timer"),
+            stream_time=plain.get("stream_time"),
+            highest=plain.get("highest"),
+        )

@@ -1,0 +1,63 @@
+"""The backends by name: built in, registered as entry points, or given as module:attribute."""
+
+import difflib
+from collections.abc import Iterable
+from importlib import import_module
+from importlib.metadata import entry_points
+
+from state_backends.errors import StateError
+from state_backends.interface import StateBackend
+
+ENTRY_POINTS = "stateful_windows.state_backends"
+BUILT_IN = {
+    "memory": "state_backends.backends.memory:MemoryBackend",
+    "rocksdb": "state_backends.backends.rocksdb:RocksDBBackend",
+    "spark": "state_backends.backends.journaled:JournalBackend",
+}
+
+
+def load_backend(name: str) -> type[StateBackend]:
+    """Return the backend class of that name.
+
+    Raises:
+        ValueError: there is none, or it is no StateBackend.
+        StateError: it is there but cannot be imported.
+    """
+    if not isinstance(name, str):
+        raise ValueError(  # noqa: TRY004 - as an unknown name
+            f"state backend {name!r} is no name: write 'rocksdb', or 'module:attribute' for a class of your own"
+        )
+    target = BUILT_IN.get(name)
+    # Looking for what is installed takes some 15 ms.
+    registered = {} if target else {point.name: point.value for point in entry_points(group=ENTRY_POINTS)}
+    target = target or registered.get(name) or (name if ":" in name else None)
+    if target is None:
+        raise ValueError(unknown(f"state backend {name!r}", name, [*BUILT_IN, *registered]))
+    module, _, attribute = target.partition(":")
+    try:
+        found = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise StateError(
+            f"state backend {name!r} ({target}) cannot be imported: {error}. Its package has to be installed here and on all "
+            "workers"
+        ) from error
+    if not (isinstance(found, type) and issubclass(found, StateBackend)):
+        raise ValueError(  # noqa: TRY004 - the name in the configuration is wrong
+            f"state backend {name!r} ({target}) is not a subclass of state_backends.StateBackend"
+        )
+    return found
+
+
+def unknown(what: str, given: str, known: Iterable[str]) -> str:
+    """Return the message about an unknown name: what it is, the name that was probably meant, and the known ones."""
+    known = sorted(known)
+    close = nearest(given, known)
+    hint = f"; did you mean {close}?" if close else "."
+    return f"unknown {what}{hint} Known: {', '.join(known)}"
+
+
+def nearest(given: str, known: Iterable[str]) -> str | None:
+    """Return the known name that was probably meant, whatever its case, or None."""
+    by_lower = {name.lower(): name for name in known}
+    close = difflib.get_close_matches(given.lower(), by_lower, n=1)
+    return by_lower[close[0]] if close else None
