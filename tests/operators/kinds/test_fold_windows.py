@@ -17,8 +17,8 @@ from oracle import Batch, FramedOracle, Record, Row, SlidingOracle, StreamClock,
 from operators import HoppingWindows, SlidingWindows, WindowedAggregation
 from operators import aggregates as agg
 from operators.columns.records import FAR_FUTURE
-from operators.kinds.fold_hopping import FoldedPlan
-from operators.kinds.fold_sliding import Kip450Plan
+from operators.kinds.fold_hopping import FoldHoppingPlan
+from operators.kinds.fold_sliding import FoldSlidingPlan
 from operators.runtime.local import LocalRunner
 from operators.runtime.program import Program
 from state_backends import StateConfig, resolve
@@ -77,9 +77,9 @@ def by_fold(operator: WindowedAggregation, backend: str = "memory", **given: Any
         windows, operations = operator.windows, program.output.operations
         on_update = operator.policy == "on_update"
         if isinstance(windows, SlidingWindows):
-            return replace(program, plan=Kip450Plan(windows.size_ticks, on_update, operations))
+            return replace(program, plan=FoldSlidingPlan(windows.size_ticks, on_update, operations))
         lengths = windows.size_ticks, windows.advance_ticks, windows.offset_ticks
-        return replace(program, plan=FoldedPlan(*lengths, on_update, operations))
+        return replace(program, plan=FoldHoppingPlan(*lengths, on_update, operations))
 
     return LocalRunner(bind, resolve(backend, given.get("options")), given.get("directory"))
 

@@ -30,8 +30,8 @@ WINDOWS = SlidingWindows("2 seconds").group_by("k")
 COUNT = WINDOWS.aggregate(n=agg.count())
 BOTH = WINDOWS.cogroup(left={"n": agg.count()}, right={"m": agg.count()})
 MISTAKES: dict[str, Callable[[DataFrame], Any]] = {
-    "event time column 'att' does not exist; the frame has the columns k, at, .*: did you mean 'at'": lambda df: COUNT.apply(
-        df, "att"
+    "event time column 'att' does not exist; the frame has the columns k, at, .*: did you mean 'at'": lambda df: (
+        COUNT.apply(df, "att")
     ),
     "event time column 'k' is of type string, not a timestamp: .*to_timestamp": lambda df: COUNT.apply(
         df, "k"
