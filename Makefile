@@ -8,11 +8,12 @@ BACKEND ?=
 BASE ?= $(lastword $(sort $(wildcard benchmarks/runs/*.json)))
 VENV := .venv
 BIN := $(VENV)/bin
+PYTEST = $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder --durations 15
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo examples test soak lint types docs bench bench-full bench-compare clean
+.PHONY: help demo examples test test-all soak lint types docs bench bench-full bench-compare clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-13s %s\n", $$1, $$2}' Makefile
@@ -24,8 +25,11 @@ demo: $(VENV)/.installed-demo ## run the flights example
 examples: $(VENV)/.installed-demo ## run the operators of examples/operators on a year of flights
 	for name in count_windows delay_alert funnel; do $(BIN)/python -m examples.operators.$$name || exit 1; done
 
-test: $(VENV)/.installed-test ## run the tests, in as many processes as WORKERS says (2)
-	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder --durations 15 $(ARGS)
+test: $(VENV)/.installed-test ## run the tests that are not slow (5 minutes), in as many processes as WORKERS says (2)
+	$(PYTEST) -m 'not slow' $(ARGS)
+
+test-all: $(VENV)/.installed-test ## run all tests (20 minutes), with more examples of each property
+	$(PYTEST) --hypothesis-profile full $(ARGS)
 
 soak: $(VENV)/.installed-test ## kill queries KILLS times (200), of all backends or of BACKEND, and check their rows
 	$(BIN)/python -m tests.faults.soak --kills $(KILLS) $(if $(BACKEND),--backend $(BACKEND)) $(ARGS)

@@ -100,8 +100,11 @@ class Case:
 
     def states(self, runs: Sequence[Sequence[Row]]) -> list[State]:
         """The state of each run of rows, one per operation; runs are not empty, and each is sorted by time."""
+        lengths = [len(run) for run in runs]
         records = self.records([row for run in runs for row in run])
-        starts = np.cumsum([0, *map(len, runs)])[:-1]
+        # A key for each run: rows of one key and time are one run to an operation that sorts ties by value.
+        records = replace(records, key=np.repeat(np.arange(len(runs)), lengths))
+        starts = np.cumsum([0, *lengths])[:-1]
         return [operation.accumulate(records, starts) for operation in self.bound.operations]
 
     def check(self, rows: Sequence[Sequence[Row]], array: pa.Array) -> None:

@@ -15,7 +15,7 @@ from benchmarks.marks import full
 from benchmarks.measure import Measure
 from operators import SlidingWindows
 from operators import aggregates as agg
-from operators.kinds.fold_sliding import Kip450Plan
+from operators.kinds.fold_sliding import FoldSlidingPlan
 from operators.runtime.local import LocalRunner
 from operators.runtime.program import Program
 from state_backends import StateConfig, resolve
@@ -51,7 +51,7 @@ def runner(per_window: int, way: str) -> LocalRunner:
         program = operator.program(schema, "at", config)
         if not by_fold:
             return program
-        return replace(program, plan=Kip450Plan(windows.size_ticks, False, program.output.operations))
+        return replace(program, plan=FoldSlidingPlan(windows.size_ticks, False, program.output.operations))
 
     return LocalRunner(bind, resolve(), None)
 

@@ -223,9 +223,9 @@ class CustomStoreOperator(StoreOperator):
 
     def _take_entries(self, close: int) -> tuple[list[bytes], Entries]:
         """Remove the entries that fire from the store, and return them with their keys."""
-        keys, due = self._take_due([], close)
-        parts = []
-        for segment, numbers in due.items():
+        touched, parts = self._touched([], close), []
+        keys = touched.keys
+        for segment, numbers in touched.due.items():
             numbers.sort()
             fired = self._popped(segment, [keys[n] for n in numbers.tolist()], close)
             parts.append(Entries(numbers[fired.key], fired.columns))

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Literal, NoReturn, Protocol, get_args
 import pyarrow as pa
 
 from operators.aggregates import Aggregate, AggregateOperation
+from operators.aggregates.operation import Operation
 from operators.aggregates.sides import EVENT_TIME, Side, check_side_columns, event_times
 from operators.columns.arrow import bounds_type
 from operators.columns.checks import check_column_name, check_columns, check_gap, column_types, refuse_twice
 from operators.columns.durations import ticks
 from operators.definitions.runnable import RunnableOperator
 from operators.errors import DefinitionError
-from operators.kinds.panes import PaneSchema
 from operators.runtime.inputs import Inputs
 from operators.runtime.program import OutputTime, Plan, Program
 from operators.steps.emission import OutputSchema, bind_aggregates
@@ -60,10 +60,10 @@ class WindowDefinition(Protocol):
     def bounds_behind(self) -> tuple[int | None, int]:
         """By how many ticks start and end of a window may lie before the close time of the batch before that emits it."""
 
-    def plan(self, schema: PaneSchema, policy: str) -> Plan:
+    def plan(self, operations: tuple[Operation, ...], policy: str) -> Plan:
         """Return what is computed for these operations."""
 
-    def segment(self, schema: PaneSchema) -> int:
+    def segment(self, operations: tuple[Operation, ...]) -> int:
         """Return the default length of a stored segment in ticks."""
 
 
@@ -169,8 +169,8 @@ class WindowedAggregation(RunnableOperator):
             with_change=on_update,
             retracts=windows.retracts and on_update,
         )
-        panes = PaneSchema(output.operations)
-        plan, segment = windows.plan(panes, self.policy), windows.segment(panes)
+        plan = windows.plan(output.operations, self.policy)
+        segment = windows.segment(output.operations)
         if config.segment is not None:
             segment = ticks(config.segment, windows.tick_us, "spark.windows.state.segment", 1)
         read = sorted({name for operation in output.operations for name in operation.inputs})

@@ -4,13 +4,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from operators.aggregates import Aggregate
+from operators.aggregates.operation import Operation
 from operators.columns.durations import Duration, tick_length, ticks
 from operators.definitions.aggregation import WindowedAggregation
 from operators.errors import DefinitionError
-from operators.kinds.fold_hopping import FoldedPlan
-from operators.kinds.fold_sliding import Kip450Plan
-from operators.kinds.hopping import FramedPlan
-from operators.kinds.panes import PaneSchema
+from operators.kinds.fold_hopping import FoldHoppingPlan
+from operators.kinds.fold_sliding import FoldSlidingPlan
+from operators.kinds.hopping import HoppingPlan
+from operators.kinds.panes import all_combine
 from operators.kinds.sessions import SessionPlan
 from operators.kinds.sliding import SlidingPlan
 from operators.runtime.program import default_segment
@@ -99,21 +100,21 @@ class SlidingWindows(_Grouping):
         object.__setattr__(self, "grace_ticks", ticks(self.grace, tick_us, "grace", 0))
         object.__setattr__(self, "tick_us", tick_us)
 
-    def plan(self, schema: PaneSchema, policy: str) -> SlidingPlan | Kip450Plan:
+    def plan(self, operations: tuple[Operation, ...], policy: str) -> SlidingPlan | FoldSlidingPlan:
         """Return what is computed for these operations: over panes, or window by window if one is a fold without merge."""
-        if not schema.combines:
-            return Kip450Plan(self.size_ticks, policy == "on_update", schema.operations)
-        return SlidingPlan(self.size_ticks, policy == "on_update", schema)
+        if not all_combine(operations):
+            return FoldSlidingPlan(self.size_ticks, policy == "on_update", operations)
+        return SlidingPlan(self.size_ticks, policy == "on_update", operations)
 
     @property
     def bounds_behind(self) -> tuple[int, int]:
         """By how many ticks start and end may lie before the close time of the batch before the one that emits a window."""
         return self.size_ticks, 0
 
-    def segment(self, schema: PaneSchema) -> int:
+    def segment(self, operations: tuple[Operation, ...]) -> int:
         """Return the default length of a stored segment in ticks."""
         # Of panes, a step reads the pages where windows begin and end; of folds, it reads all.
-        least = 0 if schema.combines else self.size_ticks
+        least = 0 if all_combine(operations) else self.size_ticks
         return default_segment(least, self.size_ticks, self.grace_ticks, self.tick_us)
 
 
@@ -163,19 +164,19 @@ class HoppingWindows(_Grouping):
         object.__setattr__(self, "offset_ticks", ticks(self.offset, tick_us, "offset", 0) % advance)
         object.__setattr__(self, "tick_us", tick_us)
 
-    def plan(self, schema: PaneSchema, policy: str) -> FramedPlan | FoldedPlan:
+    def plan(self, operations: tuple[Operation, ...], policy: str) -> HoppingPlan | FoldHoppingPlan:
         """Return what is computed for these operations: over panes, or window by window if one is a fold without merge."""
         lengths, on_update = (self.size_ticks, self.advance_ticks, self.offset_ticks), policy == "on_update"
-        if not schema.combines:
-            return FoldedPlan(*lengths, on_update, schema.operations)
-        return FramedPlan(*lengths, on_update, schema)
+        if not all_combine(operations):
+            return FoldHoppingPlan(*lengths, on_update, operations)
+        return HoppingPlan(*lengths, on_update, operations)
 
     @property
     def bounds_behind(self) -> tuple[int, int]:
         """By how many ticks start and end may lie before the close time of the batch before the one that emits a window."""
         return self.size_ticks - 1, -1
 
-    def segment(self, schema: PaneSchema) -> int:
+    def segment(self, operations: tuple[Operation, ...]) -> int:
         """Return the default length of a stored segment in ticks."""
         return default_segment(self.size_ticks, self.size_ticks, self.grace_ticks, self.tick_us)
 
@@ -287,25 +288,25 @@ class SessionWindows(_Grouping):
             return None
         return self.max_length_ticks + self.gap_ticks
 
-    def plan(self, schema: PaneSchema, policy: str) -> SessionPlan:
+    def plan(self, operations: tuple[Operation, ...], policy: str) -> SessionPlan:
         """Return what is computed for these operations.
 
         Raises:
             DefinitionError: an aggregate that cannot be combined, as sessions have to be.
         """
-        for operation in schema.operations:
+        for operation in operations:
             if not operation.combines:
                 raise DefinitionError(
                     f"{operation.describe()} cannot be combined, but sessions merge: give the fold a merge function"
                 )
-        return SessionPlan(self.gap_ticks, self.max_length_ticks, policy == "on_update", schema.operations)
+        return SessionPlan(self.gap_ticks, self.max_length_ticks, policy == "on_update", operations)
 
     @property
     def bounds_behind(self) -> tuple[int | None, int]:
         """By how many ticks start (None: any number) and end may lie before the close time of the batch before."""
         return self._longest_ticks, 0
 
-    def segment(self, schema: PaneSchema) -> int:
+    def segment(self, operations: tuple[Operation, ...]) -> int:
         """Return the default length of a stored segment in ticks."""
         # If each record has its own gap, sessions can end at any later time, and a batch looks into every segment.
         gap = self.gap_ticks or _HOUR_US // self.tick_us

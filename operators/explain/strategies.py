@@ -13,8 +13,8 @@ from operators.aggregates.sketches import Sketch
 from operators.aggregates.top import Top
 from operators.aggregates.user_operation import UserOperation
 from operators.explain.parts import AggregatePart, Strategy
-from operators.kinds.fold_hopping import FoldedPlan
-from operators.kinds.fold_sliding import Kip450Plan
+from operators.kinds.fold_hopping import FoldHoppingPlan
+from operators.kinds.fold_sliding import FoldSlidingPlan
 from operators.kinds.sessions import SessionPlan
 from operators.runtime.program import Plan
 from operators.steps.emission import OutputSchema
@@ -101,7 +101,7 @@ def _part(plan: Plan, name: str, bound: Bound, unmerged: list[str]) -> Aggregate
     change = None
     if isinstance(plan, SessionPlan):
         strategy = ONE_ENTRY if plan.longest is None else ENTRIES
-    elif isinstance(plan, Kip450Plan | FoldedPlan):
+    elif isinstance(plan, FoldSlidingPlan | FoldHoppingPlan):
         strategy = FOLD
         change = f"a merge for {', '.join(unmerged)} would allow panes"
     else:

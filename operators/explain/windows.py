@@ -3,14 +3,12 @@
 from functools import singledispatch
 from typing import Any
 
-import numpy as np
-
 from operators.custom.plan import CustomPlan
 from operators.explain.parts import WindowsPart
 from operators.explain.words import length
-from operators.kinds.fold_hopping import FoldedPlan
-from operators.kinds.fold_sliding import Kip450Plan
-from operators.kinds.hopping import FramedPlan
+from operators.kinds.fold_hopping import FoldHoppingPlan
+from operators.kinds.fold_sliding import FoldSlidingPlan
+from operators.kinds.hopping import HoppingPlan
 from operators.kinds.sessions import SessionPlan
 from operators.kinds.sliding import SlidingPlan
 from operators.runtime.program import Program
@@ -42,7 +40,7 @@ def _(plan: SlidingPlan, program: Program) -> WindowsPart:
 
 
 @_windows.register
-def _(plan: Kip450Plan, program: Program) -> WindowsPart:
+def _(plan: FoldSlidingPlan, program: Program) -> WindowsPart:
     return WindowsPart(
         f"sliding windows of {length(plan.size * program.tick_us)}, window by window",
         *_sliding(plan, program),
@@ -53,7 +51,7 @@ def _(plan: Kip450Plan, program: Program) -> WindowsPart:
     )
 
 
-def _sliding(plan: SlidingPlan | Kip450Plan, program: Program) -> tuple[str, str, str]:
+def _sliding(plan: SlidingPlan | FoldSlidingPlan, program: Program) -> tuple[str, str, str]:
     size, tick = length(plan.size * program.tick_us), length(program.tick_us)
     behind = length(-plan.late_before(0) * program.tick_us)
     return (
@@ -64,24 +62,23 @@ def _sliding(plan: SlidingPlan | Kip450Plan, program: Program) -> tuple[str, str
 
 
 @_windows.register
-def _(plan: FramedPlan, program: Program) -> WindowsPart:
-    pane = length(plan.frame * program.tick_us)
-    one = plan.frame == plan.size
+def _(plan: HoppingPlan, program: Program) -> WindowsPart:
+    pane = length(plan.pane * program.tick_us)
+    one = plan.pane == plan.size
     entry = "a window" if one else f"a pane of {pane} (the greatest common divisor of size and advance)"
-    needed = int(plan.last_end(np.asarray(plan.offset))) + 1 - plan.offset
     return WindowsPart(
         _hopping_title(plan, program),
         *_hopping(plan, program),
         f"{entry} with a record in it",
         "windows" if one else "panes",
         "its start",
-        needed * program.tick_us,
-        plan.frame * program.tick_us,
+        plan.size * program.tick_us,
+        plan.pane * program.tick_us,
     )
 
 
 @_windows.register
-def _(plan: FoldedPlan, program: Program) -> WindowsPart:
+def _(plan: FoldHoppingPlan, program: Program) -> WindowsPart:
     return WindowsPart(
         f"{_hopping_title(plan, program)}, window by window",
         *_hopping(plan, program),
@@ -89,19 +86,21 @@ def _(plan: FoldedPlan, program: Program) -> WindowsPart:
         "windows",
         "its start",
         (plan.size - plan.dead_before(0)) * program.tick_us,
-        plan.step * program.tick_us,
+        plan.advance * program.tick_us,
     )
 
 
-def _hopping_title(plan: FramedPlan | FoldedPlan, program: Program) -> str:
-    size, step = length(plan.size * program.tick_us), length(plan.step * program.tick_us)
+def _hopping_title(plan: HoppingPlan | FoldHoppingPlan, program: Program) -> str:
+    size, step = length(plan.size * program.tick_us), length(plan.advance * program.tick_us)
     return (
-        f"tumbling windows of {size}" if plan.size == plan.step else f"hopping windows of {size} every {step}"
+        f"tumbling windows of {size}"
+        if plan.size == plan.advance
+        else f"hopping windows of {size} every {step}"
     )
 
 
-def _hopping(plan: FramedPlan | FoldedPlan, program: Program) -> tuple[str, str, str]:
-    size, step = length(plan.size * program.tick_us), length(plan.step * program.tick_us)
+def _hopping(plan: HoppingPlan | FoldHoppingPlan, program: Program) -> tuple[str, str, str]:
+    size, step = length(plan.size * program.tick_us), length(plan.advance * program.tick_us)
     shifted = f", shifted by {length(plan.offset * program.tick_us)}" if plan.offset else ""
     return (
         f"[start, start + {size}), a start every {step} since the epoch{shifted}",

@@ -5,62 +5,70 @@ batch can touch, has the window kind fold the batch in, emits, and writes back w
 tick here, for every kind, so a window is closed when its end is before the close time.
 """
 
+from abc import abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
 from operators.columns.ranges import Ints, Mask
-from operators.columns.records import FAR_FUTURE, FAR_PAST, Records
+from operators.columns.records import Records
 from operators.kinds.folding import FoldedWindows, FoldSchema
+from operators.kinds.plan import WindowPlan
 from operators.steps.emission import Emission
 from operators.steps.step import Step
-from operators.steps.store_operator import PageEnds, StoreOperator, first_by_key, rows_by_segment
+from operators.steps.store_operator import PageEnds, Pages, StoreOperator, Touched, first_by_key
 from operators.steps.timers import NEVER
 from state_backends import Entries, WindowStore
 
 
-class FoldPlan(Protocol):
-    """A window kind with its sizes in ticks."""
+class FoldPlan(WindowPlan):
+    """A window kind whose windows are stored, each with the state that its records were added to."""
 
-    @property
-    def on_update(self) -> bool:
-        """Whether changed windows are emitted after each batch, instead of closed ones once."""
+    __slots__ = ()
 
     @property
     def schema(self) -> FoldSchema:
         """The windows' columns."""
+        return FoldSchema(len(self.head), self.operations)
+
+    def operator(self, store: WindowStore) -> "FoldOperator":
+        """Return the operator over a store."""
+        return FoldOperator(self, store)
 
     @property
+    @abstractmethod
     def reach(self) -> int:
         """How far in ticks an entry can be from a record that has to see it."""
 
+    @abstractmethod
     def late_before(self, close: int) -> int:
         """Return the time before which a record is late as a whole."""
 
+    @abstractmethod
     def last_window(self, time: Ints) -> tuple[Ints, Ints]:
         """Return start and end, as they are emitted, of the last window that can hold a record at each time."""
 
+    @abstractmethod
     def dead_before(self, close: int) -> int:
         """Return the end before which no entry can matter any more."""
 
+    @abstractmethod
     def bounds(self, end: Ints) -> tuple[Ints, Ints]:
         """Return starts and ends of windows as they are emitted."""
 
+    @abstractmethod
     def is_window(self, entries: Entries) -> Mask:
         """Return which entries are windows."""
 
+    @abstractmethod
     def fold(self, stored: Entries, records: Records, close: int) -> FoldedWindows:
-        """Return the windows after records that are sorted by key and time, of which none is late."""
+        """Return the windows after a batch.
 
-
-@dataclass(frozen=True, slots=True)
-class _Visit:
-    """The keys of a step, those of the batch first, and the pages that were due: key numbers by segment."""
-
-    keys: list[bytes]
-    due: dict[int, Ints]
+        Args:
+            stored: entries of the records' keys that can matter to them, sorted by key and end.
+            records: those that are not late, sorted by key and time.
+            close: the close time at which they come.
+        """
 
 
 class FoldOperator(StoreOperator):
@@ -81,23 +89,22 @@ class FoldOperator(StoreOperator):
         close_start, close_end = step.close_start, step.close_end
         late = batch.time < self.plan.late_before(close_start)
         accepted = self._accepted(batch, late, step, self.plan.last_window)
-        visit = _Visit(*(self._take_due(batch.keys, close_end) if self.closes else (batch.keys, {})))
-        stored = self._load(visit, accepted)
+        touched = self._touched(batch.keys, close_end)
+        stored = self._load(touched, accepted)
         folded = self.plan.fold(stored, accepted, close_start)
         fresh = self.plan.is_window(folded.entries) & folded.fresh
         step.counters.panes += int(np.count_nonzero(fresh))
-        windows = list(self._emit(visit.keys, stored, folded, (close_start, close_end)))
-        self._save(visit, folded, close_end)
+        windows = list(self._emit(touched.keys, stored, folded, (close_start, close_end)))
+        self._save(touched, folded, close_end)
         return windows
 
-    def _load(self, visit: _Visit, records: Records) -> Entries:
+    def _load(self, touched: Touched, records: Records) -> Entries:
         """Whole pages: those that are due, and those of the batch's keys within reach of their records."""
-        first, last = np.full(len(visit.keys), FAR_FUTURE), np.full(len(visit.keys), FAR_PAST)
-        touched, earliest = first_by_key(records.key, records.time)
-        first[touched] = earliest - self.plan.reach
-        ends = np.append(np.searchsorted(records.key, touched[1:]), len(records)) - 1
-        last[touched] = records.time[ends[: len(touched)]] + self.plan.reach
-        return self._fetch(visit.keys, first, last, visit.due)
+        keys, earliest = first_by_key(records.key, records.time)
+        ends = np.append(np.searchsorted(records.key, keys[1:]), len(records)) - 1
+        latest = records.time[ends[: len(keys)]]
+        touched.widen(keys, earliest - self.plan.reach, latest + self.plan.reach)
+        return self._fetch(touched)
 
     def _emit(
         self, keys: list[bytes], stored: Entries, folded: FoldedWindows, closes: tuple[int, int]
@@ -117,25 +124,16 @@ class FoldOperator(StoreOperator):
         windows = entries.take(wanted)
         return Emission(keys, windows.key, *self.plan.bounds(windows.time), self.plan.schema.results(windows))
 
-    def _save(self, visit: _Visit, folded: FoldedWindows, close: int) -> None:
-        """Write the pages that changed, without what is dead, and enter them and the due ones in the calendar."""
-        entries, ticks = folded.entries, self.store.segment_ticks
-        alive = entries.time >= self.plan.dead_before(close)
-        number = entries.time // ticks
-        segments = np.union1d(number[folded.changed], np.array(list(visit.due), np.int64))
-        for segment, rows in zip(segments.tolist(), rows_by_segment(number, segments), strict=True):
-            touched = np.zeros(len(visit.keys), bool)
-            touched[entries.key[rows[folded.changed[rows]]]] = True
-            if touched.any():
-                kept = rows[alive[rows] & touched[entries.key[rows]]]
-                self._replace(segment, visit.keys, touched, entries.take(kept))
-            if self.closes and len(rows):
-                self._enter(segment, visit.keys, visit.due, self._page_ends(folded, rows, close))
-        self.store.expire(self.plan.dead_before(close))
+    def _save(self, touched: Touched, folded: FoldedWindows, close: int) -> None:
+        """Write the pages that changed, without what is dead."""
+        dead, ticks = self.plan.dead_before(close), self.store.segment_ticks
+        pages = Pages.of(folded.entries, ticks, dead)
+        changed = Pages.of(folded.entries.take(folded.changed), ticks)
+        ends = self._page_ends(folded, pages, close) if self.closes else None
+        self._write_back(touched, pages, changed, ends, dead)
 
-    def _page_ends(self, folded: FoldedWindows, rows: Ints, close: int) -> PageEnds:
-        entries = folded.entries.take(rows)
-        windows = self.plan.is_window(entries)
-        present, now = first_by_key(entries.key, self._next_end(entries, windows, close))
-        _, before = first_by_key(entries.key, self._next_end(entries, windows & ~folded.fresh[rows], close))
-        return PageEnds(present, now, before)
+    def _page_ends(self, folded: FoldedWindows, pages: Pages, close: int) -> PageEnds:
+        windows = self.plan.is_window(folded.entries)
+        now = self._next_end(folded.entries, windows, close)
+        before = self._next_end(folded.entries, windows & ~folded.fresh, close)
+        return PageEnds(pages.least(now), pages.least(before))

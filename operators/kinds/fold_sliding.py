@@ -20,18 +20,17 @@ import numpy as np
 from operators.aggregates.operation import Operation
 from operators.columns.ranges import Ints, Mask, run_starts
 from operators.columns.records import FAR_PAST, Records
-from operators.kinds.fold_operator import FoldOperator
-from operators.kinds.folding import FoldedWindows, FoldSchema, positions
-from serializers.pages import PageLayout
-from state_backends import Entries, WindowStore
+from operators.kinds.fold_operator import FoldPlan
+from operators.kinds.folding import FoldedWindows, positions
+from state_backends import Entries
 from state_backends.store.ordering import row_order
 from state_backends.store.schema import NUMBER, TIME
 
-_END, _LATEST, _IS_WINDOW, _STATES = range(4)
+_END, _LATEST, _IS_WINDOW = range(3)
 
 
 @dataclass(frozen=True, slots=True)
-class Kip450Plan:
+class FoldSlidingPlan(FoldPlan):
     """What a sliding operator computes by folds.
 
     Attributes:
@@ -45,37 +44,17 @@ class Kip450Plan:
     operations: tuple[Operation, ...]
 
     @property
-    def schema(self) -> FoldSchema:
-        """The windows' columns: last tick, event time of the latest record, whether it is a window, and the states."""
-        return FoldSchema(_STATES, self.operations)
-
-    @property
     def head(self) -> tuple[tuple[str, str], ...]:
-        """The stored columns before the states."""
         return ("end", TIME), ("latest", TIME), ("is_window", NUMBER)
 
     @property
-    def layout(self) -> PageLayout:
-        """The layout of stored windows."""
-        return self.schema.layout
+    def identity(self) -> dict[str, Any]:
+        return {"windows": "sliding by fold", "size in ticks": self.size}
 
     @property
     def reach(self) -> int:
         """How far in ticks an entry can be from a record that changes it, or whose windows begin as it is."""
         return self.size + 1
-
-    def describe(self) -> dict[str, Any]:
-        """Return what stored state depends on."""
-        return {
-            "windows": "sliding by fold",
-            "size in ticks": self.size,
-            "emission": "on_update" if self.on_update else "on_close",
-            "state": [op.describe() for op in self.operations],
-        }
-
-    def operator(self, store: WindowStore) -> FoldOperator:
-        """Return the operator over a store."""
-        return FoldOperator(self, store)
 
     def late_before(self, close: int) -> int:
         """Return the time before which a record is late: no window that ends at `close` or later can hold it."""

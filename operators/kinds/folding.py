@@ -14,7 +14,6 @@ from operators.aggregates.operation import Operation
 from operators.columns.ranges import Ints, Mask, State
 from operators.columns.records import Records
 from operators.kinds.panes import join_states, split_states
-from serializers.pages import PageLayout
 from state_backends import Entries
 from state_backends.store.ordering import row_order
 
@@ -32,11 +31,6 @@ class FoldSchema:
 
     head: int
     operations: tuple[Operation, ...]
-
-    @property
-    def layout(self) -> PageLayout:
-        """The layout of a page of windows."""
-        return PageLayout(("i8",) * self.head + tuple(code for op in self.operations for code in op.codes))
 
     def entries(self, key: Ints, head: Sequence[Ints], states: Sequence[State]) -> Entries:
         """Return windows as entries."""

@@ -7,97 +7,79 @@ last tick, for every kind, so a window is closed when its end is before the clos
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import ClassVar
 
 import numpy as np
 
-from operators.columns.ranges import Ints, run_starts
+from operators.columns.ranges import Ints, Mask
 from operators.columns.records import FAR_FUTURE, FAR_PAST, Records
 from operators.kinds.page_sums import PageSums
 from operators.kinds.panes import MergedPanes, PaneSchema, merge_panes
+from operators.kinds.plan import WindowPlan
 from operators.steps.emission import Emission
 from operators.steps.partials import Partials
 from operators.steps.step import Step
 from operators.steps.store_operator import (
     NO_KEYS,
     PageEnds,
+    Pages,
     StoreOperator,
-    distinct,
-    least,
-    rows_by_segment,
+    Touched,
 )
 from operators.steps.timers import NEVER
-from serializers.pages import PageLayout
 from state_backends import Entries, WindowStore, WriteBatch
 from state_backends.store.window_store import merge_entries
 
 
-class PanePlan(Protocol):
-    """A window kind with its sizes in ticks."""
+class PanePlan(WindowPlan):
+    """A window kind over panes."""
 
-    @property
-    def on_update(self) -> bool:
-        """Whether changed windows are emitted after each batch, instead of closed ones once."""
+    __slots__ = ()
+    size: int
+    condenses: ClassVar[bool]
+    """Whether panes stand for stretches of time, so that they are few where records are many."""
 
     @property
     def schema(self) -> PaneSchema:
         """The panes."""
+        return PaneSchema(self.operations)
 
     @property
-    def layout(self) -> PageLayout:
-        """The layout of stored panes."""
+    def head(self) -> tuple[tuple[str, str], ...]:
+        return self.schema.head
+
+    @abstractmethod
+    def pane_of(self, time: Ints) -> Ints:
+        """Return the time of the pane that each record belongs to, which ascends with the record's own."""
 
     def accumulate(self, records: Records) -> Partials:
         """Return the panes of records."""
+        return self.schema.accumulate(records, self.pane_of(records.time))
 
     def reduce(self, partials: Partials) -> Partials:
         """Return one pane for each place of those of several tasks."""
+        return self.schema.join(partials)
 
     @property
+    @abstractmethod
     def reach(self) -> int:
         """How far in ticks a pane can be from what it takes to know its windows."""
 
-    @property
-    def size(self) -> int:
-        """Ticks from the start of a window to its end."""
-
+    @abstractmethod
     def late_before(self, close: int) -> int:
         """Return the time before which a record is late as a whole."""
 
+    @abstractmethod
     def last_window(self, time: Ints) -> tuple[Ints, Ints]:
         """Return start and end, as they are emitted, of the last window that a pane at each time is part of."""
 
+    @abstractmethod
     def dead_before(self, close: int) -> int:
         """Return the time before which no pane can matter any more."""
 
+    @abstractmethod
     def next_end(self, time: Ints, close: int) -> Ints:
         """Return the last tick of the next window to close that a pane at each time takes part in, or NEVER."""
-
-    def describe(self) -> dict[str, Any]:
-        """Return what stored state depends on, as plain values to be compared."""
-
-
-@dataclass(slots=True)
-class Work:
-    """What one step touches.
-
-    Attributes:
-        keys: the keys of the step; those of the batch come first.
-        brought: the batch's panes.
-        segment: shape (n,), int64: the segment of each of these.
-        brought_to: those segments, ascending.
-        due: pages that the calendar named: key numbers by segment.
-        first, last: per key, the span of time that is loaded; first > last loads nothing.
-    """
-
-    keys: list[bytes]
-    brought: Entries
-    segment: Ints
-    brought_to: Ints
-    due: dict[int, Ints] = field(default_factory=dict)
-    first: Ints = field(default_factory=lambda: np.empty(0, np.int64))
-    last: Ints = field(default_factory=lambda: np.empty(0, np.int64))
 
 
 class PaneOperator(StoreOperator):
@@ -113,11 +95,13 @@ class PaneOperator(StoreOperator):
         """Return the panes of a batch's accepted records as they are stored when they come at this close time."""
 
     @abstractmethod
-    def closed(self, work: Work, panes: Entries, since: int, close: int) -> Emission:
+    def closed(self, keys: list[bytes], panes: Entries, since: int, close: int) -> Emission:
         """Return the windows of sorted panes that end at `since` or later and before `close`."""
 
     @abstractmethod
-    def emit(self, work: Work, merged: MergedPanes, close_start: int, close_end: int) -> Iterator[Emission]:
+    def emit(
+        self, keys: list[bytes], merged: MergedPanes, close_start: int, close_end: int
+    ) -> Iterator[Emission]:
         """Yield the windows to emit when the batch has been taken in; those that close before it have been emitted."""
 
     def next_due(self, entries: Entries) -> Ints:
@@ -129,20 +113,18 @@ class PaneOperator(StoreOperator):
         late = batch.entries.time < plan.late_before(close_start)
         batch.report(step, late, plan.last_window)
         accepted = batch.entries.take(~late) if late.any() else batch.entries
-        segment = accepted.time // self.store.segment_ticks
-        work = Work(batch.keys, self.arrive(accepted, close_start), segment, distinct(segment))
-        if not plan.on_update:
-            work.keys, work.due = self._take_due(work.keys, close_end)
-        self._choose_spans(work, close_end)
-        stored, windows = self._load(work, close_start, close_end), []
+        new = Pages.of(self.arrive(accepted, close_start), self.store.segment_ticks)
+        touched = self._touched(batch.keys, close_end)
+        self._choose_spans(touched, new.entries, close_end)
+        stored, windows = self._load(touched, new, close_start, close_end), []
         if not plan.on_update and close_start > self.close:
             before = merge_entries(stored, self.store.layout)
-            windows.append(self.closed(work, before, self.close, close_start))
-        merged = merge_panes(plan.schema, stored, work.brought)
+            windows.append(self.closed(touched.keys, before, self.close, close_start))
+        merged = merge_panes(plan.schema, stored, new.entries)
         del stored  # as large as what was made of it, and room for what follows
         step.counters.panes += int(np.count_nonzero(merged.fresh))
-        windows += self.emit(work, merged, close_start, close_end)
-        self._save(work, merged, close_end)
+        windows += self.emit(touched.keys, merged, close_start, close_end)
+        self._save(touched, new, merged, close_end)
         return windows
 
     def rebuild(self, close: int, changes: Sequence[WriteBatch] | None = None) -> None:
@@ -154,90 +136,74 @@ class PaneOperator(StoreOperator):
                 for segment, keys in pages.items():
                     self._sums.forget(segment, keys)
 
-    def _load(self, work: Work, close_start: int, close_end: int) -> list[Entries]:
+    def _load(self, touched: Touched, new: Pages, close_start: int, close_end: int) -> list[Entries]:
         """The panes that the step has to see, by segment; of a page that all its windows hold as a whole, the sum will do.
 
         A window that the step emits because it closes ends at `self.close` or later, and begins before `close_end` less its
         size. Keys with a partly late record are read as they are: older windows may come to be.
         """
         if self.plan.on_update:
-            return [self._fetch(work.keys, work.first, work.last, work.due)]
-        ticks, brought, parts = self.store.segment_ticks, work.brought, []
-        plain = np.zeros(len(work.keys), bool)
-        plain[brought.key[brought.time < close_start]] = True
-        since = self._since(work)
-        for segment, numbers in self._wanted(work.first, work.last, work.due):
+            return [self._fetch(touched)]
+        ticks, panes, parts = self.store.segment_ticks, new.entries, []
+        plain = np.zeros(len(touched.keys), bool)
+        plain[panes.key[panes.time < close_start]] = True
+        since, written = self._since(panes), set(new.segment.tolist())
+        for segment, numbers in self._pages(touched):
             begin = segment * ticks
             inside = begin >= close_end - self.plan.size and begin + ticks <= self.close
             summed = np.zeros(len(numbers), bool)
             if inside:
-                summed = ~plain[numbers] & ~np.isin(numbers, work.due.get(segment, NO_KEYS))
+                summed = ~plain[numbers] & ~np.isin(numbers, touched.due.get(segment, NO_KEYS))
             for read, some in (
                 (self.store.fetch_segment, numbers[~summed]),
                 (self._sums.fetch, numbers[summed]),
             ):
                 if len(some):
-                    entries = read(segment, [work.keys[n] for n in some.tolist()])
-                    if begin < since and segment not in work.brought_to:
+                    entries = read(segment, [touched.keys[n] for n in some.tolist()])
+                    if begin < since and segment not in written:
                         entries = entries.take(np.flatnonzero(entries.time >= since))
                     parts.append(Entries(some[entries.key], entries.columns))
         return parts
 
-    def _since(self, work: Work) -> int:
+    def _since(self, panes: Entries) -> int:
         """The time before which no pane matters to windows that the step closes, or that its records bring into being.
 
         A window that closes in this step began at most `reach` before the close time of the last one; a window that a
         partly late record brings into being may have begun before that.
         """
-        earliest = int(work.brought.time.min()) if len(work.brought) else FAR_FUTURE
+        earliest = int(panes.time.min()) if len(panes) else FAR_FUTURE
         return min(self.close, earliest) - self.plan.reach
 
-    def _choose_spans(self, work: Work, close: int) -> None:
+    def _choose_spans(self, touched: Touched, panes: Entries, close: int) -> None:
         """Which times of each key the step has to see."""
-        plan, brought = self.plan, work.brought
-        work.first = np.full(len(work.keys), FAR_FUTURE)
-        work.last = np.full(len(work.keys), FAR_PAST)
-        starts = np.flatnonzero(np.diff(brought.key, prepend=-1))
-        ends = np.append(starts[1:], len(brought))[: len(starts)] - 1
-        touched, earliest, latest = brought.key[starts], brought.time[starts], brought.time[ends]
-        work.first[touched], work.last[touched] = earliest, latest
+        plan = self.plan
+        starts = np.flatnonzero(np.diff(panes.key, prepend=-1))
+        ends = np.append(starts[1:], len(panes))[: len(starts)] - 1
+        keys, earliest, latest = panes.key[starts], panes.time[starts], panes.time[ends]
         if plan.on_update:
-            work.first[touched] -= plan.reach
-            work.last[touched] += plan.reach
+            touched.widen(keys, earliest - plan.reach, latest + plan.reach)
             return
-        closing = touched[plan.next_end(earliest, FAR_PAST) < close]
-        self._widen(work, closing, self._since(work), close - 1)
-        for segment, keys in work.due.items():
+        touched.widen(keys, earliest, latest)
+        closing = keys[plan.next_end(earliest, FAR_PAST) < close]
+        touched.widen(closing, self._since(panes), close - 1)
+        for segment, due in touched.due.items():
             begin = segment * self.store.segment_ticks
-            self._widen(work, keys, min(begin, self.close - plan.reach), max(begin, close - 1))
+            touched.widen(due, min(begin, self.close - plan.reach), max(begin, close - 1))
 
-    @staticmethod
-    def _widen(work: Work, keys: Ints, first: int, last: int) -> None:
-        work.first[keys] = np.minimum(work.first[keys], first)
-        work.last[keys] = np.maximum(work.last[keys], last)
-
-    def _save(self, work: Work, merged: MergedPanes, close: int) -> None:
-        """Write the pages that the batch touched, without what is dead, and enter them and the visited ones as due."""
-        dead, panes, ticks = self.plan.dead_before(close), merged.panes, self.store.segment_ticks
-        number = np.where(panes.time >= dead, panes.time // ticks, FAR_PAST)
-        starts = run_starts(panes.key, number)
-        stops, key = np.append(starts[1:], len(panes)), panes.key[starts]
-        ends = self._page_ends(merged, starts, close) if self.closes else None
-        segments = np.union1d(work.brought_to, np.fromiter(work.due, np.int64, len(work.due)))
-        for segment, pages in zip(segments.tolist(), rows_by_segment(number[starts], segments), strict=True):
-            if segment in work.brought_to:
-                touched = np.zeros(len(work.keys), bool)
-                touched[work.brought.key[work.segment == segment]] = True
-                kept = pages[touched[key[pages]]]
-                held = panes.take_runs(starts[kept], stops[kept] - starts[kept])
-                self._sums.forget(segment, self._replace(segment, work.keys, touched, held))
-            if ends is not None:
-                self._enter(segment, work.keys, work.due, ends.take(pages))
-        self.store.expire(dead)
+    def _save(self, touched: Touched, new: Pages, merged: MergedPanes, close: int) -> None:
+        """Write the pages that the batch has panes of, without what is dead."""
+        dead, ticks = self.plan.dead_before(close), self.store.segment_ticks
+        pages = Pages.of(merged.panes, ticks, dead)
+        ends = self._page_ends(merged, pages, close) if self.closes else None
+        self._write_back(touched, pages, new, ends, dead)
         self._sums.keep_from(dead // ticks)
 
-    def _page_ends(self, merged: MergedPanes, starts: Ints, close: int) -> PageEnds:
-        """When the pages are due whose first panes are at `starts`."""
-        key, ends = merged.panes.key[starts], self.plan.next_end(merged.panes.time, close)
+    def _page_ends(self, merged: MergedPanes, pages: Pages, close: int) -> PageEnds:
+        ends = self.plan.next_end(merged.panes.time, close)
         before = np.where(merged.fresh, NEVER, ends)
-        return PageEnds(key, least(ends, starts), least(before, starts))
+        return PageEnds(pages.least(ends), pages.least(before))
+
+    def _replace(self, segment: int, keys: list[bytes], replaced: Mask, entries: Entries) -> list[bytes]:
+        names = super()._replace(segment, keys, replaced, entries)
+        self._sums.forget(segment, names)
+        return names

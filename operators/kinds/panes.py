@@ -22,6 +22,11 @@ from state_backends.store.schema import TIME
 from state_backends.store.window_store import merge_entries
 
 
+def all_combine(operations: Sequence[Operation]) -> bool:
+    """Return whether all states can be combined, so that windows can be made of panes."""
+    return all(operation.combines for operation in operations)
+
+
 @dataclass(frozen=True)
 class PaneSchema:
     """How panes of some operations are laid out.
@@ -33,11 +38,6 @@ class PaneSchema:
     operations: tuple[Operation, ...]
 
     head: ClassVar[tuple[tuple[str, str], ...]] = (("time", TIME), ("visible_from", TIME))
-
-    @property
-    def combines(self) -> bool:
-        """Whether all states can be combined, so that there can be panes at all."""
-        return all(operation.combines for operation in self.operations)
 
     @property
     def layout(self) -> PageLayout:

@@ -13,15 +13,16 @@ import numpy as np
 
 from operators.aggregates.operation import Operation
 from operators.columns.ranges import Ints, Mask, State, run_starts
-from operators.columns.records import FAR_FUTURE, FAR_PAST, Records
+from operators.columns.records import FAR_FUTURE, Records
 from operators.kinds.bounds import session_starts
+from operators.kinds.folding import positions
 from operators.kinds.panes import join_states, split_states
+from operators.kinds.plan import WindowPlan
 from operators.steps.emission import Emission
 from operators.steps.partials import Partials
 from operators.steps.step import Step
-from operators.steps.store_operator import PageEnds, StoreOperator, first_by_key, rows_by_segment
+from operators.steps.store_operator import PageEnds, Pages, StoreOperator, Touched, first_by_key
 from operators.steps.timers import NEVER
-from serializers.pages import PageLayout
 from state_backends import Entries, WindowStore
 from state_backends.store.ordering import row_order
 from state_backends.store.schema import TIME
@@ -30,7 +31,7 @@ _END, _START, _AT, _WAITS, _STATES = range(5)
 
 
 @dataclass(frozen=True, slots=True)
-class SessionPlan:
+class SessionPlan(WindowPlan):
     """What a session operator computes.
 
     Attributes:
@@ -52,27 +53,19 @@ class SessionPlan:
 
     @property
     def head(self) -> tuple[tuple[str, str], ...]:
-        """The stored columns before the states."""
         return ("end", TIME), ("start", TIME), ("at", TIME), ("waits_until", TIME)
-
-    @property
-    def layout(self) -> PageLayout:
-        """The layout of stored entries."""
-        return PageLayout(("i8",) * _STATES + tuple(code for op in self.operations for code in op.codes))
 
     @property
     def reach(self) -> int:
         """How far in ticks a session's end can be from its last record; 0 if each record brings its own gap."""
         return self.gap or 0
 
-    def describe(self) -> dict[str, Any]:
-        """Return what stored state depends on."""
+    @property
+    def identity(self) -> dict[str, Any]:
         return {
             "windows": "session",
             "gap in ticks": "of each record" if self.gap is None else self.gap,
             "max length in ticks": self.longest,
-            "emission": "on_update" if self.on_update else "on_close",
-            "state": [op.describe() for op in self.operations],
         }
 
     def operator(self, store: WindowStore) -> "SessionOperator":
@@ -214,8 +207,8 @@ class SessionOperator(StoreOperator):
         batch.report(step, late, lambda _: _alone(batch.entries.take(late)))
         source = np.flatnonzero(~late)
         brought = batch.entries.take(source)
-        keys, due = self._take_due(batch.keys, close_end) if self.closes else (batch.keys, {})
-        stored = self._load(keys, brought, due)
+        touched = self._touched(batch.keys, close_end)
+        stored = self._load(touched, brought)
         final = stored.take(stored.time < close_start)
         sessions = self._joined(stored.take(stored.time >= close_start), brought, source)
         if self.plan.longest is None:
@@ -225,14 +218,17 @@ class SessionOperator(StoreOperator):
                 sessions = sessions.take(~late)
         step.counters.panes += sessions.begun
         if self.plan.on_update:
-            windows = [self._retracted(keys, sessions), self._emission(keys, sessions.take(sessions.changed))]
+            windows = [
+                self._retracted(touched.keys, sessions),
+                self._emission(touched.keys, sessions.take(sessions.changed)),
+            ]
         else:
             closed = self._joined(final, brought.take(source[:0]), source[:0])
             windows = [
-                self._emission(keys, closed),
-                self._emission(keys, sessions.take(sessions.end < close_end)),
+                self._emission(touched.keys, closed),
+                self._emission(touched.keys, sessions.take(sessions.end < close_end)),
             ]
-        self._save(_Visit(keys, due, stored, final), sessions, close_end)
+        self._save(touched, (stored, final), sessions, close_end)
         return windows
 
     def _late(self, brought: Entries, close: int) -> Mask:
@@ -248,13 +244,11 @@ class SessionOperator(StoreOperator):
         number = sessions.number[brought]
         batch.report_late(step, sessions.source[brought], (sessions.start[number], sessions.end[number]))
 
-    def _load(self, keys: list[bytes], brought: Entries, due: dict[int, Ints]) -> Entries:
+    def _load(self, touched: Touched, brought: Entries) -> Entries:
         """The due pages, and of the batch's keys those that can hold a session that waits for one of its records."""
-        first = np.full(len(keys), FAR_FUTURE)
-        touched, earliest = first_by_key(brought.key, brought.columns[_AT])
-        first[touched] = earliest
-        last = np.where(first < FAR_FUTURE, FAR_FUTURE, FAR_PAST)
-        return self._fetch(keys, first, last, due)
+        keys, earliest = first_by_key(brought.key, brought.columns[_AT])
+        touched.widen(keys, earliest, FAR_FUTURE)
+        return self._fetch(touched)
 
     def _joined(self, stored: Entries, brought: Entries, source: Ints) -> _Sessions:
         """Put stored entries and new ones together to sessions."""
@@ -285,29 +279,28 @@ class SessionOperator(StoreOperator):
         gone = entries.take(sessions.moved & (entries.columns[_AT] == entries.columns[_START]))
         return Emission(keys, gone.key, gone.columns[_START], gone.columns[_END], (), retract=True)
 
-    def _save(self, visit: "_Visit", sessions: _Sessions, close: int) -> None:
-        """Write the pages that lost or gained an entry, and enter them and the visited ones as due."""
-        changed, closed, ticks = sessions.changed, sessions.end < close, self.store.segment_ticks
+    def _save(
+        self, touched: Touched, loaded: tuple[Entries, Entries], sessions: _Sessions, close: int
+    ) -> None:
+        """Write the pages that lost or gained an entry.
+
+        Args:
+            touched: what the step touched.
+            loaded: all entries that were stored, and those of sessions that were final before the batch.
+            sessions: those of the other entries, and of the batch.
+            close: the close time after the batch.
+        """
+        ticks, (stored, final) = self.store.segment_ticks, loaded
+        changed, closed = sessions.changed, sessions.end < close
         gone = sessions.stored & (changed | closed)[sessions.number]
         entries, number = self._to_store(sessions.take(~closed))
-        touched = [visit.final, sessions.entries.take(gone), entries.take(changed[~closed][number])]
-        key = np.concatenate([some.key for some in touched])
-        segment_of = np.concatenate([some.time for some in touched]) // ticks
-        segments = np.union1d(segment_of, np.array(list(visit.due), np.int64))
-        rows = [
-            rows_by_segment(n, segments)
-            for n in (entries.time // ticks, visit.stored.time // ticks, segment_of)
-        ]
-        for segment, held, before, new in zip(segments.tolist(), *rows, strict=True):
-            page = entries.take(held)
-            if len(new):
-                mask = np.zeros(len(visit.keys), bool)
-                mask[key[new]] = True
-                self._replace(segment, visit.keys, mask, page.take(mask[page.key]))
-            if self.closes:
-                ends = _page_ends(page, visit.stored.take(before), len(visit.keys))
-                self._enter(segment, visit.keys, visit.due, ends)
-        self.store.expire(close)
+        moved = [final, sessions.entries.take(gone), entries.take(changed[~closed][number])]
+        places = Entries(
+            np.concatenate([part.key for part in moved]), (np.concatenate([part.time for part in moved]),)
+        )
+        pages = Pages.of(entries, ticks)
+        ends = _page_ends(pages, Pages.of(stored, ticks)) if self.closes else None
+        self._write_back(touched, pages, Pages.of(places, ticks), ends, close)
 
     def _to_store(self, sessions: _Sessions) -> tuple[Entries, Ints]:
         """The entries to be stored for some sessions, sorted by key and end, and the number of each one's session."""
@@ -322,24 +315,15 @@ class SessionOperator(StoreOperator):
         return (merged, number) if order is None else (merged.take(order), number[order])
 
 
-@dataclass(frozen=True, slots=True)
-class _Visit:
-    """What a step loaded: its keys, the due pages (key numbers by segment), all entries, and those of final sessions."""
-
-    keys: list[bytes]
-    due: dict[int, Ints]
-    stored: Entries
-    final: Entries
-
-
 def _alone(entries: Entries) -> tuple[Ints, Ints]:
     """Bounds of the sessions that entries would be by themselves."""
     return entries.columns[_AT], entries.columns[_WAITS]
 
 
-def _page_ends(page: Entries, before: Entries, keys: int) -> PageEnds:
-    present, now = first_by_key(page.key, page.time)
-    earlier = np.full(keys, NEVER)
-    known, ends = first_by_key(before.key, before.time)
-    earlier[known] = ends
-    return PageEnds(present, now, earlier[present])
+def _page_ends(pages: Pages, stored: Pages) -> PageEnds:
+    """When pages are due, and when they were due as they were stored."""
+    row = positions(stored.key, stored.segment, pages.key, pages.segment, "left")
+    key, segment = np.append(stored.key, -1), np.append(stored.segment, 0)
+    before = np.append(stored.least(stored.entries.time), NEVER)
+    known = (key[row] == pages.key) & (segment[row] == pages.segment)
+    return PageEnds(pages.least(pages.entries.time), np.where(known, before[row], NEVER))

@@ -5,78 +5,46 @@ Each window's left or right defining pane says when it closes.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from operators.aggregates.operation import Operation
 from operators.columns.ranges import Ints, rows_of_ranges, run_starts
-from operators.columns.records import Records
 from operators.kinds.bounds import Windows, distances, sliding_windows
-from operators.kinds.pane_operator import PaneOperator, Work
-from operators.kinds.panes import MergedPanes, PaneSchema, seen_from, visible
+from operators.kinds.pane_operator import PaneOperator, PanePlan
+from operators.kinds.panes import MergedPanes, seen_from, visible
 from operators.steps.emission import Emission
-from operators.steps.partials import Partials
 from operators.steps.timers import NEVER
-from serializers.pages import PageLayout
 from state_backends import Entries, WindowStore
 
 
 @dataclass(frozen=True, slots=True)
-class SlidingPlan:
+class SlidingPlan(PanePlan):
     """What a sliding operator computes.
 
     Attributes:
         size: window size in ticks; both ends belong to the window.
         on_update: whether changed windows are emitted after each batch, instead of closed ones once.
-        schema: the panes.
+        operations: the distinct operations of all aggregates.
     """
 
     size: int
     on_update: bool
-    schema: PaneSchema
+    operations: tuple[Operation, ...]
+    condenses: ClassVar[bool] = False
 
     @property
-    def condenses(self) -> bool:
-        """Whether entries are few where records are many."""
-        return False
-
-    @property
-    def layout(self) -> PageLayout:
-        """The layout of stored panes."""
-        return self.schema.layout
-
-    @property
-    def head(self) -> tuple[tuple[str, str], ...]:
-        """The stored columns before the states."""
-        return self.schema.head
-
-    @property
-    def operations(self) -> tuple[Operation, ...]:
-        """The operations whose states are stored."""
-        return self.schema.operations
-
-    def describe(self) -> dict[str, Any]:
-        """Return what stored state depends on."""
-        return {
-            "windows": "sliding",
-            "size in ticks": self.size,
-            "emission": "on_update" if self.on_update else "on_close",
-            "state": [op.describe() for op in self.schema.operations],
-        }
+    def identity(self) -> dict[str, Any]:
+        return {"windows": "sliding", "size in ticks": self.size}
 
     @property
     def reach(self) -> int:
         """How far a pane can be from what it takes to know its windows: its right window's last tick."""
         return self.size + 1
 
-    def accumulate(self, records: Records) -> Partials:
-        """Return one pane for each key and event time of the records."""
-        return self.schema.accumulate(records, records.time)
-
-    def reduce(self, partials: Partials) -> Partials:
-        """Return one pane for each key and event time of the partial ones."""
-        return self.schema.join(partials)
+    def pane_of(self, time: Ints) -> Ints:
+        return time
 
     def late_before(self, close: int) -> int:
         """Return the time before which a record is late: no window that ends at `close` or later can hold it."""
@@ -112,30 +80,32 @@ class SlidingOperator(PaneOperator):
     def arrive(self, panes: Entries, close: int) -> Entries:
         return seen_from(panes, close)
 
-    def emit(self, work: Work, merged: MergedPanes, close_start: int, close_end: int) -> Iterator[Emission]:
+    def emit(
+        self, keys: list[bytes], merged: MergedPanes, close_start: int, close_end: int
+    ) -> Iterator[Emission]:
         if self.plan.on_update:
-            yield self._changed(work, merged, close_start)
+            yield self._changed(keys, merged, close_start)
             return
-        if (work.brought.time < close_start).any():
-            yield self._born_closed(work, merged, close_start)
+        if (merged.changed & (merged.panes.time < close_start)).any():
+            yield self._born_closed(keys, merged, close_start)
         if close_end > close_start:
-            yield self.closed(work, merged.panes, close_start, close_end)
+            yield self.closed(keys, merged.panes, close_start, close_end)
 
-    def closed(self, work: Work, panes: Entries, since: int, close: int) -> Emission:
+    def closed(self, keys: list[bytes], panes: Entries, since: int, close: int) -> Emission:
         size = self.plan.size
         panes = self.plan.schema.by_time(panes)
         time = panes.time
         left = (time >= since) & (time < close)
         right = (time >= since - size - 1) & (time < close - size - 1)
-        return self._emission(work, panes, sliding_windows(panes.key, time, size, left, right))
+        return self._emission(keys, panes, sliding_windows(panes.key, time, size, left, right))
 
-    def _changed(self, work: Work, merged: MergedPanes, close: int) -> Emission:
+    def _changed(self, keys: list[bytes], merged: MergedPanes, close: int) -> Emission:
         """The open windows that hold a record of the batch, and those that a new pane defines."""
         size = self.plan.size
         starts = run_starts(merged.panes.key, merged.panes.time)
         panes = self.plan.schema.reduce(merged.panes, starts)
         if not len(panes):
-            return self._emission(work, panes, sliding_windows(panes.key, panes.time, size, *_NO_MASKS))
+            return self._emission(keys, panes, sliding_windows(panes.key, panes.time, size, *_NO_MASKS))
         changed = np.logical_or.reduceat(merged.changed, starts)
         fresh = np.logical_and.reduceat(merged.fresh, starts)
         windows = sliding_windows(
@@ -144,9 +114,9 @@ class SlidingOperator(PaneOperator):
         before = np.concatenate([[0], np.cumsum(changed)])
         wanted = before[windows.hi] > before[windows.lo]
         wanted |= windows.right & fresh[windows.pane]
-        return self._emission(work, panes, windows.take(wanted))
+        return self._emission(keys, panes, windows.take(wanted))
 
-    def _born_closed(self, work: Work, merged: MergedPanes, close: int) -> Emission:
+    def _born_closed(self, keys: list[bytes], merged: MergedPanes, close: int) -> Emission:
         """Left windows that partly late records bring into being although they are closed already.
 
         Such a window holds the records that came while it was open, which the new record did not. If a pane just before it
@@ -169,11 +139,11 @@ class SlidingOperator(PaneOperator):
         begins = np.flatnonzero(np.diff(window, prepend=-1))
         ends = np.append(begins[1:], len(held))[: len(begins)]
         chosen = Windows(begins, ends, begins, panes.time[pane[window[begins]]], np.zeros(len(begins), bool))
-        return self._emission(work, held, chosen)
+        return self._emission(keys, held, chosen)
 
-    def _emission(self, work: Work, panes: Entries, windows: Windows) -> Emission:
+    def _emission(self, keys: list[bytes], panes: Entries, windows: Windows) -> Emission:
         states = self.plan.schema.combine_ranges(panes, windows.lo, windows.hi)
-        return Emission(work.keys, panes.key[windows.pane], windows.end - self.plan.size, windows.end, states)
+        return Emission(keys, panes.key[windows.pane], windows.end - self.plan.size, windows.end, states)
 
 
 _NO_MASKS = (np.empty(0, bool), np.empty(0, bool))

@@ -20,7 +20,7 @@ from operators.aggregates.operations import SumFloat, SumInt
 from operators.columns.arrow import column_data
 from operators.columns.ranges import Ints, State
 from operators.columns.records import Records
-from operators.kinds.panes import PaneSchema, join_states, split_states
+from operators.kinds.panes import join_states, split_states
 from operators.runtime.identity import COLUMNS, SEGMENT, STATE, differences, differing
 from operators.runtime.program import Program
 from operators.steps.emission import OutputSchema
@@ -125,14 +125,7 @@ def settled(program: Program, stored_identity: dict[str, Any]) -> Program:
     if output.operations == given.operations:
         return program
     plan: Any = program.plan
-    change = (
-        {"schema": PaneSchema(output.operations)} if _has_panes(plan) else {"operations": output.operations}
-    )
-    return replace(program, plan=replace(plan, **change), output=output)
-
-
-def _has_panes(plan: Any) -> bool:
-    return isinstance(plan.schema, PaneSchema) if hasattr(plan, "schema") else False
+    return replace(program, plan=replace(plan, operations=output.operations), output=output)
 
 
 def adapt(batch: Partials, given: Program, working: Program) -> Partials:

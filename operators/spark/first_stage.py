@@ -20,7 +20,7 @@ from operators.aggregates.operation import Operation
 from operators.aggregates.operations import CountRows, CountValid, Extreme, Max, SumFloat, SumInt, SumLong
 from operators.columns.ranges import State
 from operators.columns.records import most_ticks, number_keys
-from operators.kinds.hopping import FramedPlan
+from operators.kinds.hopping import HoppingPlan
 from operators.runtime.program import Program
 from operators.steps.partials import Partials
 from serializers.keys import NO_COLUMNS, encode_keys
@@ -42,7 +42,7 @@ class EngineStage:
     """The first stage of a program over frames.
 
     Attributes:
-        program: whose plan is a `FramedPlan`.
+        program: whose plan is a `HoppingPlan`.
     """
 
     program: Program
@@ -82,10 +82,10 @@ class EngineStage:
     def _frame(self) -> Column:
         """The start of each row's frame in microseconds; null where the event time cannot be used."""
         plan, tick_us = self.program.plan, self.program.tick_us
-        assert isinstance(plan, FramedPlan)  # noqa: S101 - `of` makes it for no other
+        assert isinstance(plan, HoppingPlan)  # noqa: S101 - `of` makes it for no other
         time = F.unix_micros(F.col(self.program.inputs.aliases[self.program.inputs.event_time]))
         most = most_ticks(pa.timestamp("us"), tick_us, plan.reach)
-        start = time - F.pmod(time - F.lit(plan.offset * tick_us), F.lit(plan.frame * tick_us))
+        start = time - F.pmod(time - F.lit(plan.offset * tick_us), F.lit(plan.pane * tick_us))
         return F.when((time < most * tick_us) & (time >= (1 - most) * tick_us), start)
 
     def _values(self, source: _Source) -> Column:
@@ -126,7 +126,7 @@ class EngineStage:
         columns = tuple(column for state in states for column in state)
         entries = Entries(number, (time, time, *columns))
         plan = self.program.plan
-        assert isinstance(plan, FramedPlan)  # noqa: S101 - `of` makes it for no other
+        assert isinstance(plan, HoppingPlan)  # noqa: S101 - `of` makes it for no other
         return plan.reduce(Partials(keys, entries, table.column(_ROWS).to_numpy()))
 
     def _state(self, table: pa.Table, number: int, operation: Operation) -> State:
@@ -168,7 +168,7 @@ def obstacle(program: Program, types: Mapping[str, DataType]) -> str | None:
         types: of the frame's event time, by its name.
     """
     plan, columns = program.plan, dict(program.inputs.values)
-    if not isinstance(plan, FramedPlan):
+    if not isinstance(plan, HoppingPlan):
         return "only panes of tumbling and hopping windows are groups to Spark"
     if not isinstance(types[program.inputs.event_time], TimestampType):
         return f"event time {program.inputs.event_time!r} has no time zone"

@@ -5,14 +5,14 @@ The timers are kept by page, in a calendar: so a step looks only at the pages th
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
 
-from operators.columns.ranges import Ints, Mask
-from operators.columns.records import FAR_PAST, Records
+from operators.columns.ranges import Ints, Mask, run_starts
+from operators.columns.records import FAR_FUTURE, FAR_PAST, Records
 from operators.steps.step import Step
 from operators.steps.timers import ClosingCalendar
 from state_backends import Entries, WindowStore, WriteBatch
@@ -24,22 +24,75 @@ Bounds = Callable[[Ints], tuple[Ints, Ints]]
 """Start and end of windows, of times in ticks."""
 
 
-@dataclass(frozen=True, slots=True)
-class PageEnds:
-    """When the pages of some keys are due.
+@dataclass(slots=True)
+class Touched:
+    """What a step touches: keys, pages that are due, and the span of time that it reads of each key.
 
     Attributes:
-        key: shape (n,), int64: distinct key numbers.
-        now, before: shape (n,), int64: last tick of the next window to close, now and before the step, or NEVER.
+        keys: the keys of the batch, then those that only have a page that is due.
+        due: key numbers of the due pages by segment.
+        first, last: shape (keys,), int64: the span of each key; `first` > `last` reads nothing.
     """
 
+    keys: list[bytes]
+    due: dict[int, Ints]
+    first: Ints = field(init=False)
+    last: Ints = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.first = np.full(len(self.keys), FAR_FUTURE)
+        self.last = np.full(len(self.keys), FAR_PAST)
+
+    def widen(self, keys: Ints, first: Ints | int, last: Ints | int) -> None:
+        """Have the spans of these distinct keys include the time from `first` to `last`."""
+        self.first[keys] = np.minimum(self.first[keys], first)
+        self.last[keys] = np.maximum(self.last[keys], last)
+
+
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """Entries by the page that they belong to.
+
+    Attributes:
+        entries: sorted by key, those of one page in a row.
+        key, segment: shape (n,), int64: key number and segment of each page.
+        start: shape (n,), int64: where its entries begin.
+    """
+
+    entries: Entries
     key: Ints
+    segment: Ints
+    start: Ints
+
+    @classmethod
+    def of(cls, entries: Entries, segment_ticks: int, since: int = FAR_PAST) -> "Pages":
+        """Return entries by page; those before `since` form pages of a segment that no store has."""
+        segment = entries.time // segment_ticks
+        if since > FAR_PAST:
+            segment = np.where(entries.time >= since, segment, FAR_PAST)
+        start = run_starts(entries.key, segment)
+        return cls(entries, entries.key[start], segment[start], start)
+
+    def least(self, value: Ints) -> Ints:
+        """Return the least value of each page's entries."""
+        return least(value, self.start)
+
+    def read(self, pages: Ints) -> Entries:
+        """Return the entries of the pages at these positions, sorted by key and time if the pages are of one segment."""
+        stop = np.append(self.start[1:], len(self.entries))
+        return self.entries.take_runs(self.start[pages], (stop - self.start)[pages])
+
+
+@dataclass(frozen=True, slots=True)
+class PageEnds:
+    """When pages are due.
+
+    Attributes:
+        now, before: shape (pages,), int64: last tick of the next window to close, after and before the step, or NEVER.
+    """
+
     now: Ints
     before: Ints
-
-    def take(self, rows: Ints) -> "PageEnds":
-        """Return those at these positions."""
-        return PageEnds(self.key[rows], self.now[rows], self.before[rows])
 
 
 class Emitted(Protocol):
@@ -99,17 +152,17 @@ class StoreOperator(ABC):
         present, due = first_by_key(entries.key, self.next_due(entries))
         self._calendar.add(segment, [keys[n] for n in present.tolist()], due)
 
-    def _take_due(self, keys: list[bytes], close: int) -> tuple[list[bytes], dict[int, Ints]]:
-        """The keys and those of the pages that are due before the close time; and these by segment, as numbers."""
-        due = self._calendar.take_due(close)
+    def _touched(self, keys: list[bytes], close: int) -> Touched:
+        """Return the keys of a batch and the pages that are due before the close time, whose spans are still empty."""
+        due = self._calendar.take_due(close) if self.closes else {}
         if not due:
-            return keys, {}
+            return Touched(keys, {})
         number = {key: n for n, key in enumerate(keys)}
         numbered = {
             segment: np.fromiter((number.setdefault(key, len(number)) for key in names), np.int64, len(names))
             for segment, names in due.items()
         }
-        return list(number), numbered
+        return Touched(list(number), numbered)
 
     def step(self, batch: Any, step: Step) -> Sequence[Emitted]:
         """Take one batch and return what to emit.
@@ -150,38 +203,64 @@ class StoreOperator(ABC):
         order = row_order(accepted.key, accepted.time)
         return accepted if order is None else accepted.take(order)
 
-    def _fetch(self, keys: list[bytes], first: Ints, last: Ints, due: dict[int, Ints]) -> Entries:
-        """Return whole pages: those that are due, and those of each key's span of time; first > last is no span."""
+    def _fetch(self, touched: Touched) -> Entries:
+        """Return the pages that a step touches, whole: those that are due, and those in the span of a key."""
         parts = []
-        for segment, numbers in self._wanted(first, last, due):
-            entries = self.store.fetch_segment(segment, [keys[n] for n in numbers.tolist()])
+        for segment, numbers in self._pages(touched):
+            entries = self.store.fetch_segment(segment, [touched.keys[n] for n in numbers.tolist()])
             parts.append(Entries(numbers[entries.key], entries.columns))
         return merge_entries(parts, self.store.layout)
 
-    def _wanted(self, first: Ints, last: Ints, due: dict[int, Ints]) -> Iterator[tuple[int, Ints]]:
-        """Yield the segments of which pages are wanted, as `_fetch` says, and the numbers of their keys."""
+    def _pages(self, touched: Touched) -> Iterator[tuple[int, Ints]]:
+        """Yield the segments that have pages to read, and the numbers of their keys."""
         ticks = self.store.segment_ticks
         for segment in self.store.segments():
             begin = segment * ticks
-            wanted = (first < begin + ticks) & (last >= begin)
-            wanted[due.get(segment, NO_KEYS)] = True
-            if wanted.any():
-                yield segment, np.flatnonzero(wanted)
+            read = (touched.first < begin + ticks) & (touched.last >= begin)
+            read[touched.due.get(segment, NO_KEYS)] = True
+            if read.any():
+                yield segment, np.flatnonzero(read)
 
-    def _replace(self, segment: int, keys: list[bytes], touched: Mask, entries: Entries) -> list[bytes]:
-        """Write the pages of the touched keys, and return these; the entries are all that they hold, sorted by key and time."""
-        names = [keys[n] for n in np.flatnonzero(touched).tolist()]
-        local = np.cumsum(touched) - 1
+    def _write_back(
+        self, touched: Touched, pages: Pages, changed: Pages, ends: PageEnds | None, dead_before: int
+    ) -> None:
+        """Write the pages that changed, set the timers of pages, and drop the segments that are dead.
+
+        A timer is set for pages that were due, and for those that are due earlier than they were. So a page whose next
+        window only closes later keeps the timer that it has: an early timer costs a visit, a late one costs a window.
+
+        Args:
+            touched: what the step touched.
+            pages: all entries of these pages after the step, without those that are dead.
+            changed: pages that lost or gained an entry; of their entries, only key and time are read.
+            ends: when each of `pages` is due; None if windows do not close.
+            dead_before: the time before which no entry matters any more.
+        """
+        segments = np.union1d(changed.segment, np.fromiter(touched.due, np.int64, len(touched.due)))
+        rows = [rows_by_segment(each.segment, segments) for each in (pages, changed)]
+        for segment, present, written in zip(segments.tolist(), *rows, strict=True):
+            if len(written):
+                mask = np.zeros(len(touched.keys), bool)
+                mask[changed.key[written]] = True
+                self._replace(segment, touched.keys, mask, pages.read(present[mask[pages.key[present]]]))
+            if ends is not None:
+                self._set_timers(
+                    segment, touched, pages.key[present], ends.now[present], ends.before[present]
+                )
+        self.store.expire(dead_before)
+
+    def _replace(self, segment: int, keys: list[bytes], replaced: Mask, entries: Entries) -> list[bytes]:
+        """Replace the pages of the keys under the mask, and return these; the entries are all that they hold, sorted."""
+        names = [keys[n] for n in np.flatnonzero(replaced).tolist()]
+        local = np.cumsum(replaced) - 1
         self.store.replace_segment(segment, names, Entries(local[entries.key], entries.columns))
         return names
 
-    def _enter(self, segment: int, keys: list[bytes], due: dict[int, Ints], ends: PageEnds) -> None:
-        """Enter the pages that were due again, and those that now have an earlier end than they had."""
-        was_due = np.zeros(len(keys), bool)
-        was_due[due.get(segment, NO_KEYS)] = True
-        wanted = was_due[ends.key] | (ends.now < ends.before)
-        names = [keys[n] for n in ends.key[wanted].tolist()]
-        self._calendar.add(segment, names, ends.now[wanted])
+    def _set_timers(self, segment: int, touched: Touched, key: Ints, now: Ints, before: Ints) -> None:
+        was_due = np.zeros(len(touched.keys), bool)
+        was_due[touched.due.get(segment, NO_KEYS)] = True
+        set_now = was_due[key] | (now < before)
+        self._calendar.add(segment, [touched.keys[n] for n in key[set_now].tolist()], now[set_now])
 
 
 def first_by_key(key: Ints, value: Ints) -> tuple[Ints, Ints]:
@@ -193,16 +272,6 @@ def first_by_key(key: Ints, value: Ints) -> tuple[Ints, Ints]:
 def least(value: Ints, starts: Ints) -> Ints:
     """Return the least value of each run of rows that begins at `starts`."""
     return np.minimum.reduceat(value, starts) if len(starts) else value[:0]
-
-
-def distinct(numbers: Ints) -> Ints:
-    """Return the distinct ones of numbers that lie close together, ascending."""
-    if not len(numbers):
-        return numbers
-    low, high = int(numbers.min()), int(numbers.max())
-    if high - low > len(numbers):
-        return np.unique(numbers)
-    return np.flatnonzero(np.bincount(numbers - low)) + low
 
 
 def rows_by_segment(number: Ints, segments: Ints) -> list[Ints]:

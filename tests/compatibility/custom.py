@@ -27,26 +27,28 @@ class Reminders(Operator):
     def due(self, entries):
         return np.where(entries["left"] > 0, entries["next"], NEVER)
 
-    def take(self, work):
-        records = work.records
+    def process_batch(self, context):
+        records = context.records
         weight = records.values["i"].values / 4
-        entries = work.stored(
+        entries = context.stored(
             records.key,
             records.time,
             next=records.time + self.wait,
             left=2,
             weight=weight,
-            text=work.column("s"),
+            text=context.column("s"),
         )
-        work.add(entries)
+        context.add(entries)
 
-    def fire(self, work):
-        due, left = work.due, work.due["left"] - 1
-        again = work.stored(
+    def fire(self, context):
+        due, left = context.due, context.due["left"] - 1
+        again = context.stored(
             due.key, due.time, next=due["next"] + self.wait, left=left, weight=due["weight"], text=due["text"]
         )
-        work.add(again.take(again["left"] > 0))
-        return work.rows(due.key, at=due["next"], left=left, weight=due["weight"], text=due["text"].tolist())
+        context.add(again.take(again["left"] > 0))
+        return context.rows(
+            due.key, at=due["next"], left=left, weight=due["weight"], text=due["text"].tolist()
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,15 +61,15 @@ class Silence(KeyedOperator):
         results = {"at": "timestamp", "what": "string", "v": "bigint", "before": "bigint", "seen": "bigint"}
         return Declaration(["v"], results=results)
 
-    def process(self, time: int, record: Row, keyed: Any) -> Iterable[Row]:
-        state = keyed.value or {"v": None, "seen": 0}
+    def process(self, time: int, record: Row, context: Any) -> Iterable[Row]:
+        state = context.value or {"v": None, "seen": 0}
         before, seen = state["v"], state["seen"] + 1
-        keyed.value = {"v": record["v"], "seen": seen}
-        keyed.set_timer(time + self.longest, "silence")
+        context.value = {"v": record["v"], "seen": seen}
+        context.set_timer(time + self.longest, "silence")
         yield {"at": time, "what": "record", "v": record["v"], "before": before, "seen": seen}
 
-    def on_timer(self, time: int, name: str, keyed: Any) -> Iterable[Row]:
-        yield {"at": time, "what": name, "before": keyed.value["v"], "seen": keyed.value["seen"]}
+    def on_timer(self, time: int, name: str, context: Any) -> Iterable[Row]:
+        yield {"at": time, "what": name, "before": context.value["v"], "seen": context.value["seen"]}
 
 
 REMINDERS = Reminders(grace=GRACE).group_by("k")

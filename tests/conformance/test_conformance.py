@@ -22,6 +22,7 @@ from operators import aggregates as agg
 from operators.columns.records import FAR_FUTURE
 from operators.runtime.local import LocalRunner
 from operators.steps.emission import RETRACT
+from tests.effort import slow
 
 Case = dict[str, Any]
 Row = list[Any]
@@ -43,7 +44,7 @@ AGGREGATES = {
 FINISH = {"count": len, "sum": sum, "min": min, "max": max, "collect": sorted}
 
 
-@pytest.mark.parametrize("backend", ["memory", "rocksdb"])
+@pytest.mark.parametrize("backend", ["memory", slow("rocksdb")])
 def test_operator_emits_what_was_recorded(case: Case, backend: str) -> None:
     """An operator emits the recorded rows, finds the recorded records late, and ends up empty."""
     records = record_table(case["records"])

@@ -7,7 +7,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from operators import spark_session
-from tests.faults.processes import QUICK_START
 from tests.operators.spark.frames import session_conf
 
 
@@ -19,11 +18,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         yield existing
         return
     local: Path = tmp_path_factory.mktemp("spark")
-    conf = {
-        **session_conf(local),
-        "spark.driver.extraJavaOptions": QUICK_START,
-        "spark.sql.session.timeZone": "UTC",
-    }
+    conf = {**session_conf(local), "spark.sql.session.timeZone": "UTC"}
     own = spark_session("docs", master="local[2]", buckets=2, conf=conf)
     own.sparkContext.setLogLevel("ERROR")
     yield own

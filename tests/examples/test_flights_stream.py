@@ -16,7 +16,7 @@ from examples.flights_log import RunLog
 from examples.flights_stream import Folders, run
 from examples.flights_windows import read_windows
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 # A flight of 15 June left nineteen hours late: six hours of grace are then over for the morning of the 16th.
 DAYS = (15, 16, 17)

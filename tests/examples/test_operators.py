@@ -17,6 +17,7 @@ from examples.operators.count_windows import LastFlights, worst
 from examples.operators.delay_alert import DelayAlert, tell
 from examples.operators.funnel import Recovery, funnel
 from operators import Operator
+from tests.effort import slow
 from tests.operators.spark.frames import run_query
 
 pytestmark = pytest.mark.spark
@@ -95,11 +96,12 @@ def sessions(flights: Flights) -> Emitted:
 @pytest.mark.parametrize(
     ("definition", "key", "judge", "backend"),
     [
-        (LastFlights(n=30, every=5, grace="24 hours"), "origin", last_flights, "memory"),
-        (DelayAlert(grace="24 hours"), "origin", alerts, "rocksdb"),
-        (Recovery(grace="24 hours"), "tailnum", sessions, "spark"),
+        slow(
+            LastFlights(n=30, every=5, grace="24 hours"), "origin", last_flights, "memory", id="count windows"
+        ),
+        pytest.param(DelayAlert(grace="24 hours"), "origin", alerts, "rocksdb", id="alerts"),
+        slow(Recovery(grace="24 hours"), "tailnum", sessions, "spark", id="funnel"),
     ],
-    ids=["count windows", "alerts", "funnel"],
 )
 def test_rows_are_those_of_brute_force(
     spark: SparkSession,
@@ -132,6 +134,7 @@ def order(expected: list[tuple[int, tuple[Any, ...]]]) -> Any:
     return lambda row: (places.get(row, len(places)), repr(row))
 
 
+@pytest.mark.slow
 def test_what_the_commands_print(
     spark: SparkSession, june: list[pa.Table], source: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

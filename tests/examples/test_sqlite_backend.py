@@ -79,6 +79,7 @@ def test_bad_configuration_is_refused(option: str, value: int, said: list[str]) 
         assert part in str(refused.value)
 
 
+@pytest.mark.slow
 def test_contract_is_kept(installed: Path) -> None:
     """The package's own tests, the contract suite among them, pass as its author would run them."""
     path = os.pathsep.join(filter(None, [str(installed), os.environ.get("PYTHONPATH")]))
@@ -117,6 +118,7 @@ def configured(spark: SparkSession, found: Path, tmp_path: Path) -> Iterator[Spa
         spark.conf.unset(key)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_demo_makes_the_same_windows(configured: SparkSession, flights: pa.Table, tmp_path: Path) -> None:
     """The demo's stream, on SQLite by configuration alone, emits the windows that the local runner makes on memory."""

@@ -7,7 +7,8 @@ from pathlib import Path
 import pyspark
 
 from operators.spark.java import ensure_java
-from tests.faults.processes import QUICK_START, ROOT, kill_all, running, start, wait_until
+from tests.faults.processes import ROOT, kill_all, running, start
+from tests.patience import files, wait_until
 
 _SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 _MASTER_URL = re.compile(r"spark://127\.0\.0\.1:\d+")
@@ -26,7 +27,7 @@ class Cluster:
         self._mark = mark
         options = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
         log = self._start("master", "127.0.0.1", "org.apache.spark.deploy.master.Master", *options)[1]
-        wait_until(lambda: _MASTER_URL.search(log.read_text()), "a master")
+        wait_until(lambda: _MASTER_URL.search(log.read_text()), "a master", files(folder))
         found = _MASTER_URL.search(log.read_text())
         assert found is not None
         self.url = found[0]
@@ -55,7 +56,9 @@ class Cluster:
         pid, log = self._start(f"worker-{host}", host, name, *options, "--work-dir", str(directory), self.url)
         seen = log.read_text().count("Successfully registered with master")
         wait_until(
-            lambda: log.read_text().count("Successfully registered with master") > seen, f"a worker at {host}"
+            lambda: log.read_text().count("Successfully registered with master") > seen,
+            f"a worker at {host}",
+            files(self._folder),
         )
         self._workers[host] = pid
 
@@ -79,11 +82,10 @@ class Cluster:
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.executor.cores": str(CORES),
             "spark.executor.memory": "800m",
-            "spark.executor.extraJavaOptions": QUICK_START,
             "spark.executorEnv.PYTHONPATH": str(ROOT),
             "spark.locality.wait": "0",
             "spark.scheduler.minRegisteredResourcesRatio": "1.0",
-            "spark.scheduler.maxRegisteredResourcesWaitingTime": "60s",
+            "spark.scheduler.maxRegisteredResourcesWaitingTime": "30min",
         }
 
     def _start(self, name: str, host: str, *command: str) -> tuple[int, Path]:
@@ -91,7 +93,7 @@ class Cluster:
         env = {
             "SPARK_LOCAL_IP": host,
             "SPARK_DAEMON_MEMORY": "256m",
-            "SPARK_DAEMON_JAVA_OPTS": QUICK_START,
+            "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
             "SPARK_MASTER_OPTS": "-Dspark.master.rest.enabled=false",
             "SPARK_HOME": str(Path(pyspark.__file__).parent),
             "PYSPARK_PYTHON": sys.executable,

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from operators import spark_session
 from tests.faults.plans import Plan
-from tests.faults.processes import QUICK_START
 from tests.faults.query import judge, run
 from tests.operators.spark.frames import session_conf
 
@@ -17,7 +16,6 @@ def main(folder: Path, master: str, conf: dict[str, str]) -> None:
     """Do the tasks that come in, and write each one's answer to FOLDER/answers."""
     settings = {
         **session_conf(folder),
-        "spark.driver.extraJavaOptions": QUICK_START,
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.streaming.stateStore.maintenanceInterval": "2s",
         "spark.sql.streaming.stateStore.minDeltasForSnapshot": "3",

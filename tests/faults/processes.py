@@ -6,27 +6,17 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from tests.faults.plans import Plan
+from tests.patience import ENVIRONMENT, files, wait_until
 from tests.s3_server import CREDENTIALS
 
 ROOT = Path(__file__).parents[2]
-QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Options of a Java process that does not live for long."""
 _MARK = "FAULTS_MARK"
-
-
-def wait_until(condition: Callable[[], Any], what: str, seconds: float = 300) -> None:
-    """Wait until the condition holds."""
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            raise TimeoutError(f"{what}: not so after {seconds} s")
-        time.sleep(0.01)
 
 
 def start(
@@ -38,7 +28,7 @@ def start(
         return subprocess.Popen(
             command,
             cwd=ROOT,
-            env={**os.environ, **(env or {}), _MARK: mark},
+            env={**os.environ, **ENVIRONMENT, **(env or {}), _MARK: mark},
             stdin=subprocess.PIPE,
             stdout=output,
             stderr=output,
@@ -136,6 +126,7 @@ class Driver:
         self.folder = folder
         self.log = folder / "log"
         self._asked = 0
+        self._plans: Sequence[Plan] = ()
         answers = folder / "answers"
         answers.mkdir(parents=True, exist_ok=True)
         for old in answers.iterdir():
@@ -147,6 +138,7 @@ class Driver:
     def ask(self, task: str, plans: Sequence[Plan]) -> None:
         """Have the driver do a task, and do not wait."""
         self._asked += 1
+        self._plans = plans
         request = {"number": self._asked, "task": task, "plans": [asdict(plan) for plan in plans]}
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps(request) + "\n")
@@ -156,13 +148,17 @@ class Driver:
         """Whether the driver has done its task, or is gone."""
         return self._answer.exists() or self.process.poll() is not None
 
-    def answer(self, seconds: float = 240) -> list[Any]:
+    def moved(self) -> object:
+        """What changes as long as the driver or one of its queries does anything: their files."""
+        return files(self.folder, *(Path(plan.folder) for plan in self._plans))()
+
+    def answer(self) -> list[Any]:
         """Return the answer to what was asked last.
 
         Raises:
             DriverGoneError: the driver ended without one.
         """
-        wait_until(self.waits, "the driver's answer", seconds)
+        wait_until(self.waits, "the driver's answer", self.moved)
         if not self._answer.exists():
             ended = f"the driver ended with {self.process.poll()}; its last words were\n"
             raise DriverGoneError(ended + self.log.read_text(errors="replace")[-4_000:])
@@ -192,7 +188,7 @@ class Driver:
             for pid in running(self.process.pid, "SparkSubmit"):
                 kill(pid)
         try:
-            self.process.wait(timeout=60)
+            wait_until(lambda: self.process.poll() is not None, "the driver's end", files(self.folder))
         finally:
             self.process.kill()
 

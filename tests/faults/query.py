@@ -12,12 +12,23 @@ from pyspark.sql import SparkSession
 from tests.faults import troubles
 from tests.faults.plans import Plan
 from tests.operators.spark.frames import SCHEMA, closed_rows, rows, stream, windows
+from tests.patience import TOO_BUSY, TRIES
 
 _SHOWN = 5
 
 
-def run(spark: SparkSession, plans: Sequence[Plan]) -> list[str | None]:
-    """Run queries side by side to their ends, and return of each the text of the error that ended it, or None."""
+def run(spark: SparkSession, plans: Sequence[Plan], tries: int = TRIES) -> list[str | None]:
+    """Run queries side by side to their ends, and return of each the text of the error that ended it, or None.
+
+    If the machine was too busy for one of them, and nothing else went wrong, they are started again.
+    """
+    errors = _run(spark, plans)
+    found = [error for error in errors if error is not None]
+    busy = bool(found) and all(TOO_BUSY in error for error in found)
+    return run(spark, plans, tries - 1) if busy and tries > 1 else errors
+
+
+def _run(spark: SparkSession, plans: Sequence[Plan]) -> list[str | None]:
     starter = os.getppid()
     ends = [Path(plan.until) for plan in plans if plan.until]
     started = [start(spark, plan) for plan in plans]

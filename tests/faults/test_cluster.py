@@ -8,7 +8,10 @@ import pytest
 
 from tests.faults.cluster import HOSTS, Cluster
 from tests.faults.plans import Feed, committed, in_flight, plans_for
-from tests.faults.processes import Driver, assert_exact, wait_until
+from tests.faults.processes import Driver, assert_exact
+from tests.patience import wait_until
+
+pytestmark = pytest.mark.slow
 
 _SPECULATION = {
     "spark.speculation": "true",
@@ -76,7 +79,7 @@ def test_a_lost_executor_costs_no_row(
             went_on = all(committed(plan) > then for plan, then in zip(plans, done, strict=True))
             return went_on and any(map(in_flight, plans)) and bool(cluster.executors(host))
 
-        wait_until(there, "a batch that runs")
+        wait_until(there, "a batch that runs", remote.moved)
         how(host)
 
     lose(HOSTS[0], cluster.kill_executor)

@@ -5,9 +5,13 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from tests.faults.damage import HOW, SUFFIXES, damage
 from tests.faults.plans import Feed, Plan, plans_for
 from tests.faults.processes import Driver, assert_exact
+
+pytestmark = pytest.mark.slow
 
 _ROUNDS = 3
 

@@ -8,7 +8,10 @@ import pytest
 
 from tests.faults.disk import SmallDisk, why_not
 from tests.faults.plans import Feed, Plan, committed, plans_for
-from tests.faults.processes import Driver, assert_exact, wait_until
+from tests.faults.processes import Driver, assert_exact
+from tests.patience import wait_until
+
+pytestmark = pytest.mark.slow
 
 _DIRECTORY = "spark.windows.state.directory"
 _CONF = {"spark.windows.state.rocksdb.writeBufferMb": "1", "spark.sql.shuffle.partitions": "1"}
@@ -64,4 +67,8 @@ def feed_and_wait(feed: Feed, files: int, driver: Driver, plans: list[Plan]) -> 
     """Give files, and wait until each query has committed a batch for each, or has ended with an error."""
     wanted = [committed(plan) + files for plan in plans]
     feed.give(files)
-    wait_until(lambda: driver.waits() or all(map(ge, map(committed, plans), wanted)), "batches, or an error")
+
+    def there() -> bool:
+        return driver.waits() or all(map(ge, map(committed, plans), wanted))
+
+    wait_until(there, "batches, or an error", driver.moved)

@@ -9,6 +9,17 @@ from tests.faults.processes import assert_exact
 from tests.faults.torment import Torment, victims
 
 
+def test_a_query_outlives_a_worker_and_its_driver(tmp_path: Path, seed: int, mark: str) -> None:
+    """Workers are killed until one of them dies in a task, then the driver: every row comes once."""
+    feed = Feed(tmp_path, files=60, rows=600, seed=5)
+    torment = Torment(tmp_path, plans_for(tmp_path, ["rocksdb"]), feed, seed, mark)
+    while not torment.lost_tasks():
+        torment.kill_workers()
+    torment.kill_driver()
+    assert_exact(torment.finish())
+
+
+@pytest.mark.slow
 def test_queries_killed_at_random_times_end_with_the_rows_of_undisturbed_ones(
     tmp_path: Path, backends: list[str], seed: int, mark: str, request: pytest.FixtureRequest
 ) -> None:

@@ -2,8 +2,12 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.faults.plans import Feed, plans_for
 from tests.faults.processes import Driver, assert_exact
+
+pytestmark = pytest.mark.slow
 
 
 def test_failed_attempts_leave_no_trace(tmp_path: Path, driver: Driver, backends: list[str]) -> None:

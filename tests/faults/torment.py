@@ -19,8 +19,8 @@ from tests.faults.processes import (
     kill_all,
     python_daemons,
     python_workers,
-    wait_until,
 )
+from tests.patience import StillError, wait_until
 
 _TRIES = 5
 
@@ -90,7 +90,8 @@ class Torment:
 
     def lost_tasks(self) -> int:
         """How many task attempts failed, as Spark's log has it."""
-        return (self._folder / "log").read_text(errors="replace").count("Lost task")
+        log = self._folder / "log"
+        return log.read_text(errors="replace").count("Lost task") if log.exists() else 0
 
     def _errors(self) -> list[str]:
         """Wait until the queries end, and return the errors that ended them, or the driver."""
@@ -118,18 +119,21 @@ class Torment:
     def _wait(self, condition: Callable[[], bool], what: str) -> None:
         """Wait until the condition holds; meanwhile keep the queries running and fed.
 
-        A kill too many makes Spark end a query with an error; then all are started again.
+        A kill too many makes Spark end a query with an error; then all are started again, some times.
         """
+        most = len(self.errors) + _TRIES
 
         def there() -> bool:
             if self._driver_now().waits():
                 self._errors()
+            if len(self.errors) > most:
+                raise StillError(f"{what}: the queries end with errors again and again")
             self._feed.give_if_idle(self._plans)
             return condition()
 
         try:
-            wait_until(there, what)
-        except TimeoutError as error:
+            wait_until(there, what, lambda: self._driver_now().moved())
+        except StillError as error:
             raise RuntimeError(f"{what} does not come; errors so far: {self.errors[-1:]}") from error
 
     def _mid_batch(self, *, workers: bool) -> int:
@@ -157,7 +161,11 @@ class Torment:
         choice = dict(enumerate(("copied aside", "put back", "deleted"))).get(self.local.total(), choice)
         if choice in ("put back", "copied aside"):
             # Workers may outlive their driver for a moment; what they still write is no copy of anything.
-            wait_until(lambda: not any(map(alive, family)), "the end of the workers")
+            wait_until(
+                lambda: not any(map(alive, family)),
+                "the end of the workers",
+                lambda: list(map(alive, family)),
+            )
         for plan in self._plans:
             state, aside = Path(plan.folder, plan.state), Path(plan.folder, "aside")
             if choice == "deleted":

@@ -3,14 +3,13 @@
 Each notes what it did as a file, named by batch, partition and attempt, by which tests see that it happened.
 """
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 from pyspark import TaskContext
 
-_LIMIT_SECONDS = 60.0
+from tests.patience import files, wait_until
 
 
 class _Step:
@@ -28,11 +27,7 @@ class _Step:
 
     def wait_for(self, name: str) -> None:
         """Wait for a note of another attempt."""
-        end = time.monotonic() + _LIMIT_SECONDS
-        while not (self._notes / name).exists():
-            if time.monotonic() > end:
-                raise TimeoutError(f"no {name} after {_LIMIT_SECONDS} s")
-            time.sleep(0.01)
+        wait_until((self._notes / name).exists, name, files(self._notes))
 
 
 class FailFirst(_Step):

@@ -3,11 +3,12 @@
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from serializers import CorruptDataError, NewerFormatError
 from serializers.changes import CHANGES_VERSION, decode_changes, encode_changes
+from tests.effort import examples
 
 SEGMENTS = st.integers(-(2**63), 2**63 - 1)
 PUTS = st.dictionaries(
@@ -18,7 +19,7 @@ PUTS_HERE = {-1: {b"": b"", b"\xff": b"page"}, 2**62: {b"k": b"\x00" * 20}}
 BLOB = encode_changes(PUTS_HERE, {3: {b"a", b"b"}}, -5)
 
 
-@settings(max_examples=200)
+@examples(2)
 @given(PUTS, DELETES, st.none() | SEGMENTS)
 def test_round_trip(
     puts: dict[int, dict[bytes, bytes]], deletes: dict[int, frozenset[bytes]], drop_before: int | None
@@ -82,7 +83,9 @@ def test_newer_blobs_are_refused() -> None:
 @pytest.mark.parametrize("data", [b"", b"S", b"SWC", b"something else altogether", bytes(30)])
 def test_what_is_no_blob_is_refused(data: bytes) -> None:
     """Other bytes are refused as no changelog entry."""
-    with pytest.raises(CorruptDataError, match=f"not a changelog entry: {len(data)} bytes"):
+    with pytest.raises(
+        CorruptDataError, match=f"a changelog entry was not written by this library: it has {len(data)} bytes"
+    ):
         decode_changes(data)
 
 

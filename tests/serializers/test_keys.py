@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from serializers import CorruptDataError, NewerFormatError, SerializationError, decode_keys, encode_keys
 from serializers.keys import KEY_VERSION, NO_COLUMNS
+from tests.effort import examples
 
 UTC = timezone.utc
 COLUMNS: dict[str, tuple[pa.DataType, list[Any]]] = {
@@ -263,7 +264,7 @@ def key_of(row: list[Any]) -> bytes:
     return encode_keys(columns)[0]
 
 
-@settings(max_examples=300)
+@examples(3)
 @given(st.lists(CELLS, min_size=1, max_size=3), st.data())
 def test_equal_bytes_iff_equal_key(row: list[Any], data: st.DataObject) -> None:
     """Two keys of any types are the same bytes exactly if their columns are the same under GROUP BY."""
@@ -271,7 +272,7 @@ def test_equal_bytes_iff_equal_key(row: list[Any], data: st.DataObject) -> None:
     assert ([*map(group, row)] == [*map(group, other)]) == (key_of(row) == key_of(other))
 
 
-@settings(max_examples=200)
+@examples(2)
 @given(st.binary(max_size=40))
 def test_random_bytes_are_a_key_or_an_error(data: bytes) -> None:
     """Any bytes are read as a row of the width asked for, or refused as no key."""

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import serializers.pages
 from serializers import CorruptDataError, NewerFormatError, PageLayout
 from serializers.arrays import fill
+from tests.effort import examples
 
 CODES = {
     "times only": ("i8",),
@@ -76,7 +77,7 @@ def some_tables(codes: Sequence[str]) -> list[Table]:
     return [rows[:1], rows[1:4], rows[4:]]
 
 
-@settings(max_examples=150)
+@examples(1.5)
 @given(layouts_and_tables())
 def test_round_trip(case: tuple[tuple[str, ...], list[Table]]) -> None:
     """Any number of pages of any layout come back at once, bit for bit, with their numbers of rows."""
@@ -86,7 +87,6 @@ def test_round_trip(case: tuple[tuple[str, ...], list[Table]]) -> None:
     assert exact(columns_of(codes, [row for table in tables for row in table])) == exact(columns)
 
 
-@settings(max_examples=75)
 @given(layouts_and_tables())
 def test_pages_are_their_own(case: tuple[tuple[str, ...], list[Table]]) -> None:
     """A page does not depend on those written with it, and pages read in any order are themselves."""
@@ -253,7 +253,7 @@ def flipped(page: bytes, at: int, mask: int) -> bytes:
     return page[:at] + bytes([page[at] ^ mask]) + page[at + 1 :]
 
 
-@settings(max_examples=150)
+@examples(1.5)
 @given(st.data())
 def test_many_altered_bytes_never_give_wrong_data(data: st.DataObject) -> None:
     """Zeroed and overwritten stretches of a page are refused, or change nothing."""

@@ -7,11 +7,12 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from serializers import CorruptDataError, SerializationError, pack_value, unpack_value
 from serializers.values import canonical
+from tests.effort import examples
 
 ATOMS = (
     st.none()
@@ -46,7 +47,7 @@ def types_of(value: Any) -> Any:
     return type(value)
 
 
-@settings(max_examples=300)
+@examples(3)
 @given(VALUES)
 def test_round_trip(value: Any) -> None:
     """Any value, however nested, comes back equal and of the same types."""
@@ -155,7 +156,7 @@ def test_unknown_extensions_are_refused() -> None:
         unpack_value(b"\xd4\x09\x00")
 
 
-@settings(max_examples=500)
+@examples(5)
 @given(
     st.binary(max_size=30)
     | st.tuples(st.sampled_from([b"\xc7\x03", b"\xd7"]), st.binary(max_size=10)).map(b"".join)

@@ -5,15 +5,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from aggregate_cases import CASES, SQUARES, Case, Row, bits, finished, stored
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyspark import cloudpickle
 
 from operators.aggregates.user_operation import UserOperation
 from operators.columns.ranges import State
+from tests.effort import examples, slow_but
 
-EVERY = pytest.mark.parametrize("name", CASES)
-FEW = settings(max_examples=8)
+STATES = {
+    (name.split()[0], *(op.codes for op in case.bound.operations)): name for name, case in CASES.items()
+}
+"""An aggregate of each sort and each layout of its state."""
+EVERY = pytest.mark.parametrize("name", slow_but(STATES.values(), CASES))
+FEW = examples(0.08)
 TIMES = st.integers(-3, 3) | st.sampled_from([-(10**15), 10**15])
 
 

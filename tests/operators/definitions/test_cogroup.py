@@ -4,7 +4,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from operators import (
@@ -17,6 +17,7 @@ from operators import (
 )
 from operators import aggregates as agg
 from operators.columns.records import FAR_FUTURE
+from tests.effort import examples
 
 CLICKS = pa.schema(
     [("user", pa.string()), ("at", pa.timestamp("ms")), ("page", pa.string()), ("new", pa.bool_())]
@@ -66,7 +67,7 @@ def alone(kind: str, tables: list[pa.Table], results: dict[str, Any], windows: s
 
 
 @pytest.mark.parametrize("kind", ["hopping", "tumbling"])
-@settings(max_examples=40)
+@examples(0.4)
 @given(ROWS, ROWS)
 def test_each_frame_has_the_results_that_it_has_alone(kind: str, left: Rows, right: Rows) -> None:
     """In windows that do not depend on the records, a frame's results are those of that frame by itself."""

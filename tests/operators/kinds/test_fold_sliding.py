@@ -17,7 +17,7 @@ from oracle import SlidingOracle, StreamClock
 
 from operators import SlidingWindows
 from operators import aggregates as agg
-from operators.kinds.fold_sliding import Kip450Plan
+from operators.kinds.fold_sliding import FoldSlidingPlan
 from operators.kinds.folding import positions
 from operators.runtime.local import LocalRunner
 from operators.runtime.program import Program
@@ -35,7 +35,7 @@ def runner(emit: str, grace: int = FOR_EVER, segment: str = "1 ms") -> LocalRunn
 
     def bind(schema: pa.Schema, config: StateConfig) -> Program:
         program = operator.program(schema, "time", config)
-        return replace(program, plan=Kip450Plan(SIZE, emit == "on_update", program.output.operations))
+        return replace(program, plan=FoldSlidingPlan(SIZE, emit == "on_update", program.output.operations))
 
     return LocalRunner(bind, resolve("memory", {"state.segment": segment}), None)
 

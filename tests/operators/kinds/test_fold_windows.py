@@ -10,18 +10,19 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from oracle import Batch, HoppingOracle, Record, Row, SlidingOracle, StreamClock, Window, in_order
 
 from operators import HoppingWindows, SlidingWindows, WindowedAggregation
 from operators import aggregates as agg
 from operators.columns.records import FAR_FUTURE
-from operators.kinds.fold_hopping import FoldedPlan
-from operators.kinds.fold_sliding import Kip450Plan
+from operators.kinds.fold_hopping import FoldHoppingPlan
+from operators.kinds.fold_sliding import FoldSlidingPlan
 from operators.runtime.local import LocalRunner
 from operators.runtime.program import Program
 from state_backends import StateConfig, resolve
+from tests.effort import examples, slow_but
 
 Step = tuple[list[Record], int | None]
 """A batch and its explicit stream time."""
@@ -76,9 +77,9 @@ def by_fold(operator: WindowedAggregation, backend: str = "memory", **given: Any
         windows, operations = operator.windows, program.output.operations
         on_update = operator.policy == "on_update"
         if isinstance(windows, SlidingWindows):
-            return replace(program, plan=Kip450Plan(windows.size_ticks, on_update, operations))
+            return replace(program, plan=FoldSlidingPlan(windows.size_ticks, on_update, operations))
         lengths = windows.size_ticks, windows.advance_ticks, windows.offset_ticks
-        return replace(program, plan=FoldedPlan(*lengths, on_update, operations))
+        return replace(program, plan=FoldHoppingPlan(*lengths, on_update, operations))
 
     return LocalRunner(bind, resolve(backend, given.get("options")), given.get("directory"))
 
@@ -190,7 +191,7 @@ def folded_rows(windows: Sequence[Window]) -> list[Row]:
     return in_order(expected)
 
 
-@settings(max_examples=500)
+@examples(5)
 @given(scenarios())
 def test_rows_are_those_of_the_oracle(scenario: Scenario) -> None:
     """Every batch emits exactly the windows, folded in exactly the order, that follow from all raw records."""
@@ -204,7 +205,6 @@ def test_rows_are_those_of_the_oracle(scenario: Scenario) -> None:
         close_everything(runner)
 
 
-@settings(max_examples=100)
 @given(scenarios(explicit=True))
 def test_rows_are_those_of_the_oracle_at_one_close_time_a_batch(scenario: Scenario) -> None:
     """As on Spark, where a watermark of earlier batches is both close times: the oracle's windows."""
@@ -219,7 +219,7 @@ def test_rows_are_those_of_the_oracle_at_one_close_time_a_batch(scenario: Scenar
         close_everything(runner)
 
 
-@settings(max_examples=150)
+@examples(1.5)
 @given(scenarios())
 def test_built_in_aggregates_are_the_same_by_folds_as_by_panes(scenario: Scenario) -> None:
     """Any operation can be folded, record by record, and comes to what combining panes comes to."""
@@ -230,7 +230,7 @@ def test_built_in_aggregates_are_the_same_by_folds_as_by_panes(scenario: Scenari
     assert list(both[1]) == list(both[0])
 
 
-@settings(max_examples=150)
+@examples(1.5)
 @given(scenarios())
 def test_folds_with_merge_go_by_panes_to_the_same_rows(scenario: Scenario) -> None:
     """What can be merged is added once and merged for each window; of equal event times batches may change places."""
@@ -244,7 +244,7 @@ def test_folds_with_merge_go_by_panes_to_the_same_rows(scenario: Scenario) -> No
         close_everything(runner)
 
 
-@settings(max_examples=60)
+@examples(0.6)
 @given(scenarios(), st.randoms(use_true_random=False))
 def test_order_of_rows_within_a_batch_is_of_no_account(scenario: Scenario, random: Any) -> None:
     """A batch's rows, shuffled, are folded in the same order."""
@@ -254,7 +254,7 @@ def test_order_of_rows_within_a_batch_is_of_no_account(scenario: Scenario, rando
     assert list(map(rows, scenario.emitted())) == list(map(rows, shuffled.emitted()))
 
 
-@settings(max_examples=40)
+@examples(0.4)
 @given(scenarios())
 def test_backends_and_segments_change_no_row(scenario: Scenario) -> None:
     """Tables are identical, their order of rows included, on every backend and segment length."""
@@ -265,7 +265,7 @@ def test_backends_and_segments_change_no_row(scenario: Scenario) -> None:
     assert tables[0] == tables[2]
 
 
-@settings(max_examples=60)
+@examples(0.6)
 @given(scenarios(), st.lists(st.sampled_from(["no", "restart", "other"]), min_size=12, max_size=12))
 def test_a_directory_outlives_restarts(scenario: Scenario, restarts: list[str]) -> None:
     """After a restart, or in a new runner on another backend: the same rows."""
@@ -291,7 +291,7 @@ def recorded() -> dict[str, dict[str, Any]]:
     return {name: case for name, case in cases.items() if case["options"]["window"] != "session"}
 
 
-@pytest.mark.parametrize("backend", ["memory", "rocksdb", "spark"])
+@pytest.mark.parametrize("backend", slow_but(["rocksdb"], ["memory", "rocksdb", "spark"]))
 @pytest.mark.parametrize("case", recorded().values(), ids=recorded().keys())
 def test_folds_emit_what_was_recorded(case: dict[str, Any], backend: str) -> None:
     """Folds of a user's own emit Kafka Streams' rows, and ours where our rules differ."""

@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from operators.kinds.bounds import running_max, session_starts
+from tests.effort import examples
 
 Row = tuple[int, int, int]
 """Key, time, and the ticks for which the row waits."""
@@ -44,13 +45,13 @@ def walk(rows: list[Row], longest: int | None) -> list[int]:
 class TestSessionStarts:
     """Rows cut into sessions."""
 
-    @settings(max_examples=1_000)
+    @examples(10)
     @given(ROWS, LONGEST)
     def test_sessions_are_those_of_a_walk(self, rows: list[Row], longest: int | None) -> None:
         """With ties, equal ends, and rows that wait for long before others that do not."""
         assert walk(rows, longest) == session_starts(*columns(rows), longest).tolist()
 
-    @settings(max_examples=300)
+    @examples(3)
     @given(FAR, LONGEST)
     def test_times_far_apart_and_long_waits_are_no_special_case(
         self, rows: list[Row], longest: int | None

@@ -101,6 +101,16 @@ def test_rows_on_update_say_that_they_are_updates() -> None:
     assert ["update"] * 3 == emitted.column("change").to_pylist()
 
 
+def test_records_are_kept_for_the_closed_window_of_a_partly_late_one() -> None:
+    """Up to two sizes back, however short segments are."""
+    #            85        95   100
+    #            a         |     b       closes the windows that end before 100
+    # [ 85, 95]  a.........c             left of c, without c, which comes too late for it
+    with runner("on_close", segment="1 ms") as running:
+        feed(running, a=85, b=100)
+        assert [(85, 95, "a")] == feed(running, c=95)
+
+
 def test_grace_keeps_a_window_open() -> None:
     """With a grace of 5, a window [0, 10] is closed when stream time is past 15, not at 15."""
     with runner("on_close", grace=5) as running:

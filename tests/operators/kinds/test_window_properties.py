@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from oracle import (
     Batch,
@@ -30,6 +30,7 @@ from operators import aggregates as agg
 from operators.columns.records import FAR_FUTURE
 from operators.kinds import page_sums
 from operators.runtime.local import LocalRunner
+from tests.effort import examples
 
 Step = tuple[list[Record], int | None]
 """A batch and its explicit stream time."""
@@ -193,7 +194,7 @@ def close_everything(runner: LocalRunner, type_: pa.DataType = INT64) -> None:
     assert runner.store.is_empty()
 
 
-@settings(max_examples=400)
+@examples(4)
 @given(scenarios())
 def test_rows_are_those_of_the_oracle(scenario: Scenario) -> None:
     """Every batch emits exactly the windows, with exactly the values, that follow from all raw records."""
@@ -207,7 +208,7 @@ def test_rows_are_those_of_the_oracle(scenario: Scenario) -> None:
         close_everything(runner)
 
 
-@settings(max_examples=150)
+@examples(1.5)
 @given(scenarios(explicit=True))
 def test_rows_are_those_of_the_oracle_at_one_close_time_a_batch(scenario: Scenario) -> None:
     """As on Spark, where a watermark of earlier batches is both close times: the oracle's windows."""
@@ -222,7 +223,6 @@ def test_rows_are_those_of_the_oracle_at_one_close_time_a_batch(scenario: Scenar
         close_everything(runner)
 
 
-@settings(max_examples=100)
 @given(scenarios(values=st.none() | st.floats(-1e6, 1e6, width=32)))
 def test_floating_point_rows_are_those_of_the_oracle(scenario: Scenario) -> None:
     """Sums, means, variances and deviations of fractions agree with exact arithmetic up to rounding."""
@@ -234,7 +234,7 @@ def test_floating_point_rows_are_those_of_the_oracle(scenario: Scenario) -> None
         close_everything(runner, pa.float64())
 
 
-@settings(max_examples=60)
+@examples(0.6)
 @given(scenarios(), st.randoms(use_true_random=False))
 def test_order_of_rows_within_a_batch_is_of_no_account(scenario: Scenario, random: Any) -> None:
     """A batch's rows, shuffled, give the same windows."""
@@ -245,7 +245,6 @@ def test_order_of_rows_within_a_batch_is_of_no_account(scenario: Scenario, rando
     assert scenario.emitted(scenario.steps) == scenario.emitted(shuffled)
 
 
-@settings(max_examples=80)
 @given(scenarios(explicit=True, kinds=PANED), st.integers(1, 4))
 def test_splitting_a_batch_at_equal_close_times_changes_nothing(scenario: Scenario, length: int) -> None:
     """In parts that see the close times of the whole, the last row of each window is that of the whole."""
@@ -263,7 +262,6 @@ def test_splitting_a_batch_at_equal_close_times_changes_nothing(scenario: Scenar
         close_everything(parted)
 
 
-@settings(max_examples=120)
 @given(scenarios(explicit=True, kinds=SESSIONS), st.integers(1, 4))
 def test_splitting_a_batch_of_sessions_changes_no_table(scenario: Scenario, length: int) -> None:
     """Updates and retractions of the parts, applied to a table, leave the table that those of the whole leave.
@@ -294,7 +292,7 @@ def upsert(table: dict[Row, Row], emitted: Sequence[Row]) -> None:
             table[row[:3]] = row
 
 
-@settings(max_examples=60)
+@examples(0.6)
 @given(scenarios(explicit=True))
 def test_keys_can_be_dealt_out_to_separate_runners(scenario: Scenario) -> None:
     """Runners for some of the keys each, at the same stream times, emit together what one emits for all."""
@@ -311,7 +309,7 @@ def test_keys_can_be_dealt_out_to_separate_runners(scenario: Scenario) -> None:
     assert scenario.emitted(scenario.steps) == [in_order(both) for both in map(list.__add__, one, other)]
 
 
-@settings(max_examples=40)
+@examples(0.4)
 @given(scenarios())
 def test_backends_and_segments_change_no_row(scenario: Scenario) -> None:
     """Tables are identical, their order of rows included, on every backend and segment length."""
@@ -331,7 +329,7 @@ BACKENDS = ("memory", "rocksdb", "spark")
 CRASHES = ("none", "restart", "other runner", "other backend", "changelog refused", "pointer refused")
 
 
-@settings(max_examples=60)
+@examples(0.6)
 @given(scenarios(), st.lists(st.booleans(), min_size=MOST_STEPS, max_size=MOST_STEPS))
 def test_restarts_change_nothing(scenario: Scenario, restarts: list[bool]) -> None:
     """A runner without a directory that drops what is in memory between batches goes on where it was."""
@@ -346,7 +344,6 @@ def test_restarts_change_nothing(scenario: Scenario, restarts: list[bool]) -> No
     assert scenario.emitted(scenario.steps) == emitted
 
 
-@settings(max_examples=70)
 @given(scenarios(), st.lists(st.sampled_from(CRASHES), min_size=MOST_STEPS, max_size=MOST_STEPS))
 def test_a_directory_outlives_crashes(scenario: Scenario, crashes: list[str]) -> None:
     """After a restart, in a new runner, on another backend, after a commit that failed: the same rows."""

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from aggregate_cases import CASES, SQUARES, WEIGHTED, Case, Row, finished, stored
 from feeds import BACKENDS, GRACE, KINDS, POLICIES, SCHEMA, Feed, committed, operator, rows
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from operators import HoppingWindows, SessionWindows, SlidingWindows, TumblingWindows
@@ -29,8 +29,9 @@ from operators.runtime.stateful import StatefulOperator
 from operators.steps.partials import to_table
 from state_backends import StateError, resolve
 from state_backends.journal import MemoryJournal
+from tests.effort import examples
 
-FEW = settings(max_examples=3)
+FEW = examples(0.03)
 PHASES = 4
 ADAPT = {"state.evolution": "adapt"}
 LAYOUT = {"state.segment": "40 ms"}

@@ -3,12 +3,13 @@
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from operators import HoppingWindows, SessionWindows, SlidingWindows, TumblingWindows
 from operators import aggregates as agg
 from operators.runtime.local import LocalRunner
+from tests.effort import examples
 
 FAR = 10**12
 KINDS = {
@@ -40,7 +41,7 @@ def ended(rows: pa.Table) -> pa.Table:
 @pytest.mark.parametrize("second", KINDS)
 @pytest.mark.parametrize("first", KINDS)
 @given(batches=st.lists(RECORDS, min_size=1, max_size=6))
-@settings(max_examples=40)
+@examples(0.4)
 def test_two_runners_in_a_row(first: str, second: str, batches: list[list[tuple[str, int]]]) -> None:
     """Records are up to the grace out of order; no window is late for the second runner, and none is missing."""
     steps = [[(key, 3 * number + time) for key, time in records] for number, records in enumerate(batches)]

@@ -1,16 +1,19 @@
 """Input for tests on Spark: files of records out of order, and the queries that read them."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from operators import SessionWindows, SlidingWindows, TumblingWindows, WindowedAggregation
 from operators import aggregates as agg
+from tests.patience import TOO_BUSY, TRIES
 
 SCHEMA = "k string, at timestamp, v bigint, x double"
 KINDS = {
@@ -25,7 +28,6 @@ def session_conf(folder: Path) -> dict[str, str]:
     return {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.python.authenticate.socketTimeout": "120s",
         "spark.local.dir": str(folder / "spark"),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.windows.state.directory": str(folder / "state"),
@@ -98,11 +100,28 @@ def stream(spark: SparkSession, folder: Path, files_per_batch: int = 1) -> DataF
 def run_query(frame: DataFrame, out: Path, checkpoint: Path) -> Any:
     """Run a streaming frame into files until its input is used up, and return the query, stopped."""
     writer = frame.writeStream.format("parquet").option("path", str(out))
-    query = writer.option("checkpointLocation", str(checkpoint)).start()
-    try:
-        query.processAllAvailable()
-    finally:
-        query.stop()
+    return use_up(writer.option("checkpointLocation", str(checkpoint)).start)
+
+
+def use_up(start: Callable[[], Any], begun: Any = None) -> Any:
+    """Run a query until its input is used up, and return it, stopped; start it again if the machine is too busy for Spark.
+
+    Args:
+        start: starts it.
+        begun: the query if it runs already.
+    """
+    for left in reversed(range(TRIES)):
+        query = start() if begun is None else begun
+        try:
+            query.processAllAvailable()
+        except StreamingQueryException as error:
+            if TOO_BUSY not in str(error) or not left:
+                raise
+            begun = None
+        else:
+            break
+        finally:
+            query.stop()
     return query
 
 

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from operators import AggregateOperation, SlidingWindows, TumblingWindows
 from operators import aggregates as agg
+from tests.effort import slow_but
 from tests.operators.spark.frames import BASE_US, run_query, write_numbered
 
 pytestmark = pytest.mark.spark
@@ -178,7 +179,7 @@ def near(value: Any) -> Any:
     return pytest.approx(value, rel=1e-9, abs=1e-9) if isinstance(value, float) else value
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", slow_but(("sum", "max", "last", "collect_set", "linear_trend"), CASES))
 def test_aggregate_is_sparks_own(frame: DataFrame, name: str) -> None:
     """Each type gives the values and the type of Spark's function, over all records and over those of a filter."""
     columns, make, text = CASES[name]
@@ -198,6 +199,7 @@ def test_aggregate_is_sparks_own(frame: DataFrame, name: str) -> None:
         assert (near(values) if name.startswith(FLOATING) else values) == found[key]
 
 
+@pytest.mark.slow
 def test_functions_and_sketches_travel_to_workers(spark: SparkSession, folder: Path, tmp_path: Path) -> None:
     """A stream with lambdas and sketches, in several batches over a stored state, closes the windows of a bounded run."""
     weight = 2.0

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from operators import (
@@ -35,6 +35,7 @@ from operators.steps.step import Step
 from serializers import decode_keys
 from state_backends import resolve
 from state_backends.backends.memory import MemoryBackend
+from tests.effort import examples
 
 SCHEMA = pa.schema(
     [("k", pa.int64()), ("t", pa.timestamp("us")), ("v", pa.int64()), ("gap", pa.duration("us"))]
@@ -171,7 +172,7 @@ def plain(table: pa.Table) -> list[str]:
 
 @pytest.mark.parametrize("name", OPERATORS)
 @given(frame=frames())
-@settings(max_examples=60)
+@examples(0.6)
 def test_a_frame_in_many_steps_is_one_batch(name: str, frame: Frame) -> None:
     """However many rows a step has, whichever keys share a group, and wherever the rows were accumulated."""
     with OPERATORS[name].local_runner("t") as runner:
@@ -181,7 +182,7 @@ def test_a_frame_in_many_steps_is_one_batch(name: str, frame: Frame) -> None:
 
 @pytest.mark.parametrize("name", ["sliding", "hopping by microseconds", "session", "keyed"])
 @given(frame=frames())
-@settings(max_examples=30)
+@examples(0.3)
 def test_late_records_are_asked_for_and_there_are_none(name: str, frame: Frame) -> None:
     """With their rows whole on the way, the results are the same."""
     with OPERATORS[name].local_runner("t") as runner:
@@ -193,7 +194,7 @@ def test_late_records_are_asked_for_and_there_are_none(name: str, frame: Frame) 
 
 @pytest.mark.parametrize("name", ["sliding", "hopping", "tumbling by microseconds", "session"])
 @given(frame=frames())
-@settings(max_examples=30)
+@examples(0.3)
 def test_windows_of_steps_are_those_of_brute_force(name: str, frame: Frame) -> None:
     """Worked out from the raw records, by none of the operators' code."""
     judged = {

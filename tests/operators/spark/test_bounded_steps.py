@@ -10,6 +10,7 @@ from operators import HoppingWindows, SessionWindows, SlidingWindows, TumblingWi
 from operators import aggregates as agg
 from operators.spark import apply as runtime
 from operators.spark.bounded import Slicing
+from tests.effort import slow, slow_but
 
 pytestmark = pytest.mark.spark
 FAR = 10**15
@@ -56,7 +57,7 @@ def frame(spark: SparkSession, seed: int) -> DataFrame:
     return rows.withColumn("x", F.col("v") / 8).repartition(3)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", slow_but(["sliding, fold", "hopping by Spark", "session"], CASES))
 def test_rows_are_those_of_one_batch(spark: SparkSession, case: str) -> None:
     """Whichever stage accumulates them, with and without late records asked for."""
     windows, results = CASES[case]
@@ -73,7 +74,7 @@ def test_rows_are_those_of_one_batch(spark: SparkSession, case: str) -> None:
     assert 0 == both.late.count()
 
 
-@pytest.mark.parametrize("kind", ["sliding", "tumbling", "session"])
+@pytest.mark.parametrize("kind", ["sliding", slow("tumbling"), slow("session")])
 def test_cogrouped_frames(spark: SparkSession, kind: str) -> None:
     """Each frame's rows come from tasks of their own."""
     joint = CASES[kind][0].group_by("k").cogroup(a=NOT_BY_SPARK, b={"other": agg.max("v"), "m": agg.count()})

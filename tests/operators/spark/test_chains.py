@@ -1,9 +1,9 @@
 """Operators one after another in a streaming query: the rows of running them one after the other on what is all there."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,8 @@ from operators import (
     what_failed,
 )
 from operators import aggregates as agg
+from tests.effort import slow
+from tests.operators.spark.frames import use_up
 
 pytestmark = pytest.mark.spark
 SCHEMA = "k string, at timestamp, v bigint"
@@ -182,8 +184,9 @@ CHAINS: dict[str, tuple[Step, ...]] = {
 }
 
 
-NAMES = list(CHAINS)
-GROUPS = [tuple(NAMES[at : at + 5]) for at in range(0, len(NAMES), 5)]
+QUICK = ("Spark's between ours",)
+OTHERS = [name for name in CHAINS if name not in QUICK]
+GROUPS = [QUICK, *(slow(tuple(OTHERS[at : at + 6])) for at in range(0, len(OTHERS), 6))]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -240,15 +243,14 @@ def start(frame: DataFrame, folder: Path) -> Any:
 
 def run(frame: DataFrame, folder: Path) -> None:
     """Run a stream into files until its input is used up."""
-    finish(start(frame, folder))
+    run_all({folder: frame})
 
 
-def finish(query: Any) -> None:
-    """Let a query use up its input, and stop it."""
-    try:
-        query.processAllAvailable()
-    finally:
-        query.stop()
+def run_all(frames: Mapping[Path, DataFrame]) -> None:
+    """Run streams side by side into files until their input is used up."""
+    queries = {folder: start(frame, folder) for folder, frame in frames.items()}
+    for folder, frame in frames.items():
+        use_up(partial(start, frame, folder), queries[folder])
 
 
 def plain(df: DataFrame) -> list[str]:
@@ -265,9 +267,7 @@ def test_a_chain_gives_the_rows_of_its_steps(
 ) -> None:
     """None missing, none twice, whoever is first, and whatever lies between. Queries of a group run side by side."""
     frames = {chain: applied(CHAINS[chain], stream(spark, flushed)) for chain in chains}
-    queries = [start(frame, tmp_path / chain) for chain, frame in frames.items()]
-    for query in queries:
-        finish(query)
+    run_all({tmp_path / chain: frame for chain, frame in frames.items()})
     whole = spark.read.schema(SCHEMA).parquet(str(source))
     for chain, frame in frames.items():
         expected = plain(applied(CHAINS[chain], whole))
@@ -277,6 +277,7 @@ def test_a_chain_gives_the_rows_of_its_steps(
         )
 
 
+@pytest.mark.slow
 def test_a_chain_goes_on_after_each_batch(
     spark: SparkSession, source: Path, flushed: Path, tmp_path: Path
 ) -> None:
@@ -295,9 +296,7 @@ def test_a_chain_goes_on_after_each_batch(
     for path in sorted(flushed.iterdir()):
         (given / path.name).write_bytes(path.read_bytes())
         frames = {backend: chain(stream(spark, given), backend) for backend in ("memory", "rocksdb", "spark")}
-        queries = [start(frame, tmp_path / backend) for backend, frame in frames.items()]
-        for query in queries:
-            finish(query)
+        run_all({tmp_path / backend: frame for backend, frame in frames.items()})
     expected = plain(chain(spark.read.schema(SCHEMA).parquet(str(source)), "memory"))
     for backend, frame in frames.items():
         assert expected == plain(spark.read.schema(frame.schema).parquet(str(tmp_path / backend / "out"))), (
@@ -305,6 +304,7 @@ def test_a_chain_goes_on_after_each_batch(
         )
 
 
+@pytest.mark.slow
 def test_the_last_operator_of_a_chain_may_emit_on_update(
     spark: SparkSession, source: Path, flushed: Path, tmp_path: Path
 ) -> None:
@@ -318,6 +318,7 @@ def test_the_last_operator_of_a_chain_may_emit_on_update(
     assert plain(operator.apply(ends, "at")) == plain(rows.groupBy("k", "window").agg(F.max("n")))
 
 
+@pytest.mark.slow
 def test_frames_of_a_chain_can_be_cogrouped(
     spark: SparkSession, source: Path, flushed: Path, tmp_path: Path
 ) -> None:
@@ -337,6 +338,7 @@ def test_frames_of_a_chain_can_be_cogrouped(
     assert expected == plain(spark.read.schema(frame.schema).parquet(str(tmp_path / "out")))
 
 
+@pytest.mark.slow
 def test_updates_go_into_a_custom_operator(
     spark: SparkSession, source: Path, flushed: Path, tmp_path: Path
 ) -> None:
@@ -376,6 +378,7 @@ def test_what_cannot_be_right_is_refused(spark: SparkSession, source: Path) -> N
             plan()
 
 
+@pytest.mark.slow
 def test_marks_in_files_are_of_no_query(spark: SparkSession, source: Path, tmp_path: Path) -> None:
     """A stream of files that a query wrote, read with their schema, has a watermark of its own."""
     first_rows = by("end")(first("sliding")(stream(spark, source)))
@@ -387,6 +390,7 @@ def test_marks_in_files_are_of_no_query(spark: SparkSession, source: Path, tmp_p
     assert 0 < spark.read.schema(frame.schema).parquet(str(tmp_path / "out")).count()
 
 
+@pytest.mark.slow
 def test_a_custom_operator_keeps_to_what_it_declares(
     spark: SparkSession, flushed: Path, tmp_path: Path
 ) -> None:

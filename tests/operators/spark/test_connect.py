@@ -5,7 +5,6 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,13 +12,12 @@ import pyspark
 import pytest
 
 from operators.spark.java import ensure_java
-from tests.faults.processes import QUICK_START
 from tests.operators.spark.connect_client import CASES
+from tests.patience import files, wait_until
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 ROOT = Path(__file__).parents[3]
 SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
-START_SECONDS, CLIENT_SECONDS = 180, 600
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +35,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path
         "spark.windows.state.directory": folder / "state",
     }
     home = Path(pyspark.__file__).parent
-    command = [home / "bin" / "spark-submit", "--master", "local[2]", "--driver-java-options", QUICK_START]
+    command = [home / "bin" / "spark-submit", "--master", "local[2]"]
     command += [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
     env = {
         **os.environ,
@@ -59,16 +57,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path
 
 def wait_for(port: int, process: "subprocess.Popen[bytes]", log: Path) -> None:
     """Wait until something listens at the port."""
-    end = time.monotonic() + START_SECONDS
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port)).close()
-        except OSError:
-            assert process.poll() is None, log.read_text()
-            assert time.monotonic() < end, log.read_text()
-            time.sleep(0.1)
-        else:
-            return
+
+    def listens() -> bool:
+        assert process.poll() is None, log.read_text()
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", port)) == 0
+
+    wait_until(listens, "a server", files(log.parent))
 
 
 @pytest.fixture(scope="module")
@@ -78,17 +73,17 @@ def outcome(server: tuple[str, Path], tmp_path_factory: pytest.TempPathFactory) 
     hidden = {"JAVA_HOME", "PYSPARK_PYTHON", "SPARK_HOME"}
     env = {name: value for name, value in os.environ.items() if name not in hidden}
     env |= {"PATH": str(Path(sys.executable).parent), "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, str(ROOT / "tests" / "spark" / "connect_client.py"), url]
-    done = subprocess.run(
-        [*command, str(tmp_path_factory.mktemp("client")), str(state)],
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=CLIENT_SECONDS,
-        check=False,
-    )
-    assert 0 == done.returncode, done.stderr
-    told = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"case"')]
+    command = [sys.executable, str(Path(__file__).with_name("connect_client.py")), url]
+    home = tmp_path_factory.mktemp("client")
+    folder, out, err = (home / name for name in ("work", "out", "err"))
+    with out.open("wb") as stdout, err.open("wb") as stderr:
+        client = subprocess.Popen([*command, str(folder), str(state)], env=env, stdout=stdout, stderr=stderr)
+    try:
+        wait_until(lambda: client.poll() is not None, "the client's end", files(home, state.parent))
+    finally:
+        client.kill()
+    assert 0 == client.wait(), err.read_text()
+    told = [json.loads(line) for line in out.read_text().splitlines() if line.startswith('{"case"')]
     return {one["case"]: one["wrong"] for one in told}
 
 

@@ -111,6 +111,7 @@ def test_added_aggregates_that_are_to_be_taken_over_are_let_be(
     assert changed.check(stream(spark, source), "at", checkpoint, options={"state.evolution": "adapt"})
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:spark.sql.shuffle.partitions is 3")
 def test_other_buckets_are_found_whatever_bucket_the_rows_are_of(
     spark: SparkSession, source: Path, tmp_path: Path
@@ -127,6 +128,7 @@ def test_other_buckets_are_found_whatever_bucket_the_rows_are_of(
     assert "has 3 buckets, but this query has 5" in str(what_failed(caught.value))
 
 
+@pytest.mark.slow
 def test_another_operator_is_found_whatever_bucket_the_rows_are_of(
     spark: SparkSession, source: Path, tmp_path: Path
 ) -> None:
@@ -144,6 +146,7 @@ def test_another_operator_is_found_whatever_bucket_the_rows_are_of(
     assert "size was 1 minute, is 2 minutes" in str(what_failed(caught.value))
 
 
+@pytest.mark.slow
 def test_several_frames_are_checked(spark: SparkSession, source: Path, tmp_path: Path) -> None:
     """As one frame is."""
     windows = SlidingWindows("2 seconds").group_by("k")
@@ -174,6 +177,7 @@ def others(spark: SparkSession, source: Path, tmp_path_factory: pytest.TempPathF
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "arguments", "message"),
     [
@@ -203,6 +207,7 @@ def test_what_a_checkpoint_holds_instead_is_told(
     assert "stateVarName" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_checkpoints_of_others_are_refused(spark: SparkSession, source: Path, others: Path) -> None:
     """By the driver; the number of the operator says which one is meant."""
     frame = stream(spark, source)
@@ -212,6 +217,7 @@ def test_checkpoints_of_others_are_refused(spark: SparkSession, source: Path, ot
     assert OP.check(frame, "at", others / "behind") is not None
 
 
+@pytest.mark.slow
 def test_spark_refuses_state_of_another_kind_of_operator(spark: SparkSession, tmp_path: Path) -> None:
     """Ours on its checkpoint, and its own on ours: with the words that the page on errors explains."""
     folder = tmp_path / "in"

@@ -7,6 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from operators import HoppingWindows, SlidingWindows, WindowedAggregation
 from operators import aggregates as agg
+from tests.effort import slow_but
 from tests.operators.spark.frames import rows, run_query, stream, write_source
 
 pytestmark = pytest.mark.spark
@@ -35,13 +36,14 @@ def built_in(kind: str) -> WindowedAggregation:
     return WINDOWS[kind].group_by("k").aggregate(n=agg.count(), total=agg.sum("v"))
 
 
-@pytest.mark.parametrize("kind", WINDOWS)
+@pytest.mark.parametrize("kind", slow_but(["sliding"], WINDOWS))
 def test_bounded_folds_give_the_windows_of_panes(spark: SparkSession, source: Path, kind: str) -> None:
     """All windows of a bounded frame."""
     frame = spark.read.parquet(str(source))
     assert rows(built_in(kind).apply(frame, "at")) == rows(folded(kind).apply(frame, "at"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", WINDOWS)
 def test_streamed_folds_give_the_windows_of_panes(
     spark: SparkSession, source: Path, tmp_path: Path, kind: str

@@ -8,6 +8,7 @@ from pyspark.sql import functions as F
 
 from operators import HoppingWindows, TumblingWindows, WindowedAggregation
 from operators import aggregates as agg
+from tests.effort import slow_but
 from tests.operators.spark.frames import rows, run_query, stream, write_source
 
 pytestmark = pytest.mark.spark
@@ -51,14 +52,14 @@ def judged(frame: DataFrame, kind: str) -> DataFrame:
     return grouped.agg(*aggregates, F.min("v").alias("low"), F.max("x").alias("high"))
 
 
-@pytest.mark.parametrize("kind", CASES)
+@pytest.mark.parametrize("kind", slow_but(["hopping"], CASES))
 def test_bounded_frame_gives_sparks_own_windows(spark: SparkSession, source: Path, kind: str) -> None:
     """A bounded frame gives exactly the rows of Spark's `window`."""
     frame = spark.read.parquet(str(source))
     assert rows(judged(frame, kind)) == rows(operator(kind).apply(frame, event_time="at"))
 
 
-@pytest.mark.parametrize("kind", CASES)
+@pytest.mark.parametrize("kind", slow_but(["hopping"], CASES))
 def test_stream_closes_sparks_own_windows(
     spark: SparkSession, source: Path, tmp_path: Path, kind: str
 ) -> None:
@@ -71,6 +72,7 @@ def test_stream_closes_sparks_own_windows(
     assert rows(closed) == rows(spark.read.parquet(str(tmp_path / "out")))
 
 
+@pytest.mark.slow
 def test_what_crosses_the_shuffle_is_told(spark: SparkSession, source: Path, tmp_path: Path) -> None:
     """A stream of few frames sends these in place of its rows, and says how many of either there were, and their bytes."""
     windows = operator("tumbling").apply(stream(spark, source), event_time="at")

@@ -3,7 +3,6 @@
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from operators import SlidingWindows, print_batches, what_failed
 from operators import aggregates as agg
 from state_backends import read_state, summarize_state
 from tests.operators.spark.frames import operator, run_query, stream, write_source
+from tests.patience import wait_until
 
 pytestmark = pytest.mark.spark
 
@@ -77,6 +77,7 @@ print("the end")
 """
 
 
+@pytest.mark.slow
 def test_a_script_may_end_without_stopping_spark(tmp_path: Path) -> None:
     """Java calls no listener of a process that has ended, and so prints no trace."""
     program = tmp_path / "script.py"
@@ -90,9 +91,7 @@ def test_a_script_may_end_without_stopping_spark(tmp_path: Path) -> None:
 
 def wait_for(lines: list[str], count: int) -> None:
     """Wait for lines: Spark tells its listeners of a batch some time after it."""
-    until = time.monotonic() + 20
-    while len(lines) < count and time.monotonic() < until:
-        time.sleep(0.05)
+    wait_until(lambda: len(lines) >= count, f"{count} lines", lambda: len(lines))
 
 
 def test_a_failure_in_a_worker_is_told_on_the_driver(

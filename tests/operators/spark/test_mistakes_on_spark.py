@@ -22,6 +22,7 @@ from operators import (
 )
 from operators import aggregates as agg
 from state_backends import StateError, read_state
+from tests.effort import slow
 from tests.operators.spark.frames import run_query, stream, write_source
 
 pytestmark = pytest.mark.spark
@@ -29,8 +30,8 @@ WINDOWS = SlidingWindows("2 seconds").group_by("k")
 COUNT = WINDOWS.aggregate(n=agg.count())
 BOTH = WINDOWS.cogroup(left={"n": agg.count()}, right={"m": agg.count()})
 MISTAKES: dict[str, Callable[[DataFrame], Any]] = {
-    "no event time column 'att'; the frame has k, at, .*: did you mean 'at'": lambda df: COUNT.apply(
-        df, "att"
+    "event time column 'att' does not exist; the frame has the columns k, at, .*: did you mean 'at'": lambda df: (
+        COUNT.apply(df, "att")
     ),
     "event time column 'k' is of type string, not a timestamp: .*to_timestamp": lambda df: COUNT.apply(
         df, "k"
@@ -63,7 +64,7 @@ MISTAKES: dict[str, Callable[[DataFrame], Any]] = {
     "output column 'late' occurs twice": lambda df: WINDOWS.aggregate(late=agg.count()).apply_with_late(
         df, "at"
     ),
-    "the gap is double; an interval, its text, or whole milliseconds": lambda df: (
+    "the gap is of type double; it must be an interval, its text, or whole milliseconds": lambda df: (
         SessionWindows(gap_column="x").aggregate(n=agg.count()).apply(df, "at")
     ),
 }
@@ -201,10 +202,11 @@ def test_a_worker_that_is_killed(spark: SparkSession, source: Path) -> None:
 @pytest.mark.parametrize(
     ("operator", "where"),
     [
-        (stumbling(TumblingWindows("1 hour")), "reading rows in partition 0"),
-        (stumbling(SlidingWindows("1 second"), merge=None), r"bucket \d of 3, batch 0"),
+        slow(stumbling(TumblingWindows("1 hour")), "reading rows in partition 0", id="first stage"),
+        pytest.param(
+            stumbling(SlidingWindows("1 second"), merge=None), r"bucket \d of 3, batch 0", id="bucket"
+        ),
     ],
-    ids=["first stage", "bucket"],
 )
 def test_a_failure_of_a_stream(
     spark: SparkSession, source: Path, tmp_path: Path, operator: WindowedAggregation, where: str

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from operators.spark.packing import gathered, read_ahead
+from tests.patience import STILL_SECONDS
 
 
 def batches(count: int, error: Exception | None = None) -> Iterator[pa.RecordBatch]:
@@ -43,7 +44,7 @@ def test_who_stops_early_leaves_no_thread() -> None:
     reading.close()
     for thread in threading.enumerate():
         if thread.name == "read-ahead":
-            thread.join(timeout=10)
+            thread.join(timeout=STILL_SECONDS)
     assert 0 == readers()
 
 

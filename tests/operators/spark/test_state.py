@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from operators import SlidingWindows
 from operators import aggregates as agg
 from state_backends import StateError, read_state, summarize_state, write_savepoint
+from tests.effort import slow_but
 from tests.operators.spark.frames import closed_rows, operator, rows, run_query, stream, write_source
 
 pytestmark = pytest.mark.spark
@@ -34,7 +35,7 @@ def contents(folder: Path) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", slow_but(["memory"], BACKENDS))
 def test_state_is_read_as_it_was_after_each_batch(
     spark: SparkSession, source: Path, tmp_path: Path, backend: str
 ) -> None:
@@ -66,6 +67,7 @@ def test_no_state_is_told(spark: SparkSession, tmp_path: Path) -> None:
         read_state(tmp_path, spark=spark)
 
 
+@pytest.mark.slow
 def test_state_moves_between_backends_and_numbers_of_buckets(
     spark: SparkSession, source: Path, tmp_path: Path
 ) -> None:
@@ -98,6 +100,7 @@ def test_state_moves_between_backends_and_numbers_of_buckets(
     assert closed_rows(spark, source) == rows(found)
 
 
+@pytest.mark.slow
 def test_changed_aggregates_are_taken_over_if_that_is_wanted(
     spark: SparkSession, source: Path, tmp_path: Path
 ) -> None:

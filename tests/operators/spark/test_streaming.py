@@ -16,7 +16,8 @@ from state_backends.backends.memory import MemoryBackend
 from state_backends.durability.durable import Durable
 from state_backends.durability.pointer import Pointer, read_pointer
 from state_backends.journal import MemoryJournal
-from tests.operators.spark.frames import closed_rows, operator, rows, run_query, stream, write_source
+from tests.effort import slow_but
+from tests.operators.spark.frames import closed_rows, operator, rows, run_query, stream, use_up, write_source
 
 pytestmark = pytest.mark.spark
 BACKENDS = ("memory", "rocksdb", "spark")
@@ -30,7 +31,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", slow_but(["rocksdb"], BACKENDS))
 def test_stream_closes_what_the_bounded_frame_says(
     spark: SparkSession, source: Path, tmp_path: Path, backend: str
 ) -> None:
@@ -46,7 +47,7 @@ def test_stream_closes_what_the_bounded_frame_says(
     assert 0 == sum((m["windows_out"]["late"] or 0) + (m["windows_in"]["bad"] or 0) for m in metrics)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", slow_but(["spark"], BACKENDS))
 def test_updates_end_at_the_bounded_values(
     spark: SparkSession, source: Path, tmp_path: Path, backend: str
 ) -> None:
@@ -58,9 +59,7 @@ def test_updates_end_at_the_bounded_values(
         for row in rows(batch):
             seen[row[:3]] = row
 
-    query = frame.writeStream.foreachBatch(keep).option("checkpointLocation", str(tmp_path / "cp")).start()
-    query.processAllAvailable()
-    query.stop()
+    use_up(frame.writeStream.foreachBatch(keep).option("checkpointLocation", str(tmp_path / "cp")).start)
     bounded = operator("on_update").apply(spark.read.parquet(str(source)), event_time="at")
     assert rows(bounded) == sorted(seen.values(), key=repr)
 
@@ -156,6 +155,7 @@ def stored_pages(spark: SparkSession, checkpoint: Path) -> int:
     return pages
 
 
+@pytest.mark.slow
 def test_other_number_of_buckets_is_refused(spark: SparkSession, source: Path, tmp_path: Path) -> None:
     """A checkpoint with another number of buckets is refused, with both numbers in the message."""
     run_query(operator().apply(stream(spark, source, 6), event_time="at"), tmp_path / "out", tmp_path / "cp")
@@ -168,6 +168,7 @@ def test_other_number_of_buckets_is_refused(spark: SparkSession, source: Path, t
     assert StateError.__name__ in str(caught.value)
 
 
+@pytest.mark.slow
 def test_other_window_size_is_refused(spark: SparkSession, source: Path, tmp_path: Path) -> None:
     """A checkpoint of another window size is refused, naming what differs."""
     op = SlidingWindows(size="2 seconds", grace="8 seconds").group_by("k").aggregate(n=agg.count())
@@ -190,6 +191,7 @@ def test_transform_and_column_names(spark: SparkSession) -> None:
     assert [("a", 1, 2.5)] == [(r["the key"], r["b.c"], r["sum of v"]) for r in windows.collect()]
 
 
+@pytest.mark.slow
 def test_bounded_frame_with_one_large_key(spark: SparkSession) -> None:
     """A key with more rows than one step takes gives the same windows as it would in one step."""
     count = 600_000
@@ -209,6 +211,7 @@ def test_bounded_frame_with_one_large_key(spark: SparkSession) -> None:
     assert 0 < left.count() <= got[0]
 
 
+@pytest.mark.slow
 def test_times_without_zone(spark: SparkSession, tmp_path: Path) -> None:
     """A stream of timestamps without zone gives windows without zone, across a change of the session's clock."""
     times = [

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from operators import DefinitionError, SlidingWindows
 from operators import aggregates as agg
-from tests.operators.spark.frames import rows, run_query, stream, write_source
+from tests.operators.spark.frames import rows, run_query, stream, use_up, write_source
 
 pytestmark = pytest.mark.spark
 OPERATOR = (
@@ -45,9 +45,7 @@ def test_a_stream_hands_over_windows_and_late_records(
         late.write.parquet(str(tmp_path / "late" / f"{number}"))
 
     writer = both.foreach_batch(write).option("checkpointLocation", str(tmp_path / "cp-late"))
-    query = writer.start()
-    query.processAllAvailable()
-    query.stop()
+    query = use_up(writer.start)
     told = [p["observedMetrics"] for p in query.recentProgress if p["observedMetrics"]]
 
     windows = spark.read.option("recursiveFileLookup", True).parquet(str(tmp_path / "windows"))

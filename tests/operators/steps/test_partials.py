@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from operators import HoppingWindows, SessionWindows, SlidingWindows, TumblingWindows
@@ -18,6 +18,7 @@ from operators.steps.partials import from_table, to_table
 from operators.steps.step import Counters, Step
 from state_backends import resolve
 from state_backends.backends.memory import MemoryBackend
+from tests.effort import examples
 
 SCHEMA = pa.schema(
     [
@@ -85,7 +86,7 @@ def emitted(
 
 
 @pytest.mark.parametrize("kind", WINDOWS)
-@settings(max_examples=60)
+@examples(0.6)
 @given(
     st.lists(st.tuples(ROWS, st.lists(st.integers(0, 25), max_size=3), st.integers(-9, 12)), max_size=4),
     st.data(),

@@ -1,4 +1,4 @@
-"""Savepoints and opened buckets: every value comes back as it was, damage is told by file, and nothing else is touched."""
+"""Savepoints and open_bucket buckets: every value comes back as it was, damage is told by file, and nothing else is touched."""
 
 import json
 import random
@@ -24,12 +24,13 @@ from operators import aggregates as agg
 from operators.runtime.local import LocalRunner
 from serializers import CorruptDataError, NewerFormatError, encode_keys
 from state_backends import StateError
-from state_backends.checkpoints.bucket import opened
+from state_backends.checkpoints.bucket import open_bucket
 from state_backends.checkpoints.savepoint import HEADER, SAVEPOINT_VERSION, read_header
 from state_backends.durability.signed import decode_signed, encode_signed
 from state_backends.journal import Journal, MemoryJournal
 from state_backends.sqlite_journal import SqliteJournal
 from state_backends.store.schema import NUMBER, TIME, StoredSchema, StoredState
+from tests.effort import examples
 from tests.serializers.test_keys import COLUMNS
 
 CHUNK = 12
@@ -111,7 +112,7 @@ def columns_of(cases: Mapping[str, Case], rows: Mapping[str, Sequence[Row]]) -> 
 
 
 @pytest.mark.parametrize("names", NAMES, ids=lambda names: names[0])
-@settings(max_examples=2, phases=[Phase.generate])  # to shrink a dozen aggregates at once takes minutes
+@settings(examples(0.02), phases=[Phase.generate])  # to shrink a dozen aggregates at once takes minutes
 @given(data=st.data())
 def test_states_of_all_aggregates(names: Sequence[str], data: st.DataObject) -> None:
     """Every state is the same bytes after two moves, and every result bit for bit that of a runner that never moved."""
@@ -136,7 +137,10 @@ def test_states_of_all_aggregates(names: Sequence[str], data: st.DataObject) -> 
             assert repr(emitted[0].to_pylist()) == repr(emitted[-1].to_pylist())
             moved = runners.enter_context(go_on(moved, op, Path(folder, str(number)), backend))
         moved.process(batch.slice(0, 0))
-        with opened(undisturbed._journal, None, None) as one, opened(moved._journal, None, None) as other:
+        with (
+            open_bucket(undisturbed._journal, None, None) as one,
+            open_bucket(moved._journal, None, None) as other,
+        ):
             pages = [
                 {
                     (segment, key): page
@@ -292,17 +296,17 @@ def test_opening_leaves_everything_as_it_was(
         assert with_folder == bool(files) or backend == "spark"
         entries = set()
         for name in (None, *BACKENDS):
-            with opened(journal, name, options.get("state.snapshots.folder")) as bucket:
+            with open_bucket(journal, name, options.get("state.snapshots.folder")) as bucket:
                 entries.add(sum(len(stored.columns[0]) for stored in bucket.entries()))
             with (
                 pytest.raises(KeyError, match="inside"),
-                opened(journal, name, options.get("state.snapshots.folder")),
+                open_bucket(journal, name, options.get("state.snapshots.folder")),
             ):
                 raise KeyError("inside")
         if backend != "spark":
             with (
                 pytest.raises(ValueError, match="unknown state backend 'none'"),
-                opened(journal, "none", None),
+                open_bucket(journal, "none", None),
             ):
                 pass
         assert 1 == len(entries)
@@ -318,7 +322,7 @@ def test_stored_entries_can_be_read(kind: str, tmp_path: Path) -> None:
     with op.local_runner("at", directory=tmp_path) as runner:
         for number in range(6):
             runner.process(feed.table(number))
-        with opened(runner._journal, None, None) as bucket:
+        with open_bucket(runner._journal, None, None) as bucket:
             tables = [bucket.schema.table(s.keys, s.key, s.columns) for s in bucket.entries()]
     table = pa.concat_tables(tables)
     table.validate(full=True)

@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from state_backends.store.ordering import Runs, append_places, row_order, taken
+from state_backends.store.ordering import Runs, append_places, row_order, take_runs
+from tests.effort import examples
 
 Rows = list[tuple[int, int]]
 TIMES = st.one_of(
@@ -33,14 +34,14 @@ def assert_ordered(rows: Rows) -> None:
     assert stable(rows) == (list(range(len(rows))) if order is None else order.tolist())
 
 
-@settings(max_examples=300)
+@examples(3)
 @given(st.lists(st.tuples(KEYS, TIMES), max_size=30))
 def test_row_order_is_the_stable_order(rows: Rows) -> None:
     """Rows of any keys and times are put in the order of a stable sort by key, then time."""
     assert_ordered(rows)
 
 
-@settings(max_examples=200)
+@examples(2)
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(-(2**63), 2**63 - 1)), max_size=8))
 def test_row_order_of_any_int64(rows: Rows) -> None:
     """Times may be any 64-bit numbers."""
@@ -75,7 +76,7 @@ def overlaps(parts: list[Rows]) -> bool:
     return False
 
 
-@settings(max_examples=300)
+@examples(3)
 @given(st.lists(SORTED, min_size=1, max_size=4), st.lists(st.integers(0, 20), min_size=4, max_size=4))
 def test_append_places_are_the_stable_order(parts: list[Rows], steps: list[int]) -> None:
     """Sorted sets that do not overlap are put together as a stable sort does; overlap is told by None."""
@@ -107,7 +108,7 @@ def test_runs_of_rows(longest: int) -> None:
     begin = np.cumsum(rng.integers(longest, 2 * longest, 40))
     numbers = [np.arange(int(begin[-1]) + longest), rng.random(int(begin[-1]) + longest)]
     rows = [n for a, b in zip(begin.tolist(), count.tolist(), strict=True) for n in range(a, a + b)]
-    found = taken(numbers, begin, count)
+    found = take_runs(numbers, begin, count)
     assert [column[rows].tolist() for column in numbers] == [column.tolist() for column in found]
     wholes = [np.zeros_like(column) for column in numbers]
     Runs(begin, count).put(found, wholes)

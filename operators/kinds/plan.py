@@ -1,0 +1,45 @@
+"""What the plans of all window kinds have in common: the layout of what they store, and what stored state depends on."""
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+from operators.aggregates.operation import Operation
+from serializers.pages import PageLayout
+from state_backends.store.schema import head_codes
+
+
+class WindowPlan(ABC):
+    """What an operator computes for one kind of windows, with lengths in ticks.
+
+    Attributes:
+        on_update: whether changed windows are emitted after each batch, instead of closed ones once.
+        operations: the distinct operations of all aggregates.
+    """
+
+    __slots__ = ()
+    on_update: bool
+    operations: tuple[Operation, ...]
+
+    @property
+    @abstractmethod
+    def head(self) -> tuple[tuple[str, str], ...]:
+        """Name and kind of each stored column before the states."""
+
+    @property
+    @abstractmethod
+    def identity(self) -> dict[str, Any]:
+        """The name of the window kind and its lengths, under the names that stored state has them by."""
+
+    @property
+    def layout(self) -> PageLayout:
+        """The layout of stored entries: the head, then the states of all operations in turn."""
+        codes = (code for operation in self.operations for code in operation.codes)
+        return PageLayout((*head_codes(self.head), *codes))
+
+    def describe(self) -> dict[str, Any]:
+        """Return what stored state depends on."""
+        return {
+            **self.identity,
+            "emission": "on_update" if self.on_update else "on_close",
+            "state": [operation.describe() for operation in self.operations],
+        }

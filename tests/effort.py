@@ -1,0 +1,32 @@
+"""How much tests try: examples of properties, and cases that only the slow run takes."""
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+import pytest
+from hypothesis import settings
+
+_LEAST = 5
+_FULL = 100
+
+
+def examples(factor: float) -> settings:
+    """Settings of a test that is worth more examples than others, or costs too much for as many.
+
+    Args:
+        factor: times the number of the profile of hypothesis; some examples are left in each profile.
+    """
+    least = min(_LEAST, round(factor * _FULL))
+    return settings(max_examples=max(1, least, round(factor * settings().max_examples)))
+
+
+def slow(case: Any, *more: Any, id: str | None = None) -> Any:  # noqa: A002 - as pytest.param has it
+    """A case of a parametrised test that `make test` leaves to `make test-all`."""
+    return pytest.param(case, *more, id=id, marks=pytest.mark.slow)
+
+
+def slow_but(kept: Collection[str], cases: Iterable[str]) -> list[Any]:
+    """All cases, as `slow` makes them but for those that are kept."""
+    cases = list(cases)
+    assert set(kept) <= set(cases)
+    return [case if case in kept else slow(case) for case in cases]

@@ -1,0 +1,207 @@
+"""Bugs put into the product one at a time, each of which `make test` has to find: python -m tests.mutations [NUMBER ...].
+
+A bug is found by its text in whatever file it stands, so that files may move. Files are left as they were.
+"""
+
+# ruff: noqa: T201 - a script that prints
+
+import argparse
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("operators", "serializers", "state_backends")
+FIRST, THEN = "not slow and not spark", "not slow and spark"
+"""The tests that are quick come first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """A bug: what it breaks, the text that is there once, and what it becomes."""
+
+    breaks: str
+    old: str
+    new: str
+
+
+MUTATIONS = (
+    Mutation(
+        "the lower bound of sliding windows",
+        'lo = np.searchsorted(place, place[a] - size, "left")',
+        'lo = np.searchsorted(place, place[a] - size, "right")',
+    ),
+    Mutation(
+        "the upper bound of hopping windows",
+        'place[lo] + (start + (plan.size - plan.pane) - time[lo]), "right")',
+        'place[lo] + (start + (plan.size - plan.pane) - time[lo]), "left")',
+    ),
+    Mutation(
+        "lateness",
+        "late = batch.entries.time < plan.late_before(close_start)",
+        "late = batch.entries.time <= plan.late_before(close_start)",
+    ),
+    Mutation(
+        "how long panes of sliding windows are kept",
+        "return close - (self.size if self.on_update else 2 * self.size) - 1",
+        "return close - self.size - 1",
+    ),
+    Mutation(
+        "expiry of segments",
+        "(segment + 1) * self.segment_ticks - 1) >= before",
+        "segment * self.segment_ticks) >= before",
+    ),
+    Mutation(
+        "sessions whose distance is the gap",
+        "(start[1:] > running_max(key, end)[:-1])",
+        "(start[1:] >= running_max(key, end)[:-1])",
+    ),
+    Mutation(
+        "retraction of sessions that were merged",
+        "same = (columns[_START] == self.start[self.number]) & (columns[_END] == self.end[self.number])",
+        "same = columns[_END] == self.end[self.number]",
+    ),
+    Mutation(
+        "deletes when the changelog is replayed",
+        "backend.write(batch, entry.after)",
+        "backend.write(WriteBatch(batch.puts, {}, batch.drop_before), entry.after)",
+    ),
+    Mutation(
+        "which entries of the changelog are kept",
+        "oldest = min(oldest, needed + 1)",
+        "oldest = min(oldest, needed + 2)",
+    ),
+    Mutation(
+        "which snapshots are kept",
+        "kept = before[:1] if snapshot.name else ()",
+        "kept = before[1:2] if snapshot.name else ()",
+    ),
+    Mutation(
+        "checksums of pages",
+        "sums[filled] += np.add.reduceat(word, starts[filled]) * np.uint64(2 * number + 1)",
+        "sums[filled] += np.add.reduceat(word, starts[filled])",
+    ),
+    Mutation(
+        "pages that are written by columns",
+        "columnwise = counts >= _MANY",
+        "columnwise = counts > _MANY",
+    ),
+    Mutation(
+        "timers at the time of a record",
+        "            if time >= before:\n                break",
+        "            if time > before:\n                break",
+    ),
+    Mutation(
+        "deduct of users' aggregates",
+        "for column in totals) for edge in (hi, lo)",
+        "for column in totals) for edge in (hi, lo + 1)",
+    ),
+    Mutation(
+        "partial aggregation: panes of several tasks",
+        "panes, count = self.reduce(panes, starts), np.add.reduceat(count, starts)",
+        "panes, count = panes.take(starts), np.add.reduceat(count, starts)",
+    ),
+    Mutation(
+        "partial aggregation by Spark: panes before the epoch",
+        "start = time - F.pmod(time - F.lit(plan.offset * tick_us), F.lit(plan.pane * tick_us))",
+        "start = time - (time - F.lit(plan.offset * tick_us)) % F.lit(plan.pane * tick_us)",
+    ),
+    Mutation(
+        "sides of cogrouped frames",
+        'changes: dict[str, Any] = {"where": self.marker}',
+        "changes: dict[str, Any] = {}",
+    ),
+    Mutation(
+        "the watermark of chains",
+        "return Incoming(Closing(True, behind + max(0, grace_us - given * 1_000)), None, given)",
+        "return Incoming(Closing(False, behind + max(0, grace_us - given * 1_000)), None, given)",
+    ),
+    Mutation(
+        "keys of floating point",
+        "return [canonical(value) for value in column.to_pylist()]",
+        "return column.to_pylist()",
+    ),
+    Mutation(
+        "the copy of a state that an error left half done",
+        "known = self._ready and not done.restored and self.operator.close <= close",
+        "known = not done.restored and self.operator.close <= close",
+    ),
+    Mutation(
+        "combination of ranges of three panes",
+        "combine(_rows(result, later), _rows(level, position[later]))",
+        "combine(_rows(level, position[later]), _rows(result, later))",
+    ),
+)
+
+
+def file_of(old: str) -> Path:
+    """Return the file that has the text.
+
+    Raises:
+        LookupError: it is not there exactly once.
+    """
+    paths = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+    found = [path for path in paths for _ in range(path.read_text().count(old))]
+    if len(found) != 1:
+        raise LookupError(f"{old!r} is {len(found)} times in the product: mend its mutation")
+    return found[0]
+
+
+@contextmanager
+def applied(mutation: Mutation) -> Iterator[Path]:
+    """Put the bug into its file, and take it out again."""
+    path = file_of(mutation.old)
+    text = path.read_text()
+    path.write_text(text.replace(mutation.old, mutation.new))
+    try:
+        yield path
+    finally:
+        path.write_text(text)
+
+
+def finder(tests: Sequence[str], options: Sequence[str]) -> str | None:
+    """Return the first test that fails, or None."""
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *options]
+    command += ["--hypothesis-profile", "mutations"]
+    for chosen in (FIRST, THEN):
+        done = subprocess.run(
+            [*command, "-m", chosen, *tests], cwd=ROOT, capture_output=True, text=True, check=False
+        )
+        found = re.search(r"^(?:FAILED|ERROR) (.*?)(?: - .*)?$", done.stdout, re.MULTILINE)
+        if found:
+            return found[1]
+        if done.returncode not in (0, 5):
+            raise RuntimeError(done.stdout + done.stderr)
+    return None
+
+
+def main() -> int:
+    """Print which test finds which bug, and return 1 if one is not found."""
+    parser = argparse.ArgumentParser(prog="python -m tests.mutations", description=__doc__)
+    parser.add_argument("numbers", nargs="*", type=int, help="of mutations; by default all")
+    parser.add_argument("--tests", nargs="+", default=["tests"], help="files or folders; by default all")
+    parser.add_argument("--workers", default="0", help="processes, as pytest-xdist has them")
+    given = parser.parse_args()
+    chosen = [(n, one) for n, one in enumerate(MUTATIONS, 1) if not given.numbers or n in given.numbers]
+    for _, mutation in chosen:
+        file_of(mutation.old)
+    missed = 0
+    for number, mutation in chosen:
+        began = time.monotonic()
+        with applied(mutation) as path:
+            found = finder(
+                given.tests, ["-n", given.workers, "--dist", "loadgroup", "--no-loadscope-reorder"]
+            )
+        missed += found is None
+        where = f"{number}. {mutation.breaks} ({path.relative_to(ROOT)})"
+        print(f"{where}: {found or 'NOT FOUND'}, {time.monotonic() - began:.0f} s", flush=True)
+    return min(missed, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
