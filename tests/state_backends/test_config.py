@@ -156,39 +156,40 @@ def test_known_options_have_help() -> None:
 
 @pytest.mark.parametrize("wrong", ["0", "-1", "many", "1.5", "1e3", "", " 4", "100001", "True"])
 def test_bad_number_of_buckets_is_refused(wrong: str) -> None:
-    """A number of buckets that is none is refused on the driver, with what is wanted."""
+    """A number of buckets that is none is refused on the driver, with what is accepted."""
     with pytest.raises(
-        ValueError, match=re.escape(f"spark.windows.state.buckets is {wrong!r}; a whole number from 1")
+        ValueError,
+        match=re.escape(f"spark.windows.state.buckets is {wrong!r}: it must be a whole number from 1"),
     ):
         resolve("memory", {"state.buckets": wrong})
 
 
 @pytest.mark.parametrize(
-    ("option", "wrong", "wanted"),
+    ("option", "wrong", "expected"),
     [
-        ("writeBufferMb", "0", "a whole number of MiB from 1"),
-        ("writeBufferMb", "-64", "a whole number of MiB from 1"),
-        ("blockCacheMb", "64m", "a whole number of MiB from 1"),
-        ("blockCacheMb", "", "a whole number of MiB from 1"),
-        ("compression", "gzip", "known are lz4, zstd, snappy, none"),
-        ("compression", "", "known are lz4, zstd, snappy, none"),
+        ("writeBufferMb", "0", "it must be a whole number of MiB, at least 1"),
+        ("writeBufferMb", "-64", "it must be a whole number of MiB, at least 1"),
+        ("blockCacheMb", "64m", "it must be a whole number of MiB, at least 1"),
+        ("blockCacheMb", "", "it must be a whole number of MiB, at least 1"),
+        ("compression", "gzip", "it must be one of lz4, zstd, snappy, none"),
+        ("compression", "", "it must be one of lz4, zstd, snappy, none"),
     ],
 )
 class TestBadRocksDBValues:
     """Values of RocksDB's options are checked, and refused as what they are."""
 
-    def test_refused_on_the_driver(self, option: str, wrong: str, wanted: str) -> None:
+    def test_refused_on_the_driver(self, option: str, wrong: str, expected: str) -> None:
         """A bad value of the chosen backend is refused when the configuration is read, on the driver."""
-        with pytest.raises(ValueError, match=re.escape(f"rocksdb.{option} is {wrong!r}; {wanted}")):
+        with pytest.raises(ValueError, match=re.escape(f"rocksdb.{option} is {wrong!r}: {expected}")):
             resolve("rocksdb", {f"state.rocksdb.{option}": wrong})
 
-    def test_refused_on_open(self, option: str, wrong: str, wanted: str, tmp_path: Path) -> None:
+    def test_refused_on_open(self, option: str, wrong: str, expected: str, tmp_path: Path) -> None:
         """A bad value is refused on open too, and nothing is said of locks or damaged directories."""
         with pytest.raises(
             (ValueError, StateError), match=re.escape(f"rocksdb.{option} is {wrong!r}")
         ) as refused:
             RocksDBBackend.open(tmp_path, {option: wrong})
-        assert wanted in str(refused.value)
+        assert expected in str(refused.value)
         assert "delete the directory" not in str(refused.value)
 
 

@@ -170,7 +170,8 @@ def test_second_owner_is_refused(path: Path, sqlite_journal: SqliteJournal) -> N
     with closing(SqliteJournal(path)) as second:
         second._db.execute("PRAGMA busy_timeout = 0")
         with pytest.raises(
-            StateError, match=r"a/journal cannot be .*locked\. If another process holds it, stop"
+            StateError,
+            match=r"cannot read or write the journal .*a/journal: .*locked\. If another process uses it, stop",
         ):
             second.put("a", b"2")
         sqlite_journal.commit()
@@ -186,7 +187,9 @@ def test_full_disk_leaves_the_last_commit(path: Path, sqlite_journal: SqliteJour
     sqlite_journal.commit()
     sqlite_journal._db.execute("PRAGMA max_page_count = 30")
     sqlite_journal.put("b", b"lost too")
-    with pytest.raises(StateError, match=r"a/journal cannot be .*full.* see to it that its disk has room"):
+    with pytest.raises(
+        StateError, match=r"cannot read or write the journal .*full.* make sure that the disk has free space"
+    ):
         sqlite_journal.put("a", bytes(1 << 20))
     sqlite_journal.rollback()
     sqlite_journal.put("c", b"new")
@@ -212,7 +215,7 @@ def filled(path: Path) -> None:
 
 def test_directory_is_refused(tmp_path: Path) -> None:
     """A directory, such as an earlier version wrote, is not passed over."""
-    with pytest.raises(StateError, match=rf"{tmp_path} is a directory; .*name another"):
+    with pytest.raises(StateError, match=rf"{tmp_path} is a directory, .*choose another"):
         SqliteJournal(tmp_path)
 
 
@@ -221,7 +224,9 @@ def test_other_files_are_refused(path: Path, content: bytes) -> None:
     """What is no SQLite database is refused by name, and left as it is."""
     path.parent.mkdir()
     path.write_bytes(content)
-    with pytest.raises(StateError, match=r"a/journal (is damaged, or no journal|is an SQLite database of)"):
+    with pytest.raises(
+        StateError, match=r"a/journal (is damaged, or not a journal|is an SQLite database of)"
+    ):
         SqliteJournal(path)
     assert content == path.read_bytes()
     assert [path] == list(path.parent.iterdir())
@@ -233,7 +238,9 @@ def test_other_databases_are_refused(path: Path) -> None:
     with closing(sqlite3.connect(path)) as other:
         other.execute("CREATE TABLE blobs (name TEXT PRIMARY KEY, blob BLOB NOT NULL)")
     content = path.read_bytes()
-    with pytest.raises(StateError, match=r"a/journal is an SQLite database of another program: name another"):
+    with pytest.raises(
+        StateError, match=r"a/journal is an SQLite database of another program: choose another"
+    ):
         SqliteJournal(path)
     assert content == path.read_bytes()
 
@@ -254,7 +261,7 @@ def test_damaged_file_is_told(path: Path, start: int) -> None:
     content = path.read_bytes()
     path.write_bytes(content[:start] + b"\xff" * 16_384 + content[start + 16_384 :])
     with (
-        pytest.raises(StateError, match=r"a/journal is damaged.*Put a copy of it"),
+        pytest.raises(StateError, match=r"a/journal is damaged.*Restore it from a copy"),
         closing(SqliteJournal(path)) as journal,
     ):
         journal.get("log-5000")
