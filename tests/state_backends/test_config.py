@@ -7,51 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from state_backends import StateConfig, StateError, known_options, load_backend, resolve
+from state_backends import StateConfig, StateError, known_options, resolve
 from state_backends.backends.memory import MemoryBackend
 from state_backends.backends.rocksdb import RocksDBBackend
 from state_backends.config import option_scope
-from state_backends.registry import ENTRY_POINTS
-
-PLUGIN = '''
-"""A backend of somebody else."""
-
-from state_backends.backends.memory import MemoryBackend
-
-
-class Plugged(MemoryBackend):
-    @classmethod
-    def open(cls, directory, options):
-        backend = cls()
-        backend.opened_with = (directory, dict(options))
-        return backend
-
-    @classmethod
-    def known_options(cls):
-        return {"depth": "how deep", "url": "where"}
-
-
-no_class = 5
-
-
-class NoBackend:
-    pass
-'''
-
-
-@pytest.fixture
-def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A module with a backend of its own, installed with two entry points; returns its name."""
-    name = f"plugged_{tmp_path.name}".replace("-", "_")
-    (tmp_path / f"{name}.py").write_text(PLUGIN)
-    info = tmp_path / f"{name}-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(
-        f"[{ENTRY_POINTS}]\nplugged = {name}:Plugged\nmissing = {name}_not_there:Plugged\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    return name
 
 
 def test_default() -> None:
@@ -225,46 +184,8 @@ def test_backend_by_module_and_attribute(plugin: str, tmp_path: Path) -> None:
     assert ["Plugged", "Plugged", "memory"] == [option_scope(n) for n in (name, "a.b:c.Plugged", "memory")]
 
 
-def test_backend_by_entry_point(plugin: str) -> None:
-    """A backend of an installed package is known by its entry point's name, also in messages."""
-    assert plugin == load_backend("plugged").__module__
-    with pytest.raises(ValueError, match=r"did you mean plugged.*missing.*plugged"):
-        load_backend("pluged")
-
-
 @pytest.mark.usefixtures("plugin")
 def test_unknown_options_of_a_third_party_are_refused() -> None:
     """A third party's options are checked like our own."""
     with pytest.raises(ValueError, match=r"did you mean spark\.windows\.state\.plugged\.depth"):
         resolve("plugged", {"state.plugged.dept": 1})
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "no_such_module_here:Backend",
-        "state_backends.backends.memory:NoSuch",
-        "state_backends.backends.memory:",
-    ],
-)
-def test_backend_that_cannot_be_imported(name: str) -> None:
-    """A backend that is named but cannot be imported is an error with its name and the cause."""
-    with pytest.raises(StateError, match=f"state backend '{name}' .* cannot be imported: "):
-        load_backend(name)
-
-
-def test_entry_point_that_cannot_be_imported(plugin: str) -> None:
-    """An entry point whose module is missing is an error with its name, its target and the cause."""
-    with pytest.raises(
-        StateError, match=rf"'missing' \({plugin}_not_there:Plugged\) cannot be imported: No module"
-    ):
-        resolve("missing")
-
-
-@pytest.mark.parametrize("attribute", ["no_class", "NoBackend"])
-def test_backend_that_is_none_is_refused(plugin: str, attribute: str) -> None:
-    """What is no subclass of StateBackend is refused."""
-    with pytest.raises(
-        ValueError, match=f"'{plugin}:{attribute}' .* is not a subclass of state_backends.StateBackend"
-    ):
-        load_backend(f"{plugin}:{attribute}")
