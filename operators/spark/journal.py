@@ -26,7 +26,7 @@ class SparkJournal:
         if None in rest:
             raise StateError(
                 f"the blob {name!r} in Spark's state is incomplete: the checkpoint was changed by another program. "
-                "Restore the checkpoint from a copy, or start with a new one"
+                "Restore it from a copy, or start with a new one"
             )
         return b"".join([bytes(first[1]), *(bytes(part[1]) for part in rest if part is not None)])
 
