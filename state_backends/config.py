@@ -9,7 +9,7 @@ from pathlib import Path
 
 from state_backends.durability.policy import SnapshotPolicy
 from state_backends.interface import StateBackend
-from state_backends.registry import BUILT_IN, ENTRY_POINTS, load_backend, unknown
+from state_backends.registry import BUILT_IN, ENTRY_POINTS, load_backend, unknown_name
 
 PREFIX = "spark.windows."
 DEFAULT_BACKEND = "memory"
@@ -150,7 +150,7 @@ def resolve(
     known = known_options(name)
     for key in merged:
         if key not in known:
-            raise ValueError(unknown(f"option {PREFIX}{key}", PREFIX + key, [PREFIX + k for k in known]))
+            raise ValueError(unknown_name(f"option {PREFIX}{key}", PREFIX + key, [PREFIX + k for k in known]))
     merged.pop("state.backend", None)
     config = StateConfig(name, tuple(sorted(merged.items())))
     _ = config.buckets, config.snapshots, config.evolution, config.log_level
@@ -164,12 +164,12 @@ def known_options(backend: str) -> dict[str, str]:
     Options of the other built-in backends are known too, so that switching the backend needs no other change.
     """
     names = {**dict.fromkeys(BUILT_IN), backend: None}
-    own = {
+    of_backends = {
         f"state.{option_scope(name)}.{option}": text
         for name in names
         for option, text in load_backend(name).known_options().items()
     }
-    return _GENERAL | own
+    return _GENERAL | of_backends
 
 
 def option_scope(backend: str) -> str:

@@ -11,7 +11,7 @@ Blob = bytes | Callable[[], bytes]
 """A blob, or what makes it: a journal that only keeps it in memory need not make it before it is read."""
 
 
-def made(blob: Blob) -> bytes:
+def blob_bytes(blob: Blob) -> bytes:
     """Return the blob's bytes."""
     return blob if isinstance(blob, bytes) else blob()
 
@@ -44,7 +44,7 @@ class MemoryJournal:
 
     def get(self, name: str) -> bytes | None:
         blob = self._staged[name] if name in self._staged else self._blobs.get(name)
-        return None if blob is None else made(blob)
+        return None if blob is None else blob_bytes(blob)
 
     def put(self, name: str, blob: Blob) -> None:
         self._staged[name] = blob

@@ -32,7 +32,7 @@ def load_backend(name: str) -> type[StateBackend]:
     registered = {} if target else {point.name: point.value for point in entry_points(group=ENTRY_POINTS)}
     target = target or registered.get(name) or (name if ":" in name else None)
     if target is None:
-        raise ValueError(unknown(f"state backend {name!r}", name, [*BUILT_IN, *registered]))
+        raise ValueError(unknown_name(f"state backend {name!r}", name, [*BUILT_IN, *registered]))
     module, _, attribute = target.partition(":")
     try:
         found = getattr(import_module(module), attribute)
@@ -48,7 +48,7 @@ def load_backend(name: str) -> type[StateBackend]:
     return found
 
 
-def unknown(what: str, given: str, known: Iterable[str]) -> str:
+def unknown_name(what: str, given: str, known: Iterable[str]) -> str:
     """Return the message about an unknown name: what it is, the name that was probably meant, and the known ones."""
     known = sorted(known)
     close = nearest(given, known)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from state_backends.errors import StateError
-from state_backends.journal import Blob, made
+from state_backends.journal import Blob, blob_bytes
 
 JOURNAL_VERSION = 1
 _APPLICATION_ID = int.from_bytes(b"SWJR", "big")
@@ -43,11 +43,11 @@ class SqliteJournal:
             raise StateError(
                 f"the directory {path.parent} cannot be made: {error}. Name another directory for this state"
             ) from error
-        with self._errors_told():
+        with self._translated_errors():
             # Transactions are begun and ended here alone: Python would begin them in some versions and not in others.
             self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         try:
-            with self._errors_told():
+            with self._translated_errors():
                 self._prepare()
         except BaseException:
             self._db.close()
@@ -86,7 +86,7 @@ class SqliteJournal:
         return self._db.execute(f"PRAGMA {name}").fetchall()[0][0]
 
     @contextmanager
-    def _errors_told(self) -> Iterator[None]:
+    def _translated_errors(self) -> Iterator[None]:
         try:
             yield
         except sqlite3.OperationalError as error:
@@ -103,30 +103,30 @@ class SqliteJournal:
             ) from error
 
     def get(self, name: str) -> bytes | None:
-        with self._errors_told():
+        with self._translated_errors():
             # All rows of the answer are taken: one that waits for its next row would hold the log.
             found = self._db.execute("SELECT blob FROM blobs WHERE name = ?", (name,)).fetchall()
         return found[0][0] if found else None
 
     def put(self, name: str, blob: Blob) -> None:
-        self._change("INSERT OR REPLACE INTO blobs VALUES (?, ?)", name, made(blob))
+        self._change("INSERT OR REPLACE INTO blobs VALUES (?, ?)", name, blob_bytes(blob))
 
     def remove(self, name: str) -> None:
         self._change("DELETE FROM blobs WHERE name = ?", name)
 
     def _change(self, statement: str, *values: object) -> None:
-        with self._errors_told():
+        with self._translated_errors():
             if not self._db.in_transaction:
                 self._db.execute("BEGIN IMMEDIATE")
             self._db.execute(statement, values)
 
     def commit(self) -> None:
-        with self._errors_told():
+        with self._translated_errors():
             if self._db.in_transaction:
                 self._db.execute("COMMIT")
 
     def rollback(self) -> None:
-        with self._errors_told():
+        with self._translated_errors():
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
 

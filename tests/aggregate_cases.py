@@ -139,7 +139,7 @@ def finished(bound: Bound, states: Sequence[State]) -> pa.Array:
     """The result of each row of states, as a window that covers that one pane."""
     lo = np.arange(len(states[0][0]))
     return bound.finish(
-        [op.combined(state, lo, lo + 1) for op, state in zip(bound.operations, states, strict=True)]
+        [op.combine_ranges(state, lo, lo + 1) for op, state in zip(bound.operations, states, strict=True)]
     )
 
 

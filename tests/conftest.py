@@ -43,8 +43,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         group = "spark" if _on_session(item) else str(item.path)
         item.add_marker(pytest.mark.xdist_group(group))
-    items.sort(key=lambda item: (not _on_session(item), not {"spark", "faults"} & {*item.path.parts}))
+    items.sort(key=lambda item: (not _on_session(item), not _of_processes(item)))
 
 
 def _on_session(item: pytest.Item) -> bool:
     return "spark" in getattr(item, "fixturenames", ())
+
+
+def _of_processes(item: pytest.Item) -> bool:
+    """Whether a test most likely waits for other processes."""
+    folders = item.nodeid.partition("::")[0].split("/")
+    return "spark" in folders or "faults" in folders

@@ -38,8 +38,8 @@ MUTATIONS = (
     ),
     Mutation(
         "the upper bound of hopping windows",
-        'place[lo] + (end + 1 - plan.frame - frame[lo]), "right")',
-        'place[lo] + (end + 1 - plan.frame - frame[lo]), "left")',
+        'place[lo] + (start + (plan.size - plan.pane) - time[lo]), "right")',
+        'place[lo] + (start + (plan.size - plan.pane) - time[lo]), "left")',
     ),
     Mutation(
         "lateness",
@@ -107,9 +107,9 @@ MUTATIONS = (
         "panes, count = panes.take(starts), np.add.reduceat(count, starts)",
     ),
     Mutation(
-        "partial aggregation by Spark: frames before the epoch",
-        "start = time - F.pmod(time - F.lit(plan.offset * tick_us), F.lit(plan.frame * tick_us))",
-        "start = time - (time - F.lit(plan.offset * tick_us)) % F.lit(plan.frame * tick_us)",
+        "partial aggregation by Spark: panes before the epoch",
+        "start = time - F.pmod(time - F.lit(plan.offset * tick_us), F.lit(plan.pane * tick_us))",
+        "start = time - (time - F.lit(plan.offset * tick_us)) % F.lit(plan.pane * tick_us)",
     ),
     Mutation(
         "sides of cogrouped frames",
@@ -194,7 +194,9 @@ def main() -> int:
     for number, mutation in chosen:
         began = time.monotonic()
         with applied(mutation) as path:
-            found = finder(given.tests, ["-n", given.workers, "--dist", "loadgroup"])
+            found = finder(
+                given.tests, ["-n", given.workers, "--dist", "loadgroup", "--no-loadscope-reorder"]
+            )
         missed += found is None
         where = f"{number}. {mutation.breaks} ({path.relative_to(ROOT)})"
         print(f"{where}: {found or 'NOT FOUND'}, {time.monotonic() - began:.0f} s", flush=True)

@@ -30,7 +30,8 @@ ORDER = {
     "state_backends": (
         "errors",
         "journal",
-        "interface registry sqlite_journal",
+        "interface",
+        "registry sqlite_journal",
         "store",
         "backends",
         "durability",

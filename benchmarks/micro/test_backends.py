@@ -44,7 +44,7 @@ class Filled:
 
     def commit(self) -> None:
         """Write what is staged."""
-        self._backend.write(self.store.take_changes(), b"%016d" % next(self._versions))
+        self._backend.write(self.store.drain_changes(), b"%016d" % next(self._versions))
 
     def expire(self) -> int:
         """Drop the oldest segment, and commit; return its number."""

@@ -49,11 +49,11 @@ class SqliteBackend(StateBackend):
     def __init__(self, directory: Path, options: Mapping[str, str]) -> None:
         self._file = directory / "pages.db"
         cache, synchronous = _parsed(options)
-        with self._errors_told("open"):
+        with self._translated_errors("open"):
             directory.mkdir(parents=True, exist_ok=True)
             self._db = sqlite3.connect(self._file, check_same_thread=False)
         try:
-            with self._errors_told("open"):
+            with self._translated_errors("open"):
                 self._prepare()
                 self._db.execute("PRAGMA journal_mode = WAL")
                 self._db.execute(f"PRAGMA synchronous = {synchronous}")
@@ -93,13 +93,13 @@ class SqliteBackend(StateBackend):
 
     @property
     def version(self) -> bytes | None:
-        with self._errors_told("read"):
+        with self._translated_errors("read"):
             found: bytes | None = self._value("SELECT value FROM meta WHERE name = 'version'")
         return found
 
     def get_many(self, segment: int, keys: Sequence[bytes]) -> list[bytes | None]:
         query = "SELECT page FROM pages WHERE segment = ? AND key = ?"
-        with self._errors_told("read"):
+        with self._translated_errors("read"):
             rows = [self._db.execute(query, (segment, key)).fetchone() for key in keys]
         return [row[0] if row else None for row in rows]
 
@@ -107,7 +107,7 @@ class SqliteBackend(StateBackend):
         deletes = ((segment, key) for segment, keys in batch.deletes.items() for key in keys)
         puts = ((segment, key, page) for segment, pages in batch.puts.items() for key, page in pages.items())
         # The connection is one transaction: committed at the end, rolled back after an error.
-        with self._errors_told("write"), self._db:
+        with self._translated_errors("write"), self._db:
             if batch.drop_before is not None:
                 self._db.execute("DELETE FROM pages WHERE segment < ?", (batch.drop_before,))
             self._db.executemany("DELETE FROM pages WHERE segment = ? AND key = ?", deletes)
@@ -115,24 +115,24 @@ class SqliteBackend(StateBackend):
             self._db.execute("REPLACE INTO meta VALUES ('version', ?)", (version,))
 
     def iterate(self, segment: int) -> Iterator[tuple[bytes, bytes]]:
-        with self._errors_told("read"):
+        with self._translated_errors("read"):
             yield from self._db.execute("SELECT key, page FROM pages WHERE segment = ?", (segment,))
 
     def segments(self) -> list[int]:
-        with self._errors_told("read"):
+        with self._translated_errors("read"):
             return [segment for (segment,) in self._db.execute(_SEGMENTS)]
 
     def clear(self) -> None:
-        with self._errors_told("clear"), self._db:
+        with self._translated_errors("clear"), self._db:
             self._db.execute("DELETE FROM pages")
             self._db.execute("DELETE FROM meta")
 
     def close(self) -> None:
-        with self._errors_told("close"):
+        with self._translated_errors("close"):
             self._db.close()
 
     @contextmanager
-    def _errors_told(self, what: str) -> Iterator[None]:
+    def _translated_errors(self, what: str) -> Iterator[None]:
         """Tell an error as what it kept from being done, and the way out."""
         try:
             yield

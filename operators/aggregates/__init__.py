@@ -1,9 +1,9 @@
 """Aggregates by name: `from operators import aggregates as agg`, then `agg.count()`, `agg.avg("delay")` and so on.
 
-Each takes the name of an input column; aggregates over expressions are made with ordinary Spark columns before `apply`. With
-`where="valid"`, a boolean column, only the records where it is true count. Result types are those of Spark's own function.
-States are kept per pane; sizes are in bytes, and aggregates that need the same state share it. What a column cannot be is an
-error when the operator is applied.
+Each takes the name of an input column. For an aggregate over an expression, make the expression a Spark column before
+`apply`. With `where="valid"`, a boolean column, only records where it is true count. Result types are those of Spark's function
+of the same name. Each pane has a state, whose size is given in bytes; aggregates that need the same state share it. A column of
+a type that an aggregate does not support is an error when the operator is applied.
 """
 
 from collections.abc import Iterable, Sequence
@@ -72,8 +72,8 @@ def count(column: str | None = None, *, where: str | None = None) -> Aggregate:
 def sum(column: str, *, where: str | None = None) -> Aggregate:  # noqa: A001 - the field's name
     """Sum: bigint of whole numbers (an error beyond 64 bits), double, or exact decimal; null without values.
 
-    Only the result has to fit: on the way a sum may leave 64 bits, or the range of doubles, and come back. State 24 bytes, 16
-    of int and smaller types, or an object.
+    Only the result has to fit: intermediate sums may exceed 64 bits, or the range of doubles. State 24 bytes, 16 for int and
+    smaller types, or an object.
     """
     return Sum(column, where=where)
 
@@ -81,13 +81,13 @@ def sum(column: str, *, where: str | None = None) -> Aggregate:  # noqa: A001 - 
 def avg(column: str, *, where: str | None = None) -> Aggregate:
     """Mean: double, or a decimal of four more digits, exact and rounded half up; null without values.
 
-    Finite where the mean is, though the sum may be beyond doubles. State that of `sum`; of bigint 24 bytes of its own.
+    Finite if the mean is finite, even if the sum exceeds the range of doubles. State as of `sum`; for bigint another 24 bytes.
     """
     return Avg(column, where=where)
 
 
 def min(column: str, *, where: str | None = None) -> Aggregate:  # noqa: A001 - the field's name
-    """Smallest value, of the column's type; NaN only if there is nothing else, null without values. -0.0 comes out as 0.0.
+    """Smallest value, of the column's type; NaN only if all values are NaN, null without values. -0.0 becomes 0.0.
 
     State 16 bytes, or the value.
     """
@@ -95,7 +95,7 @@ def min(column: str, *, where: str | None = None) -> Aggregate:  # noqa: A001 - 
 
 
 def max(column: str, *, where: str | None = None) -> Aggregate:  # noqa: A001 - the field's name
-    """Largest value, of the column's type; NaN wherever there is one, null without values. -0.0 comes out as 0.0.
+    """Largest value, of the column's type; NaN if any value is NaN, null without values. -0.0 becomes 0.0.
 
     State 16 bytes, or the value.
     """
@@ -103,103 +103,103 @@ def max(column: str, *, where: str | None = None) -> Aggregate:  # noqa: A001 - 
 
 
 def bool_and(column: str, *, where: str | None = None) -> Aggregate:
-    """Whether a boolean column is true wherever it is not null: boolean; null without values. State 16 bytes."""
+    """Whether all values of a boolean column are true: boolean; nulls do not count, null without values. State 16 bytes."""
     return Truth(column, largest=False, where=where)
 
 
 def bool_or(column: str, *, where: str | None = None) -> Aggregate:
-    """Whether a boolean column is true anywhere: boolean; null without values. State 16 bytes."""
+    """Whether any value of a boolean column is true: boolean; nulls do not count, null without values. State 16 bytes."""
     return Truth(column, largest=True, where=where)
 
 
 def variance(column: str, *, where: str | None = None) -> Aggregate:
     """Sample variance: double; null below two values, exactly 0 where all are equal. State 56 bytes.
 
-    Here and in all that follows from it, the result is right to its last digits, also where values differ in theirs only, and
-    infinite only where it is beyond doubles itself.
+    This and the aggregates derived from it are accurate to the last digits, even if values differ only in their last digits.
+    The result is infinite only if it exceeds the range of doubles.
     """
     return Spread(column, freedom=1, root=False, where=where)
 
 
 def stddev(column: str, *, where: str | None = None) -> Aggregate:
-    """Sample standard deviation: double; null below two values. State that of `variance`."""
+    """Sample standard deviation: double; null below two values. Shares the state of `variance`."""
     return Spread(column, freedom=1, root=True, where=where)
 
 
 def var_pop(column: str, *, where: str | None = None) -> Aggregate:
-    """Population variance: double; null without values. State that of `variance`."""
+    """Population variance: double; null without values. Shares the state of `variance`."""
     return Spread(column, freedom=0, root=False, where=where)
 
 
 def stddev_pop(column: str, *, where: str | None = None) -> Aggregate:
-    """Population standard deviation: double; null without values. State that of `variance`."""
+    """Population standard deviation: double; null without values. Shares the state of `variance`."""
     return Spread(column, freedom=0, root=True, where=where)
 
 
 def covar_samp(y: str, x: str, *, where: str | None = None) -> Aggregate:
     """Sample covariance of two columns: double; null below two records.
 
-    Here and in all that follows from two columns, records with a null in either do not count, one that is not finite makes the
-    result NaN, and a column is constant only where all values are equal. State 120 bytes, one for all.
+    In all aggregates of two columns, records with a null in either column do not count, a value that is not finite makes the
+    result NaN, and a column is constant only if all its values are equal. State 120 bytes, shared by all of them.
     """
     return Together(y, other=x, kind="covar_samp", where=where)
 
 
 def covar_pop(y: str, x: str, *, where: str | None = None) -> Aggregate:
-    """Population covariance of two columns: double; null without records. State that of `covar_samp`."""
+    """Population covariance of two columns: double; null without records. Shares the state of `covar_samp`."""
     return Together(y, other=x, kind="covar_pop", where=where)
 
 
 def corr(y: str, x: str, *, where: str | None = None) -> Aggregate:
-    """Correlation of two columns: double; null where either is constant. State that of `covar_samp`."""
+    """Correlation of two columns: double; null if either is constant. Shares the state of `covar_samp`."""
     return Together(y, other=x, kind="corr", where=where)
 
 
 def regr_slope(y: str, x: str, *, where: str | None = None) -> Aggregate:
-    """How much y grows with x on the line of least squares: double; null where x is constant. State that of `covar_samp`."""
+    """Slope of the least-squares line of y over x: double; null if x is constant. Shares the state of `covar_samp`."""
     return Together(y, other=x, kind="regr_slope", where=where)
 
 
 def regr_intercept(y: str, x: str, *, where: str | None = None) -> Aggregate:
-    """The y of the line of least squares where x is 0: double; null where x is constant. State that of `covar_samp`."""
+    """Intercept of the least-squares line of y over x: double; null if x is constant. Shares the state of `covar_samp`."""
     return Together(y, other=x, kind="regr_intercept", where=where)
 
 
 def linear_trend(y: str, x: str, *, where: str | None = None) -> Aggregate:
-    """The line of least squares: struct<slope: double, intercept: double>; null where x is constant.
+    """The least-squares line of y over x: struct<slope: double, intercept: double>; null if x is constant.
 
-    State that of `covar_samp`.
+    Shares the state of `covar_samp`.
     """
     return Together(y, other=x, kind="linear_trend", where=where)
 
 
 def first(column: str, ignore_nulls: bool = False, *, where: str | None = None) -> Aggregate:
-    """Value of the record of the earliest event time, of the column's type.
+    """Value of the record with the earliest event time, of the column's type; null without records.
 
-    Of several records of that time the smallest value is taken, NaN only if there are no numbers, and null only if there is
-    nothing else: the order of arrival is of no account. Null without records. State 16 bytes and the value.
+    If several records have that time, the result is their smallest value: NaN only without numbers, and null only without other
+    values. So the order of arrival does not matter. State 16 bytes and the value.
 
     Args:
-        column: of any atomic type; -0.0 comes out as 0.0.
-        ignore_nulls: whether records whose value is null do not count.
+        column: of any atomic type; -0.0 becomes 0.0.
+        ignore_nulls: whether to skip records whose value is null.
         where: a boolean column: records where it is not true do not count.
     """
     return Picked(column, last=False, nulls=not ignore_nulls, where=where)
 
 
 def last(column: str, ignore_nulls: bool = False, *, where: str | None = None) -> Aggregate:
-    """Value of the record of the latest event time, of the column's type; of several records of that time the largest value.
+    """Value of the record with the latest event time, of the column's type; of several records of that time the largest value.
 
-    In all else as `first`.
+    Otherwise as `first`.
     """
     return Picked(column, last=True, nulls=not ignore_nulls, where=where)
 
 
 def min_by(column: str, by: str, *, where: str | None = None) -> Aggregate:
-    """Value of the record with the smallest `by`, of the column's type; null if that record's value is, or without records.
+    """Value of the record with the smallest `by`, of the column's type; null if that value is null, or without records.
 
-    Records whose `by` is null do not count. Of several with the smallest `by`, the smallest value is taken, and null only if
-    there is nothing else. Both columns may be of any atomic type. State 8 bytes, `by` and the value.
+    Records whose `by` is null do not count. If several records have the smallest `by`, the result is their smallest value, and
+    null only without other values. Both columns may be of any atomic type. State 8 bytes, `by` and the value.
     """
     return Picked(column, by=by, last=False, where=where)
 
@@ -207,57 +207,57 @@ def min_by(column: str, by: str, *, where: str | None = None) -> Aggregate:
 def max_by(column: str, by: str, *, where: str | None = None) -> Aggregate:
     """Value of the record with the largest `by`, of the column's type; of several such records the largest value.
 
-    NaN is the largest `by`. In all else as `min_by`.
+    NaN is the largest `by`. Otherwise as `min_by`.
     """
     return Picked(column, by=by, last=True, where=where)
 
 
 def count_distinct(column: str, *, where: str | None = None) -> Aggregate:
-    """Number of distinct values, exact: bigint, never null; nulls do not count, all NaN are one, -0.0 is 0.0.
+    """Number of distinct values, exact: bigint, never null; nulls do not count, all NaN are equal, -0.0 equals 0.0.
 
-    State grows with the distinct values.
+    The state grows with the number of distinct values.
     """
     return CountDistinct(column, where=where)
 
 
 def collect_set(column: str, *, where: str | None = None) -> Aggregate:
-    """The distinct values in order, NaN last: array, never null; nulls are left out. State that of `count_distinct`."""
+    """The distinct values in ascending order, NaN last: array, never null; nulls are omitted. State as `count_distinct`."""
     return CollectSet(column, where=where)
 
 
 def collect_list(column: str, *, where: str | None = None) -> Aggregate:
-    """All values but nulls, by event time, then by value: array, never null; -0.0 comes out as 0.0. State grows with them."""
+    """All values except nulls, by event time, then by value: array, never null; -0.0 becomes 0.0. The state grows with them."""
     return CollectList(column, where=where)
 
 
 def top_n(column: str, n: int, by: str | None = None, *, where: str | None = None) -> Aggregate:
-    """The n values with the largest `by` in descending order: array, never null, shorter if there are fewer.
+    """The n values with the largest `by` in descending order: array, never null, shorter if there are fewer values.
 
-    Records with a null in either column do not count, NaN is the largest `by`, and of an equal `by` the larger value comes
-    first. A value that is there twice counts twice. State up to n values, and their `by`.
+    Records with a null in either column do not count, NaN is the largest `by`, and for an equal `by` the larger value comes
+    first. Equal values are repeated. State up to n values, and their `by`.
 
     Args:
         column: of any atomic type.
         n: 1 or more.
-        by: a column of any atomic type; None for the values themselves.
+        by: a column of any atomic type; by default the values themselves.
         where: a boolean column: records where it is not true do not count.
     """
     return TopN(column, size=n, by=by, where=where)
 
 
 def approx_count_distinct(column: str, rsd: float = 0.02, *, where: str | None = None) -> Aggregate:
-    """Number of distinct values, estimated: bigint, never null; nulls do not count, all NaN are one, -0.0 is 0.0.
+    """Number of distinct values, estimated: bigint, never null; nulls do not count, all NaN are equal, -0.0 equals 0.0.
 
-    The estimate depends on the set of values alone, not on how it was cut into panes. State a HyperLogLog sketch: some bytes
+    The estimate depends on the set of values only, not on how it is divided into panes. State a HyperLogLog sketch: a few bytes
     per distinct value, up to about (1.04 / rsd)**2 bytes rounded up to a power of two.
 
     Args:
         column: of any atomic type.
-        rsd: relative standard deviation at most, 0.00072 to 0.5: two thirds of all estimates are closer than that.
+        rsd: maximum relative standard deviation, 0.00072 to 0.5: two thirds of all estimates have a smaller error.
         where: a boolean column: records where it is not true do not count.
 
     Raises:
-        DefinitionError: `rsd` is out of bounds, or the package datasketches is not installed.
+        DefinitionError: `rsd` is out of range, or the package datasketches is not installed.
     """
     return ApproxCountDistinct(column, rsd=rsd, where=where)
 
@@ -265,25 +265,25 @@ def approx_count_distinct(column: str, rsd: float = 0.02, *, where: str | None =
 def approx_quantiles(
     column: str, probabilities: Sequence[float], k: int = 200, *, where: str | None = None
 ) -> Aggregate:
-    """Values at some ranks, estimated: array<double>; null without values. Nulls and NaN do not count.
+    """Values at the given ranks, estimated: array<double>; null without values. Nulls and NaN do not count.
 
-    Exact up to k values; beyond that a KLL sketch keeps a random choice of them. In 99 of 100 cases the rank of what it gives
-    is off by less than 1.33 % of all values at k = 200, and by some 2.7 / k at another k. As the choice is random, results may
-    differ within that bound from run to run, and between ways to cut records into panes. State some 8 bytes a value, up to some
+    Exact up to k values; beyond that a KLL sketch keeps a random sample. In 99 of 100 cases the error of the rank is less than
+    1.33 % of the number of values at k = 200, and about 2.7 / k at another k. Since the sample is random, results may differ
+    within that bound from run to run, and with the division of records into panes. State about 8 bytes per value, up to about
     25 * k bytes.
 
     Args:
         column: of numbers other than decimals.
-        probabilities: ranks from 0, the smallest value, to 1, the largest; of two neighbours the lower one is taken.
+        probabilities: ranks from 0, the smallest value, to 1, the largest; between two values, the result is the lower one.
         k: size of the sketch, 8 to 65535.
         where: a boolean column: records where it is not true do not count.
 
     Raises:
-        DefinitionError: an argument is out of bounds, or the package datasketches is not installed.
+        DefinitionError: an argument is out of range, or the package datasketches is not installed.
     """
     if not isinstance(probabilities, Iterable):
         raise DefinitionError(
-            f"probabilities are {probabilities!r}: give a list of them, such as [0.5, 0.99]"
+            f"probabilities must be a list of numbers, such as [0.5, 0.99], got {probabilities!r}"
         )
     return ApproxQuantiles(column, probabilities=tuple(probabilities), size=k, where=where)
 
@@ -291,7 +291,7 @@ def approx_quantiles(
 _QUANTILE = (
     "agg.approx_quantiles('v', [0.5]), an array with one value, exact for up to 200 values in a window"
 )
-_OTHERWISE = {
+_ELSEWHERE = {
     **dict.fromkeys(
         ["median", "percentile", "percentile_approx", "approx_percentile", "quantile"], _QUANTILE
     ),
@@ -302,16 +302,16 @@ _OTHERWISE = {
     **dict.fromkeys(["some", "any"], "agg.bool_or"),
     "nunique": "agg.count_distinct",
 }
-"""What others call the aggregates here."""
+"""Names of these aggregates in other libraries."""
 
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        known = _OTHERWISE.get(name)
-        told = (
+        known = _ELSEWHERE.get(name)
+        names = (
             listed_names(name, __all__) if known is None else f"{', '.join(__all__)}: did you mean {known}?"
         )
-        raise AttributeError(f"module 'operators.aggregates' has no attribute {name!r}; it has {told}")
+        raise AttributeError(f"module 'operators.aggregates' has no attribute {name!r}; it has {names}")
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,4 @@
-"""What a user asks for: aggregates by name, bound to a frame's columns and types before anything runs."""
+"""Aggregates as users define them, and how they are bound to the columns and types of a frame."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -45,9 +45,9 @@ class Bound:
     """An aggregate bound to column types.
 
     Attributes:
-        operations: the states it is made from.
-        type: Arrow type of its result.
-        finish: makes the results from those states, one row each; leaves the states alone.
+        operations: the states that the result is computed from.
+        type: Arrow type of the result.
+        finish: computes the results from these states, one row each; does not change the states.
         nullable: whether a result can be null.
     """
 
@@ -80,7 +80,7 @@ class Aggregate(ABC):
         """Return the aggregate for a frame with these column types.
 
         Raises:
-            DefinitionError: the column is missing or of a type that this aggregate does not take.
+            DefinitionError: the column is missing or has a type that this aggregate does not support.
         """
 
     def _type(self, types: Types, column: str | None = None) -> pa.DataType:
@@ -91,16 +91,17 @@ class Aggregate(ABC):
     def _check_where(self, types: Types) -> None:
         if self.where is not None and self.where not in types:
             raise DefinitionError(
-                f"{self._name}: where takes the name of a boolean column: there is no column {self.where!r}; "
-                f"the frame has {listed_columns(self.where, types)}"
+                f"{self._name}: where must be the name of a boolean column: column {self.where!r} does not exist; "
+                f"the frame has the columns {listed_columns(self.where, types)}"
             )
         if self.where is not None and not pat.is_boolean(type_ := types[self.where]):
-            raise self._refuse(type_, "a boolean for where", self.where)
+            raise self._refuse(type_, "a boolean", self.where)
 
     def _known(self, types: Types, column: str | None) -> pa.DataType:
         if column is None or column not in types:
             raise DefinitionError(
-                f"{self._name}: there is no column {column!r}; the frame has {listed_columns(column or '', types)}"
+                f"{self._name}: column {column!r} does not exist; "
+                f"the frame has the columns {listed_columns(column or '', types)}"
             )
         return types[column]
 
@@ -108,9 +109,9 @@ class Aggregate(ABC):
     def _name(self) -> str:
         return f"{type(self).__name__.lower()}({self.column or ''})"
 
-    def _refuse(self, type_: pa.DataType, wanted: str, column: str | None = None) -> DefinitionError:
+    def _refuse(self, type_: pa.DataType, expected: str, column: str | None = None) -> DefinitionError:
         return DefinitionError(
-            f"{self._name}: column {(column or self.column)!r} is {type_}, {wanted} is wanted; cast it before apply"
+            f"{self._name}: column {(column or self.column)!r} is of type {type_}, not {expected}: cast it before apply"
         )
 
 
@@ -122,7 +123,9 @@ class Count(Aggregate):
     def bind(self, types: Types) -> Bound:
         self._check_where(types)
         if self.column == "*" and "*" not in types:
-            raise DefinitionError("count(*): agg.count() without a column counts all records")
+            raise DefinitionError(
+                "count(*): column '*' does not exist; to count all records, use agg.count()"
+            )
         if self.column is not None:
             self._type(types)
         kind = CountRows if self.column is None else CountValid
@@ -131,7 +134,7 @@ class Count(Aggregate):
 
 
 class Sum(Aggregate):
-    """Sum of a column; null where every value is null."""
+    """Sum of a column; null if all values are null."""
 
     __slots__ = ()
 
@@ -165,7 +168,7 @@ class Sum(Aggregate):
             (count,), (total,) = states
             if any(abs(units) >= 10**_MOST_DIGITS for units in total.tolist()):
                 raise OverflowError(
-                    f"{self._name} has more than {_MOST_DIGITS} digits: cast column {self.column!r} to double before apply"
+                    f"{self._name} exceeds {_MOST_DIGITS} digits: cast column {self.column!r} to double before apply"
                 )
             pairs = zip(count.tolist(), total.tolist(), strict=True)
             return pa.array([decimal_of(units, type_.scale) if n else None for n, units in pairs], out)
@@ -174,7 +177,7 @@ class Sum(Aggregate):
 
 
 class Avg(Aggregate):
-    """Mean of a column; null where every value is null."""
+    """Mean of a column; null if all values are null."""
 
     __slots__ = ()
 
@@ -196,7 +199,7 @@ class Avg(Aggregate):
         return Bound((valid, total), pa.float64(), finish)
 
     def _decimals(self, type_: pa.DataType, valid: CountValid) -> Bound:
-        """The mean as Spark has it: four more digits, the last one rounded, halves away from zero."""
+        """The mean as in Spark: with four more digits, rounded half away from zero."""
         scale = min(_MOST_DIGITS, type_.scale + 4)
         out = pa.decimal128(min(_MOST_DIGITS, type_.precision + 4), scale)
         operation = SumDecimal(self.column, type_.scale, where=self.where)
@@ -208,7 +211,7 @@ class Avg(Aggregate):
             units = (2 * abs(total) * raised + count) // (2 * count)
             if units >= 10**out.precision:
                 raise OverflowError(
-                    f"{self._name} has more digits than {out} holds: cast column {self.column!r} to double before apply"
+                    f"{self._name} exceeds the digits of {out}: cast column {self.column!r} to double before apply"
                 )
             return decimal_of(units if total >= 0 else -units, scale)
 
@@ -221,10 +224,10 @@ class Avg(Aggregate):
 
 @dataclass(frozen=True, slots=True)
 class Extremum(Aggregate):
-    """Smallest or largest value of a column that has an order; null where every value is null.
+    """Smallest or largest value of a column that has an order; null if all values are null.
 
     Attributes:
-        largest: which of the two.
+        largest: whether it is the largest value.
     """
 
     largest: bool
@@ -236,7 +239,7 @@ class Extremum(Aggregate):
     def bind(self, types: Types) -> Bound:
         type_ = self._type(types)
         if not is_atomic(type_):
-            raise self._refuse(type_, "a type with an order")
+            raise self._refuse(type_, "an orderable type")
         code = state_code(type_)
         if code == "object":
             return Bound(
@@ -250,7 +253,7 @@ class Extremum(Aggregate):
 
 @dataclass(frozen=True, slots=True)
 class Spread(Aggregate):
-    """Variance or standard deviation of a column; null where there are too few values.
+    """Variance or standard deviation of a column; null if there are too few values.
 
     Attributes:
         freedom: 1 for a sample, 0 for the population.
@@ -279,7 +282,7 @@ class Spread(Aggregate):
 
 
 class CollectList(Aggregate):
-    """Values of a column in order of event time, nulls left out."""
+    """Values of a column in order of event time, without nulls."""
 
     __slots__ = ()
 
@@ -304,7 +307,7 @@ class CollectList(Aggregate):
 
 
 class Truth(Extremum):
-    """Whether a boolean column is true in all records, or in any; null where every value is null."""
+    """Whether a boolean column is true in all records, or in any; null if all values are null."""
 
     __slots__ = ()
 
@@ -319,24 +322,24 @@ class Truth(Extremum):
 
 
 def is_number(type_: pa.DataType) -> bool:
-    """Whether values of this type are taken as integers or doubles."""
+    """Whether values of this type are processed as integers or doubles."""
     return pat.is_integer(type_) or pat.is_floating(type_)
 
 
 def is_atomic(type_: pa.DataType) -> bool:
-    """Whether values of this type stand for themselves and have an order."""
+    """Whether a type is not nested and its values have an order."""
     return not (pat.is_nested(type_) or pat.is_null(type_) or pat.is_time(type_) or pat.is_interval(type_))
 
 
 def list_array(name: str, values: pa.Array, rows: Ints, length: Ints) -> pa.Array:
-    """Return lists of the values at `rows`, of these lengths one after another.
+    """Return lists of the values at `rows`, with these lengths one after another.
 
     Raises:
-        OverflowError: they are more than the offsets of a list column can count; says which aggregate, and what to do.
+        OverflowError: there are more values than a list column can hold.
     """
     if len(rows) >= _MOST_VALUES:
         raise OverflowError(
-            f"{name} has {len(rows)} values to emit at once, {_MOST_VALUES} is the limit of a list column: "
+            f"{name}: {len(rows)} values at once exceed the limit of a list column, {_MOST_VALUES}: "
             "use smaller windows or batches"
         )
     offsets = np.concatenate([[0], np.cumsum(length)])
@@ -344,13 +347,13 @@ def list_array(name: str, values: pa.Array, rows: Ints, length: Ints) -> pa.Arra
 
 
 def typed_values(values: npt.NDArray[Any], type_: pa.DataType) -> pa.Array:
-    """Return Python values as they are held in states as an Arrow column of the type; -0.0 comes out as 0.0."""
+    """Return Python values of a state as an Arrow column of the type; -0.0 becomes 0.0."""
     dtype = {"i8": np.int64, "f8": np.float64}.get(state_code(type_))
     return arrow_column(values if dtype is None else one_zero(values.astype(dtype)), type_)
 
 
 def one_zero(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return the values without minus zero, which is equal to zero and yet comes out as another value."""
+    """Return the values with -0.0 replaced by 0.0: the two are equal, but would be written as different values."""
     return values + 0.0 if values.dtype == np.float64 else values
 
 

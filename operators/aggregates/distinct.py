@@ -1,4 +1,4 @@
-"""The distinct values of a column: how many they are, and which."""
+"""The distinct values of a column, and their number."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _ROWS_AT_ONCE = 1 << 22
 
 @dataclass(frozen=True, slots=True)
 class Distinct(Operation):
-    """The distinct values, as a sorted list; all NaN are one, and -0.0 is 0.0."""
+    """The distinct values, as a sorted list; all NaN are equal, and -0.0 equals 0.0."""
 
     @property
     def compared(self) -> tuple[str, ...]:
@@ -41,11 +41,11 @@ class Distinct(Operation):
         lists = state[0].tolist()
         return (fill([distinct(chain.from_iterable(lists[a:b])) for a, b in runs(starts, len(lists))]),)
 
-    def combined(self, state: State, lo: Ints, hi: Ints) -> State:
-        """Return ranges of the numbered values of all rows: nothing is joined until the results are made.
+    def combine_ranges(self, state: State, lo: Ints, hi: Ints) -> State:
+        """Return ranges of the numbered values of all rows: lists are joined only when results are made.
 
-        Columns: the number of each value, and one more than where the same number stood last before (0 if nowhere); where each
-        range of these begins and ends; and the distinct values in order of their numbers.
+        Columns: the number of each value; one more than the position of the previous occurrence of the same number (0 if it is
+        the first); where each range of these begins and ends; and the distinct values in order of their numbers.
         """
         lists = state[0].tolist()
         edges = np.cumsum([0, *map(len, lists)])
@@ -66,7 +66,7 @@ def distinct(values: Iterable[Any]) -> list[Any]:
 
 
 def _before(numbers: Ints) -> Ints:
-    """Where each number stood last before, plus one; 0 if nowhere."""
+    """One more than the position of the previous occurrence of each number; 0 for the first occurrence."""
     order = np.argsort(numbers, kind="stable")
     before = np.zeros(len(numbers), np.int64)
     again = numbers[order[1:]] == numbers[order[:-1]]
@@ -77,7 +77,7 @@ def _before(numbers: Ints) -> Ints:
 def count_up_to(values: Ints, lo: Ints, hi: Ints, limit: Ints) -> Ints:
     """Return how many of values[lo:hi] are at most `limit`, for each range.
 
-    O(log(largest)) array passes over the values and over the ranges, however long these are. (Wavelet matrix)
+    Cost: O(log(largest)) array passes over the values and over the ranges, independent of their lengths. (Wavelet matrix)
 
     Args:
         values: shape (n,), int64, 0 or more.
@@ -97,7 +97,7 @@ def count_up_to(values: Ints, lo: Ints, hi: Ints, limit: Ints) -> Ints:
 
 
 class DistinctValues(Aggregate):
-    """What is made of the distinct values of a column; nulls do not count."""
+    """A result of the distinct values of a column; nulls do not count."""
 
     __slots__ = ()
 
@@ -147,7 +147,7 @@ class CollectSet(DistinctValues):
 
 
 def _first_ones(numbers: Ints, before: Ints, begin: Ints, end: Ints) -> Iterator[tuple[Ints, Ints]]:
-    """The windows and the distinct numbers in each of them, in order, some millions of rows at a time."""
+    """The windows and the distinct numbers of each, in order, a few million rows at a time."""
     edges = np.concatenate([[0], np.cumsum(end - begin)])
     cuts = np.searchsorted(edges, np.arange(0, edges[-1], _ROWS_AT_ONCE), "right") - 1
     cuts = np.unique([0, *cuts, len(begin)])

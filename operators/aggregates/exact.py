@@ -1,7 +1,7 @@
-"""Sums as unevaluated pairs high + low: twice the precision of a double, so the order of the summands leaves no trace.
+"""Sums as unevaluated pairs high + low: twice the precision of a double, so that the order of the summands hardly matters.
 
-A pair carries about 106 bits. A sum beyond the largest double, of numbers that are finite, is kept as (low, high) times 2**112:
-what tells it from others is that the second part is the larger one. Sums of squares are triples of about 159 bits.
+A pair has about 106 bits. A sum of finite numbers that exceeds the largest double is kept as (low, high) in units of 2**112:
+such a pair is recognised by its second part, which is the larger one. Sums of squares are triples of about 159 bits.
 (Dekker 1971; Knuth's two-sum.)
 """
 
@@ -29,13 +29,13 @@ _MOST_LIMBS = 3
 _MOST_SHIFT = 1000
 _UNIT = 2.0**112
 _LARGE = 2.0**910
-"""The second part of a sum beyond doubles is above this, that of any other below, if the first is below `_SUMMABLE`."""
+"""The second part of a sum that exceeds doubles is above this; that of others is below, if the first is below `_SUMMABLE`."""
 _SUMMABLE = 2.0**960
 """No number of rows adds up to more than a double holds if each is below this."""
 
 
 def add(a: Pair, b: Pair) -> Pair:
-    """Return the row-wise sum of pairs. Where it is infinite or NaN, the high part says so, and the low part is 0."""
+    """Return the row-wise sum of pairs. If it is infinite or NaN, the high part is that value and the low part is 0."""
     high, low = _two_sum(a[0], b[0])
     low += a[1]
     low += b[1]
@@ -59,12 +59,12 @@ def _two_sum(a: Floats, b: Floats) -> Pair:
 
 
 def _beyond(a: Pair) -> bool:
-    """Whether some of the pairs may be sums beyond doubles."""
+    """Whether any of the pairs may be a sum that exceeds doubles."""
     return bool(len(a[1])) and max(float(a[1].max()), -float(a[1].min())) > _LARGE
 
 
 def _added_beyond(a: Pair, b: Pair) -> Pair:
-    """The sum of pairs some of which, or of whose sums, are beyond doubles, infinite or NaN."""
+    """The sum of pairs if any of them, or of their sums, exceeds doubles, is infinite or NaN."""
     (a_high, a_low), (b_high, b_low) = _in_units(a), _in_units(b)
     high, low = _two_sum(a_high, b_high)
     low += a_low + b_low
@@ -74,7 +74,7 @@ def _added_beyond(a: Pair, b: Pair) -> Pair:
 
 
 def multiples(values: Floats, counts: Floats) -> Pair:
-    """Return sums of so many times the same double."""
+    """Return the sums of `counts` times the same double."""
     large = np.abs(values) > _LARGE
     high, low = product(np.where(large, values / _UNIT, values), counts)
     highs, lows = _of_units(high, low)
@@ -82,7 +82,7 @@ def multiples(values: Floats, counts: Floats) -> Pair:
 
 
 def _of_units(high: Floats, low: Floats) -> Pair:
-    """Pairs times 2**112, swapped where they are beyond doubles."""
+    """Pairs times 2**112, swapped if they exceed doubles."""
     beyond = np.isfinite(high) & ~np.isfinite(high * _UNIT)
     return np.where(beyond, low, high * _UNIT), np.where(beyond, high, low * _UNIT)
 
@@ -94,9 +94,9 @@ def _in_units(a: Pair) -> Pair:
 
 
 def add_triples(a: Triple, b: Triple) -> Triple:
-    """Return the row-wise sum of triples: without rounding, as long as whole multiples of a unit are below 2**150 units.
+    """Return the row-wise sum of triples, without rounding while whole multiples of a unit are below 2**150 units.
 
-    Beyond that it is right to 2**-150 of the larger one. Where it is infinite or NaN, the first part says so.
+    Otherwise the error is below 2**-150 of the larger one. If the sum is infinite or NaN, the first part is that value.
     """
     high, rest = _two_sum(a[0], b[0])
     middle, low = _two_sum(a[1], b[1])
@@ -121,7 +121,7 @@ def of_ints(values: npt.NDArray[np.int64]) -> Pair:
 
 
 def square(x: Floats) -> Pair:
-    """Return x * x without rounding, but where it overflows."""
+    """Return x * x without rounding, unless it overflows."""
     high = x * x
     scaled = x * _SPLIT
     top = scaled - (scaled - x)
@@ -131,7 +131,7 @@ def square(x: Floats) -> Pair:
 
 
 def product(x: Floats, y: Floats) -> Pair:
-    """Return x * y without rounding, but where it overflows or a factor is beyond 2**996."""
+    """Return x * y without rounding, unless it overflows or a factor exceeds 2**996."""
     high = x * y
     (x_top, x_rest), (y_top, y_rest) = _halves(x), _halves(y)
     low = ((x_top * y_top - high) + x_top * y_rest + x_rest * y_top) + x_rest * y_rest
@@ -162,7 +162,7 @@ def multiplied(a: Pair, b: Pair) -> Pair:
 
 @np.errstate(all="ignore")
 def value(pair: Pair) -> Floats:
-    """Return pairs rounded to doubles: infinities and NaN as plain summation gives them."""
+    """Return pairs rounded to doubles; infinities and NaN are as in plain summation."""
     high, low = pair
     total = np.where(np.isfinite(high), high + low, high)
     return total if not _beyond(pair) else np.where(np.abs(low) > np.abs(high), (high + low) * _UNIT, total)
@@ -170,7 +170,7 @@ def value(pair: Pair) -> Floats:
 
 @np.errstate(all="ignore")
 def mean(pair: Pair, count: Ints) -> Floats:
-    """Return pairs over whole numbers, rounded to doubles: finite where the mean is, though the sum is not."""
+    """Return pairs divided by whole numbers, rounded to doubles: finite if the mean is, even if the sum is not."""
     divisor = np.maximum(count, 1)
     means = value(pair) / divisor
     if not _beyond(pair):
@@ -180,11 +180,11 @@ def mean(pair: Pair, count: Ints) -> Floats:
 
 @np.errstate(all="ignore")
 def sum_ranges(values: Pair | Triple, lo: Ints, hi: Ints) -> Pair | Triple | None:
-    """Return the exact sum of each range [lo, hi) of pairs or triples, or None if they do not lend themselves to it.
+    """Return the exact sum of each range [lo, hi) of pairs or triples, or None if that is not possible.
 
-    The numbers are cut into whole numbers of a fixed scale, whose prefix sums can be subtracted without any rounding: O(1) a
-    range however long it is, and no drift. What one scale leaves is summed at a finer one. None where values are not finite,
-    are so large that their sum may be beyond doubles, or spread over too many binary digits for `_MOST_LIMBS` scales.
+    The numbers are divided into whole numbers of a fixed scale, whose prefix sums can be subtracted without rounding: O(1) per
+    range of any length, and no drift. The remainders are summed at a finer scale. None if values are not finite, if their sum
+    may exceed doubles, or if they need more binary digits than `_MOST_LIMBS` scales have.
     """
     if not len(lo):
         return tuple(np.empty(0) for _ in values)
@@ -225,11 +225,11 @@ def _padded(sums: Pair, scale: float, width: int) -> Pair | Triple:
 
 @dataclass(frozen=True, slots=True)
 class _Addends:
-    """Numbers by row: one of each, and more of some, as the low parts of pairs mostly are zero.
+    """Numbers by row: one for each row, and more for a few rows, since the low parts of pairs are mostly zero.
 
     Attributes:
         each: shape (n,), float64.
-        more: rows that have more, each once, and what they have, float64; and so on.
+        more: for each further part, the distinct rows that have one, and its values, float64.
     """
 
     each: Floats
@@ -242,16 +242,16 @@ class _Addends:
         return cls(parts[0], tuple((found, part[found]) for found, part in rows if len(found)))
 
     def rounded(self, scale: float) -> "_Addends":
-        """Return the whole numbers next to the numbers times a power of two."""
+        """Return the numbers times a power of two, rounded to whole numbers."""
         more = tuple((rows, np.rint(part * scale)) for rows, part in self.more)
         return _Addends(np.rint(self.each * scale), more)
 
     def any(self) -> bool:
-        """Return whether there is any number but 0."""
+        """Return whether any number is not 0."""
         return bool(self.each.any()) or any(bool(part.any()) for _, part in self.more)
 
     def without(self, whole: "_Addends", scale: float) -> "_Addends":
-        """Return what is left of the numbers when whole numbers of that scale are taken off."""
+        """Return the numbers less whole numbers of a scale."""
         more = tuple(
             (rows, part - off * (1 / scale))
             for (rows, part), (_, off) in zip(self.more, whole.more, strict=True)
@@ -259,7 +259,7 @@ class _Addends:
         return _Addends(self.each - whole.each * (1 / scale), more)
 
     def sum_exponent(self, longest: int) -> int:
-        """Return a power of two that the sum of so many neighbours is below, whatever their signs; 1,100 if none is."""
+        """Return an exponent of two above the sum of `longest` neighbours of any signs; 1,100 if there is none."""
         quarter = -(-longest // 4)
         blocks = np.add.reduceat(np.abs(self.each), np.arange(0, len(self.each), quarter))
         # A range is part of five blocks. The low parts, and what is lost in adding, are far below a thousandth.
@@ -271,8 +271,8 @@ class _Addends:
 
         Args:
             lo, hi: the ranges.
-            wraps: whether a number or a sum can be beyond 64 bits. It is then off by a multiple of 2**64, which rounded
-                sums tell.
+            wraps: whether a number or a sum can exceed 64 bits. It is then wrong by a multiple of 2**64, which is found from
+                rounded sums.
         """
         words = _modulo(self.each) if wraps else self.each.astype(np.int64)
         for rows, part in self.more:
@@ -293,6 +293,6 @@ class _Addends:
 
 
 def _modulo(whole: Floats) -> Ints:
-    """Whole numbers below 2**95, less the multiple of 2**64 that makes words of them."""
+    """Whole numbers below 2**95 as int64, modulo 2**64."""
     top = np.floor(whole * 2.0**-32)
     return (top.astype(np.int64) << 32) + (whole - top * 2.0**32).astype(np.int64)

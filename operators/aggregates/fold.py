@@ -27,8 +27,8 @@ class Fold(Aggregate):
     Attributes:
         columns: input columns.
         type: Arrow type of the result.
-        name: says in errors and checkpoints which fold it is.
-        functions: the user's.
+        name: identifies the fold in errors and checkpoints.
+        functions: the user's functions.
     """
 
     columns: tuple[str, ...]
@@ -52,7 +52,7 @@ class Fold(Aggregate):
 
 @dataclass(frozen=True, slots=True)
 class _Results:
-    """Makes the results of a fold; equal for equal folds, as a function would not be."""
+    """Computes the results of a fold. Unlike functions, these objects are equal for equal folds."""
 
     operation: FoldOperation
     type: pa.DataType
@@ -72,7 +72,7 @@ class _Results:
         except _UNFIT as error:
             what = "the state" if self.operation.functions.finish is None else "the result of finish"
             raise AggregateError(
-                f"{self.operation.describe()}: {what} is {value!r}, which is no {self.type}: {error}"
+                f"{self.operation.describe()}: {what} is {value!r}, expected {self.type}: {error}"
             ) from error
 
 
@@ -88,37 +88,38 @@ def fold(
 ) -> Aggregate:
     """An aggregate in plain Python, such as `agg.fold(0, lambda total, x: total + x, "x", type="bigint")`.
 
-    Each key's records of a batch are added in order of event time, those of equal times in order of their values (null
-    first, NaN last), so that the order of arrival within a batch is of no account.
+    The records of a key in a batch are added in order of event time, records of equal times in order of their values (null
+    first, NaN last), so that the order of arrival within a batch does not matter.
 
-    With `merge`, records are added once and windows merge partial states. Without it, every record is added to every window
-    that holds it (as in Kafka Streams): the right choice only if states cannot be merged; session windows need `merge`.
+    With `merge`, each record is added once and windows merge partial states. Without it, each record is added to each window
+    that contains it, as in Kafka Streams: use this only if states cannot be merged. Session windows need `merge`.
 
-    Functions may change the state and the values that they are given, which are copies. A state is anything of None, bool,
-    int, float, str, bytes, date, datetime, Decimal, timedelta, and lists and dicts of these; tuples become lists.
+    Functions may change the state and the values that they are given, which are copies. A state may be None, bool, int, float,
+    str, bytes, date, datetime, Decimal, timedelta, or a list or dict of these; tuples become lists.
 
     Args:
-        init: state of a window without records; or a function that returns it, such as `list`.
+        init: state of a window without records, or a function that returns it, such as `list`.
         add: called with a state and the record's values of `columns`, None for null; returns the new state.
         columns: input columns.
-        type: of the result: Spark's name of a simple type, "array<...>" of one, or an Arrow type.
-        merge: called with two states of one window; associative. The first begins earlier in event time; if at the same time,
-            as states of two batches or two tasks may, either can be the first. In session windows they may overlap.
-        finish: called with a state; returns the result. By default it is the state.
-        name: says in errors and checkpoints which fold it is; by default the name of `add`.
-        where: boolean column; records in which it is not true are left out.
+        type: type of the result: Spark's name of a simple type, "array<...>" of one, or an Arrow type.
+        merge: called with two states of one window, must be associative. The first state starts earlier in event time. If both
+            start at the same time, as states of two batches or tasks can, their order is arbitrary. In session windows the
+            states may overlap in time.
+        finish: called with a state; returns the result. By default the result is the state.
+        name: identifies the fold in errors and checkpoints; by default the name of `add`.
+        where: a boolean column: records where it is not true do not count.
 
     Raises:
-        DefinitionError: something that is no function, no column name or no type, or an `init` that cannot be stored.
-        AggregateError: while the operator runs: a function raised, or returned what cannot be stored or emitted.
+        DefinitionError: an argument is not a function, a column name or a type, or `init` cannot be stored.
+        AggregateError: when the operator runs: a function raised, or returned a value that cannot be stored or emitted.
     """
     roles: dict[str, Any] = {"add": add, "merge": merge, "finish": finish}
     for role, given in roles.items():
         if not callable(given) and (given is not None or role == "add"):
-            raise DefinitionError(f"fold: {role} is {given!r}; a function is wanted")
+            raise DefinitionError(f"fold: {role} must be a function, got {given!r}")
     for column in columns:
         if not isinstance(column, str):
-            raise DefinitionError(f"fold: columns are given by name, not as {column!r}")
+            raise DefinitionError(f"fold: columns must be names, got {column!r}")
     name = name or getattr(add, "__name__", "function").strip("<>")
     functions = Functions(init if callable(init) else _constant(name, init), add, merge, finish)
     first = columns[0] if columns else None
@@ -135,14 +136,14 @@ def _constant(name: str, value: Any) -> Callable[[], Any]:
 
 
 def _strict_array(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
-    """The values as Arrow has them; what Arrow would cut off in silence is an error."""
+    """The values as an Arrow array; a fraction in a column of whole numbers, which Arrow would truncate, is an error."""
     if any(_has_fraction(value, type_) for value in values):
-        raise ValueError("a fraction would be cut off")
+        raise ValueError("its fraction would be truncated")
     return pa.array(values, type_)
 
 
 def _has_fraction(value: Any, type_: pa.DataType) -> bool:
-    """Whether a whole number is wanted where the value has a fraction."""
+    """Whether the type is a whole number and the value has a fraction."""
     if pat.is_list(type_) and isinstance(value, Sequence):
         return any(_has_fraction(item, type_.value_type) for item in value)
     return pat.is_integer(type_) and isinstance(value, float) and not value.is_integer()

@@ -1,7 +1,7 @@
-"""The states of aggregates in plain Python: records added one by one, and states merged if there is a function for it.
+"""The states of folds: records are added one by one, and states are merged if the fold has a function for it.
 
-A state is held as its msgpack bytes, in memory as in the store: no two windows can share one, and a function that changes
-what it is given changes a copy. So functions see the same kinds of values before and after a restart.
+A state is kept as msgpack bytes, in memory and in the store. So windows never share a state, functions that change their
+arguments change copies, and functions get the same types of values before and after a restart.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ from serializers.errors import SerializationError
 from serializers.values import pack_value, unpack_value
 
 Row = tuple[Any, ...] | None
-"""What one record gives to `add`; None if it is left out."""
+"""The arguments of `add` for one record; None if `where` excludes the record."""
 _UNKNOWN = object()
 
 
@@ -43,11 +43,11 @@ class FoldOperation(Operation):
     """A fold whose states cannot be merged: records are added to the state of each window one by one.
 
     Attributes:
-        columns: what `add` gets of each record, after the state.
+        columns: the columns of a record that are passed to `add`, after the state.
         types: Arrow types of these columns.
-        name: says in errors and checkpoints which fold it is.
-        code: fingerprint of the functions; folds are equal if their texts and fingerprints are.
-        functions: the user's; they are other objects wherever the fold was sent.
+        name: identifies the fold in errors and checkpoints.
+        code: fingerprint of the functions; folds are equal if their descriptions and fingerprints are equal.
+        functions: the user's functions; in each process that the fold is sent to, they are different objects.
     """
 
     combines: ClassVar[bool] = False
@@ -103,13 +103,13 @@ class FoldOperation(Operation):
             raise self._unmerged()
         return state
 
-    def combined(self, state: State, lo: Ints, hi: Ints) -> State:
+    def combine_ranges(self, state: State, lo: Ints, hi: Ints) -> State:
         if (hi - lo != 1).any():
             raise self._unmerged()
         return (state[0][lo],)
 
     def result(self, packed: bytes) -> Any:
-        """Return what a state comes to."""
+        """Return the result of a state."""
         state, finish = self._unpacked(packed), self.functions.finish
         return state if finish is None else self._call("finish", finish, state)
 
@@ -136,7 +136,7 @@ class FoldOperation(Operation):
                 if row is not None:
                     state = add(state, *(deepcopy(row) if nested else row))
                     if isinstance(state, tuple):
-                        state = list(state)  # as it would come back from the store
+                        state = list(state)  # as it is read from the store
         except Exception as error:
             raise self._failed("add", error, state) from error
         return self._packed("add", state)
@@ -167,16 +167,16 @@ class FoldOperation(Operation):
             ) from error
 
     def _failed(self, role: str, error: Exception, state: Any = _UNKNOWN) -> AggregateError:
-        hint = " (its state was None: does add return the new state?)" if state is None else ""
+        hint = ": its state was None, add must return the new state" if state is None else ""
         return AggregateError(f"{self.describe()}: {role} raised {type(error).__name__}: {error}{hint}")
 
     def _unmerged(self) -> AggregateError:
-        return AggregateError(f"{self.describe()} was made without merge: its states cannot be combined")
+        return AggregateError(f"{self.describe()} has no merge: its states cannot be combined")
 
 
 @dataclass(frozen=True, slots=True)
 class MergeableFold(FoldOperation):
-    """A fold whose states can be merged. `merge` gets states of one window only, the earlier in event time first."""
+    """A fold whose states can be merged. `merge` is called with states of one window only, the earlier in event time first."""
 
     combines: ClassVar[bool] = True
 
@@ -184,13 +184,13 @@ class MergeableFold(FoldOperation):
         return (fill([self._merged(a, b) for a, b in zip(left[0], right[0], strict=True)]),)
 
     def reduce(self, state: State, starts: Ints) -> State:
-        return self.combined(state, starts, _ends(starts, len(state[0])))
+        return self.combine_ranges(state, starts, _ends(starts, len(state[0])))
 
-    def combined(self, state: State, lo: Ints, hi: Ints) -> State:
-        """Return the combination of each range. Where ends ascend with starts, some two calls of `merge` a row and range.
+    def combine_ranges(self, state: State, lo: Ints, hi: Ints) -> State:
+        """Return the combination of each range. Cost: if ends ascend with starts, about two `merge` calls per row and range.
 
-        Each range is the rest of some rows that were merged from their last to each one before, and what was added since.
-        (Two stacks; Tangwongsan, Hirzel, Schneider 2017)
+        The rows of a range are split at a boundary: those before it are merged from the last to the first and each partial
+        result is kept; those from it on are merged as ranges reach them. (Two stacks; Tangwongsan, Hirzel, Schneider 2017)
         """
         packed, found = state[0].tolist(), np.empty(len(lo), object)
         rests: dict[int, bytes] = {}
@@ -219,7 +219,7 @@ class MergeableFold(FoldOperation):
 
 
 def _ends(starts: Ints, rows: int) -> Ints:
-    """Where the runs end that begin at `starts`: none if there are no rows."""
+    """The ends of the runs that begin at `starts`; empty if there are no rows."""
     return np.append(starts[1:], rows)[: len(starts)]
 
 
@@ -243,10 +243,10 @@ def _sort_ties(rows: list[Row], starts: Ints) -> None:
     for a, b in zip(starts[tied].tolist(), ends[tied].tolist(), strict=True):
         try:
             rows[a:b] = sorted(rows[a:b], key=_rank)
-        except TypeError:  # nested values may have no order
+        except TypeError:  # Nested values may have no order.
             rows[a:b] = sorted(rows[a:b], key=repr)
 
 
 def _rank(row: Row) -> list[tuple[bool, bool, Any]]:
-    """What sorts rows by their values: null first, NaN last; rows that are left out may stand anywhere."""
+    """Sort key of a row's values: null first, NaN last. Rows that `where` excludes may be anywhere."""
     return [] if row is None else [(value is not None, value != value, value) for value in row]

@@ -1,9 +1,9 @@
-"""Counts, sums and sums of products of one or two columns: what variances, covariances and regressions are made of.
+"""Counts, sums and sums of products of one or two columns, from which variances, covariances and regressions are computed.
 
-A sum of squares less a square of a sum loses the digits that both have in common: all of them where a column is constant.
-Values of nearly the same size are whole multiples of one unit, below 2**54 units; their products add up to less than 2**150
-units in 2**42 records. So sums of products are triples, which hold that without rounding, and what is left of the difference
-is right to the last bit. Values that are far apart need no such care: there the difference keeps its digits.
+A sum of squares less the square of a sum loses the digits that both have in common: all of them if a column is constant. Values
+of nearly the same size are whole multiples of one unit, below 2**54 units; their products add up to less than 2**150 units in
+2**42 records. So sums of products are triples, which hold this without rounding, and the difference is accurate to the last
+bit. If values differ much in size, there is no cancellation, and the difference keeps its digits anyway.
 """
 
 from collections.abc import Sequence
@@ -21,20 +21,20 @@ from operators.columns.ranges import Ints, State, prefix_difference
 from operators.columns.records import Records
 
 _LARGE = 2.0**480
-"""Values from here on, whose squares could add up to more than a double holds, are counted in units of 2**600."""
+"""Values from here on, whose sum of squares could exceed a double, are kept in units of 2**600."""
 _UNIT_EXPONENT = 600
 _CANCELLED = 2.0**-20
-"""A difference that is smaller than this part of what it is the difference of is computed once more, without rounding."""
+"""If a difference is smaller than this fraction of its operands, it is computed again without rounding."""
 _ROWS_AT_ONCE = 1 << 13
 _NOISE = 2.0**-1071
-"""What products that are too small for a double leave in a sum of squares, for each record."""
+"""The error per record in a sum of squares from products that are too small for a double."""
 
 
 class SumsOfProducts(Operation):
-    """Count of the records that have all values, sums of each column, and sums of the products of each two.
+    """Number of records without nulls, sum of each column, and sum of the products of each two columns.
 
-    The state: the count; a pair for each column's sum; the first two parts of a triple for each product; the third parts; and
-    `scale`, whose bit n says that column n was divided by 2**600.
+    The state: the count; a pair for the sum of each column; the first two parts of the triple of each product; their third
+    parts; and `scale`, whose bit n is set if column n was divided by 2**600.
     """
 
     __slots__ = ()
@@ -46,7 +46,7 @@ class SumsOfProducts(Operation):
 
     @property
     def products(self) -> list[tuple[int, int]]:
-        """The products by the numbers of their columns, squares first."""
+        """The products as pairs of column numbers, squares first."""
         pairs = combinations_with_replacement(range(len(self.columns)), 2)
         return sorted(pairs, key=lambda pair: (pair[0] != pair[1], pair))
 
@@ -114,16 +114,16 @@ class SumsOfProducts(Operation):
     def reduce(self, state: State, starts: Ints) -> State:
         if 2 * len(starts) >= len(state[0]):
             return Operation.reduce(self, state, starts)
-        return self.combined(state, starts, np.append(starts[1:], len(state[0])))
+        return self.combine_ranges(state, starts, np.append(starts[1:], len(state[0])))
 
-    def combined(self, state: State, lo: Ints, hi: Ints) -> State:
+    def combine_ranges(self, state: State, lo: Ints, hi: Ints) -> State:
         if state[-1].any():
-            return Operation.combined(self, state, lo, hi)
+            return Operation.combine_ranges(self, state, lo, hi)
         found = []
         for parts in (*self.sums(state), *self.triples(state)):
             total = exact.sum_ranges(parts, lo, hi)
             if total is None:
-                return Operation.combined(self, state, lo, hi)
+                return Operation.combine_ranges(self, state, lo, hi)
             found.append(total)
         sums, products = found[: len(self.columns)], found[len(self.columns) :]
         return self._joined(prefix_difference(state[0], lo, hi), sums, products, np.zeros(len(lo), np.int64))
@@ -173,7 +173,7 @@ def deviations(count: Ints, products: Triple, a: Pair, b: Pair) -> Floats:
     """Return sums of products of the distances of two columns from their means.
 
     Args:
-        count: of the records, shape (n,), int64; 1 where there are none.
+        count: number of records, shape (n,), int64; 1 for a state without records.
         products: sums of the products.
         a, b: sums of the columns.
     """
@@ -184,9 +184,9 @@ def deviations(count: Ints, products: Triple, a: Pair, b: Pair) -> Floats:
     found /= n
     close = np.flatnonzero(np.abs(found) * n < size * _CANCELLED)
     for first in range(0, len(close), _ROWS_AT_ONCE):
-        some = close[first : first + _ROWS_AT_ONCE]
-        rows = [tuple(part[some] for part in parts) for parts in (products, a, b)]
-        found[some] = _of_close_values(n[some], *rows)
+        rows = close[first : first + _ROWS_AT_ONCE]
+        parts_of_rows = [tuple(part[rows] for part in parts) for parts in (products, a, b)]
+        found[rows] = _of_close_values(n[rows], *parts_of_rows)
     return found
 
 
@@ -208,7 +208,7 @@ def _of_close_values(n: Floats, products: Triple, a: Pair, b: Pair) -> Floats:
 
 
 def _mean(n: Floats, total: Pair) -> tuple[Floats, Pair]:
-    """A double next to the mean, and the sum of the distances from it."""
+    """The mean rounded to a double, and the sum of the distances from it."""
 
     def rest(mean: Floats) -> Pair:
         high, low = exact.product(n, mean)
@@ -222,7 +222,7 @@ def _mean(n: Floats, total: Pair) -> tuple[Floats, Pair]:
 def variances(
     state: State, operation: PowerSums, freedom: int, root: bool
 ) -> tuple[Floats, npt.NDArray[np.bool_]]:
-    """Return variances or standard deviations, and where there are none.
+    """Return variances or standard deviations, and a mask of the states that have too few records for one.
 
     Args:
         state: of `operation`.

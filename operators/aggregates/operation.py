@@ -1,7 +1,7 @@
-"""The primitives of an aggregate, on whole columns: what Hazelcast Jet calls an AggregateOperation.
+"""The primitives of an aggregate on whole columns, as in Hazelcast Jet's AggregateOperation.
 
-A state is a tuple of columns, one row per pane or window. `lift` is create and accumulate for one record a row; `reduce`
-accumulates runs of records; `combine` and, where it exists, the difference of prefixes (deduct) do the rest.
+A state is a tuple of columns, with one row per pane or window. `lift` makes the state of each single record, `reduce` combines
+runs of rows, and `combine_ranges` combines ranges of panes, by `combine` or by a difference of prefixes (deduct).
 """
 
 from abc import ABC, abstractmethod
@@ -20,24 +20,24 @@ from operators.columns.records import Records
 
 @dataclass(frozen=True, slots=True)
 class Operation(ABC):
-    """One state shared by all aggregates of a window that need it. Equal operations are kept once.
+    """One state, shared by all aggregates of a window that need it. Equal operations are computed once.
 
-    Laws: `combine` is associative; `combine`, `reduce`, `combined` and `add` never change their arguments.
+    Laws: `combine` is associative; `combine`, `reduce`, `combine_ranges` and `add` never change their arguments.
 
     Attributes:
         column: the input column, or None.
-        where: a boolean column, or None: where it is not true, the input counts as null.
+        where: a boolean column, or None. In records where it is not true, the input is treated as null.
     """
 
     column: str | None
     where: str | None = field(default=None, kw_only=True)
 
     combines: ClassVar[bool] = True
-    """Whether states can be combined; if not, records are added to the state of each window one by one (a fold)."""
+    """Whether states can be combined. If not, records are added to the state of each window one by one (a fold)."""
     idempotent: ClassVar[bool] = False
-    """Whether ranges that overlap can be combined: a state combined with itself, or with a part of itself, is that state."""
+    """Whether overlapping ranges can be combined: a state combined with itself, or with a part of itself, does not change."""
     former_name: ClassVar[str | None] = None
-    """What the operation was called when its state had only the first of the columns; in such a state the others are 0."""
+    """Former name of the operation, when its state had fewer columns: the first ones. The others of such a state are 0."""
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -46,7 +46,7 @@ class Operation(ABC):
 
     @property
     def compared(self) -> tuple[str, ...]:
-        """The columns whose order, or whose distinct values, make the result."""
+        """The columns whose order, or whose distinct values, determine the result."""
         return ()
 
     @property
@@ -56,7 +56,7 @@ class Operation(ABC):
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """Names of the state's columns, for those who look at stored state."""
+        """Names of the state's columns, for reading stored state."""
         return (
             tuple(f"part_{number}" for number in range(len(self.codes)))
             if len(self.codes) > 1
@@ -64,12 +64,12 @@ class Operation(ABC):
         )
 
     def describe(self) -> str:
-        """Return the operation as text; stored states of two operations agree if their texts do."""
+        """Return the operation as text. Operations with equal texts can read each other's stored states."""
         return self._text(type(self).__name__)
 
     @property
     def former(self) -> str | None:
-        """The text of the operation when it had its former name, or None."""
+        """The text of the operation under its former name, or None."""
         return None if self.former_name is None else self._text(self.former_name)
 
     def _text(self, name: str) -> str:
@@ -81,31 +81,31 @@ class Operation(ABC):
 
     @abstractmethod
     def lift(self, records: Records) -> State:
-        """Return the state of each record by itself."""
+        """Return the state of each single record."""
 
     def read(self, records: Records, name: str | None = None) -> ColumnData:
-        """Return an input column, by default `column`, as `where` leaves it."""
+        """Return an input column, by default `column`, with nulls where `where` is not true."""
         data = records.values[name or self.column or ""]
         return data if self.where is None else data.kept(self.counted(records))
 
     def counted(self, records: Records) -> npt.NDArray[np.bool_]:
-        """Return which records `where` lets count."""
+        """Return a mask of the records where `where` is true."""
         if self.where is None:
             return np.ones(len(records), bool)
         return records.values[self.where].filled(0) != 0
 
     @abstractmethod
     def combine(self, left: State, right: State) -> State:
-        """Return the row-wise combination; `left` is the earlier in event time, or as early."""
+        """Return the row-wise combination; `left` does not begin later in event time than `right`."""
 
     def add(self, state: State, records: Records) -> State:
-        """Return each row of the state with the record of the same position added to it."""
+        """Return the state with one record added to each row: the record at the same position."""
         return self.combine(state, self.lift(records))
 
     def reduce(self, state: State, starts: Ints) -> State:
-        """Return the combination of each run of rows that begins at `starts`: a state that can be stored.
+        """Return the combination of each run of rows that begins at `starts`, as a state that can be stored.
 
-        The rows of a run are sorted by their earliest event time; they may overlap in time.
+        The rows of a run are sorted by their earliest event time and may overlap in time.
         """
         ends = np.append(starts[1:], len(state[0]))
         several = np.flatnonzero(ends - starts > 1)
@@ -117,16 +117,16 @@ class Operation(ABC):
             column[several] = values
         return reduced
 
-    def combined(self, state: State, lo: Ints, hi: Ints) -> State:
-        """Return the combination of each range [lo, hi) of rows, ready for `finish`.
+    def combine_ranges(self, state: State, lo: Ints, hi: Ints) -> State:
+        """Return the combination of each range [lo, hi) of rows, as `finish` needs it.
 
-        No range is empty; rows do not overlap in time.
+        No range is empty, and rows do not overlap in time. The result need not have the columns of a stored state.
         """
         combine = ranges.overlap_ranges if self.idempotent else ranges.combine_ranges
         return combine(self.combine, state, lo, hi)
 
     def accumulate(self, records: Records, starts: Ints) -> State:
-        """Return the state of each run of records that begins at `starts`; those of a run are sorted by time."""
+        """Return the state of each run of records that begins at `starts`. The records of a run are sorted by time."""
         lifted = self.lift(records)
         return lifted if len(starts) == len(records) else self.reduce(lifted, starts)
 
@@ -145,5 +145,5 @@ class UfuncOperation(Operation):
 
 
 def runs(starts: Ints, rows: int) -> Iterator[tuple[int, int]]:
-    """Return where each run of rows begins and ends."""
+    """Return the bounds of each run of rows."""
     return zip(starts.tolist(), np.append(starts[1:], rows).tolist(), strict=False)

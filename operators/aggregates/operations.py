@@ -34,7 +34,7 @@ class CountRows(UfuncOperation):
     def lift(self, records: Records) -> State:
         return (self.counted(records).astype(np.int64),)
 
-    def combined(self, state: State, lo: Ints, hi: Ints) -> State:
+    def combine_ranges(self, state: State, lo: Ints, hi: Ints) -> State:
         return (prefix_difference(state[0], lo, hi),)
 
 
@@ -48,7 +48,7 @@ class CountValid(CountRows):
 
 @dataclass(frozen=True, slots=True)
 class SumInt(CountRows):
-    """Sum of whole numbers of up to 32 bits, exact: four thousand million of them add up to less than 64 bits."""
+    """Sum of whole numbers of up to 32 bits, exact: the sum of four thousand million of them fits into 64 bits."""
 
     def lift(self, records: Records) -> State:
         return (self.read(records).filled(0),)
@@ -60,10 +60,10 @@ class SumInt(CountRows):
 
 @dataclass(frozen=True, slots=True)
 class SumLong(Operation):
-    """Sum of whole numbers of 64 bits, exact: a word, and how many times 2**64 have to be added to it.
+    """Sum of whole numbers of 64 bits, exact: a word, and how many times 2**64 has to be added to it.
 
-    It may leave 64 bits as long as it comes back, so that it is of no account in which order numbers are added. Whether it
-    fits is asked when results are made.
+    Intermediate sums may exceed 64 bits, so that the order of the numbers does not matter. Only results are checked for
+    overflow.
     """
 
     former_name: ClassVar[str | None] = "SumInt"
@@ -94,7 +94,7 @@ class SumLong(Operation):
         high, low = (np.add.reduceat(half, starts) for half in _halves(state[0]))
         return _joined(high, low, np.add.reduceat(state[1], starts))
 
-    def combined(self, state: State, lo: Ints, hi: Ints) -> State:
+    def combine_ranges(self, state: State, lo: Ints, hi: Ints) -> State:
         if self._safe(state):
             return prefix_difference(state[0], lo, hi), np.zeros(len(lo), np.int64)
         high, low = (prefix_difference(half, lo, hi) for half in _halves(state[0]))
@@ -108,23 +108,23 @@ class SumLong(Operation):
         """Return the sums.
 
         Raises:
-            OverflowError: one of them is beyond 64 bits.
+            OverflowError: a sum exceeds 64 bits.
         """
         if state[1].any():
             raise OverflowError(
-                f"the sum of whole numbers in column {self.column!r} is beyond 64 bits: "
+                f"the sum of whole numbers in column {self.column!r} exceeds 64 bits: "
                 "cast the column to double or decimal before apply"
             )
         return state[0]
 
     @staticmethod
     def _safe(state: State) -> bool:
-        """Whether no sum of any of these rows can leave 64 bits."""
+        """Whether no sum of any of these rows can exceed 64 bits."""
         return float(np.abs(state[0].astype(np.float64)).sum()) < 2.0**62 and not state[1].any()
 
 
 def _halves(words: Ints) -> tuple[Ints, Ints]:
-    """The upper 32 bits, with the sign, and the lower ones: of either, thousands of millions add up to less than 64 bits."""
+    """The upper 32 bits, with the sign, and the lower ones: sums of thousands of millions of either fit into 64 bits."""
     return words >> 32, words & 0xFFFFFFFF
 
 
@@ -137,7 +137,7 @@ def _joined(high: Ints, low: Ints, wraps: Ints) -> State:
 
 @dataclass(frozen=True, slots=True)
 class SumFloat(Operation):
-    """Sum of floating-point numbers in twice the precision: it does not drift, and hardly knows the order of its rows."""
+    """Sum of floating-point numbers in twice the precision: it does not drift, and hardly depends on the order of rows."""
 
     @property
     def codes(self) -> tuple[str, ...]:
@@ -160,10 +160,10 @@ class SumFloat(Operation):
     def reduce(self, state: State, starts: Ints) -> State:
         if 2 * len(starts) > len(state[0]):
             return Operation.reduce(self, state, starts)
-        return self.combined(state, starts, np.append(starts[1:], len(state[0])))
+        return self.combine_ranges(state, starts, np.append(starts[1:], len(state[0])))
 
-    def combined(self, state: State, lo: Ints, hi: Ints) -> State:
-        return exact.sum_ranges(state, lo, hi) or Operation.combined(self, state, lo, hi)
+    def combine_ranges(self, state: State, lo: Ints, hi: Ints) -> State:
+        return exact.sum_ranges(state, lo, hi) or Operation.combine_ranges(self, state, lo, hi)
 
     def of_halves(self, high: npt.NDArray[np.int64], low: npt.NDArray[np.int64]) -> State:
         """Return sums of the upper and of the lower 32 bits of whole numbers as states."""
@@ -192,13 +192,13 @@ class SumDecimal(UfuncOperation):
 
 
 def decimal_of(units: int, scale: int) -> Decimal:
-    """Return a whole number of units of the last digit as the decimal it stands for."""
+    """Return the decimal that is a whole number of units of its last digit."""
     return Decimal(units).scaleb(-scale, _WIDE)
 
 
 @dataclass(frozen=True, slots=True)
 class Extreme(UfuncOperation):
-    """Smallest or largest number; NaN is larger than any other, as in Spark.
+    """Smallest or largest number; NaN is larger than all other numbers, as in Spark.
 
     Attributes:
         code: "i8" or "f8".
@@ -210,7 +210,7 @@ class Extreme(UfuncOperation):
     @property
     @abstractmethod
     def nothing(self) -> float:
-        """The state of no number at all."""
+        """The state without any number."""
 
     @property
     def codes(self) -> tuple[str, ...]:
@@ -222,7 +222,7 @@ class Extreme(UfuncOperation):
 
 @dataclass(frozen=True, slots=True)
 class Min(Extreme):
-    """Smallest number; NaN only where there is nothing else."""
+    """Smallest number; NaN only if all are NaN."""
 
     ufunc: ClassVar[np.ufunc] = np.fmin
 
@@ -233,7 +233,7 @@ class Min(Extreme):
 
 @dataclass(frozen=True, slots=True)
 class Max(Extreme):
-    """Largest number; NaN wherever there is one."""
+    """Largest number; NaN if any is NaN."""
 
     ufunc: ClassVar[np.ufunc] = np.maximum
 
@@ -244,10 +244,10 @@ class Max(Extreme):
 
 @dataclass(frozen=True, slots=True)
 class ObjectExtreme(Operation):
-    """Smallest or largest of values that are Python objects, such as text; None is no value.
+    """Smallest or largest of values that are Python objects, such as text; None stands for no value.
 
     Attributes:
-        largest: which of the two.
+        largest: whether it is the largest value.
     """
 
     largest: bool
@@ -279,7 +279,7 @@ def _larger(a: Any, b: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Collect(Operation):
-    """All values in order of event time; those of one event time are sorted, so that the order of arrival is of no account.
+    """All values in order of event time. Values of equal event time are sorted, so that the order of arrival does not matter.
 
     A state is a list of event times in ticks and the list of values.
     """
@@ -304,10 +304,10 @@ class Collect(Operation):
         pairs = [_in_order(*both) for both in zip(joined[0].tolist(), joined[1].tolist(), strict=True)]
         return fill([times for times, _ in pairs]), fill([values for _, values in pairs])
 
-    def combined(self, state: State, lo: Ints, hi: Ints) -> State:
-        """Return all rows' values one after another, and where each range of them begins and ends.
+    def combine_ranges(self, state: State, lo: Ints, hi: Ints) -> State:
+        """Return the values of all rows one after another, and the bounds of each range in them.
 
-        A range of panes is a range of values: nothing is joined until the results are made.
+        A range of panes is a range of values: lists are joined only when results are made.
         """
         lists = state[1].tolist()
         edges = np.cumsum([0, *map(len, lists)])
@@ -319,7 +319,7 @@ def _counted(data: ColumnData) -> npt.NDArray[np.int64]:
 
 
 def as_lists(data: ColumnData, form: Callable[[Any], Any] = lambda value: value) -> npt.NDArray[np.object_]:
-    """Return each value in a list of its own, in a given form; nulls as empty lists."""
+    """Return a list of one value for each value, converted by `form`; nulls are empty lists."""
     valid = [True] * len(data.values) if data.valid is None else data.valid.tolist()
     return fill([[form(v)] if there else [] for v, there in zip(data.values.tolist(), valid, strict=True)])
 

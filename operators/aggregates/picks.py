@@ -1,7 +1,7 @@
-"""One record's value: of the earliest or latest event time, or of the smallest or largest value of another column.
+"""The value of one record: with the earliest or latest event time, or with the smallest or largest value of another column.
 
-Which record it is depends on the records alone, not on the order in which they came: of those with an equal `by`, the one with
-the smallest value is the first, the one with the largest is the last, and null is taken only if there is nothing else.
+The choice depends on the records only, not on their order of arrival: among records with an equal `by`, the one with the
+smallest value is the first and the one with the largest is the last. A null is chosen only if there is no other value.
 """
 
 from collections.abc import Sequence
@@ -26,12 +26,12 @@ _NOTHING, _NULL, _VALUE = range(3)
 class Pick(Operation):
     """The value of the first or last record in order of `by`.
 
-    A state is its `by`, what the record has (nothing: there is no record; null; a value), and the value.
+    A state is the `by`, a flag (no record, a null, or a value), and the value.
 
     Attributes:
         by: a column whose nulls do not count, or None for the event time.
-        by_code, code: how `by` and the values are held: "i8", "f8" or "object".
-        last: whether the last record is wanted.
+        by_code, code: page codes of `by` and the values: "i8", "f8" or "object".
+        last: whether it is the last record.
         nulls: whether records whose value is null count.
     """
 
@@ -63,8 +63,8 @@ class Pick(Operation):
         by = ColumnData(records.time, None) if self.by is None else self.read(records, self.by)
         data = self.read(records)
         counts = self.counted(records)
-        for wanted in (by, *([] if self.nulls else [data])):
-            counts = counts if wanted.valid is None else counts & wanted.valid
+        for required in (by, *([] if self.nulls else [data])):
+            counts = counts if required.valid is None else counts & required.valid
         has = np.where(counts, _VALUE, _NOTHING)
         if data.valid is not None:
             has[counts & ~data.valid] = _NULL
@@ -75,18 +75,18 @@ class Pick(Operation):
         return tuple(np.where(better, b, a) for a, b in zip(left, right, strict=True))
 
     def _rank(self, left: State, right: State) -> Signs:
-        """1 where the right record is wanted more than the left one, -1 where less, 0 where they are equal."""
+        """1 where the right record is preferred to the left one, -1 where the left one is, 0 where they are equal."""
         has = compared(right[1], left[1])
         rank = has.copy()
         both = np.flatnonzero((left[1] > _NOTHING) & (right[1] > _NOTHING))
-        rank[both] = self._wanted(left[0][both], right[0][both])
+        rank[both] = self._preferred(left[0][both], right[0][both])
         tied = both[rank[both] == 0]
         rank[tied] = has[tied]
         tied = tied[rank[tied] == 0]
-        rank[tied] = self._wanted(left[2][tied], right[2][tied])
+        rank[tied] = self._preferred(left[2][tied], right[2][tied])
         return rank
 
-    def _wanted(self, left: npt.NDArray[Any], right: npt.NDArray[Any]) -> Signs:
+    def _preferred(self, left: npt.NDArray[Any], right: npt.NDArray[Any]) -> Signs:
         return compared(right, left) if self.last else compared(left, right)
 
 
@@ -106,11 +106,11 @@ _sign = np.frompyfunc(lambda a, b: 0 if a is None or b is None else (a > b) - (a
 
 @dataclass(frozen=True, slots=True)
 class Picked(Aggregate):
-    """The value of the first or last record in order of event time or of a column; null if there is none.
+    """The value of the first or last record in order of event time or of a column; null without records.
 
     Attributes:
         by: that column, or None for the event time.
-        last: which of the two.
+        last: whether it is the last record.
         nulls: whether records whose value is null count.
     """
 
@@ -131,7 +131,7 @@ class Picked(Aggregate):
         by_code = "i8"
         if self.by is not None:
             if not is_atomic(by_type := self._type(types, self.by)):
-                raise self._refuse(by_type, "a type with an order", self.by)
+                raise self._refuse(by_type, "an orderable type", self.by)
             by_code = state_code(by_type)
         operation = Pick(
             self.column, self.by, by_code, state_code(type_), self.last, self.nulls, where=self.where

@@ -40,7 +40,7 @@ class Deviations:
     @classmethod
     @np.errstate(all="ignore")
     def of(cls, state: State, operation: CrossSums) -> "Deviations":
-        """Return what a state of an operation says."""
+        """Return the sums for the rows of a state."""
         x, y = operation.sums(state)
         squares = (x, x), (y, y), (x, y)
         count = np.maximum(state[0], 1)
@@ -49,10 +49,10 @@ class Deviations:
             deviations(count, products, a, b) for products, (a, b) in zip(triples, squares, strict=True)
         )
         xx, yy = np.maximum(xx, 0.0), np.maximum(yy, 0.0)
-        # Spreads of the very small may be too small for a double where covariances are not.
+        # Variances of very small values may be too small for a double, while covariances are not.
         faint = (triples[0][0] < _FAINT * count) | (triples[1][0] < _FAINT * count)
-        spoilt = np.isnan(xx) | np.isnan(yy)
-        xy = np.where(((xx == 0) | (yy == 0)) & ~spoilt & ~faint, 0.0, xy)
+        undefined = np.isnan(xx) | np.isnan(yy)
+        xy = np.where(((xx == 0) | (yy == 0)) & ~undefined & ~faint, 0.0, xy)
         exponents = operation.exponent(state, 0), operation.exponent(state, 1)
         return cls(state[0].astype(np.float64), xx, yy, xy, x, y, *exponents)
 
@@ -61,20 +61,20 @@ class Deviations:
         return np.ldexp(self.xy / divisor, self.x_exponent + self.y_exponent)
 
     def slope(self) -> Floats:
-        """Return how much y grows with x; where x is constant it means nothing."""
+        """Return the slope of y over x; undefined if x is constant."""
         return np.ldexp(self._slope(), self.y_exponent - self.x_exponent)
 
     def _slope(self) -> Floats:
         return self.xy / np.where(self.xx == 0, 1.0, self.xx)
 
     def intercept(self) -> Floats:
-        """Return the line's y where x is 0."""
+        """Return the y of the line at x = 0."""
         high, low = exact.times(self.x, self._slope())
         rest = exact.value(exact.add(self.y, (-high, -low)))
         return np.ldexp(rest / np.maximum(self.count, 1), self.y_exponent)
 
     def correlation(self) -> Floats:
-        """Return Pearson's correlation; where a column is constant it means nothing."""
+        """Return Pearson's correlation; undefined if a column is constant."""
         square = self.xx * self.yy
         fits = (square > _TINY) & np.isfinite(square)
         root = np.where(fits, np.sqrt(square), np.sqrt(self.xx) * np.sqrt(self.yy))
@@ -82,7 +82,7 @@ class Deviations:
 
 
 Formula = Callable[[Deviations], tuple[Floats, npt.NDArray[np.bool_]]]
-"""The results, and where there is none."""
+"""Computes the results, and a mask of the rows without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class Together(Aggregate):
 
     Attributes:
         other: the column x; `column` is y.
-        kind: which number, a key of `FORMULAS`, or "linear_trend" for slope and intercept.
+        kind: a key of `FORMULAS`, or "linear_trend" for slope and intercept.
     """
 
     other: str = field(kw_only=True)

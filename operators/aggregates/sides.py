@@ -1,4 +1,4 @@
-"""The frames of a co-grouping: each with aggregates of its own, over columns that get the frame's name."""
+"""The frames of a co-grouping: each has its own aggregates, over columns that are prefixed with the name of the frame."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -16,8 +16,8 @@ class Side:
     """One of the frames.
 
     Attributes:
-        name: the frame's.
-        aggregates: its results by name.
+        name: name of the frame.
+        aggregates: aggregates of the frame by name of the result.
     """
 
     name: str
@@ -25,20 +25,20 @@ class Side:
 
     @property
     def columns(self) -> list[str]:
-        """The columns that its aggregates read."""
+        """The columns that the aggregates read."""
         return list(dict.fromkeys(name for _, aggregate in self.aggregates for name in _inputs(aggregate)))
 
     @property
     def marker(self) -> str:
-        """Name of the column that is true in its rows, and null in those of other frames."""
+        """Name of a column that is true in rows of this frame, and null in rows of the others."""
         return f"{self.name}.*"
 
     def joint(self, column: str) -> str:
-        """Return the name that a column has beside those of other frames."""
+        """Return the name of a column in the union of all frames."""
         return f"{self.name}.{column}"
 
     def joint_aggregates(self) -> dict[str, Aggregate]:
-        """Return its results by name, from columns under their joint names and from its rows only."""
+        """Return the aggregates by name, over columns of the union and rows of this frame."""
         return {name: self._joint(aggregate) for name, aggregate in self.aggregates}
 
     def _joint(self, aggregate: Aggregate) -> Aggregate:
@@ -57,16 +57,16 @@ def _inputs(aggregate: Aggregate) -> Sequence[str]:
     return [*(name for name in given if name is not None), *getattr(aggregate, "columns", ())]
 
 
-def check_side_columns(side: Side, names: Sequence[str], wanted: Sequence[str]) -> None:
+def check_side_columns(side: Side, names: Sequence[str], required: Sequence[str]) -> None:
     """Refuse a frame that lacks a column.
 
     Raises:
-        DefinitionError: names the frame, the column, and those that there are.
+        DefinitionError: names the frame, the column, and the columns of the frame.
     """
-    for name in wanted:
+    for name in required:
         if name not in names:
             raise DefinitionError(
-                f"frame {side.name}: there is no column {name!r}; it has {listed_columns(name, names)}"
+                f"frame {side.name}: column {name!r} does not exist; it has the columns {listed_columns(name, names)}"
             )
 
 
@@ -74,13 +74,13 @@ def check_types(names: Sequence[str], types: Sequence[Mapping[str, Any]]) -> Non
     """Refuse frames whose shared columns differ in type.
 
     Raises:
-        DefinitionError: names the column and both frames' types.
+        DefinitionError: names the column and its type in both frames.
     """
     for name, other in zip(names[1:], types[1:], strict=True):
         for column, type_ in types[0].items():
             if other[column] != type_:
                 raise DefinitionError(
-                    f"column {column!r} is {type_} in {names[0]}, {other[column]} in {name}: cast one of them"
+                    f"column {column!r} is of type {type_} in {names[0]}, but {other[column]} in {name}: cast one of them"
                 )
 
 
@@ -88,7 +88,7 @@ def check_given(sides: Sequence[Side], frames: object) -> None:
     """Refuse frames that are not given by name.
 
     Raises:
-        DefinitionError: says how they are given.
+        DefinitionError: shows how to give them by name.
     """
     if not isinstance(frames, Mapping):
         expected = ", ".join(f"{side.name!r}: ..." for side in sides)
@@ -102,11 +102,11 @@ def event_times(sides: Sequence[Side], frames: object, event_time: str | Mapping
 
     Args:
         sides: the frames of the operator.
-        frames: what the user gave, by name.
-        event_time: one name for all frames, or a name for each.
+        frames: the frames by name, as given by the user.
+        event_time: one column name for all frames, or a column name for each frame.
 
     Raises:
-        DefinitionError: the frames are not those of the operator, or one has no event time.
+        DefinitionError: the frames are not those of the operator, or `event_time` lacks one of them.
     """
     check_given(sides, frames)
     assert isinstance(frames, Mapping)  # noqa: S101 - checked above
@@ -120,5 +120,5 @@ def event_times(sides: Sequence[Side], frames: object, event_time: str | Mapping
         return dict.fromkeys(names, event_time)
     missing = [name for name in names if name not in event_time]
     if missing:
-        raise DefinitionError(f"event_time names no column for {', '.join(missing)}")
+        raise DefinitionError(f"event_time has no column for {', '.join(missing)}: give one for each frame")
     return {name: event_time[name] for name in names}

@@ -28,7 +28,7 @@ class Sketch(Operation):
     """Bytes of a sketch; empty where no record counts.
 
     Attributes:
-        size: the sketch's own measure of its size.
+        size: size of the sketch, in the unit of its library.
     """
 
     size: int
@@ -42,16 +42,16 @@ class Sketch(Operation):
         """Return a sketch of the values."""
 
     @abstractmethod
-    def opened(self, stored: bytes) -> Any:
+    def from_bytes(self, stored: bytes) -> Any:
         """Return the sketch of these bytes."""
 
     @abstractmethod
-    def closed(self, sketch: Any) -> bytes:
+    def to_bytes(self, sketch: Any) -> bytes:
         """Return the bytes of a sketch."""
 
     @abstractmethod
     def union(self, sketches: Iterable[Any]) -> Any:
-        """Return a new sketch of all that these have seen."""
+        """Return a new sketch of all values of the given sketches."""
 
     def lift(self, records: Records) -> State:
         return self.accumulate(records, np.arange(len(records)))
@@ -72,19 +72,19 @@ class Sketch(Operation):
         stored = state[0].tolist()
         return (fill([self._joined(stored[a:b]) for a, b in runs(starts, len(stored))]),)
 
-    def combined(self, state: State, lo: Ints, hi: Ints) -> State:
-        """Return open sketches, None where no record counts: each row is opened once, and none is closed again."""
-        opened = fill([self.opened(stored) if stored else None for stored in state[0].tolist()])
-        return combine_ranges(self._unions, (opened,), lo, hi)
+    def combine_ranges(self, state: State, lo: Ints, hi: Ints) -> State:
+        """Return sketch objects, None where no record counts: each row is deserialised once, and results are not serialised."""
+        sketches = fill([self.from_bytes(stored) if stored else None for stored in state[0].tolist()])
+        return combine_ranges(self._unions, (sketches,), lo, hi)
 
     def _packed(self, values: npt.NDArray[Any]) -> bytes:
-        return self.closed(self.of(values)) if len(values) else b""
+        return self.to_bytes(self.of(values)) if len(values) else b""
 
     def _joined(self, stored: Sequence[bytes]) -> bytes:
         filled = [one for one in stored if one]
         if len(filled) < 2:
             return filled[0] if filled else b""
-        return self.closed(self.union(map(self.opened, filled)))
+        return self.to_bytes(self.union(map(self.from_bytes, filled)))
 
     def _unions(self, left: State, right: State) -> State:
         pairs = zip(left[0].tolist(), right[0].tolist(), strict=True)
@@ -93,7 +93,7 @@ class Sketch(Operation):
 
 @dataclass(frozen=True, slots=True)
 class DistinctSketch(Sketch):
-    """A HyperLogLog sketch of 2**size bytes, smaller while it has seen few values.
+    """A HyperLogLog sketch of up to 2**size bytes, smaller for few values.
 
     (Flajolet et al. 2007)
     """
@@ -108,10 +108,10 @@ class DistinctSketch(Sketch):
             sketch.update(value if isinstance(value, int | float) else _text(value))
         return sketch
 
-    def opened(self, stored: bytes) -> Any:
+    def from_bytes(self, stored: bytes) -> Any:
         return _library().hll_sketch.deserialize(stored)
 
-    def closed(self, sketch: Any) -> bytes:
+    def to_bytes(self, sketch: Any) -> bytes:
         return sketch.serialize_compact()
 
     def union(self, sketches: Iterable[Any]) -> Any:
@@ -120,7 +120,8 @@ class DistinctSketch(Sketch):
     def estimate(self, sketch: Any) -> int:
         """Return the number of distinct values.
 
-        A sketch that never was united estimates from the order of its values too; united with itself, it knows the set alone.
+        The estimate of a sketch without a union also depends on the order of its values. After a union with itself it depends
+        on the set of values only.
         """
         return round(self._unified((sketch, sketch)).get_estimate())
 
@@ -133,20 +134,20 @@ class DistinctSketch(Sketch):
 
 @dataclass(frozen=True, slots=True)
 class QuantileSketch(Sketch):
-    """A KLL sketch: all values up to `size` of them, then a random choice that stands for all.
+    """A KLL sketch: up to `size` values are kept, then a random sample of them.
 
     (Karnin, Lang, Liberty 2016)
     """
 
     def of(self, values: npt.NDArray[Any]) -> Any:
         sketch = _library().kll_doubles_sketch(self.size)
-        sketch.update(np.array(values, np.float64))  # a copy: it takes no array that cannot be written to
+        sketch.update(np.array(values, np.float64))  # a copy: read-only arrays are not accepted
         return sketch
 
-    def opened(self, stored: bytes) -> Any:
+    def from_bytes(self, stored: bytes) -> Any:
         return _library().kll_doubles_sketch.deserialize(stored)
 
-    def closed(self, sketch: Any) -> bytes:
+    def to_bytes(self, sketch: Any) -> bytes:
         return sketch.serialize()
 
     def union(self, sketches: Iterable[Any]) -> Any:
@@ -161,7 +162,7 @@ class ApproxCountDistinct(Aggregate):
     """Number of distinct values, estimated.
 
     Attributes:
-        rsd: relative standard deviation of the estimate, at most.
+        rsd: maximum relative standard deviation of the estimate.
     """
 
     rsd: float = field(kw_only=True)
@@ -170,7 +171,7 @@ class ApproxCountDistinct(Aggregate):
         Aggregate.__post_init__(self)
         _check_library(self._name)
         if self._log_size not in _LOG_SIZES:
-            raise DefinitionError(f"{self._name}: rsd is {self.rsd!r}, from 0.00072 to 0.5 is wanted")
+            raise DefinitionError(f"{self._name}: rsd must be from 0.00072 to 0.5, got {self.rsd!r}")
 
     @property
     def _log_size(self) -> int:
@@ -196,7 +197,7 @@ class ApproxCountDistinct(Aggregate):
 
 @dataclass(frozen=True, slots=True)
 class ApproxQuantiles(Aggregate):
-    """Values at some ranks, estimated; null where there is no value.
+    """Values at the given ranks, estimated; null without values.
 
     Attributes:
         probabilities: the ranks, from 0 for the smallest value to 1 for the largest.
@@ -211,11 +212,11 @@ class ApproxQuantiles(Aggregate):
         _check_library(self._name)
         if not self.probabilities or not all(0 <= rank <= 1 for rank in self.probabilities):
             raise DefinitionError(
-                f"{self._name}: probabilities are {self.probabilities}, numbers from 0 to 1 are wanted"
+                f"{self._name}: probabilities must be numbers from 0 to 1, got {list(self.probabilities)}"
             )
         if self.size not in _QUANTILE_SIZES:
             raise DefinitionError(
-                f"{self._name}: k is {self.size!r}, a whole number from 8 to 65535 is wanted"
+                f"{self._name}: k must be a whole number from 8 to 65535, got {self.size!r}"
             )
 
     @property
@@ -230,7 +231,7 @@ class ApproxQuantiles(Aggregate):
         def quantiles(sketch: Any) -> list[float] | None:
             if sketch is None or sketch.is_empty():
                 return None
-            return [value + 0.0 for value in sketch.get_quantiles(ranks, True)]  # -0.0 comes out as 0.0
+            return [value + 0.0 for value in sketch.get_quantiles(ranks, True)]  # -0.0 becomes 0.0
 
         def finish(states: Sequence[State]) -> pa.Array:
             return pa.array(list(map(quantiles, states[0][0].tolist())), pa.list_(pa.float64()))
@@ -239,7 +240,7 @@ class ApproxQuantiles(Aggregate):
 
 
 def _text(value: Any) -> str:
-    """A text of its own for each value of one type, never empty: sketches take no bytes and leave out empty texts."""
+    """A distinct text for each value of one type, never empty: sketches do not accept bytes and ignore empty texts."""
     return f"={value.decode('latin-1') if isinstance(value, bytes) else value}"
 
 

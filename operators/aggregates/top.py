@@ -1,4 +1,4 @@
-"""The values with the most of something, in descending order."""
+"""The values with the largest of another column, in descending order."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -25,8 +25,8 @@ class Top(Operation):
     """The items with the largest `by`, then the largest value, in descending order; records with a null in either do not count.
 
     Attributes:
-        size: how many, at most.
-        by: the column that orders, or None for the values themselves.
+        size: maximum number of items.
+        by: the column to order by, or None for the values themselves.
     """
 
     size: int
@@ -60,10 +60,10 @@ class Top(Operation):
         lists = state[0].tolist()
         return (fill([self._top(chain.from_iterable(lists[a:b])) for a, b in runs(starts, len(lists))]),)
 
-    def combined(self, state: State, lo: Ints, hi: Ints) -> State:
-        """Return the places of the top items of each range, and the values of all rows by place.
+    def combine_ranges(self, state: State, lo: Ints, hi: Ints) -> State:
+        """Return the ranks of the top items of each range, and the values of all rows by rank.
 
-        All items are put in order once; ranges then combine whole numbers.
+        All items are sorted once; ranges then combine whole numbers.
         """
         lists = state[0].tolist()
         flat = list(chain.from_iterable(lists))
@@ -83,7 +83,7 @@ class Top(Operation):
 
 
 def _place(item: Item) -> list[Any]:
-    """What orders items, NaN above all."""
+    """Sort key of an item; NaN is the largest value."""
     return [(value != value, 0 if value != value else value) for value in item]
 
 
@@ -92,8 +92,8 @@ class TopN(Aggregate):
     """The values with the largest `by`.
 
     Attributes:
-        size: how many, at most.
-        by: the column that orders, or None for the values themselves.
+        size: maximum number of values.
+        by: the column to order by, or None for the values themselves.
     """
 
     size: int = field(kw_only=True)
@@ -102,7 +102,7 @@ class TopN(Aggregate):
     def __post_init__(self) -> None:
         Aggregate.__post_init__(self)
         if type(self.size) is not int or self.size < 1:
-            raise DefinitionError(f"{self._name}: n is {self.size!r}, a whole number of 1 or more is wanted")
+            raise DefinitionError(f"{self._name}: n must be a whole number of 1 or more, got {self.size!r}")
 
     @property
     def _name(self) -> str:
@@ -112,7 +112,7 @@ class TopN(Aggregate):
         type_ = self._type(types)
         for column in (self.column, *([] if self.by is None else [self.by])):
             if not is_atomic(given := self._type(types, column)):
-                raise self._refuse(given, "a type with an order", column)
+                raise self._refuse(given, "an orderable type", column)
         operation = Top(self.column, self.size, self.by, where=self.where)
 
         def finish(states: Sequence[State]) -> pa.Array:

@@ -1,4 +1,4 @@
-"""What aggregates that users write have in common: the type of their result, and how their functions are told apart."""
+"""Common parts of custom aggregates and operators: the types of results, and fingerprints of functions."""
 
 import hashlib
 from collections.abc import Callable
@@ -23,24 +23,26 @@ _TYPES = {
 
 
 def result_type(given: str | pa.DataType) -> pa.DataType:
-    """Return the Arrow type that a user means.
+    """Return the Arrow type of a result.
 
     Args:
         given: Spark's name of a simple type, "array<...>" of one, or an Arrow type.
 
     Raises:
-        DefinitionError: the name is unknown; the message lists the known ones.
+        DefinitionError: the name is unknown; the message lists the known names.
     """
     if isinstance(given, pa.DataType):
         return given
     if not isinstance(given, str):
-        raise DefinitionError(f"result type {given!r} is none: give Spark's name of a type, such as 'bigint'")
+        raise DefinitionError(
+            f"result type must be Spark's name of a type, such as 'bigint', or an Arrow type, got {given!r}"
+        )
     name = given.strip().lower()
     if name.startswith("array<") and name.endswith(">"):
         return pa.list_(result_type(name[6:-1]))
     if name not in _TYPES:
         raise DefinitionError(
-            f"result type {given!r} is unknown; known are {', '.join(_TYPES)}, array<...> of these, and Arrow types"
+            f"unknown result type {given!r}; known are {', '.join(_TYPES)}, array<...> of these, and Arrow types"
         )
     return _TYPES[name]
 
@@ -48,7 +50,7 @@ def result_type(given: str | pa.DataType) -> pa.DataType:
 def fingerprint(*functions: Callable[..., Any] | None) -> str:
     """Return a text that differs for functions with different code, within a session.
 
-    Functions that Spark sent to a worker twice are two objects; their fingerprint, taken where they were defined, is one.
+    A function that Spark sends to a worker twice becomes two objects. Their fingerprints, made on the driver, are equal.
     """
     from pyspark import cloudpickle
 

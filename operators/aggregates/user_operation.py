@@ -1,4 +1,4 @@
-"""Aggregates that users write on whole columns: Hazelcast Jet's primitives create, accumulate, combine, deduct, finish."""
+"""Custom aggregates on whole columns, by Hazelcast Jet's primitives: create, accumulate, combine, deduct, finish."""
 
 import inspect
 from collections.abc import Callable, Sequence
@@ -25,16 +25,16 @@ _DTYPES = {"i8": np.dtype(np.int64), "f8": np.dtype(np.float64), "object": np.dt
 
 
 class AggregateError(RuntimeError):
-    """A function of an `AggregateOperation` that raised, or returned no such columns as it should; names both."""
+    """Raised if a function of a fold or an `AggregateOperation` fails, or returns an invalid value; names both."""
 
 
 @dataclass(frozen=True, slots=True)
 class AggregateOperation:
-    """An aggregate of one's own, in functions on NumPy columns: called with names of columns, it is an aggregate.
+    """A custom aggregate, defined by functions on NumPy columns. Call it with names of columns to get the aggregate of these.
 
-    A state is a tuple of columns, one row per pane or window. Values come in as int64 (whole numbers; booleans as 0 and 1,
-    dates as days, timestamps and intervals as counts of their unit), float64, or Python objects. Functions return new arrays
-    and leave those that they get alone.
+    A state is a tuple of columns, with one row per pane or window. Values are passed as int64 (whole numbers; booleans as 0 and
+    1, dates as days, timestamps and intervals as numbers of their unit), float64, or Python objects. Functions return new
+    arrays and must not change their arguments.
 
         geometric_mean = AggregateOperation(
             name="geometric mean",
@@ -48,21 +48,23 @@ class AggregateOperation:
         windows.aggregate(growth=geometric_mean("factor", where="valid"))
 
     Attributes:
-        name: part of what stored state is known by, with `version`; give a new one when the state's meaning changes.
-        state: the state's columns: int or "i8", float or "f8", object (values that msgpack can hold).
+        name: identifies stored state, together with `version`.
+        state: types of the state's columns: int or "i8", float or "f8", object (values that msgpack can hold).
         create: returns one empty state, as a tuple of scalars.
-        accumulate: given a state and columns of as many rows, returns the state with one record added to each row.
-        combine: returns the row-wise combination of two states; associative, and the order of its arguments is of no account.
-        finish: returns the results of a state's rows: an array, a masked array where some are null, or an Arrow array. Rows in
-            which no record counted are as `create` made them.
-        type: of the results: Spark's name, such as "double" or "array<string>", or an Arrow type.
-        deduct: returns what was combined with `b` to give `a`; give it only if that is exact, bit for bit, whatever the values.
-            Then any window costs two rows of running totals, which reach over all windows and keys. Sums of whole numbers can
-            do that; sums of floating-point numbers cannot, for a NaN or a huge number never leaves a total.
-        version: see `name`.
+        accumulate: called with a state and columns with the same number of rows; returns the state with one record added to
+            each row.
+        combine: returns the row-wise combination of two states; must be associative and commutative.
+        finish: returns the results of a state's rows: an array, a masked array if some are null, or an Arrow array. The state
+            of a window without records that count is an empty state.
+        type: type of the results: Spark's name, such as "double" or "array<string>", or an Arrow type.
+        deduct: called with states `a` and `b`, returns the state that was combined with `b` to give `a`. Define it only if the
+            result is exact, bit for bit, for all values. Then each window costs two rows of running totals over all windows and
+            keys. This is possible for sums of whole numbers, but not of floating-point numbers: a NaN or a huge number cannot
+            be removed from a total.
+        version: increase it when the meaning of the state changes.
 
     Raises:
-        DefinitionError: an empty name, an unknown state column, or a `create` that does not fit the state.
+        DefinitionError: the name is empty, a state column is unknown, or the result of `create` does not match the state.
     """
 
     name: str
@@ -78,16 +80,16 @@ class AggregateOperation:
 
     def __post_init__(self) -> None:
         if not self.name:
-            raise DefinitionError("an AggregateOperation needs a name: stored state is known by it")
+            raise DefinitionError("an AggregateOperation needs a name, which identifies its stored state")
         unknown = [column for column in self.state if column not in _CODES]
         if unknown or not self.state or isinstance(self.state, str):
             raise DefinitionError(
-                f"aggregate {self.name!r}: state is {self.state!r}, a tuple of int, float and object is wanted"
+                f"aggregate {self.name!r}: state must be a tuple of int, float and object, got {self.state!r}"
             )
         functions = self.create, self.accumulate, self.combine, self.finish, self.deduct
         if not all(map(callable, functions[:4])) or not (self.deduct is None or callable(self.deduct)):
             raise DefinitionError(
-                f"aggregate {self.name!r}: create, accumulate, combine, finish and deduct are functions"
+                f"aggregate {self.name!r}: create, accumulate, combine, finish and deduct must be functions"
             )
         object.__setattr__(self, "state", tuple(_CODES[column] for column in self.state))
         object.__setattr__(self, "type", result_type(self.type))
@@ -95,14 +97,14 @@ class AggregateOperation:
         self._check_create()
 
     def __call__(self, *columns: str, where: str | None = None) -> "UserAggregate":
-        """Return the aggregate of these columns, as `accumulate` takes them; records with a null in any do not count.
+        """Return the aggregate of these columns. Records with a null in any of them do not count.
 
         Args:
-            columns: names of columns of atomic types.
-            where: a boolean column: records where it is not true do not count either.
+            columns: names of columns of atomic types, in the order of the arguments of `accumulate`.
+            where: a boolean column: records where it is not true do not count.
 
         Raises:
-            DefinitionError: `accumulate` takes another number of columns.
+            DefinitionError: `accumulate` has another number of arguments.
         """
         return UserAggregate(columns[0] if columns else None, columns=columns, given=self, where=where)
 
@@ -110,12 +112,12 @@ class AggregateOperation:
         made: Any = self.create()
         if not isinstance(made, tuple) or len(made) != len(self.state):
             raise DefinitionError(
-                f"aggregate {self.name!r}: create returns {made!r}, a tuple of {len(self.state)} is wanted, as state has"
+                f"aggregate {self.name!r}: create must return a tuple of {len(self.state)} values, as state has; got {made!r}"
             )
         for code, value in zip(self.state, made, strict=True):
             if code != "object" and not np.can_cast(np.asarray(value).dtype, _DTYPES[code], "same_kind"):
                 raise DefinitionError(
-                    f"aggregate {self.name!r}: create returns {value!r} for a column {code!r}"
+                    f"aggregate {self.name!r}: create must return values of the types of state, got {value!r} for {code!r}"
                 )
 
 
@@ -124,7 +126,7 @@ class UserOperation(Operation):
     """The state of an `AggregateOperation` over some columns.
 
     Attributes:
-        columns: what `accumulate` gets.
+        columns: the columns that are passed to `accumulate`.
         given: the user's functions.
     """
 
@@ -169,9 +171,9 @@ class UserOperation(Operation):
     def combine(self, left: State, right: State) -> State:
         return self._called("combine", left, right)
 
-    def combined(self, state: State, lo: Ints, hi: Ints) -> State:
+    def combine_ranges(self, state: State, lo: Ints, hi: Ints) -> State:
         if self.given.deduct is None or not len(lo):
-            return Operation.combined(self, state, lo, hi)
+            return Operation.combine_ranges(self, state, lo, hi)
         totals = self._totals(state)
         totals = tuple(np.concatenate(column) for column in zip(self.created(1), totals, strict=True))
         return self._called("deduct", *(tuple(column[edge] for column in totals) for edge in (hi, lo)))
@@ -194,14 +196,14 @@ class UserOperation(Operation):
         return totals
 
     def finished(self, state: State) -> pa.Array:
-        """Return the results of a state's rows, of the promised type."""
+        """Return the results of a state's rows, of the declared type."""
         name, type_ = self.given.name, self.given.type
         if not len(state[0]):
             return pa.array([], type_)
         result = self._run("finish", state)
         if not isinstance(result, pa.Array | pa.ChunkedArray | np.ndarray) or len(result) != len(state[0]):
             raise AggregateError(
-                f"aggregate {name!r}: finish returns {_shape(result)}, an array of {len(state[0])} rows is wanted"
+                f"aggregate {name!r}: finish must return an array of {len(state[0])} rows, got {_shape(result)}"
             )
         try:
             if isinstance(result, pa.ChunkedArray):
@@ -212,11 +214,11 @@ class UserOperation(Operation):
             return arrow_column(np.ma.getdata(result), type_, missing)
         except (pa.ArrowException, TypeError, ValueError) as error:
             raise AggregateError(
-                f"aggregate {name!r}: finish returns {_shape(result)}, which is no {type_}: {error}"
+                f"aggregate {name!r}: finish must return {type_}, got {_shape(result)}: {error}"
             ) from error
 
     def _called(self, primitive: str, *arguments: Any) -> State:
-        """What a primitive returns, checked to be a state of as many rows as it got."""
+        """The result of a primitive, checked to be a state with as many rows as its arguments."""
         rows = len(arguments[0][0])
         if not rows:
             return self.created(0)
@@ -235,8 +237,8 @@ class UserOperation(Operation):
 
     def _unfit(self, primitive: str, result: Any, rows: int) -> AggregateError:
         return AggregateError(
-            f"aggregate {self.given.name!r}: {primitive} returns {_shape(result)}, "
-            f"a tuple of columns ({', '.join(self.codes)}) of {rows} rows each is wanted"
+            f"aggregate {self.given.name!r}: {primitive} must return a tuple of columns ({', '.join(self.codes)}) with {rows} "
+            f"rows each, got {_shape(result)}"
         )
 
     def _run(self, primitive: str, *arguments: Any) -> Any:
@@ -251,7 +253,7 @@ class UserAggregate(Aggregate):
     """An `AggregateOperation` of some columns.
 
     Attributes:
-        columns: what `accumulate` gets.
+        columns: the columns that are passed to `accumulate`.
         given: the user's functions.
     """
 
@@ -266,9 +268,9 @@ class UserAggregate(Aggregate):
             inspect.signature(self.given.accumulate).bind(None, *self.columns)
         except TypeError as error:
             raise DefinitionError(
-                f"{self._name}: accumulate takes a state and other columns: {error}"
+                f"{self._name}: accumulate does not accept a state and {len(self.columns)} columns: {error}"
             ) from None
-        except ValueError:  # A function that does not tell what it takes.
+        except ValueError:  # A function without a signature, such as some built-in ones.
             return
 
     @property
@@ -289,9 +291,9 @@ def _repeated(value: Any, rows: int, code: str) -> npt.NDArray[Any]:
 
 
 def _shape(result: Any) -> str:
-    """What a function returned, short enough for a message."""
+    """A short description of a returned value, for messages."""
     if isinstance(result, np.ndarray):
         return f"an array of {result.dtype} and shape {result.shape}"
     if isinstance(result, tuple):
         return f"({', '.join(map(_shape, result))})"
-    return f"a {type(result).__name__}"
+    return f"a value of type {type(result).__name__}"

@@ -261,7 +261,7 @@ def _numbers(what: str, type_: type, given: Any, rows: int | None) -> npt.NDArra
         raise ValueError(f"{what} has nulls: fill them, or declare the column as object")
     values = np.ma.getdata(values)
     if values.size and values.dtype.kind not in ("iub" if type_ is int else "iufb"):
-        raise ValueError(f"{what} has type {values.dtype}, expected {type_.__name__}")
+        raise ValueError(f"{what} is of type {values.dtype}, not {type_.__name__}")
     if values.ndim == 0 and rows is not None:
         values = np.full(rows, values)
     if values.ndim != 1 or (rows is not None and len(values) != rows):

@@ -230,7 +230,8 @@ class GroupedOperator(RunnableOperator):
         for column in declared.inputs:
             if column not in types:
                 raise DefinitionError(
-                    f"{name} reads column {column!r}, which is not in the frame; the frame has {listed_columns(column, types)}"
+                    f"{name} reads column {column!r}, which does not exist; "
+                    f"the frame has the columns {listed_columns(column, types)}"
                 )
         for column, type_ in declared.state.items():
             if type_ not in KINDS:

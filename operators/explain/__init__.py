@@ -1,4 +1,4 @@
-"""What an operator will do with a frame, and why: told before anything runs."""
+"""What an operator does with a DataFrame, and why, without running it."""
 
 from operators.explain.explanation import Explanation
 

@@ -1,4 +1,4 @@
-"""What an operator does with a frame, and why: found out without running anything."""
+"""Explanations of operators: made from an operator and a DataFrame or a schema, without running anything."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Explanation(Parts):
-    """What an operator does with a frame, and why. `str()` of it is what `explain` prints."""
+    """What an operator does with a frame, and why. Its `str()` is the text that `explain` prints."""
 
     __slots__ = ()
 
@@ -44,7 +44,7 @@ class Explanation(Parts):
             return cls._of_schema(operator, frame, event_time, resolve(backend, options))
         if not hasattr(frame, "sparkSession"):
             raise DefinitionError(
-                f"explain takes a DataFrame of Spark, or a pyarrow Schema or Table, not {type(frame).__name__}"
+                f"explain takes a Spark DataFrame, or a pyarrow Schema or Table, not {type(frame).__name__}"
             )
         return cls._of_spark(operator, frame, event_time, backend, options)
 
@@ -84,14 +84,14 @@ class Explanation(Parts):
         *,
         streaming: bool | None,
     ) -> "Explanation":
-        """Explain a stream, a bounded frame, or both where `streaming` is not known.
+        """Explain a stream, a bounded frame, or both if `streaming` is None.
 
         Args:
-            programs: the operator over a stream, and over a bounded frame.
+            programs: the operator on a stream, and on a bounded frame.
             types: Spark's types of the columns.
-            config: backend and options in effect.
-            buckets: number of buckets, if it is known.
-            streaming: whether the frame is a stream.
+            config: effective backend and options.
+            buckets: number of buckets, or None if it is not known.
+            streaming: whether the frame is a stream, or None if it is not known.
         """
         streamed, bounded = programs
         program = bounded if streaming is False else streamed

@@ -1,4 +1,4 @@
-"""What an explanation consists of, as frozen values."""
+"""The parts of an explanation, as frozen values."""
 
 from dataclasses import dataclass
 
@@ -12,19 +12,19 @@ _USUAL_ENTRIES = 1_000
 
 @dataclass(frozen=True, slots=True)
 class WindowsPart:
-    """An operator in time.
+    """The windows of an operator and their times.
 
     Attributes:
-        title: the kind and its lengths.
-        bounds: which windows there are.
+        title: kind and lengths of the windows.
+        bounds: the bounds of the windows.
         late: which records are late.
-        closes: when a window is final, or what timers do.
-        entry: what an entry of the store stands for.
-        entries: several of these, as a noun.
-        since: the time from which on an entry is needed.
-        needed_us: for how long, in microseconds of close time; None if that is not known beforehand.
-        spacing_us: from one entry to the next of a key that has records all the time; None where it depends on the records.
-        lone: whether a key has one entry at a time as a rule.
+        closes: when a window is final, or when timers fire.
+        entry: what an entry of the store is.
+        entries: a plural noun for entries.
+        since: the time from which on an entry is kept, as text.
+        needed_us: how long an entry is kept, in microseconds of close time; None if that is not known beforehand.
+        spacing_us: time between two entries of a key with records all the time; None if it depends on the records.
+        lone: whether a key usually has one entry at a time.
     """
 
     title: str
@@ -45,8 +45,8 @@ class Strategy:
 
     Attributes:
         name: such as "deducting".
-        cost: of a window of n panes.
-        why: what it does, and what allows it.
+        cost: cost of a window of n panes.
+        why: what it does, and why it is possible.
     """
 
     name: str
@@ -59,11 +59,11 @@ class AggregatePart:
     """A result and how it is computed.
 
     Attributes:
-        name: of the result.
-        type: of the result, as Arrow names it.
-        states: the states that it is made from, as text; several results may share one.
-        strategy: the dearest of those of its states.
-        change: what would make another strategy possible, or None.
+        name: name of the result.
+        type: Arrow's name of its type.
+        states: the states that it is computed from, as text; results may share states.
+        strategy: the most expensive strategy of its states.
+        change: what would allow another strategy, or None.
     """
 
     name: str
@@ -75,23 +75,23 @@ class AggregatePart:
 
 @dataclass(frozen=True, slots=True)
 class StatePart:
-    """What an operator stores.
+    """The state of an operator.
 
-    A page is all entries of a key in a segment: a header, a row for each entry, and the objects of all of them as msgpack.
+    A page holds all entries of a key in a segment: a header, a row for each entry, and the objects of all entries as msgpack.
 
     Attributes:
         head: name and kind of each column before the states, the time first.
-        states: what each aggregate's state is, with name and page code ("i8", "f8", "object") of each of its columns.
-        row_bytes: of an entry, without objects; also of a page's header.
+        states: text of each state, with name and page code ("i8", "f8", "object") of each of its columns.
+        row_bytes: bytes of an entry without objects; also those of the header of a page.
         objects: number of columns of objects.
-        object_bytes: of an entry's objects, `TYPICAL` ones, by the number of records in it; for what a user's functions make,
-            of an empty state; None where nothing is known.
-        taken: what these objects are taken to be.
+        object_bytes: estimated bytes of the objects of an entry, by the number of records in it. For custom functions, those of
+            an initial state. None if nothing is known.
+        assumed: the values that the estimate assumes.
         segment_us: length of a segment in microseconds.
-        needed_us: how long an entry is needed from `WindowsPart.since` on, in microseconds of stream time, grace included; None
-            if that is not known beforehand. It may then stay for a segment more, since whole segments go.
+        needed_us: how long an entry is needed after `WindowsPart.since`, in microseconds of stream time, including grace; None
+            if that is not known beforehand. It is kept up to one segment longer, since whole segments are dropped.
         spacing_us: as in `WindowsPart`.
-        lone: likewise.
+        lone: as in `WindowsPart`.
     """
 
     head: tuple[tuple[str, str], ...]
@@ -99,24 +99,24 @@ class StatePart:
     row_bytes: int
     objects: int
     object_bytes: dict[int, int] | None
-    taken: str
+    assumed: str
     segment_us: int
     needed_us: int | None
     spacing_us: int | None
     lone: bool
 
     def entry_bytes(self, records: int = 1) -> int:
-        """Return the bytes of an entry with 1 or 100 records, without what is unknown of its objects."""
+        """Return the bytes of an entry with 1 or 100 records, without objects of unknown size."""
         return self.row_bytes + (0 if self.object_bytes is None else self.object_bytes[records])
 
     @property
     def grows(self) -> bool:
-        """Whether an entry grows with the number of its records."""
+        """Whether the size of an entry grows with the number of its records."""
         return self.object_bytes is not None and len(set(self.object_bytes.values())) > 1
 
     @property
     def entries(self) -> tuple[int, int]:
-        """How many entries a key has: between two numbers if it has records all the time; else so many as are told of."""
+        """The least and the largest number of entries of a key with records all the time; 1,000 if that is not known."""
         if self.lone:
             return 1, 1
         if self.spacing_us is None or self.needed_us is None:
@@ -126,17 +126,17 @@ class StatePart:
         return least, most
 
     def pages(self, entries: int) -> int:
-        """Return in how many pages so many entries of a key are, spread over the time for which they are needed."""
+        """Return the number of pages of `entries` entries of a key, evenly distributed over the time that they are kept."""
         if self.needed_us is None:
             return 1
         return min(entries, (self.needed_us - 1) // self.segment_us + 1)
 
     def key_bytes(self, entries: int, pages: int | None = None) -> int:
-        """Return the bytes of so many entries of a key, each with one record.
+        """Return the bytes of `entries` entries of a key with one record each.
 
         Args:
-            entries: the number of entries.
-            pages: in which they are; by default as many as `pages` says.
+            entries: number of entries.
+            pages: number of their pages; by default that of the method `pages`.
         """
         pages = self.pages(entries) if pages is None else pages
         each = -(-entries // pages)
@@ -150,8 +150,8 @@ class StagePart:
     """The first stage of an operator on Spark.
 
     Attributes:
-        way: "engine": Spark's generated code accumulates; "python": Python workers do; "rows": nobody does; "adaptive": each
-            task does where it makes its first rows much fewer.
+        way: "engine": partial aggregation in Spark's generated code; "python": partial aggregation in Python workers; "rows":
+            no partial aggregation; "adaptive": each task uses it if it makes its first rows much fewer.
         text: what is sent, and why.
     """
 
@@ -164,15 +164,15 @@ class Parts:
     """What an operator does with a frame, and why.
 
     Attributes:
-        windows: how its windows lie in time.
-        aggregates: how each result is computed; none for an operator of one's own.
+        windows: the windows and their times.
+        aggregates: how each result is computed; empty for a custom operator.
         state: what is stored.
         bounded: what a bounded frame sends through Spark's shuffle; None for a stream.
-        streamed: what a stream sends; None for a bounded frame of Spark.
-        program: the operator bound to the frame, as it runs on it.
-        config: backend and options in effect.
-        buckets: number of buckets of a stream; None if it is Spark's number of shuffle partitions, and that is not known.
-        closing: how the close times of a stream of Spark follow from its watermark; None for other frames.
+        streamed: what a stream sends; None for a bounded Spark DataFrame.
+        program: the operator, bound to the columns of the frame.
+        config: effective backend and options.
+        buckets: number of buckets of a stream; None if it is Spark's number of shuffle partitions, which is not known.
+        closing: how the close times of a Spark stream follow from its watermark; None for other frames.
     """
 
     windows: WindowsPart

@@ -1,4 +1,4 @@
-"""What an operator sends through Spark's shuffle: rows as they are, or what a first stage made of them."""
+"""What an operator sends through Spark's shuffle: input rows, or the panes of a partial aggregation."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -21,7 +21,7 @@ def bounded_stage(program: Program, types: "Mapping[str, DataType]") -> StagePar
     """Return what a bounded frame sends.
 
     Args:
-        program: bound to it, with the plan for bounded frames.
+        program: the program for the bounded frame.
         types: Spark's type of the event time, by its name.
     """
     from operators.spark.first_stage import obstacle
@@ -31,12 +31,12 @@ def bounded_stage(program: Program, types: "Mapping[str, DataType]") -> StagePar
     if why_not is None:
         return StagePart(
             ENGINE,
-            f"Spark's generated code accumulates {sums}: a row for each key and frame goes through the shuffle",
+            f"Spark's generated code computes {sums}, and sends one row for each key and pane",
         )
     if isinstance(program.plan, TwoStagePlan) and program.plan.condenses:
         return StagePart(
             PYTHON,
-            f"Python workers accumulate {sums}, and entries go through the shuffle; not in generated code: {why_not}",
+            f"Python workers compute {sums}, and send one row for each key and pane; not in generated code: {why_not}",
         )
     return StagePart(ROWS, f"{_rows(program)}; {_why_rows(program)}")
 
@@ -46,32 +46,32 @@ def streamed_stage(program: Program) -> StagePart:
     if isinstance(program.plan, TwoStagePlan):
         return StagePart(
             ADAPTIVE,
-            "each task accumulates its rows if that makes the first of them much fewer, else it sends "
-            f"{_rows(program)}; in one blob for each bucket",
+            "each task aggregates its rows partially if this makes its first rows much fewer; otherwise it sends "
+            f"{_rows(program)}. One blob for each bucket",
         )
-    return StagePart(ROWS, f"{_rows(program)}, in one blob for each bucket; {_why_rows(program)}")
+    return StagePart(ROWS, f"{_rows(program)}, one blob for each bucket; {_why_rows(program)}")
 
 
 def _rows(program: Program) -> str:
-    return f"rows as they are, of {', '.join(program.inputs.names)}"
+    return f"input rows with the columns {', '.join(program.inputs.names)}"
 
 
 def _why_rows(program: Program) -> str:
     plan = program.plan
     if isinstance(plan, CustomPlan):
-        return "an operator of one's own takes records"
+        return "a custom operator processes single records"
     if isinstance(plan, TwoStagePlan):
-        return "an entry is one event time, so that little would be saved by accumulating before"
+        return "a pane is one event time, so that partial aggregation would save little"
     unmerged = ", ".join(op.describe() for op in plan.operations if not op.combines)
-    return f"{unmerged} cannot be combined, so that nothing can be accumulated before"
+    return f"{unmerged} cannot be combined, so that there is no partial aggregation"
 
 
 def spark_types(event_time: pa.DataType, name: str) -> "dict[str, DataType]":
-    """Return what Spark has for Arrow's types, as far as `bounded_stage` depends on it.
+    """Return Spark's type of the event time, by its name.
 
     Args:
         event_time: Arrow type of the event time.
-        name: of the event time.
+        name: name of the event-time column.
     """
     from pyspark.sql.types import TimestampNTZType, TimestampType
 

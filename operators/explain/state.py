@@ -1,4 +1,4 @@
-"""What is stored of an operator: the columns of an entry, their bytes, and how many entries a key has."""
+"""The state of an operator: the columns of an entry, and estimates of its bytes."""
 
 from collections.abc import Callable, Sequence
 from decimal import Decimal
@@ -25,9 +25,9 @@ _MANY_RECORDS = 100
 _OF_USERS = FoldOperation | UserOperation
 _WHOLE = 1_000_000
 TYPICAL = "texts of 16 characters, whole numbers of 7 digits"
-"""What values are taken to be where the size of objects is told."""
-BEGUN = "a state of one's own as it begins"
-"""What the state of a user's functions is taken to be."""
+"""The values that estimates of objects assume."""
+INITIAL = "the initial state of a custom function"
+"""The state of a user's functions that estimates assume."""
 _VALUES: tuple[tuple[Callable[[pa.DataType], bool], Callable[[int, pa.DataType], Any]], ...] = (
     (pat.is_boolean, lambda number, _: number % 2 == 0),
     (lambda type_: pat.is_string(type_) or pat.is_large_string(type_), lambda number, _: f"{number:016d}"),
@@ -37,11 +37,11 @@ _VALUES: tuple[tuple[Callable[[pa.DataType], bool], Callable[[int, pa.DataType],
     (pat.is_integer, lambda number, type_: number % 2 ** min(31, type_.bit_width - 1)),
     (pat.is_temporal, lambda number, _: number),
 )
-"""How a value is made of a number, by type."""
+"""How a typical value is made from a number, by type."""
 
 
 def state_of(program: Program, windows: WindowsPart) -> StatePart:
-    """Return what a program stores."""
+    """Return the state of a program."""
     layout, stored = program.plan.layout, program.stored()
     needed = None if windows.needed_us is None else windows.needed_us + program.grace * program.tick_us
     return StatePart(
@@ -50,7 +50,7 @@ def state_of(program: Program, windows: WindowsPart) -> StatePart:
         layout.width * _WORD_BYTES,
         layout.codes.count("object"),
         _object_bytes(program, stored),
-        _taken(program),
+        _assumed(program),
         program.segment * program.tick_us,
         needed,
         windows.spacing_us,
@@ -59,7 +59,7 @@ def state_of(program: Program, windows: WindowsPart) -> StatePart:
 
 
 def _object_bytes(program: Program, stored: StoredSchema) -> dict[int, int] | None:
-    if "object" in head_codes(stored.head):  # values of a user's own operator
+    if "object" in head_codes(stored.head):  # values of a custom operator
         return None
     types, held = dict(program.inputs.values), [op for op in program.plan.operations if "object" in op.codes]
     found = {}
@@ -72,13 +72,13 @@ def _object_bytes(program: Program, stored: StoredSchema) -> dict[int, int] | No
     return found
 
 
-def _taken(program: Program) -> str:
+def _assumed(program: Program) -> str:
     held = [operation for operation in program.plan.operations if "object" in operation.codes]
-    return "; ".join(dict.fromkeys(BEGUN if isinstance(op, _OF_USERS) else TYPICAL for op in held))
+    return "; ".join(dict.fromkeys(INITIAL if isinstance(op, _OF_USERS) else TYPICAL for op in held))
 
 
 def _packed_bytes(operation: Operation, types: dict[str, pa.DataType], records: int) -> int | None:
-    """The bytes of the objects in a state of so many typical records, or None if there are no typical ones."""
+    """The bytes of the objects in a state of `records` typical records, or None if a type has no typical values."""
     state: State
     if isinstance(operation, FoldOperation):
         return len(pack_value(pack_value(operation.functions.init())))
@@ -104,7 +104,7 @@ def _typical_records(columns: Sequence[str], types: dict[str, pa.DataType], rows
 
 
 def _typical(type_: pa.DataType, rows: int) -> pa.Array | None:
-    """Distinct values of a type, or None for a type that has none of a usual size."""
+    """Distinct values of a type, or None for a type without typical values."""
     for fits, value in _VALUES:
         if fits(type_):
             return pa.array([value(_WHOLE + row, type_) for row in range(rows)], type_)

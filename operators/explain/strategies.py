@@ -1,4 +1,4 @@
-"""How the states of a window's panes become the state of the window, and why in this way."""
+"""How the states of panes are combined into the state of a window, and why in this way."""
 
 from collections.abc import Callable
 from typing import Any
@@ -22,76 +22,76 @@ from operators.steps.emission import OutputSchema
 DEDUCT = Strategy(
     "deducting",
     "O(1)",
-    "a window is the difference of two running totals, which is exact; so it is for doubles, which are cut into whole "
-    "numbers (by doubling where some are not finite, or too far apart in size)",
+    "a window is the difference of two running totals. This is exact, also for doubles, which are divided into whole numbers "
+    "(doubling is used if values are not finite, or too different in size)",
 )
 OVERLAP = Strategy(
     "two blocks",
     "O(1)",
-    "two blocks of panes cover a window; they may overlap, since a pane that is taken twice changes nothing",
+    "two blocks of panes cover a window. They may overlap, since combining a pane twice changes nothing",
 )
 RANGES = Strategy(
     "ranges",
     "O(1), and its values",
-    "panes hold values in order, so that a window is a range of them: nothing is joined until the results are made",
+    "panes hold values in order, so that a window is a range of them. They are joined only when results are made",
 )
 TWO_STACKS = Strategy(
     "merging",
-    "some 2 calls of merge a pane and window",
-    "Python merges panes from both ends of windows that follow one another",
+    "about 2 calls of merge per pane and window",
+    "Python merges panes from both ends of consecutive windows",
 )
 DOUBLING = Strategy(
     "doubling",
     "O(log n)",
-    "states can be combined and not be taken away again: blocks of 1, 2, 4, ... panes are combined once for all windows, "
-    "and a window combines those that make up its length",
+    "states can be combined but not deducted. Blocks of 1, 2, 4, ... panes are combined once for all windows, and a window "
+    "combines the blocks that make up its length",
 )
-OWN = Strategy("its own way", "as its `combined` does", "the operation brings a `combined` of its own")
+CUSTOM = Strategy("custom", "as its `combine_ranges`", "the operation defines its own `combine_ranges`")
 ONE_ENTRY = Strategy(
-    "joining", "O(1)", "a session is one entry: states are combined where records and sessions meet"
+    "joining", "O(1)", "a session is one entry: states are combined when records and sessions meet"
 )
 ENTRIES = Strategy(
     "joining",
     "O(n)",
-    "a late record can move the cuts between sessions of limited length, so their event times are combined when they come out",
+    "a late record can move the bounds between sessions of limited length, so event times are combined when these are emitted",
 )
 FOLD = Strategy(
     "adding",
-    "an addition for each record and window",
-    "there is a state that cannot be combined, so that there are no panes: each record is added to the state of each window "
-    "that holds it (KIP-450)",
+    "one addition per record and window",
+    "a state cannot be combined, so that there are no panes: each record is added to the state of each window that contains "
+    "it (KIP-450)",
 )
-_FROM_CHEAP_TO_DEAR = (DEDUCT, OVERLAP, RANGES, TWO_STACKS, DOUBLING, OWN)
+_BY_COST = (DEDUCT, OVERLAP, RANGES, TWO_STACKS, DOUBLING, CUSTOM)
 
 BY_METHOD: dict[Callable[..., Any], Strategy] = {
-    Operation.combined: DOUBLING,
-    CountRows.combined: DEDUCT,
-    SumLong.combined: DEDUCT,
-    SumFloat.combined: DEDUCT,
-    SumsOfProducts.combined: DEDUCT,
-    Collect.combined: RANGES,
-    Distinct.combined: RANGES,
-    Top.combined: DOUBLING,
-    Sketch.combined: DOUBLING,
-    UserOperation.combined: DOUBLING,
-    MergeableFold.combined: TWO_STACKS,
+    Operation.combine_ranges: DOUBLING,
+    CountRows.combine_ranges: DEDUCT,
+    SumLong.combine_ranges: DEDUCT,
+    SumFloat.combine_ranges: DEDUCT,
+    SumsOfProducts.combine_ranges: DEDUCT,
+    Collect.combine_ranges: RANGES,
+    Distinct.combine_ranges: RANGES,
+    Top.combine_ranges: DOUBLING,
+    Sketch.combine_ranges: DOUBLING,
+    UserOperation.combine_ranges: DOUBLING,
+    MergeableFold.combine_ranges: TWO_STACKS,
 }
-"""What each method that makes windows of panes does, where the operation is not idempotent."""
+"""The strategy of each `combine_ranges`, for operations that are not idempotent."""
 
 
 def strategy_of(operation: Operation) -> Strategy:
-    """Return how windows are made of panes with these states, as `PaneSchema.combined` has them made."""
+    """Return how `PaneSchema.combine_ranges` combines panes with this state into windows."""
     if not operation.combines:
         return FOLD
     if operation.idempotent:
         return OVERLAP
     if isinstance(operation, UserOperation) and operation.given.deduct is not None:
         return DEDUCT
-    return BY_METHOD.get(type(operation).combined, OWN)
+    return BY_METHOD.get(type(operation).combine_ranges, CUSTOM)
 
 
 def aggregates_of(plan: Plan, output: OutputSchema) -> tuple[AggregatePart, ...]:
-    """Return each result with the strategy by which the plan computes it."""
+    """Return each result with the strategy that computes it."""
     unmerged = [op.describe() for op in plan.operations if not op.combines]
     return tuple(_part(plan, name, bound, unmerged) for name, bound in output.aggregates)
 
@@ -103,17 +103,17 @@ def _part(plan: Plan, name: str, bound: Bound, unmerged: list[str]) -> Aggregate
         strategy = ONE_ENTRY if plan.longest is None else ENTRIES
     elif isinstance(plan, FoldSlidingPlan | FoldHoppingPlan):
         strategy = FOLD
-        change = f"a merge for {', '.join(unmerged)} would bring panes"
+        change = f"a merge for {', '.join(unmerged)} would allow panes"
     else:
-        strategy = max(map(strategy_of, bound.operations), key=_FROM_CHEAP_TO_DEAR.index)
+        strategy = max(map(strategy_of, bound.operations), key=_BY_COST.index)
         change = _change(bound.operations[-1])
     return AggregatePart(name, str(bound.type), states, strategy, change)
 
 
 def _change(operation: Operation) -> str | None:
-    """What would make an aggregate of one's own cheaper."""
+    """What would make a custom aggregate cheaper."""
     if isinstance(operation, UserOperation) and operation.given.deduct is None:
-        return "an exact deduct would make it O(1)"
+        return "an exact deduct would make this O(1)"
     if isinstance(operation, FoldOperation):
-        return "an AggregateOperation would work on NumPy columns instead"
+        return "an AggregateOperation would use NumPy columns instead"
     return None

@@ -1,4 +1,4 @@
-"""An explanation as lines that people read: a label, and what there is to say of it."""
+"""An explanation as text: labelled lines in sections."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,7 +7,7 @@ from typing import Any
 
 from operators.custom.plan import CustomPlan
 from operators.explain.parts import Parts, StatePart
-from operators.explain.words import length, plural, spread
+from operators.explain.words import length, number_range, plural
 from operators.steps.emission import OutputSchema
 from state_backends.store.schema import head_codes
 
@@ -36,9 +36,9 @@ def text(of: Parts) -> str:
 def _aligned(lines: Sequence[Line], indent: int) -> str:
     rows = [
         row
-        for label, said in lines
+        for label, content in lines
         for row in wrap(
-            _LENGTH.sub("\\1\u00a0", said),  # a number stays with its unit
+            _LENGTH.sub("\\1\u00a0", content),  # no line break between a number and its unit
             _WIDTH,
             initial_indent=f"  {label}  ".ljust(indent),
             subsequent_indent=" " * indent,
@@ -58,7 +58,7 @@ def _time(of: Parts) -> Iterator[Line]:
     if of.streamed is None:
         yield (
             "late",
-            "none: a bounded frame's records come in order of event time, and grace is of no account",
+            "none: the records of a bounded frame are processed in order of event time, and grace has no effect",
         )
     else:
         yield "close time", _close_time(of)
@@ -71,8 +71,8 @@ def _time(of: Parts) -> Iterator[Line]:
 def _close_time(of: Parts) -> str:
     program, closing = of.program, of.closing
     if closing is not None and closing.chained:
-        behind = f", less {length(closing.behind_us)}" if closing.behind_us > 0 else ""
-        return f"the watermark that the first operator of the query sets{behind}; late is judged by that of the batch before"
+        behind = f" less {length(closing.behind_us)}" if closing.behind_us > 0 else ""
+        return f"the watermark of the first operator of the query{behind}; records are late by that of the previous batch"
     grace = f"less {length(program.grace * program.tick_us)} of grace" if program.grace else "without grace"
     return f"the highest event time, {grace}; on Spark that of earlier batches (the watermark)"
 
@@ -81,9 +81,9 @@ def _declared(plan: CustomPlan, of: Parts) -> Iterator[Line]:
     settings = {name: repr(value) for name, value in plan.describe()["settings"].items()}
     yield "settings", _pairs(settings, " = ") or "none"
     yield "reads", _pairs(plan.inputs) or "key and event time only"
-    made = of.program.output.arrow
+    schema = of.program.output.arrow
     keys = [name for name, _ in of.program.output.keys]
-    yield "makes", _pairs({field.name: field.type for field in made if field.name not in keys})
+    yield "results", _pairs({field.name: field.type for field in schema if field.name not in keys})
     if plan.declaration.counts:
         yield "counts", ", ".join(plan.declaration.counts)
 
@@ -95,8 +95,8 @@ def _pairs(named: Mapping[str, Any], between: str = ": ") -> str:
 def _emission(output: OutputSchema) -> str:
     if not output.with_change:
         return "each window once, when it is closed"
-    gone = ", and those that ceased to be" if output.retracts else ""
-    return f"after each batch the windows that it changed{gone}; of a bounded frame each window once"
+    retracted = ", and retractions of those that no longer exist" if output.retracts else ""
+    return f"after each batch, the windows that it changed{retracted}; for a bounded frame, each window once"
 
 
 def _aggregates(of: Parts) -> Iterator[Line]:
@@ -125,8 +125,8 @@ def _kept(of: Parts) -> str:
     if isinstance(of.program.plan, CustomPlan):
         return "until the operator takes it out of the store"
     needed = of.state.needed_us
-    told = "its gap and grace" if needed is None else length(needed)
-    return f"until stream time is {told} past {of.windows.since}; a segment longer, at most, since whole segments go"
+    kept = "its gap and grace" if needed is None else length(needed)
+    return f"until stream time is {kept} past {of.windows.since}; up to one segment longer, since whole segments are dropped"
 
 
 def _entry_bytes(state: StatePart) -> str:
@@ -135,21 +135,21 @@ def _entry_bytes(state: StatePart) -> str:
     if not state.objects:
         return f"{row}, {page}"
     if state.object_bytes is None:
-        return f"{row} beside its objects, {page}"
+        return f"{row} without its objects, {page}"
     sizes = [f"{size:,} with {plural(records, 'record')}" for records, size in state.object_bytes.items()]
     of_objects = ", ".join(sizes) if state.grows else f"{state.object_bytes[1]:,}"
-    return f"{row} and for its objects some {of_objects} ({state.taken}), {page}"
+    return f"{row} and about {of_objects} for its objects ({state.assumed}), {page}"
 
 
 def _key_bytes(state: StatePart, noun: str) -> str:
     least, most = state.entries
-    size = spread(state.key_bytes(least), state.key_bytes(most, state.pages(least) + (least < most)))
-    unknown = " beside its objects" if state.objects and state.object_bytes is None else ""
+    size = number_range(state.key_bytes(least), state.key_bytes(most, state.pages(least) + (least < most)))
+    unknown = " without objects" if state.objects and state.object_bytes is None else ""
     if state.lone:
-        return f"{size} bytes, a session"
+        return f"{size} bytes for each session"
     if least < most:
-        return f"{size} bytes if it has records all the time: {spread(least, most)} {noun}"
-    return f"{size} bytes{unknown} for each {least:,} {noun}, if in {plural(state.pages(least), 'page')}"
+        return f"{size} bytes with records all the time: {number_range(least, most)} {noun}"
+    return f"{size} bytes{unknown} for {least:,} {noun} in {plural(state.pages(least), 'page')}"
 
 
 def _spark(of: Parts) -> Iterator[Line]:
@@ -162,11 +162,14 @@ def _spark(of: Parts) -> Iterator[Line]:
 def _options(of: Parts) -> Iterator[Line]:
     config, program = of.config, of.program
     if of.streamed is None:
-        yield "backend", "none: of a bounded frame, state is in memory while a key is worked on"
+        yield (
+            "backend",
+            "none: for a bounded frame, the state of a key is in memory while the key is processed",
+        )
     else:
         yield "backend", config.backend
         buckets = "Spark's number of shuffle partitions" if of.buckets is None else f"{of.buckets:,}"
-        yield "buckets", f"{buckets}, a task and a state each"
+        yield "buckets", f"{buckets}, each with a task and a state"
     yield (
         "segment",
         length(program.segment * program.tick_us) + (", the default" if config.segment is None else ""),

@@ -1,4 +1,4 @@
-"""How an operator's windows lie in time, when they close, and how long what they are made of is needed."""
+"""The windows of an operator in time: their bounds, when they close, and how long their entries are kept."""
 
 from functools import singledispatch
 from typing import Any
@@ -17,14 +17,14 @@ _CLOSED = "a window whose end is before the close time"
 
 
 def windows_of(program: Program) -> WindowsPart:
-    """Return how the program's plan lies in time."""
+    """Return the windows of a program."""
     return _windows(program.plan, program)
 
 
 @singledispatch
 def _windows(plan: Any, program: Program) -> WindowsPart:
     del program
-    raise TypeError(f"a plan of type {type(plan).__name__} is none that can be explained")
+    raise TypeError(f"cannot explain a plan of type {type(plan).__name__}")
 
 
 @_windows.register
@@ -32,7 +32,7 @@ def _(plan: SlidingPlan, program: Program) -> WindowsPart:
     return WindowsPart(
         f"sliding windows of {length(plan.size * program.tick_us)}",
         *_sliding(plan, program),
-        "a pane, for each distinct event time of a key",
+        "a pane for each distinct event time of a key",
         "panes",
         "its event time",
         (1 - plan.dead_before(0)) * program.tick_us,
@@ -44,7 +44,7 @@ def _(plan: FoldSlidingPlan, program: Program) -> WindowsPart:
     return WindowsPart(
         f"sliding windows of {length(plan.size * program.tick_us)}, window by window",
         *_sliding(plan, program),
-        "a window, some two for each distinct event time of a key",
+        "a window, about two for each distinct event time of a key",
         "windows",
         "its end",
         (1 - plan.dead_before(0)) * program.tick_us,
@@ -56,7 +56,7 @@ def _sliding(plan: SlidingPlan | FoldSlidingPlan, program: Program) -> tuple[str
     behind = length(-plan.late_before(0) * program.tick_us)
     return (
         f"[t - {size}, t] for each event time t of a key, and [t + {tick}, t + {tick} + {size}] if a record is in it",
-        f"a record more than {behind} before the close time: each window that could hold it is closed",
+        f"a record more than {behind} before the close time: all windows that could contain it are closed",
         _CLOSED,
     )
 
@@ -65,12 +65,12 @@ def _sliding(plan: SlidingPlan | FoldSlidingPlan, program: Program) -> tuple[str
 def _(plan: HoppingPlan, program: Program) -> WindowsPart:
     pane = length(plan.pane * program.tick_us)
     one = plan.pane == plan.size
-    entry = "a window" if one else f"a frame of {pane} (the greatest common divisor of size and advance)"
+    entry = "a window" if one else f"a pane of {pane} (the greatest common divisor of size and advance)"
     return WindowsPart(
-        _framed_title(plan, program),
-        *_framed(plan, program),
+        _hopping_title(plan, program),
+        *_hopping(plan, program),
         f"{entry} with a record in it",
-        "windows" if one else "frames",
+        "windows" if one else "panes",
         "its start",
         plan.size * program.tick_us,
         plan.pane * program.tick_us,
@@ -80,8 +80,8 @@ def _(plan: HoppingPlan, program: Program) -> WindowsPart:
 @_windows.register
 def _(plan: FoldHoppingPlan, program: Program) -> WindowsPart:
     return WindowsPart(
-        f"{_framed_title(plan, program)}, window by window",
-        *_framed(plan, program),
+        f"{_hopping_title(plan, program)}, window by window",
+        *_hopping(plan, program),
         "a window with a record in it",
         "windows",
         "its start",
@@ -90,7 +90,7 @@ def _(plan: FoldHoppingPlan, program: Program) -> WindowsPart:
     )
 
 
-def _framed_title(plan: HoppingPlan | FoldHoppingPlan, program: Program) -> str:
+def _hopping_title(plan: HoppingPlan | FoldHoppingPlan, program: Program) -> str:
     size, step = length(plan.size * program.tick_us), length(plan.advance * program.tick_us)
     return (
         f"tumbling windows of {size}"
@@ -99,35 +99,35 @@ def _framed_title(plan: HoppingPlan | FoldHoppingPlan, program: Program) -> str:
     )
 
 
-def _framed(plan: HoppingPlan | FoldHoppingPlan, program: Program) -> tuple[str, str, str]:
+def _hopping(plan: HoppingPlan | FoldHoppingPlan, program: Program) -> tuple[str, str, str]:
     size, step = length(plan.size * program.tick_us), length(plan.advance * program.tick_us)
     shifted = f", shifted by {length(plan.offset * program.tick_us)}" if plan.offset else ""
     return (
         f"[start, start + {size}), a start every {step} since the epoch{shifted}",
         "a record whose last window is closed",
-        "a window whose end, which is outside, is at the close time or before",
+        "a window whose end (exclusive) is at or before the close time",
     )
 
 
 @_windows.register
 def _(plan: SessionPlan, program: Program) -> WindowsPart:
-    told = (
+    gap = (
         f"the gap in column {program.inputs.gap!r}"
         if plan.gap is None
         else length(plan.gap * program.tick_us)
     )
-    limit, late = "", "a record whose session, with all that it joins, is closed"
+    limit, late = "", "a record whose session, including all that it joins, is closed"
     entry, entries = "an open session of a key", "sessions"
     if plan.longest is not None:
-        limit = f"; at most {length(plan.longest * program.tick_us)} from first to last event, then the next one begins"
-        late = "a record that by itself would make a session that is closed"
+        limit = f"; at most {length(plan.longest * program.tick_us)} from first to last event, then the next session begins"
+        late = "a record whose session without other records would be closed"
         entry, entries = (
-            "a distinct event time of a session, since late records can move the cuts",
+            "a distinct event time of a session, since late records can move its bounds",
             "event times",
         )
     return WindowsPart(
-        f"sessions with gaps of {'each record' if plan.gap is None else told}",
-        f"[first event, last event + {told}], both ends inside{limit}",
+        f"sessions with gaps of {'each record' if plan.gap is None else gap}",
+        f"[first event, last event + {gap}], both ends inclusive{limit}",
         late,
         _CLOSED,
         entry,
@@ -143,8 +143,8 @@ def _(plan: CustomPlan, program: Program) -> WindowsPart:
     del program
     kind = type(plan.definition)
     return WindowsPart(
-        f"{kind.__name__}, an operator of one's own, version {kind.version}",
-        "its own",
+        f"{kind.__name__}, a custom operator, version {kind.version}",
+        "those of the operator",
         "a record before the time that `late_before` gives"
         if kind.judges_late
         else "a record before the close time",

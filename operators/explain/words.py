@@ -1,4 +1,4 @@
-"""Lengths of time and numbers as people read them."""
+"""Lengths of time and numbers as text."""
 
 _UNITS = (
     ("d", 86_400_000_000),
@@ -11,7 +11,7 @@ _UNITS = (
 
 
 def length(microseconds: int) -> str:
-    """Return a length of time such as "1 h 30 min"; exact, and "0 s" for none."""
+    """Return an exact length of time, such as "1 h 30 min"; "0 s" for zero."""
     parts = []
     for unit, size in _UNITS:
         count, microseconds = divmod(microseconds, size)
@@ -21,10 +21,10 @@ def length(microseconds: int) -> str:
 
 
 def plural(number: int, noun: str) -> str:
-    """Return a number of things, such as "1,000 pages"."""
+    """Return a number and a noun, such as "1,000 pages"."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def spread(least: int, most: int) -> str:
-    """Return the numbers from `least` to `most`, or the one that there is."""
+def number_range(least: int, most: int) -> str:
+    """Return a range of numbers, such as "18 to 30"; a single number if both are equal."""
     return f"{least:,}" if least == most else f"{least:,} to {most:,}"

@@ -59,7 +59,7 @@ class FoldSchema:
         states = split_states(self.operations, windows.columns[self.head :])
         # Records were added as they came: `reduce` puts what keeps its values into their order.
         return [
-            op.combined(op.reduce(state, each), each, each + 1)
+            op.combine_ranges(op.reduce(state, each), each, each + 1)
             for op, state in zip(self.operations, states, strict=True)
         ]
 

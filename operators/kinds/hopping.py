@@ -108,6 +108,6 @@ class HoppingOperator(PaneOperator):
         return _Windows(lo, hi, start)
 
     def _emission(self, keys: list[bytes], panes: Entries, windows: _Windows) -> Emission:
-        states = self.plan.schema.combined(panes, windows.lo, windows.hi)
+        states = self.plan.schema.combine_ranges(panes, windows.lo, windows.hi)
         start = windows.start
         return Emission(keys, panes.key[windows.lo], start, start + self.plan.size, states)

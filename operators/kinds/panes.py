@@ -102,7 +102,7 @@ class PaneSchema:
             change[1:] |= column[1:] != column[:-1]
         return np.flatnonzero(change)
 
-    def combined(self, panes: Entries, lo: Ints, hi: Ints) -> list[State]:
+    def combine_ranges(self, panes: Entries, lo: Ints, hi: Ints) -> list[State]:
         """Return the states of the ranges [lo, hi) of panes; none is empty."""
         states = dict(zip(self.operations, self.states(panes), strict=True))
         # Together, they search each range's levels once.
@@ -115,7 +115,7 @@ class PaneSchema:
 
         overlapped = split_states(alike, overlap_ranges(combine, joined, lo, hi)) if alike else []
         found = dict(zip(alike, overlapped, strict=True))
-        return [found[op] if op in found else op.combined(states[op], lo, hi) for op in self.operations]
+        return [found[op] if op in found else op.combine_ranges(states[op], lo, hi) for op in self.operations]
 
 
 class VisiblePaneSchema(PaneSchema):

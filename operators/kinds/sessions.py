@@ -267,7 +267,7 @@ class SessionOperator(StoreOperator):
         merged = self.plan.merged(sessions.entries, sessions.first)
         lo = np.arange(len(merged))
         states = [
-            op.combined(state, lo, lo + 1)
+            op.combine_ranges(state, lo, lo + 1)
             for op, state in zip(self.plan.operations, self.plan.states(merged), strict=True)
         ]
         return Emission(keys, merged.key, sessions.start, sessions.end, states)

@@ -146,7 +146,7 @@ class SlidingOperator(PaneOperator):
         return self._emission(keys, held, chosen)
 
     def _emission(self, keys: list[bytes], panes: Entries, windows: Windows) -> Emission:
-        states = self.plan.schema.combined(panes, windows.lo, windows.hi)
+        states = self.plan.schema.combine_ranges(panes, windows.lo, windows.hi)
         return Emission(keys, panes.key[windows.pane], windows.end - self.plan.size, windows.end, states)
 
 

@@ -79,8 +79,8 @@ class Later(Operation):
     def reduce(self, state: State, starts: Ints) -> State:
         return self.of.reduce(state, starts)
 
-    def combined(self, state: State, lo: Ints, hi: Ints) -> State:
-        return self.of.combined(state, lo, hi)
+    def combine_ranges(self, state: State, lo: Ints, hi: Ints) -> State:
+        return self.of.combine_ranges(state, lo, hi)
 
     def accumulate(self, records: Records, starts: Ints) -> State:
         return self.of.accumulate(records, starts)

@@ -18,7 +18,7 @@ from operators.runtime.program import Processed, Program
 from operators.runtime.stateful import StatefulOperator
 from operators.steps.step import Counters
 from state_backends import StateConfig, StateError, resolve
-from state_backends.checkpoints.bucket import opened
+from state_backends.checkpoints.bucket import open_bucket
 from state_backends.checkpoints.savepoint import Savepoint, check_new, read_header, write_bucket, write_header
 from state_backends.durability.folders import Folder, absolute
 from state_backends.durability.pointer import Pointer, read_pointer
@@ -170,11 +170,11 @@ class LocalRunner:
         if read_pointer(self._journal) is None:
             raise StateError("the runner has no state yet: process a batch first, which may be empty")
         backend = None if self._config.backend in BUILT_IN else self._config.backend
-        with opened(self._journal, backend, self._config.snapshots.folder) as bucket:
+        with open_bucket(self._journal, backend, self._config.snapshots.folder) as bucket:
             saved = write_bucket(target, 0, bucket)
             progress = bucket.pointer.progress
             origin = {"stream_time": progress.stream_time, "highest": progress.highest}
-            return write_header(target, bucket.identity, bucket.schema, bucket.close, [saved], origin)
+            return write_header(target, bucket.identity, bucket.schema, bucket.close_time, [saved], origin)
 
     def _check_columns(self, schema: pa.Schema) -> None:
         missing = [name for name in self._types if name not in schema.names]

@@ -122,10 +122,10 @@ class StatefulOperator:
             operator = program.plan.operator(store)
             operator.rebuild(close)
             nothing = program.read([program.inputs.empty()])
-            emitted += operator.step(nothing, Step(savepoint.close, savepoint.close))
+            emitted += operator.step(nothing, Step(savepoint.close_time, savepoint.close_time))
             for names, left in store.scan():
                 self.store.put_many(names, left)
-        self.operator.rebuild(savepoint.close)
+        self.operator.rebuild(savepoint.close_time)
         return program.output.table(emitted)
 
     def step(
@@ -157,7 +157,7 @@ class StatefulOperator:
             clock: number of the host's batch, if it has one.
         """
         began = time.perf_counter()
-        changes = self.store.take_changes()
+        changes = self.store.drain_changes()
         progress = replace(
             host,
             identity=self._working.identity(),
@@ -178,7 +178,7 @@ class StatefulOperator:
         """
         usage, restoring = self.store.usage, self._restoring
         self._restoring = 0.0
-        read, written, changed = usage.take_traffic()
+        read, written, changed = usage.drain_traffic()
         return {
             **counted(self._working, counters),
             "live_keys": usage.keys,

@@ -3,7 +3,7 @@
 from pyspark.sql.streaming import StatefulProcessorHandle
 
 from state_backends import StateError
-from state_backends.journal import Blob, made
+from state_backends.journal import Blob, blob_bytes
 
 _PART_BYTES = 4 << 20
 
@@ -32,7 +32,7 @@ class SparkJournal:
 
     def put(self, name: str, blob: Blob) -> None:
         """Write the blob, over an earlier one of that name."""
-        data = made(blob)
+        data = blob_bytes(blob)
         pieces = [data[at : at + _PART_BYTES] for at in range(0, len(data), _PART_BYTES)] or [b""]
         before = self._parts.get(name, 1)
         for part, piece in enumerate(pieces):

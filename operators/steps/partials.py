@@ -16,9 +16,8 @@ from operators.columns.ranges import Ints, Mask, rows_of_ranges
 from operators.columns.records import Records
 from operators.errors import OperatorError
 from operators.steps.step import Step
-from serializers import pack_value, unpack_value
-from serializers.arrays import fill
-from serializers.pages import Column, PageLayout
+from serializers.columns import from_arrow, to_arrow
+from serializers.pages import PageLayout
 from state_backends import Entries
 
 KEY, TIME, _RECORDS = "key", "c0", "records"
@@ -138,7 +137,7 @@ def to_table(partials: Partials, rows: Ints | slice) -> pa.Table:
     keys = pa.DictionaryArray.from_arrays(
         pa.array(local, pa.int32()), pa.array([partials.keys[n] for n in used.tolist()], pa.binary())
     )
-    columns = [_arrow(column[rows]) for column in partials.entries.columns]
+    columns = [to_arrow(column[rows]) for column in partials.entries.columns]
     columns = [keys, pa.array(partials.records[rows]), *columns]
     return pa.table(columns, column_names(len(partials.entries.columns)))
 
@@ -147,17 +146,5 @@ def from_table(table: pa.Table, layout: PageLayout) -> Partials:
     """Return a table's entries."""
     keys = plain_array(table.column(KEY)).dictionary_encode()
     key = keys.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    columns = tuple(_column(table.column(n + 2), code) for n, code in enumerate(layout.codes))
+    columns = tuple(from_arrow(table.column(n + 2), code) for n, code in enumerate(layout.codes))
     return Partials(keys.dictionary.to_pylist(), Entries(key, columns), table.column(_RECORDS).to_numpy())
-
-
-def _arrow(column: Column) -> pa.Array:
-    if column.dtype == object:
-        return pa.array([pack_value(value) for value in column.tolist()], pa.binary())
-    return pa.array(column)
-
-
-def _column(column: pa.ChunkedArray, code: str) -> Column:
-    if code == "object":
-        return fill([unpack_value(value) for value in column.to_pylist()])
-    return column.to_numpy()

@@ -4,8 +4,8 @@ A journal is slow by the blob, so many keys share one. The journal holds
     index                    version of the state, and of each segment: depth, keys, bytes, and which slots there are
     slot-SEGMENT-DEPTH-N     pages of the keys whose CRC-32 ends with the DEPTH bits of N
 
-Blob layout: b"SWJB", version byte, CRC-32 as 4 bytes big-endian of the blob's name and the rest, then zstd of the msgpack of
-[version, [[segment, depth, keys, bytes, bits], ...]] for the index and of [[keys], [pages]] for a slot.
+Each is a blob (see `serializers.blobs`) of the format b"SWJB", valid under its name only. The value is
+[version, [[segment, depth, keys, bytes, bits], ...]] for the index and [[keys], [pages]] for a slot.
 """
 
 import zlib
@@ -14,9 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-import zstandard
-
-from serializers import CorruptDataError, NewerFormatError, pack_value, unpack_value
+from serializers.blobs import BlobFormat
 from state_backends.errors import StateError
 from state_backends.interface import StateBackend, WriteBatch
 from state_backends.journal import Journal
@@ -26,8 +24,7 @@ FORMAT_VERSION = 1
 SLOT_BYTES = 64 << 10
 """What a slot may hold on average, in bytes of keys and pages. One changed page rewrites its slot, so that smaller ones
 spare bytes; to fetch a blob from Spark takes as long as to decode some 10 KiB, so that larger ones spare calls."""
-_MAGIC = b"SWJB"
-_HEADER = len(_MAGIC) + 1 + 4
+_FORMAT = BlobFormat(b"SWJB", FORMAT_VERSION)
 
 Pages = dict[bytes, bytes]
 
@@ -61,7 +58,7 @@ class _Segment:
         """The slots that the journal holds. O(2**depth)."""
         return [slot for slot in range(1 << self.depth) if self.has(slot)]
 
-    def wanted_depth(self) -> int:
+    def needed_depth(self) -> int:
         """The depth at which slots are small enough; no deeper than there are keys to spread."""
         depth = self.depth
         while self.size > SLOT_BYTES << depth and self.keys > 1 << depth:
@@ -89,7 +86,7 @@ class JournalBackend(StateBackend):
 
     def __init__(self, directory: Path) -> None:
         self._file = directory / "pages"
-        self._own: SqliteJournal | None = None
+        self._file_journal: SqliteJournal | None = None
         self._attached: Journal | None = None
         self._index: _Index | None = None
 
@@ -99,7 +96,7 @@ class JournalBackend(StateBackend):
         return cls(directory)
 
     def attach(self, journal: Journal) -> None:
-        self._close_own()
+        self._close_file()
         self._attached, self._index = journal, None
         self._index = _read_index(journal)
 
@@ -107,9 +104,9 @@ class JournalBackend(StateBackend):
     def _journal(self) -> Journal:
         if self._attached is not None:
             return self._attached
-        if self._own is None:
-            self._own = SqliteJournal(self._file)
-        return self._own
+        if self._file_journal is None:
+            self._file_journal = SqliteJournal(self._file)
+        return self._file_journal
 
     def _known(self) -> _Index:
         if self._index is None:
@@ -146,7 +143,7 @@ class JournalBackend(StateBackend):
                 f"the journal lacks its blob {name!r}, which the state needs: "
                 "the checkpoint was altered from outside; go back to a copy of it or start with a new one"
             )
-        return dict(zip(*_decoded(name, blob), strict=True))
+        return dict(zip(*_decode(name, blob), strict=True))
 
     def write(self, batch: WriteBatch, version: bytes) -> None:
         if self._attached is not None:
@@ -154,10 +151,10 @@ class JournalBackend(StateBackend):
             return
         try:
             self._apply(batch, version)
-            self._commit_own()
+            self._commit_file()
         except BaseException:
-            if self._own is not None:
-                self._own.rollback()
+            if self._file_journal is not None:
+                self._file_journal.rollback()
             raise
         finally:
             # No attach will ever forget what was read, and after an error it is not what the file holds.
@@ -175,7 +172,7 @@ class JournalBackend(StateBackend):
                 index.segments[segment] = info
         index.version = version
         content = [[n, s.depth, s.keys, s.size, bytes(s.bits)] for n, s in index.segments.items()]
-        self._journal.put("index", _encoded("index", [version, content]))
+        self._journal.put("index", _FORMAT.encode([version, content], "index"))
 
     def _change(self, segment: int, info: _Segment, deletes: Set[bytes], puts: Mapping[bytes, bytes]) -> None:
         changed = self._changed_slots(segment, info, deletes, puts)
@@ -183,7 +180,7 @@ class JournalBackend(StateBackend):
             self._journal.remove(_slot_name(segment, info.depth, slot))
             info.mark(slot, there=False)
             changed.remove(slot)
-        depth = info.wanted_depth()
+        depth = info.needed_depth()
         if depth > info.depth:
             self._deepen(segment, info, depth, changed)
             return
@@ -235,7 +232,7 @@ class JournalBackend(StateBackend):
 
     def _put_slot(self, segment: int, info: _Segment, slot: int, pages: Pages) -> None:
         name = _slot_name(segment, info.depth, slot)
-        self._journal.put(name, _encoded(name, [list(pages), list(pages.values())]))
+        self._journal.put(name, _FORMAT.encode([list(pages), list(pages.values())], name))
         info.mark(slot, there=True)
 
     def _remove_slots(self, segment: int, info: _Segment) -> None:
@@ -259,20 +256,20 @@ class JournalBackend(StateBackend):
             self._remove_slots(segment, info)
         self._journal.remove("index")
         self._index = None
-        self._commit_own()
+        self._commit_file()
 
-    def _commit_own(self) -> None:
-        if self._own is not None:
-            self._own.commit()
+    def _commit_file(self) -> None:
+        if self._file_journal is not None:
+            self._file_journal.commit()
 
     def close(self) -> None:
-        self._close_own()
+        self._close_file()
         self._attached = self._index = None
 
-    def _close_own(self) -> None:
-        if self._own is not None:
-            self._own.close()
-            self._own = None
+    def _close_file(self) -> None:
+        if self._file_journal is not None:
+            self._file_journal.close()
+            self._file_journal = None
 
 
 def _slot_name(segment: int, depth: int, slot: int) -> str:
@@ -283,35 +280,10 @@ def _read_index(journal: Journal) -> _Index:
     blob = journal.get("index")
     if blob is None:
         return _Index()
-    version, content = _decoded("index", blob)
+    version, content = _decode("index", blob)
     segments = {n: _Segment(depth, keys, size, bytearray(bits)) for n, depth, keys, size, bits in content}
     return _Index(version, segments)
 
 
-def _encoded(name: str, content: object) -> bytes:
-    body = zstandard.ZstdCompressor(level=1).compress(pack_value(content))
-    return _MAGIC + bytes([FORMAT_VERSION]) + _checksum(name, body) + body
-
-
-def _decoded(name: str, blob: bytes) -> Any:
-    """Return the content of the blob that was encoded under that name."""
-    if blob[: len(_MAGIC)] != _MAGIC:
-        raise CorruptDataError(
-            f"the journal's blob {name!r} is not of this library: {len(blob)} bytes that begin with {blob[:8]!r}; "
-            "go back to an earlier checkpoint"
-        )
-    version = blob[len(_MAGIC)] if len(blob) > len(_MAGIC) else 0
-    if version > FORMAT_VERSION:
-        raise NewerFormatError(f"the journal's blob {name!r}", version, FORMAT_VERSION)
-    body = blob[_HEADER:]
-    if version != FORMAT_VERSION or blob[_HEADER - 4 : _HEADER] != _checksum(name, body):
-        raise CorruptDataError(
-            f"the journal's blob {name!r} of {len(blob)} bytes is truncated, altered, or another one's: "
-            "go back to an earlier checkpoint"
-        )
-    return unpack_value(zstandard.ZstdDecompressor().decompress(body))
-
-
-def _checksum(name: str, body: bytes) -> bytes:
-    """Four bytes over name and body: a blob is good under its own name alone."""
-    return zlib.crc32(body, zlib.crc32(name.encode())).to_bytes(4, "big")
+def _decode(name: str, blob: bytes) -> Any:
+    return _FORMAT.decode(blob, f"the journal's blob {name!r}", name)

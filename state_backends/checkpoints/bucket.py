@@ -27,7 +27,7 @@ RESIDENT = "spark"
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class EntryBatch:
     """Entries of some keys in one segment.
 
     Attributes:
@@ -60,7 +60,7 @@ class Bucket:
     backend: StateBackend
 
     @property
-    def close(self) -> int:
+    def close_time(self) -> int:
         """The close time reached, in ticks."""
         return self.pointer.progress.close_time
 
@@ -69,7 +69,7 @@ class Bucket:
         """What the state depends on."""
         return self.pointer.progress.identity or {}
 
-    def entries(self) -> Iterator[Stored]:
+    def entries(self) -> Iterator[EntryBatch]:
         """Yield all entries, some pages at a time. O(entries)."""
         for segment in self.backend.segments():
             pages: dict[bytes, bytes] = {}
@@ -81,13 +81,13 @@ class Bucket:
             if pages:
                 yield self._decoded(segment, pages)
 
-    def _decoded(self, segment: int, pages: dict[bytes, bytes]) -> Stored:
+    def _decoded(self, segment: int, pages: dict[bytes, bytes]) -> EntryBatch:
         columns, counts = self.schema.layout.decode(list(pages.values()))
         key = np.repeat(np.arange(len(pages)), counts)
-        return Stored(segment, list(pages), key, columns, page_bytes({segment: pages}))
+        return EntryBatch(segment, list(pages), key, columns, page_bytes({segment: pages}))
 
 
-def journal_of(blobs: Iterable[tuple[str, int, bytes]]) -> MemoryJournal:
+def journal_from_parts(blobs: Iterable[tuple[str, int, bytes]]) -> MemoryJournal:
     """Return a journal of blobs that were cut: name, number of the part, and bytes of each."""
     parts: dict[str, dict[int, bytes]] = {}
     for name, part, blob in blobs:
@@ -100,7 +100,7 @@ def journal_of(blobs: Iterable[tuple[str, int, bytes]]) -> MemoryJournal:
 
 
 @contextmanager
-def opened(journal: Journal, backend: str | None, snapshots: str | None) -> Iterator[Bucket]:
+def open_bucket(journal: Journal, backend: str | None, snapshots: str | None) -> Iterator[Bucket]:
     """Open a bucket's state in a temporary place; the journal is left as it is.
 
     Args:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _SAVED = pa.schema(
-    [("file", pa.string()), ("rows", pa.int64()), ("digest", pa.string()), ("close", pa.int64())]
+    [("file", pa.string()), ("rows", pa.int64()), ("digest", pa.string()), ("close_time", pa.int64())]
 )
 
 
@@ -77,8 +77,8 @@ def write_savepoint(
     saved = by_bucket(rows, SaveBucket(found, target.uri), _SAVED).collect()
     origin = _origin(found)
     watermark = origin.get("watermark in ms") or 0
-    close = watermark * 1_000 // schema.tick_us if watermark > 0 else FAR_PAST
-    return write_header(target, identity, schema, close, [SavedBucket(*row) for row in saved], origin)
+    close_time = watermark * 1_000 // schema.tick_us if watermark > 0 else FAR_PAST
+    return write_header(target, identity, schema, close_time, [SavedBucket(*row) for row in saved], origin)
 
 
 def _origin(checkpoint: Checkpoint) -> dict[str, Any]:

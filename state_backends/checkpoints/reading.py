@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from serializers import CorruptDataError
-from state_backends.checkpoints.bucket import Bucket, journal_of, opened
+from state_backends.checkpoints.bucket import Bucket, journal_from_parts, open_bucket
 from state_backends.checkpoints.metadata import JOURNAL_VARIABLE, unreadable
 from state_backends.durability.folders import absolute
 from state_backends.durability.pointer import Pointer
@@ -160,8 +160,8 @@ class Summarize:
                 ]
             sums[stored.segment] = row
         length = self.schema.segment
-        close = bucket.close
-        ends = [close, close + self.schema.grace]
+        close_time = bucket.close_time
+        ends = [close_time, close_time + self.schema.grace]
         for segment, (keys, panes, size, oldest, newest) in sums.items() or [(None, [0, 0, 0, None, None])]:
             bounds = [None, None] if segment is None else [segment * length, segment * length + length - 1]
             yield self._row([number, segment, *bounds, keys, panes, size, oldest, newest, *ends])
@@ -220,8 +220,8 @@ def journal_rows(checkpoint: Checkpoint, spark: "SparkSession | None") -> "DataF
         rows = reader.load(path)
         _ = rows.schema  # Spark Connect looks for the state only when it is asked something
     except PySparkException as error:
-        told = unreadable(path, checkpoint.operator, checkpoint.batch, error, spark, checkpoint.path)
-        raise told from error
+        reason = unreadable(path, checkpoint.operator, checkpoint.batch, error, spark, checkpoint.path)
+        raise reason from error
     return rows.select(
         F.col("key.bucket").alias("bucket"),
         F.col("user_map_key.name").alias("name"),
@@ -262,7 +262,7 @@ def by_bucket(rows: "DataFrame", reader: Any, schema: pa.Schema) -> "DataFrame":
 
     def read(key: tuple[Any, ...], rows: pa.Table) -> pa.Table:
         blobs = zip(*(rows.column(name).to_pylist() for name in ("name", "part", "blob")), strict=True)
-        with opened(journal_of(blobs), checkpoint.backend, checkpoint.snapshots) as bucket:
+        with open_bucket(journal_from_parts(blobs), checkpoint.backend, checkpoint.snapshots) as bucket:
             tables = list(reader(key[0].as_py(), bucket))
         return pa.concat_tables(tables) if tables else schema.empty_table()
 

@@ -13,7 +13,7 @@ import os
 import tempfile
 import zlib
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,20 +22,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from serializers import CorruptDataError, pack_value, unpack_value
-from serializers.arrays import fill
+from serializers import CorruptDataError
+from serializers.columns import ARROW_TYPES, from_arrow, to_arrow
 from serializers.keys import crc_range
-from serializers.pages import Column
-from state_backends.checkpoints.bucket import Bucket, Stored
+from state_backends.checkpoints.bucket import Bucket, EntryBatch
 from state_backends.durability.folders import Folder
-from state_backends.durability.signed import decode_signed, encode_signed
+from state_backends.durability.signed import decode_signed, encode_signed, fetch_checked
 from state_backends.errors import StateError
 from state_backends.store.schema import StoredSchema
 from state_backends.store.window_store import Entries
 
 SAVEPOINT_VERSION = 1
 HEADER = "savepoint.json"
-_ARROW = {"i8": pa.int64(), "f8": pa.float64(), "object": pa.binary()}
 _ROW_GROUP = 65_536
 
 
@@ -47,13 +45,13 @@ class SavedBucket:
         file: its name.
         rows: entries in it.
         digest: SHA-256 of its bytes, in hex.
-        close: close time that the bucket had reached, in ticks.
+        close_time: that the bucket had reached, in ticks.
     """
 
     file: str
     rows: int
     digest: str
-    close: int
+    close_time: int
 
 
 @dataclass(frozen=True)
@@ -64,7 +62,7 @@ class Savepoint:
         uri: its folder.
         identity: what its state depends on, as the operator tells it.
         schema: what its entries are.
-        close: close time in ticks that the state counts from: the latest that any bucket or the query had reached.
+        close_time: in ticks, from which a new query goes on: the latest that any bucket or the query had reached.
         buckets: the files.
         origin: of a query, for people: the checkpoint, its batch, and where the sources stood; of a local runner, the stream
             time and the highest event time in ticks, from which a new one goes on.
@@ -73,7 +71,7 @@ class Savepoint:
     uri: str
     identity: dict[str, Any]
     schema: StoredSchema
-    close: int
+    close_time: int
     buckets: tuple[SavedBucket, ...]
     origin: dict[str, Any]
 
@@ -89,22 +87,18 @@ class Savepoint:
                 continue
             table = self._read(saved, low, high)
             if table.num_rows:
-                yield saved.close, *_entries(table, self.schema)
+                yield saved.close_time, *_entries(table, self.schema)
 
     def _read(self, saved: SavedBucket, low: int, high: int) -> pa.Table:
         """Rows of a file with low <= crc < high."""
         folder = Folder(self.uri)
         where = folder.where(saved.file)
         with tempfile.TemporaryDirectory(prefix="windows-savepoint-") as directory:
-            local, found = Path(directory, "entries.parquet"), hashlib.sha256()
-            if not folder.fetch(saved.file, local, found.update):
-                raise CorruptDataError(
-                    f"the savepoint's file {where} is not there: bring it back, or make a new savepoint"
-                )
-            if found.hexdigest() != saved.digest:
-                raise CorruptDataError(
-                    f"the savepoint's file {where} is truncated or altered: bring it back, or make a new savepoint"
-                )
+            local = Path(directory, "entries.parquet")
+            try:
+                fetch_checked(folder, saved.file, local, saved.digest, f"the savepoint's file {where}")
+            except CorruptDataError as error:
+                raise CorruptDataError(f"{error}: restore the file, or write a new savepoint") from error
             return pq.read_table(local, filters=(pc.field("crc") >= low) & (pc.field("crc") < high))
 
 
@@ -112,15 +106,9 @@ def _entries(table: pa.Table, schema: StoredSchema) -> tuple[list[bytes], Entrie
     encoded = table.column("key").combine_chunks().dictionary_encode()
     key = encoded.indices.to_numpy().astype(np.int64)
     codes = schema.layout.codes
-    columns = tuple(_column(table.column(f"c{n}"), code) for n, code in enumerate(codes))
+    columns = tuple(from_arrow(table.column(f"c{n}"), code) for n, code in enumerate(codes))
     order = np.lexsort((columns[0], key))
     return encoded.dictionary.to_pylist(), Entries(key, columns).take(order)
-
-
-def _column(column: pa.ChunkedArray, code: str) -> Column:
-    if code == "object":
-        return fill([unpack_value(value) for value in column.to_pylist()])
-    return column.to_numpy()
 
 
 def check_new(folder: Folder) -> None:
@@ -149,11 +137,11 @@ def write_bucket(folder: Folder, number: int, bucket: Bucket) -> SavedBucket:
         pq.write_table(rows, local, row_group_size=_ROW_GROUP, compression="zstd")
         folder.write(name, local)
         digest = hashlib.sha256(local.read_bytes()).hexdigest()
-    return SavedBucket(name, table.num_rows, digest, bucket.close)
+    return SavedBucket(name, table.num_rows, digest, bucket.close_time)
 
 
 def _fields(schema: StoredSchema) -> pa.Schema:
-    columns = [(f"c{n}", _ARROW[code]) for n, code in enumerate(schema.layout.codes)]
+    columns = [(f"c{n}", ARROW_TYPES[code]) for n, code in enumerate(schema.layout.codes)]
     return pa.schema([("crc", pa.int64()), ("key", pa.binary()), *columns])
 
 
@@ -161,12 +149,10 @@ def _empty(schema: StoredSchema) -> pa.Table:
     return _fields(schema).empty_table()
 
 
-def _table(stored: Stored, schema: StoredSchema) -> pa.Table:
+def _table(stored: EntryBatch, schema: StoredSchema) -> pa.Table:
     crcs = np.fromiter(map(zlib.crc32, stored.keys), np.int64, len(stored.keys))
     arrays = [pa.array(crcs[stored.key]), pa.array(stored.keys, pa.binary()).take(pa.array(stored.key))]
-    for code, column in zip(schema.layout.codes, stored.columns, strict=True):
-        values = [pack_value(value) for value in column.tolist()] if code == "object" else column
-        arrays.append(pa.array(values, _ARROW[code]))
+    arrays += map(to_arrow, stored.columns)
     return pa.Table.from_arrays(arrays, schema=_fields(schema))
 
 
@@ -174,7 +160,7 @@ def write_header(
     folder: Folder,
     identity: dict[str, Any],
     schema: StoredSchema,
-    close: int,
+    close_time: int,
     buckets: Iterable[SavedBucket],
     origin: dict[str, Any],
 ) -> Savepoint:
@@ -183,21 +169,25 @@ def write_header(
     Args:
         folder: the savepoint's.
         identity, schema, origin: see `Savepoint`.
-        close: the latest close time that is known, in ticks.
+        close_time: the latest that is known, in ticks.
         buckets: the files.
     """
     saved = tuple(buckets)
-    latest = max([close, *(one.close for one in saved)])
+    latest = max([close_time, *(one.close_time for one in saved)])
     plain = schema.plain() | {"keys": base64.b64encode(schema.plain()["keys"]).decode()}
     values = {
         "identity": identity,
         "schema": plain,
         "close": latest,
-        "buckets": [asdict(one) for one in saved],
+        "buckets": [_plain(one) for one in saved],
         "origin": origin,
     }
     folder.write(HEADER, encode_signed(values, SAVEPOINT_VERSION))
     return Savepoint(folder.uri, identity, schema, latest, saved, origin)
+
+
+def _plain(saved: SavedBucket) -> dict[str, Any]:
+    return {"file": saved.file, "rows": saved.rows, "digest": saved.digest, "close": saved.close_time}
 
 
 def read_header(uri: str) -> Savepoint:
@@ -219,8 +209,10 @@ def read_header(uri: str) -> Savepoint:
     return Savepoint(
         uri,
         values["identity"],
-        StoredSchema.of(plain),
+        StoredSchema.from_plain(plain),
         values["close"],
-        tuple(SavedBucket(**one) for one in values["buckets"]),
+        tuple(
+            SavedBucket(one["file"], one["rows"], one["digest"], one["close"]) for one in values["buckets"]
+        ),
         values["origin"],
     )

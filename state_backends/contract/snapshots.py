@@ -14,7 +14,7 @@ import pytest
 from serializers import CorruptDataError
 from state_backends.contract.base import Contract
 from state_backends.contract.states import AWKWARD_KEYS, FAR, assert_holds, check, fail
-from state_backends.durability.uploads import page_parts
+from state_backends.durability.parts import Pages, fill, page_parts
 from state_backends.interface import StateBackend, WriteBatch
 
 _PAGES = {n: dict.fromkeys(AWKWARD_KEYS, b"%d" % n * 50) for n in (-FAR, -1, 0, 7)}
@@ -29,7 +29,7 @@ class _Copy:
     def __init__(self, backend: StateBackend, directory: Path) -> None:
         self.directory = directory
         self._version = backend.version
-        self._parts: list[dict[int, dict[bytes, bytes]]] = []
+        self._parts: list[Pages] = []
         if not backend.snapshots:
             self._parts += page_parts(backend)
             return
@@ -49,11 +49,10 @@ class _Copy:
             backend.restore(taken)
             shutil.rmtree(taken, ignore_errors=True)
             return
-        backend.clear()
-        for puts in self._parts:
-            backend.write(WriteBatch(puts=puts), b"restoring")
-        if self._version is not None:
-            backend.write(WriteBatch(), self._version)
+        if self._version is None:
+            backend.clear()
+        else:
+            fill(backend, self._parts, self._version)
 
 
 class SnapshotContract(Contract):

@@ -58,7 +58,7 @@ def entries(journal: Journal, first: int, last: int) -> list[Entry]:
 
 def _entry(journal: Journal, number: int) -> Entry:
     name = entry_name(number)
-    blob = required(journal, name)
+    blob = require_blob(journal, name)
     if zlib.crc32(blob[: 2 * _SIZE]) != int.from_bytes(blob[2 * _SIZE : 2 * _SIZE + 4], "big"):
         raise CorruptDataError(
             f"changelog entry {name} of {len(blob)} bytes is truncated or altered: go back to an earlier checkpoint"
@@ -66,7 +66,7 @@ def _entry(journal: Journal, number: int) -> Entry:
     return Entry(blob[:_SIZE], blob[_SIZE : 2 * _SIZE], blob[2 * _SIZE + 4 :])
 
 
-def required(journal: Journal, name: str) -> bytes:
+def require_blob(journal: Journal, name: str) -> bytes:
     """Return a blob that has to be there."""
     blob = journal.get(name)
     if blob is None:
@@ -104,7 +104,7 @@ def page_bytes(puts: Puts) -> int:
     return sum(sum(map(len, pages)) + sum(map(len, pages.values())) for pages in puts.values())
 
 
-def names_only(batch: WriteBatch) -> WriteBatch:
+def without_pages(batch: WriteBatch) -> WriteBatch:
     """Return the changes without their pages: which keys were written."""
     puts = {segment: dict.fromkeys(pages, b"") for segment, pages in batch.puts.items()}
     return WriteBatch(puts, batch.deletes, batch.drop_before)

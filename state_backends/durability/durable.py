@@ -15,7 +15,7 @@ operator has to look at anew.
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -28,13 +28,14 @@ from state_backends.durability.changelog import (
     change_bytes,
     entries,
     missing_entries,
-    names_only,
     page_bytes,
     put_entry,
     replay,
-    required,
+    require_blob,
+    without_pages,
 )
 from state_backends.durability.folders import Folder
+from state_backends.durability.parts import Pages, fill, page_parts, put
 from state_backends.durability.pointer import (
     COPIES,
     JOURNAL,
@@ -46,9 +47,9 @@ from state_backends.durability.pointer import (
 )
 from state_backends.durability.policy import SnapshotPolicy
 from state_backends.durability.progress import Progress
-from state_backends.durability.retention import adopted, started_over, trimmed, without
+from state_backends.durability.retention import adopt, drop_damaged, start_over, trim_log
 from state_backends.durability.snapshots import SnapshotFolder
-from state_backends.durability.uploads import Uploads, is_dead, page_parts, this_process
+from state_backends.durability.uploads import Uploads, is_dead, this_process
 from state_backends.errors import StateError
 from state_backends.interface import StateBackend, WriteBatch
 from state_backends.journal import Journal
@@ -95,7 +96,7 @@ class Durable:
         self.backend = backend
         self._policy = policy or SnapshotPolicy()
         self._uploads = Uploads(backend, kind, scratch, background=self._policy.background)
-        self._told = ""
+        self._warned = ""
 
     def close(self) -> None:
         """Wait for a snapshot that is being written, and release the backend."""
@@ -143,7 +144,7 @@ class Durable:
                 continue
             if self.backend.version != pointer.version:
                 self.backend.write(WriteBatch(), pointer.version)
-            return without(pointer, len(problems), log_bytes) if problems else pointer
+            return drop_damaged(pointer, len(problems), log_bytes) if problems else pointer
         raise CorruptDataError(
             "the state cannot be restored: "
             + "; ".join(map(str, problems))
@@ -154,13 +155,11 @@ class Durable:
         if snapshot.name:
             self._uploads.restore(self._folder(pointer, snapshot), snapshot)
             return
-        self.backend.clear()
-        for part in range(snapshot.parts):
-            puts, _, _ = decode_changes(required(journal, f"base-{snapshot.number}-{part}"))
-            # Whole only with the last entry: until then the version says that this copy is of no use.
-            self.backend.write(WriteBatch(puts=puts), b"restoring")
-        if snapshot.number:
-            self.backend.write(WriteBatch(), snapshot.version)
+        if not snapshot.number:
+            self.backend.clear()
+            return
+        blobs = (require_blob(journal, f"base-{snapshot.number}-{part}") for part in range(snapshot.parts))
+        fill(self.backend, (decode_changes(blob)[0] for blob in blobs), snapshot.version)
 
     def _folder(self, pointer: Pointer, snapshot: Snapshot) -> SnapshotFolder:
         """The folder that has a snapshot: the one of the configuration, so that it may be moved, or where it was written."""
@@ -194,26 +193,19 @@ class Durable:
         other.align(journal, pointer)
         self.backend.attach(journal)
         # A segment at a time: each slot is written once.
-        self._fill(
-            ({segment: dict(memory.iterate(segment))} for segment in memory.segments()), pointer.version
-        )
+        parts = ({segment: dict(memory.iterate(segment))} for segment in memory.segments())
+        fill(self.backend, parts, pointer.version)
         other.close()
-        return Alignment(replace(started_over(journal, pointer), home=JOURNAL), restored=True)
+        return Alignment(replace(start_over(journal, pointer), home=JOURNAL), restored=True)
 
     def _move_out(self, journal: Journal, pointer: Pointer) -> Alignment:
         """Take over what a resident backend held: pages leave the journal."""
         resident = JournalBackend.open(self._uploads.scratch, {})
         resident.attach(journal)
-        self._fill(page_parts(resident), pointer.version)
+        fill(self.backend, page_parts(resident), pointer.version)
         resident.clear()
-        pointer = replace(started_over(journal, pointer), home=COPIES)
+        pointer = replace(start_over(journal, pointer), home=COPIES)
         return Alignment(self._snapshot_now(journal, pointer), restored=True)
-
-    def _fill(self, parts: Iterable[dict[int, dict[bytes, bytes]]], version: bytes) -> None:
-        self.backend.clear()
-        for puts in parts:
-            self.backend.write(WriteBatch(puts=puts), b"restoring")
-        self.backend.write(WriteBatch(), version)
 
     def rewrite(
         self, journal: Journal, pointer: Pointer, change: Callable[[list[bytes]], list[bytes]]
@@ -227,14 +219,16 @@ class Durable:
         Cost: O(state), twice: a snapshot of it is written.
         """
         version = new_version(pointer.number + 1)
-        for segment in self.backend.segments():
-            for puts in list(page_parts(self.backend, [segment])):
-                pages = puts[segment]
-                changed = dict(zip(pages, change(list(pages.values())), strict=True))
-                self.backend.write(WriteBatch(puts={segment: changed}), b"restoring")
-        self.backend.write(WriteBatch(), version)
-        pointer = started_over(journal, replace(pointer, number=pointer.number + 1, version=version))
+        put(self.backend, self._changed(change), version)
+        pointer = start_over(journal, replace(pointer, number=pointer.number + 1, version=version))
         return pointer if self.backend.resident else self._snapshot_now(journal, pointer)
+
+    def _changed(self, change: Callable[[list[bytes]], list[bytes]]) -> Iterator[Pages]:
+        """Yield all pages, changed, in parts. A segment is read before any of it is written."""
+        for segment in self.backend.segments():
+            for part in list(page_parts(self.backend, [segment])):
+                pages = part[segment]
+                yield {segment: dict(zip(pages, change(list(pages.values())), strict=True))}
 
     def commit(
         self,
@@ -259,7 +253,7 @@ class Durable:
         if batch:
             version = new_version(pointer.number + 1)
             self.backend.write(batch, version)
-            put_entry(journal, pointer.version, version, names_only(batch) if resident else batch)
+            put_entry(journal, pointer.version, version, without_pages(batch) if resident else batch)
             pointer = replace(
                 pointer,
                 home=JOURNAL if resident else COPIES,
@@ -272,7 +266,7 @@ class Durable:
             pointer = self._settle(journal, pointer)
             if self._is_due(pointer):
                 pointer = self._settle(journal, self._snapshot(journal, pointer))
-        pointer = self._retire(trimmed(journal, pointer, KEPT_NAMES if resident else KEPT_ENTRIES), clock)
+        pointer = self._retire(trim_log(journal, pointer, KEPT_NAMES if resident else KEPT_ENTRIES), clock)
         pointer = replace(pointer, progress=progress)
         journal.put("pointer", pointer.encode())
         journal.commit()
@@ -316,7 +310,7 @@ class Durable:
         for puts in page_parts(self.backend):
             journal.put(f"base-{pointer.number}-{parts}", partial(encode_changes, puts, {}, None))
             size, parts = size + page_bytes(puts), parts + 1
-        return adopted(journal, pointer, Snapshot(pointer.number, pointer.version, size, parts=parts), 0)
+        return adopt(journal, pointer, Snapshot(pointer.number, pointer.version, size, parts=parts), 0)
 
     def _settle(self, journal: Journal, pointer: Pointer) -> Pointer:
         """Take up the snapshot that was being written if it is done; give it up if nothing is to be expected of it."""
@@ -325,23 +319,23 @@ class Durable:
             return pointer
         snapshot, manifest = pending.snapshot, None
         folder = SnapshotFolder(Folder(snapshot.folder), pointer.store_id)
-        writes = self._uploads.writes(snapshot.name)
-        hopeless = is_dead(pending.owner)
+        begun = self._uploads.has_begun(snapshot.name)
+        abandoned = is_dead(pending.owner)
         try:
-            if writes:
+            if begun:
                 manifest = self._uploads.manifest(snapshot.name)
             elif folder.has(snapshot.name):
                 manifest = folder.manifest(snapshot.name)
         except (StateError, SerializationError, OSError) as error:
-            if self._told != snapshot.name:  # Once, not with every batch until the next attempt.
+            if self._warned != snapshot.name:  # Once, not with every batch until the next attempt.
                 _LOG.warning("state %s: snapshot %s: %s", pointer.store_id, snapshot.name, error)
-            self._told = snapshot.name
+            self._warned = snapshot.name
             # What another process writes may well be there when the storage answers again.
-            hopeless = hopeless or writes or isinstance(error, SerializationError)
+            abandoned = abandoned or begun or isinstance(error, SerializationError)
         if manifest is not None:
             done = replace(snapshot, size=manifest.size)
-            return adopted(journal, replace(pointer, pending=None, failures=0), done, pending.log_bytes)
-        patience = _AGAIN_SECONDS if hopeless else _PATIENCE_SECONDS
+            return adopt(journal, replace(pointer, pending=None, failures=0), done, pending.log_bytes)
+        patience = _AGAIN_SECONDS if abandoned else _PATIENCE_SECONDS
         patience *= 2 ** min(pointer.failures, _MOST_FAILURES)
         # Another host's clock may be ahead, by more than any patience if it was wrong.
         if abs(time.time() - pending.since) < min(patience, _LONGEST_SECONDS):

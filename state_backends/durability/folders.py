@@ -23,7 +23,7 @@ _SCHEMES = {name: name for name in ("s3", "gs", "hdfs", "viewfs", "abfs", "abfss
 _SCHEMES |= {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
 """How Arrow calls each scheme."""
 _KEPT_IN_URIS = "%/?&=:@+,;!$'()*~[]"
-_WANTED = "an absolute local path is wanted, or a URI of s3, gs, abfs or hdfs, such as s3://bucket/path"
+_ACCEPTED = "an absolute local path is wanted, or a URI of s3, gs, abfs or hdfs, such as s3://bucket/path"
 T = TypeVar("T")
 
 
@@ -58,7 +58,7 @@ class Folder:
         try:
             system, path = fs.FileSystem.from_uri(f"{_SCHEMES[scheme]}://{quote(rest, safe=_KEPT_IN_URIS)}")
         except (OSError, ValueError, ArrowException) as error:
-            raise StateError(f"the folder {self.uri!r} cannot be used: {error}; {_WANTED}") from error
+            raise StateError(f"the folder {self.uri!r} cannot be used: {error}; {_ACCEPTED}") from error
         return system, re.sub("/+", "/", path).rstrip("/")
 
     def _path(self, name: str) -> str:
@@ -203,7 +203,7 @@ def _local_path(uri: str) -> str | None:
         return None
     if not path.startswith("/"):
         # Each worker would take it from a working directory of its own.
-        raise StateError(f"the folder {uri!r} is not absolute: {_WANTED}")
+        raise StateError(f"the folder {uri!r} is not absolute: {_ACCEPTED}")
     return "/" + os.path.normpath(path).lstrip("/")
 
 
@@ -218,8 +218,8 @@ def _check_uri(uri: str) -> None:
             "credentials as the storage's own client looks for them, such as environment variables"
         )
     if scheme not in _SCHEMES:
-        raise StateError(f"the folder {uri!r} has an unknown scheme: {_WANTED}")
+        raise StateError(f"the folder {uri!r} has an unknown scheme: {_ACCEPTED}")
     if "#" in rest:
         raise StateError(f"the folder {uri!r} has a #: write it as %23")
     if not place and _SCHEMES[scheme] in ("s3", "gs"):
-        raise StateError(f"the folder {uri!r} names no bucket: {_WANTED}")
+        raise StateError(f"the folder {uri!r} names no bucket: {_ACCEPTED}")

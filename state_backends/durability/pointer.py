@@ -134,7 +134,7 @@ class Pointer:
                 | {
                     "snapshots": tuple(Snapshot(*row) for row in given["snapshots"]),
                     "retired": tuple(Snapshot(*row) for row in given["retired"]),
-                    "progress": Progress.of(given["progress"]),
+                    "progress": Progress.from_plain(given["progress"]),
                 },
                 pending=None if pending is None else Pending(Snapshot(*pending[0]), *pending[1:]),
             )

@@ -53,7 +53,7 @@ class Progress:
         return {name: value for name, value in operator.items() if value is not None} | host
 
     @classmethod
-    def of(cls, plain: Any) -> "Progress":
+    def from_plain(cls, plain: Any) -> "Progress":
         """Return the progress that `plain` wrote. Unknown keys are ignored.
 
         Raises:
@@ -64,7 +64,7 @@ class Progress:
         schema = plain.get("schema")
         return cls(
             identity=plain.get("identity"),
-            schema=None if schema is None else StoredSchema.of(schema),
+            schema=None if schema is None else StoredSchema.from_plain(schema),
             close_time=plain.get("close", FAR_PAST),
             usage=plain.get("usage"),
             buckets=plain.get("buckets"),

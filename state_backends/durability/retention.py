@@ -8,7 +8,7 @@ from state_backends.durability.pointer import COPIES, Pointer, Snapshot
 from state_backends.journal import Journal
 
 
-def adopted(journal: Journal, pointer: Pointer, snapshot: Snapshot, log_bytes: int) -> Pointer:
+def adopt(journal: Journal, pointer: Pointer, snapshot: Snapshot, log_bytes: int) -> Pointer:
     """The pointer with a new newest snapshot; the one before stays restorable if both have files of their own."""
     before = pointer.snapshots
     kept = before[:1] if snapshot.name else ()
@@ -23,7 +23,7 @@ def adopted(journal: Journal, pointer: Pointer, snapshot: Snapshot, log_bytes: i
     )
 
 
-def without(pointer: Pointer, damaged: int, log_bytes: int) -> Pointer:
+def drop_damaged(pointer: Pointer, damaged: int, log_bytes: int) -> Pointer:
     """The pointer without its newest snapshots, so many of which are damaged, and with what the log then has to hold."""
     retired = tuple(one for one in pointer.snapshots[:damaged] if one.name)
     return replace(
@@ -34,7 +34,7 @@ def without(pointer: Pointer, damaged: int, log_bytes: int) -> Pointer:
     )
 
 
-def trimmed(journal: Journal, pointer: Pointer, fewest: int) -> Pointer:
+def trim_log(journal: Journal, pointer: Pointer, fewest: int) -> Pointer:
     """The pointer without log entries that no snapshot and no copy needs, but for the last few."""
     oldest = pointer.number - fewest + 1
     if pointer.home == COPIES:
@@ -48,7 +48,7 @@ def trimmed(journal: Journal, pointer: Pointer, fewest: int) -> Pointer:
     return replace(pointer, oldest=oldest)
 
 
-def started_over(journal: Journal, pointer: Pointer) -> Pointer:
+def start_over(journal: Journal, pointer: Pointer) -> Pointer:
     """The pointer without a log and snapshots, which led to another form of the state."""
     for number in range(pointer.oldest, pointer.number + 1):
         journal.remove(entry_name(number))

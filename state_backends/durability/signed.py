@@ -1,10 +1,12 @@
-"""Small JSON files with a checksum: the SHA-256 of the rest in the first line."""
+"""Files whose bytes are checked: small JSON files with their SHA-256 in the first line, and files that these name."""
 
 import hashlib
 import json
+from pathlib import Path
 from typing import Any
 
 from serializers import CorruptDataError, NewerFormatError
+from state_backends.durability.folders import Folder
 
 
 def encode_signed(values: dict[str, Any], version: int) -> bytes:
@@ -38,3 +40,23 @@ def decode_signed(blob: bytes, version: int, what: str) -> dict[str, Any]:
     if found != version:
         raise NewerFormatError(what, found, version)
     return values
+
+
+def fetch_checked(folder: Folder, name: str, target: Path, digest: str, what: str) -> None:
+    """Copy a file of a folder to a local one, and compare its SHA-256.
+
+    Args:
+        folder: where the file is.
+        name: of the file.
+        target: the local file.
+        digest: the SHA-256 of its bytes, in hex.
+        what: names the file in errors.
+
+    Raises:
+        CorruptDataError: it is missing, truncated or altered.
+    """
+    found = hashlib.sha256()
+    if not folder.fetch(name, target, found.update):
+        raise CorruptDataError(f"{what} is missing")
+    if found.hexdigest() != digest:
+        raise CorruptDataError(f"{what} is truncated or altered")

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from serializers import CorruptDataError
 from state_backends.durability.folders import Folder
-from state_backends.durability.signed import decode_signed, encode_signed
+from state_backends.durability.signed import decode_signed, encode_signed, fetch_checked
 
 MANIFEST_VERSION = 1
 PAGES = "pages"
@@ -119,7 +119,7 @@ class SnapshotFolder:
         where = self.where(name)
         blob = self.folder.read(self._manifest(name))
         if blob is None:
-            raise CorruptDataError(f"the manifest {where} is not there")
+            raise CorruptDataError(f"the manifest {where} is missing")
         manifest = Manifest.decode(blob, where)
         if manifest.store_id != self.store_id:
             raise CorruptDataError(f"the manifest {where} is of another state, {manifest.store_id}")
@@ -176,13 +176,9 @@ class SnapshotFolder:
         directory.mkdir(parents=True)
 
         def get(part: Part) -> None:
-            target = directory / part.name
-            where = self.folder.where(self._file(part))
-            found = hashlib.sha256()
-            if not self.folder.fetch(self._file(part), target, found.update):
-                raise CorruptDataError(f"the snapshot file {where} ({part.name}) is not there")
-            if found.hexdigest() != part.digest:
-                raise CorruptDataError(f"the snapshot file {where} ({part.name}) is truncated or altered")
+            file = self._file(part)
+            what = f"the snapshot file {self.folder.where(file)} ({part.name})"
+            fetch_checked(self.folder, file, directory / part.name, part.digest, what)
 
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             for _ in pool.map(get, manifest.parts):

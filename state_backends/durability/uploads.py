@@ -10,13 +10,13 @@ from pathlib import Path
 
 from serializers import CorruptDataError, SerializationError
 from serializers.changes import Puts, decode_changes, encode_changes
+from state_backends.durability.parts import Pages, fill, page_parts
 from state_backends.durability.pointer import Snapshot
 from state_backends.durability.snapshots import PAGES, Manifest, SnapshotFolder
 from state_backends.errors import StateError
-from state_backends.interface import StateBackend, WriteBatch
+from state_backends.interface import StateBackend
 from state_backends.registry import BUILT_IN, load_backend
 
-_PART_BYTES = 4 << 20
 _LOG = logging.getLogger(__name__)
 
 
@@ -49,7 +49,7 @@ class Uploads:
             earlier: the newest one so far, whose files it may share.
         """
         directory = self.scratch / snapshot.name
-        parts: list[dict[int, dict[bytes, bytes]]] = []
+        parts: list[Pages] = []
         if self._backend.snapshots:
             try:
                 self.scratch.mkdir(parents=True, exist_ok=True)
@@ -63,7 +63,7 @@ class Uploads:
         def write() -> Manifest:
             try:
                 known = self._earlier(folder, earlier)
-                files = _local_files(directory) if self._backend.snapshots else _encoded(parts)
+                files = _local_files(directory) if self._backend.snapshots else _encoded_parts(parts)
                 return folder.write(snapshot.name, snapshot.version, self._kind, files, known)
             finally:
                 shutil.rmtree(directory, ignore_errors=True)
@@ -81,7 +81,7 @@ class Uploads:
                 return None
         return self._manifests[earlier.name]
 
-    def writes(self, name: str) -> bool:
+    def has_begun(self, name: str) -> bool:
         """Return whether this copy has begun to write a snapshot of that name."""
         return name in self._writing
 
@@ -135,11 +135,7 @@ class Uploads:
             if manifest.kind == self._kind != PAGES:
                 self._backend.restore(directory)
             else:
-                self._backend.clear()
-                for puts in _foreign(manifest, directory):
-                    # Whole only with the last part: until then the version says that this copy is of no use.
-                    self._backend.write(WriteBatch(puts=puts), b"restoring")
-                self._backend.write(WriteBatch(), snapshot.version)
+                fill(self._backend, _pages_of(manifest, directory), snapshot.version)
         finally:
             shutil.rmtree(directory, ignore_errors=True)
         if self._backend.version != snapshot.version:
@@ -154,33 +150,16 @@ class Uploads:
         shutil.rmtree(self.scratch, ignore_errors=True)
 
 
-def page_parts(
-    backend: StateBackend, segments: Iterable[int] | None = None
-) -> Iterator[dict[int, dict[bytes, bytes]]]:
-    """Yield all pages, by default of all segments, by segment and key, in parts of some MiB."""
-    part: dict[int, dict[bytes, bytes]] = {}
-    size = 0
-    for segment in backend.segments() if segments is None else segments:
-        for key, page in backend.iterate(segment):
-            part.setdefault(segment, {})[key] = page
-            size += len(key) + len(page)
-            if size >= _PART_BYTES:
-                yield part
-                part, size = {}, 0
-    if part:
-        yield part
-
-
 def _local_files(directory: Path) -> Iterator[tuple[str, Path]]:
     return ((path.name, path) for path in sorted(directory.iterdir()))
 
 
-def _encoded(parts: Iterable[Puts]) -> Iterator[tuple[str, bytes]]:
+def _encoded_parts(parts: Iterable[Puts]) -> Iterator[tuple[str, bytes]]:
     for number, puts in enumerate(parts):
         yield f"part-{number}", encode_changes(puts, {}, None)
 
 
-def _foreign(manifest: Manifest, directory: Path) -> Iterator[dict[int, dict[bytes, bytes]]]:
+def _pages_of(manifest: Manifest, directory: Path) -> Iterator[Pages]:
     """The pages of a snapshot that another kind of backend wrote."""
     if manifest.kind == PAGES:
         for part in manifest.parts:

@@ -71,7 +71,7 @@ class Runs:
                 whole[place : place + count] = column[a : a + count]
 
 
-def taken(columns: Sequence[Column], begin: Ints, count: Ints) -> list[Column]:
+def take_runs(columns: Sequence[Column], begin: Ints, count: Ints) -> list[Column]:
     """Return runs of rows one after another: so many from each begin on. O(rows), as slices where runs are long."""
     if _long(count):
         pieces = [slice(a, b) for a, b in zip(begin.tolist(), (begin + count).tolist(), strict=True)]

@@ -72,7 +72,7 @@ class StoredSchema:
         }
 
     @classmethod
-    def of(cls, plain: Any) -> "StoredSchema":
+    def from_plain(cls, plain: Any) -> "StoredSchema":
         """Return the schema that `plain` told.
 
         Raises:
@@ -119,11 +119,11 @@ class StoredSchema:
         rows = pa.array(key)
         arrays = [column.take(rows) for column in decode_keys(keys, self.keys.types)]
         for (_, kind), column in zip(self.head, columns, strict=False):
-            arrays.append(self.instants(column) if kind == TIME else _told(column, _CODES[kind]))
+            arrays.append(self.instants(column) if kind == TIME else _readable(column, _CODES[kind]))
         at = len(self.head)
         for state in self.states:
             parts = [
-                _told(column, code)
+                _readable(column, code)
                 for (_, code), column in zip(state.parts, columns[at : at + len(state.parts)], strict=True)
             ]
             arrays.append(pa.StructArray.from_arrays(parts, names=[name for name, _ in state.parts]))
@@ -146,23 +146,24 @@ def _head_type(kind: str) -> pa.DataType:
     return pa.timestamp("us", "UTC") if kind == TIME else _ARROW[_CODES[kind]]
 
 
-def _told(column: Column, code: str) -> pa.Array:
+def _readable(column: Column, code: str) -> pa.Array:
     if code != "object":
         return pa.array(column, _ARROW[code])
     return pa.array([None if value is None else _json(value) for value in column.tolist()], pa.string())
 
 
 def _json(value: Any) -> str:
-    return json.dumps(_plain(value), ensure_ascii=False)
+    return json.dumps(_json_value(value), ensure_ascii=False)
 
 
-def _plain(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     """A value as JSON has it: bytes in hex, and what JSON has no form for, NaN as well, as text."""
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [_json_value(item) for item in value]
     if isinstance(value, dict):
         return {
-            key if isinstance(key, str) else str(_plain(key)): _plain(item) for key, item in value.items()
+            key if isinstance(key, str) else str(_json_value(key)): _json_value(item)
+            for key, item in value.items()
         }
     if isinstance(value, float):
         return (

@@ -86,7 +86,7 @@ class SegmentUsage:
 
 
 class StoreUsage:
-    """What a store holds, by segment, and how much was read and written since `take_traffic`.
+    """What a store holds, by segment, and how much was read and written since `drain_traffic`.
 
     Args:
         layout: of the pages.
@@ -120,7 +120,7 @@ class StoreUsage:
         """Distinct keys, as `KeySample` counts."""
         return self._sample.keys
 
-    def wrote(self, changes: WriteBatch, reads: Reads, backend: StateBackend) -> None:
+    def record_writes(self, changes: WriteBatch, reads: Reads, backend: StateBackend) -> None:
         """Take note of changes that are about to be written.
 
         Args:
@@ -136,7 +136,7 @@ class StoreUsage:
             puts, deletes = changes.puts.get(segment, {}), changes.deletes.get(segment, set())
             keys = [*puts, *deletes] if deletes else list(puts)
             absent = segment not in stored or (edge is not None and segment < edge)
-            old = [None] * len(keys) if absent else _before(segment, keys, reads.get(segment, []), backend)
+            old = [None] * len(keys) if absent else _old_pages(segment, keys, reads.get(segment, []), backend)
             missing = old.count(None)
             usage = self._segments.setdefault(segment, SegmentUsage(self._layout))
             usage.add([page for page in old if page is not None] if missing else old, -1)  # type: ignore[arg-type]
@@ -147,7 +147,7 @@ class StoreUsage:
             if deletes:
                 self._sample.remove(segment, deletes)
 
-    def replayed(self, changes: Iterable[WriteBatch]) -> None:
+    def record_replay(self, changes: Iterable[WriteBatch]) -> None:
         """Take note of the keys of changes that another copy of the store has counted."""
         for batch in changes:
             if batch.drop_before is not None:
@@ -162,11 +162,11 @@ class StoreUsage:
             del self._segments[number]
         self._sample.drop_before(segment)
 
-    def saw(self, segment: int, keys: Iterable[bytes]) -> None:
+    def record_scan(self, segment: int, keys: Iterable[bytes]) -> None:
         """Take note of keys that a scan has met."""
         self._sample.add(segment, keys)
 
-    def forget_keys(self) -> None:
+    def clear_keys(self) -> None:
         """Begin to count keys anew: a scan of the whole store follows."""
         self._sample.clear()
 
@@ -179,11 +179,11 @@ class StoreUsage:
             while some := list(islice(pages, _SAMPLED_PAGES)):
                 usage.add(some, 1)
 
-    def take_traffic(self) -> tuple[int, int, int]:
+    def drain_traffic(self) -> tuple[int, int, int]:
         """Return the pages read, those written, and the bytes of these, since the last call."""
-        taken = self.pages_read, self.pages_written, self.bytes_written
+        traffic = self.pages_read, self.pages_written, self.bytes_written
         self.pages_read = self.pages_written = self.bytes_written = 0
-        return taken
+        return traffic
 
     def plain(self) -> list[list[int]]:
         """Return what each segment holds as values that can be packed."""
@@ -194,7 +194,7 @@ class StoreUsage:
         self._segments = {number: SegmentUsage(self._layout, *held) for number, *held in plain}
 
 
-def _before(
+def _old_pages(
     segment: int, keys: list[bytes], reads: Sequence[Read], backend: StateBackend
 ) -> list[bytes | None]:
     """The pages of keys as the backend has them."""

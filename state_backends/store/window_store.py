@@ -1,7 +1,7 @@
 """The timestamped window store: entries by key and time, in columns, over the pages of a backend.
 
 An entry is a key, a time in ticks and the columns of the layout. Time is cut into segments; a page holds one key's entries
-of one segment, sorted by time. Changes gather in memory until `take_changes`; reads see them.
+of one segment, sorted by time. Changes gather in memory until `drain_changes`; reads see them.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from serializers.pages import Column, PageLayout
 from state_backends.interface import StateBackend, WriteBatch
-from state_backends.store.ordering import Runs, append_places, row_order, taken
+from state_backends.store.ordering import Runs, append_places, row_order, take_runs
 from state_backends.store.usage import Read, StoreUsage
 
 Ticks = npt.NDArray[np.int64]
@@ -47,7 +47,7 @@ class Entries:
 
     def take_runs(self, begin: npt.NDArray[np.int64], count: npt.NDArray[np.int64]) -> "Entries":
         """Return the entries of runs of rows: so many from each begin on."""
-        key, *columns = taken([self.key, *self.columns], begin, count)
+        key, *columns = take_runs([self.key, *self.columns], begin, count)
         return Entries(key, tuple(columns))
 
 
@@ -215,11 +215,11 @@ class WindowStore:
             pages[key] = page
             size += len(page)
             if size >= _SCANNED_BYTES:
-                self.usage.saw(segment, pages)
+                self.usage.record_scan(segment, pages)
                 yield self._decoded(pages)
                 pages, size = {}, 0
         if pages:
-            self.usage.saw(segment, pages)
+            self.usage.record_scan(segment, pages)
             yield self._decoded(pages)
 
     def _decoded(self, pages: Mapping[bytes, bytes]) -> tuple[list[bytes], Entries]:
@@ -229,7 +229,7 @@ class WindowStore:
     def note_keys(self) -> None:
         """Count the keys of what was filled from outside and is not scanned. O(pages)."""
         for segment in self.backend.segments():
-            self.usage.saw(segment, (key for key, _ in self.backend.iterate(segment)))
+            self.usage.record_scan(segment, (key for key, _ in self.backend.iterate(segment)))
 
     def keys(self, segment: int) -> list[bytes]:
         """Return the keys that have a page in the segment."""
@@ -272,9 +272,9 @@ class WindowStore:
         self._stored = None
         if changes is None:
             self._latest.clear()
-            self.usage.forget_keys()
+            self.usage.clear_keys()
         else:
-            self.usage.replayed(changes)
+            self.usage.record_replay(changes)
             for segment in {number for batch in changes for number in batch.puts}:
                 self._latest.pop(segment, None)
 
@@ -288,12 +288,12 @@ class WindowStore:
         gone = self._staged.deletes.get(segment, set())
         return any(key not in gone for key, _ in self.backend.iterate(segment))
 
-    def take_changes(self) -> WriteBatch:
+    def drain_changes(self) -> WriteBatch:
         """Return what has changed since the last call, to be written to the backend, and forget it here."""
         changes, self._staged = self._staged, WriteBatch()
         changes.puts = {segment: pages for segment, pages in changes.puts.items() if pages}
         changes.deletes = {segment: keys for segment, keys in changes.deletes.items() if keys}
-        self.usage.wrote(changes, self._read, self.backend)
+        self.usage.record_writes(changes, self._read, self.backend)
         self._read, self._stored = {}, None
         return changes
 
@@ -332,12 +332,12 @@ def _joined(parts: Sequence[Entries]) -> Entries:
     return Entries(np.concatenate([part.key for part in parts]), tuple(map(np.concatenate, columns)))
 
 
-def _contains(wanted: Entries, entries: Entries) -> npt.NDArray[np.bool_]:
+def _contains(pairs: Entries, entries: Entries) -> npt.NDArray[np.bool_]:
     """Mask of the entries whose key and time is among the wanted pairs."""
-    pairs = np.concatenate([_pairs(wanted), _pairs(entries)])
-    _, numbers = np.unique(pairs, axis=0, return_inverse=True)
+    both = np.concatenate([_pairs(pairs), _pairs(entries)])
+    _, numbers = np.unique(both, axis=0, return_inverse=True)
     numbers = numbers.reshape(-1)
-    return np.isin(numbers[len(wanted) :], numbers[: len(wanted)])
+    return np.isin(numbers[len(pairs) :], numbers[: len(pairs)])
 
 
 def _pairs(entries: Entries) -> npt.NDArray[np.int64]:

@@ -15,6 +15,7 @@ WRITTEN_BY = (4, 3)
 """The version of Spark that the checkpoints are of."""
 pytestmark = [
     pytest.mark.spark,
+    pytest.mark.slow,
     pytest.mark.skipif(
         tuple(map(int, pyspark.__version__.split(".")[:2])) < WRITTEN_BY,
         reason="Spark 4.3 wrote the checkpoints; Spark reads those of its own and of earlier versions only",

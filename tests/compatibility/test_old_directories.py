@@ -7,9 +7,10 @@ import pytest
 
 from tests.compatibility.archives import CHECKPOINTS, unpack
 from tests.compatibility.runs import BACKENDS, LOCAL, added, expected, run_locally
+from tests.effort import slow_but
 
 
-@pytest.fixture(scope="module", params=BACKENDS)
+@pytest.fixture(scope="module", params=slow_but(["rocksdb"], BACKENDS))
 def backend(request: pytest.FixtureRequest) -> str:
     """The backend that the directories are of."""
     return request.param
@@ -29,6 +30,7 @@ def test_directories_go_on(stored: Path, backend: str, name: str) -> None:
     assert expected([name]) == added({name: before}, {name: after})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LOCAL)
 def test_savepoints_are_started_from(stored: Path, backend: str, name: str, tmp_path: Path) -> None:
     """A runner of the next backend goes on from a savepoint."""
@@ -38,6 +40,7 @@ def test_savepoints_are_started_from(stored: Path, backend: str, name: str, tmp_
     assert expected([name]) == added({name: before}, {name: after})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LOCAL)
 def test_stored_state_is_needed(name: str, tmp_path: Path) -> None:
     """What these tests compare depends on the stored state: without it other rows come."""

@@ -83,7 +83,9 @@ def test_newer_blobs_are_refused() -> None:
 @pytest.mark.parametrize("data", [b"", b"S", b"SWC", b"something else altogether", bytes(30)])
 def test_what_is_no_blob_is_refused(data: bytes) -> None:
     """Other bytes are refused as no changelog entry."""
-    with pytest.raises(CorruptDataError, match=f"not a changelog entry: {len(data)} bytes"):
+    with pytest.raises(
+        CorruptDataError, match=f"a changelog entry was not written by this library: it has {len(data)} bytes"
+    ):
         decode_changes(data)
 
 

@@ -72,16 +72,20 @@ class TestBinding:
     def test_missing_column(self, name: str) -> None:
         """A column that the frame does not have is refused with those that it has."""
         if name != "count(*)":
-            with pytest.raises(DefinitionError, match="there is no column 'v'; the frame has origin, time"):
+            with pytest.raises(
+                DefinitionError, match="column 'v' does not exist; the frame has the columns origin, time"
+            ):
                 CASES[name].aggregate.bind(self.TYPES)
 
     @pytest.mark.parametrize("name", CASES)
     def test_where(self, name: str) -> None:
         """A column for `where` that the frame does not have, or that is no boolean, is refused, and named."""
         case, where = CASES[name], replace(CASES[name].aggregate, where="origin")
-        with pytest.raises(DefinitionError, match="there is no column 'origin'; the frame has v, w, ok"):
+        with pytest.raises(
+            DefinitionError, match="column 'origin' does not exist; the frame has the columns v, w, ok"
+        ):
             where.bind(case.types)
-        with pytest.raises(DefinitionError, match="column 'origin' is string, a boolean for where is wanted"):
+        with pytest.raises(DefinitionError, match="column 'origin' is of type string, not a boolean"):
             where.bind({**case.types, "origin": pa.string()})
 
     def test_where_is_a_keyword(self) -> None:
@@ -96,31 +100,33 @@ class TestBinding:
         """The second column of an aggregate is checked and named as the first one is."""
         types = {"v": pa.float64(), "w": pa.string(), "l": pa.list_(pa.int64())}
         for aggregate in (agg.corr("v", "w"), agg.linear_trend("v", "w")):
-            with pytest.raises(DefinitionError, match="column 'w' is string, an integer or floating-point"):
+            with pytest.raises(
+                DefinitionError, match="column 'w' is of type string, not an integer or floating-point"
+            ):
                 aggregate.bind(types)
         for aggregate in (agg.min_by("v", "l"), agg.top_n("v", 3, by="l")):
             with pytest.raises(
-                DefinitionError, match=r"column 'l' is list<.*>, a type with an order is wanted"
+                DefinitionError, match=r"column 'l' is of type list<.*>, not an orderable type"
             ):
                 aggregate.bind(types)
         for aggregate in (agg.corr("v", "x"), agg.max_by("v", "x"), agg.top_n("v", 3, by="x")):
-            with pytest.raises(DefinitionError, match="there is no column 'x'"):
+            with pytest.raises(DefinitionError, match="column 'x' does not exist"):
                 aggregate.bind(types)
 
     def test_arguments(self) -> None:
         """Arguments out of bounds are refused when the aggregate is made."""
         for wrong in (0, -1, 1.5, True, "3"):
             with pytest.raises(
-                DefinitionError, match=r"top_n\(v, .*\): n is .*, a whole number of 1 or more"
+                DefinitionError, match=r"top_n\(v, .*\): n must be a whole number of 1 or more, got "
             ):
                 agg.top_n("v", wrong)  # type: ignore[arg-type]
         for rsd in (0, -1, 0.51, 0.0007):
-            with pytest.raises(DefinitionError, match=f"rsd is {rsd}, from 0.00072 to 0.5 is wanted"):
+            with pytest.raises(DefinitionError, match=f"rsd must be from 0.00072 to 0.5, got {rsd}"):
                 agg.approx_count_distinct("v", rsd)
         for probabilities in ([], [1.1], [-0.1, 0.5]):
-            with pytest.raises(DefinitionError, match="numbers from 0 to 1 are wanted"):
+            with pytest.raises(DefinitionError, match="probabilities must be numbers from 0 to 1, got "):
                 agg.approx_quantiles("v", probabilities)
-        with pytest.raises(DefinitionError, match="k is 7, a whole number from 8 to 65535 is wanted"):
+        with pytest.raises(DefinitionError, match="k must be a whole number from 8 to 65535, got 7"):
             agg.approx_quantiles("v", [0.5], k=7)
 
     def test_states_known_by_former_names(self) -> None:
@@ -141,7 +147,7 @@ class TestBinding:
         ] == [op.describe() for aggregate in made for op in aggregate.bind(types).operations]  # fmt: skip
 
     @pytest.mark.parametrize(
-        ("name", "type_", "wanted"),
+        ("name", "type_", "expected"),
         [
             ("sum", pa.string(), "a number"),
             ("sum", pa.bool_(), "a number"),
@@ -158,15 +164,16 @@ class TestBinding:
             ("collect_set", pa.list_(pa.int64()), "an atomic type"),
             ("approx_count_distinct", pa.struct([]), "an atomic type"),
             ("variance", pa.date32(), "an integer or floating-point number"),
-            ("min", pa.list_(pa.int64()), "a type with an order"),
-            ("max", pa.struct([("a", pa.int64())]), "a type with an order"),
+            ("min", pa.list_(pa.int64()), "an orderable type"),
+            ("max", pa.struct([("a", pa.int64())]), "an orderable type"),
             ("collect_list", pa.map_(pa.string(), pa.int64()), "an atomic type"),
         ],
     )
-    def test_wrong_type(self, name: str, type_: pa.DataType, wanted: str) -> None:
-        """A column of a wrong type is refused with what is wanted, by the aggregate's name."""
+    def test_wrong_type(self, name: str, type_: pa.DataType, expected: str) -> None:
+        """A column of a wrong type is refused with the expected type, by the aggregate's name."""
         with pytest.raises(
-            DefinitionError, match=rf"^{name}.*: column 'v' is .*, {wanted} is wanted; cast it before apply"
+            DefinitionError,
+            match=rf"^{name}.*: column 'v' is of type .*, not {expected}: cast it before apply",
         ):
             getattr(agg, name)("v").bind({"v": type_})
 

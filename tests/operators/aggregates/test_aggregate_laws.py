@@ -53,7 +53,7 @@ def test_ranges_of_panes(name: str, data: st.DataObject) -> None:
     states, before = stored(operations, fresh), bits(fresh)
     assert before == bits(states)
     ranges = np.array(lo, np.int64), np.array(hi, np.int64)
-    combined = [op.combined(state, *ranges) for op, state in zip(operations, states, strict=True)]
+    combined = [op.combine_ranges(state, *ranges) for op, state in zip(operations, states, strict=True)]
     rows = [[row for pane in panes[a:b] for row in pane] for a, b in zip(lo, hi, strict=True)]
     case.check(rows, case.bound.finish(combined))
     case.check(rows, case.bound.finish(combined))

@@ -61,8 +61,8 @@ def test_deduct_gives_every_window(data: st.DataObject) -> None:
     hi = np.array([data.draw(st.integers(a + 1, len(values))) for a in lo.tolist()], np.int64)
     operation = UserOperation("n", ("n",), SQUARES)
     state = SQUARES.accumulate(operation.created(len(values)), np.array(values))
-    by_totals = operation.combined(state, lo, hi)
-    by_ranges = replace(operation, given=replace(SQUARES, deduct=None)).combined(state, lo, hi)
+    by_totals = operation.combine_ranges(state, lo, hi)
+    by_ranges = replace(operation, given=replace(SQUARES, deduct=None)).combine_ranges(state, lo, hi)
     assert [column.tolist() for column in by_ranges] == [column.tolist() for column in by_totals]
 
 
@@ -76,7 +76,7 @@ def test_deduct_needs_few_calls() -> None:
 
     operation = UserOperation("n", ("n",), replace(SQUARES, combine=combine))
     state = operation.created(10_000)
-    operation.combined(state, np.zeros(10_000, np.int64), np.arange(1, 10_001))
+    operation.combine_ranges(state, np.zeros(10_000, np.int64), np.arange(1, 10_001))
     assert len(sizes) <= 2 * math.ceil(math.log2(10_000))
     assert sum(sizes) <= 2 * 10_000
 
@@ -155,15 +155,21 @@ class TestDefinition:
         ("changed", "message"),
         [
             ({"name": ""}, "needs a name"),
-            ({"state": ()}, "state is (), a tuple of int, float and object is wanted"),
-            ({"state": (int, str)}, "a tuple of int, float and object is wanted"),
-            ({"state": "i8"}, "a tuple of int, float and object is wanted"),
-            ({"create": lambda: (0,)}, "create returns (0,), a tuple of 2 is wanted"),
-            ({"create": lambda: [0, 0.0]}, "create returns [0, 0.0], a tuple of 2 is wanted"),
-            ({"create": lambda: (0.5, 0.0)}, "create returns 0.5 for a column 'i8'"),
-            ({"combine": None}, "create, accumulate, combine, finish and deduct are functions"),
-            ({"deduct": 3}, "create, accumulate, combine, finish and deduct are functions"),
-            ({"type": "number"}, "result type 'number' is unknown"),
+            ({"state": ()}, "state must be a tuple of int, float and object, got ()"),
+            ({"state": (int, str)}, "state must be a tuple of int, float and object"),
+            ({"state": "i8"}, "state must be a tuple of int, float and object"),
+            ({"create": lambda: (0,)}, "create must return a tuple of 2 values, as state has; got (0,)"),
+            (
+                {"create": lambda: [0, 0.0]},
+                "create must return a tuple of 2 values, as state has; got [0, 0.0]",
+            ),
+            (
+                {"create": lambda: (0.5, 0.0)},
+                "create must return values of the types of state, got 0.5 for 'i8'",
+            ),
+            ({"combine": None}, "create, accumulate, combine, finish and deduct must be functions"),
+            ({"deduct": 3}, "create, accumulate, combine, finish and deduct must be functions"),
+            ({"type": "number"}, "unknown result type 'number'"),
         ],
     )
     def test_made(self, changed: dict[str, Any], message: str) -> None:
@@ -175,7 +181,7 @@ class TestDefinition:
         """As many columns as `accumulate` takes are wanted."""
         for columns in ((), ("x", "n")):
             with pytest.raises(
-                DefinitionError, match=r"geometric mean\(.*\): accumulate takes a state and other"
+                DefinitionError, match=r"geometric mean\(.*\): accumulate does not accept a state and "
             ):
                 geometric_mean()(*columns)
 
@@ -183,11 +189,9 @@ class TestDefinition:
         """Columns and `where` are checked; the type is the one given."""
         assert pa.float64() == geometric_mean()("x").bind(TYPES).type
         for columns, where in (("y", None), ("x", "y"), ("x", "n")):
-            with pytest.raises(
-                DefinitionError, match=r"geometric mean\(.*\): (.*there is no )?column '[yn]'"
-            ):
+            with pytest.raises(DefinitionError, match=r"geometric mean\(.*\): .*column '[yn]'"):
                 geometric_mean()(columns, where=where).bind(TYPES)
-        with pytest.raises(DefinitionError, match="column 'l' is list"):
+        with pytest.raises(DefinitionError, match="column 'l' is of type list"):
             geometric_mean()("l").bind({"l": pa.list_(pa.int64())})
 
 
@@ -197,25 +201,27 @@ class TestErrors:
     @pytest.mark.parametrize(
         ("primitive", "function", "message"),
         [
-            ("accumulate", lambda state, _: state[0], "accumulate returns an array of int64 and shape"),
-            ("accumulate", lambda state, x: (state[0], x, x), "accumulate returns (an array of int64"),
-            ("accumulate", lambda state, _: (state[0], 1.0), "accumulate returns a float, a tuple of columns (i8, f8) of 4"),
-            ("accumulate", lambda state, x: (state[0], x[:1]), "accumulate returns an array of float64 and shape (1,)"),
-            ("accumulate", lambda state, x: (state[0] + 0.5, x), "accumulate returns an array of float64"),
-            ("accumulate", lambda *_: 1 / 0, "accumulate raised ZeroDivisionError('division by zero')"),
-            ("combine", lambda a, _: a[0], "combine returns an array of int64"),
-            ("combine", lambda a, _: (a[0], a[1] > 0.5, 1), "combine returns (an array of int64"),
-            ("deduct", lambda a, b: (a[0] - b[0], None), "deduct returns a NoneType"),
-            ("finish", lambda _: 3.0, "finish returns a float, an array of 3 rows is wanted"),
-            ("finish", lambda state: state[1][:1], "finish returns an array of float64 and shape (1,), an array of 3 rows"),
-            ("finish", lambda _: np.array(["a"] * 3), "finish returns an array of <U1 and shape (3,), which is no double"),
-            ("finish", lambda state: state[2], "finish raised IndexError"),
+            ("accumulate", lambda state, _: state[0], "got an array of int64 and shape"),
+            ("accumulate", lambda state, x: (state[0], x, x), "got (an array of int64"),
+            ("accumulate", lambda state, _: (state[0], 1.0), "must return a tuple of columns (i8, f8) with 4 rows each"),
+            ("accumulate", lambda state, x: (state[0], x[:1]), "got an array of float64 and shape (1,)"),
+            ("accumulate", lambda state, x: (state[0] + 0.5, x), "got an array of float64"),
+            ("accumulate", lambda *_: 1 / 0, "raised ZeroDivisionError('division by zero')"),
+            ("combine", lambda a, _: a[0], "got an array of int64"),
+            ("combine", lambda a, _: (a[0], a[1] > 0.5, 1), "got (an array of int64"),
+            ("deduct", lambda a, b: (a[0] - b[0], None), "got a value of type NoneType"),
+            ("finish", lambda _: 3.0, "must return an array of 3 rows, got a value of type float"),
+            ("finish", lambda state: state[1][:1], "must return an array of 3 rows, got an array of float64 and shape (1,)"),
+            ("finish", lambda _: np.array(["a"] * 3), "must return double, got an array of <U1 and shape (3,)"),
+            ("finish", lambda state: state[2], "raised IndexError"),
         ],
     )  # fmt: skip
     def test_named(self, primitive: str, function: Callable[..., Any], message: str) -> None:
         """The message names the aggregate, the function, and what it did."""
         operator = SlidingWindows(size=2).aggregate(g=geometric_mean(**{primitive: function})("x"))
-        with pytest.raises(AggregateError, match=re.escape(f"aggregate 'geometric mean': {message}")):
+        with pytest.raises(
+            AggregateError, match=f"^aggregate 'geometric mean': {primitive} .*{re.escape(message)}"
+        ):
             run(operator, time=[1, 1, 2, 9], x=[1.0, 2.0, 3.0, 4.0])
 
 

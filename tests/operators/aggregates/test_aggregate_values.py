@@ -54,14 +54,16 @@ class TestWholeSums:
         starts = sorted({0, *data.draw(st.sets(st.integers(0, len(values) - 1)))})
         state = lifted_longs(values)
         ranges = list(zip(lo, hi, strict=True))
-        check_sums([sum(values[a:b]) for a, b in ranges], SUM.combined(state, np.array(lo), np.array(hi)))
+        check_sums(
+            [sum(values[a:b]) for a, b in ranges], SUM.combine_ranges(state, np.array(lo), np.array(hi))
+        )
         runs = list(zip(starts, [*starts[1:], len(values)], strict=True))
         reduced = SUM.reduce(state, np.array(starts))
         check_sums([sum(values[a:b]) for a, b in runs], reduced)
         # What was beyond 64 bits in between is right once it is back.
         whole = np.zeros(1, np.int64), np.full(1, len(starts))
         for total in (
-            SUM.combined(reduced, *whole),
+            SUM.combine_ranges(reduced, *whole),
             SUM.reduce(reduced, whole[0]),
             folded(SUM.combine, reduced),
         ):
@@ -80,7 +82,7 @@ class TestWholeSums:
     def test_prefixes_may_wrap(self) -> None:
         """A range's sum is right though the sum of all that comes before it is beyond 64 bits."""
         state = lifted_longs([INT64] * 100 + [-7, 5] + [-INT64] * 99)
-        found = SUM.combined(state, np.array([100, 0, 99, 0]), np.array([102, 1, 103, 201]))
+        found = SUM.combine_ranges(state, np.array([100, 0, 99, 0]), np.array([102, 1, 103, 201]))
         assert [-2, INT64, -2, INT64 - 2] == SUM.total(found).tolist()
         assert [INT64 - 2] == SUM.total(SUM.reduce(state, np.array([0]))).tolist()
 
@@ -91,12 +93,12 @@ class TestWholeSums:
         values[1::2] = -values[::2]
         lo, hi = np.array([0, 0, 50_000]), np.array([100_000, 99_999, 50_003])
         expected = [sum(values[a:b].tolist()) for a, b in zip(lo.tolist(), hi.tolist(), strict=True)]
-        assert expected == SUM.total(SUM.combined(lifted_longs(values), lo, hi)).tolist()
+        assert expected == SUM.total(SUM.combine_ranges(lifted_longs(values), lo, hi)).tolist()
 
     def test_error_names_the_column(self) -> None:
         """The error names the column and the way out."""
         with pytest.raises(
-            OverflowError, match="column 'v' is beyond 64 bits: cast the column to double or decimal"
+            OverflowError, match="column 'v' exceeds 64 bits: cast the column to double or decimal"
         ):
             result(agg.sum("v"), [INT64, 1])
 
@@ -152,7 +154,7 @@ class TestFloats:
         ways = {
             "combine": [folded(op.combine, state) for op, state in pairs],
             "reduce": [op.reduce(state, np.array([0])) for op, state in pairs],
-            "combined": [op.combined(state, np.array([0]), np.array([rows])) for op, state in pairs],
+            "combined": [op.combine_ranges(state, np.array([0]), np.array([rows])) for op, state in pairs],
         }
         found = {way: finished(bound, states).to_pylist() for way, states in ways.items()}
         assert plain({way: [total] for way in ways}) == plain(found)
@@ -165,7 +167,7 @@ class TestFloats:
         hi = lo + rng.integers(1, 1_000, len(lo))
         bound = agg.sum("v").bind({"v": pa.float64()})
         records = records_of(v=pa.array(values))
-        states = [op.combined(op.lift(records), lo, hi) for op in bound.operations]
+        states = [op.combine_ranges(op.lift(records), lo, hi) for op in bound.operations]
         found = bound.finish(states).to_pylist()
         for a, b, total in zip(lo.tolist(), hi.tolist(), found, strict=True):
             assert total == pytest.approx(math.fsum(values[a:b].tolist()), rel=1e-14, abs=1e-300)
@@ -184,7 +186,7 @@ class TestFloats:
         for panes, per_pane in ((states, 1), (halves, 2)):
             ranges = -(-lo // per_pane), hi // per_pane
             combined = [
-                op.combined(state, *ranges) for op, state in zip(bound.operations, panes, strict=True)
+                op.combine_ranges(state, *ranges) for op, state in zip(bound.operations, panes, strict=True)
             ]
             expected = [
                 math.fsum(values[a * per_pane : b * per_pane]) for a, b in zip(*ranges, strict=True) if a < b
@@ -280,11 +282,9 @@ class TestDecimals:
     def test_beyond_38_digits(self) -> None:
         """A sum that does not fit into 38 digits is an error, never another number."""
         data = pa.array([Decimal(10**38 - 1)] * 2, pa.decimal128(38, 0))
-        with pytest.raises(
-            OverflowError, match=r"sum\(v\) has more than 38 digits: cast column 'v' to double"
-        ):
+        with pytest.raises(OverflowError, match=r"sum\(v\) exceeds 38 digits: cast column 'v' to double"):
             result(agg.sum("v"), data)
-        with pytest.raises(OverflowError, match=r"avg\(v\) has more digits than decimal128\(38, 4\) holds"):
+        with pytest.raises(OverflowError, match=r"avg\(v\) exceeds the digits of decimal128\(38, 4\)"):
             result(agg.avg("v"), data)
 
     @pytest.mark.parametrize(
@@ -474,5 +474,5 @@ def test_distinct_values_of_many_long_windows() -> None:
     for aggregate, form in ((agg.collect_set("v"), list), (agg.count_distinct("v"), len)):
         bound = aggregate.bind({"v": pa.int64()})
         (operation,) = bound.operations
-        state = operation.combined(operation.lift(records_of(v=pa.array(values))), lo, hi)
+        state = operation.combine_ranges(operation.lift(records_of(v=pa.array(values))), lo, hi)
         assert list(map(form, wanted)) == bound.finish([state]).to_pylist()

@@ -52,7 +52,7 @@ def drawn_total(operation: Operation, state: State, data: st.DataObject) -> Stat
     first, count = np.zeros(1, np.int64), len(starts)
     ways: list[Callable[[], State]] = [
         lambda: operation.reduce(parts, first),
-        lambda: operation.combined(parts, first, np.full(1, count)),
+        lambda: operation.combine_ranges(parts, first, np.full(1, count)),
         lambda: _one_by_one(operation, parts),
     ]
     return data.draw(st.sampled_from(ways))()

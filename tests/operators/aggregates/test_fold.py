@@ -159,7 +159,7 @@ def test_no_function_can_spoil_a_state() -> None:
     before = [bytes(packed) for packed in lifted[0]]
     operation.add(lifted, batch)
     operation.combine(lifted, lifted)
-    operation.combined(lifted, np.array([0, 0]), np.array([3, 2]))
+    operation.combine_ranges(lifted, np.array([0, 0]), np.array([3, 2]))
     operation.reduce(lifted, np.array([0]))
     whole.finish([lifted])
     operation.extend(lifted[0].tolist(), batch, np.zeros(3, np.int64), np.full(3, 3))
@@ -198,7 +198,7 @@ def test_merged_ranges_are_what_adding_record_by_record_gives(numbers: list[int]
     ranges = data.draw(st.lists(edges.filter(lambda r: r[0] < r[1]), max_size=9))
     lo, hi = (np.array([r[n] for r in ranges], np.int64) for n in (0, 1))
 
-    assert [numbers[a:b] for a, b in ranges] == values_of(operation, operation.combined(state, lo, hi))
+    assert [numbers[a:b] for a, b in ranges] == values_of(operation, operation.combine_ranges(state, lo, hi))
 
 
 def test_merge_sees_states_of_one_range_only() -> None:
@@ -222,13 +222,15 @@ def test_without_merge_states_cannot_be_combined() -> None:
 
     assert not operation.combines
     assert [[3], [1], [2]] == values_of(operation, operation.reduce(state, np.arange(3)))
-    assert [[1]] == values_of(operation, operation.combined(state, one + 1, one + 2))
+    assert [[1]] == values_of(operation, operation.combine_ranges(state, one + 1, one + 2))
     for refused in (
         lambda: operation.combine(state, state),
         lambda: operation.reduce(state, one),
-        lambda: operation.combined(state, one, one + 2),
+        lambda: operation.combine_ranges(state, one, one + 2),
     ):
-        with pytest.raises(agg.AggregateError, match=r"fold seen\(x\) was made without merge"):
+        with pytest.raises(
+            agg.AggregateError, match=r"fold seen\(x\) has no merge: its states cannot be combined"
+        ):
             refused()
 
 
@@ -265,31 +267,31 @@ def test_a_state_that_cannot_be_stored_is_an_error() -> None:
 
 def test_a_result_of_another_type_is_an_error() -> None:
     """The value that does not fit is shown, with the type that was promised."""
-    with pytest.raises(agg.AggregateError, match=r"fold f\(x\): the state is \[3, 1, 2\], which is no int64"):
+    with pytest.raises(agg.AggregateError, match=r"fold f\(x\): the state is \[3, 1, 2\], expected int64"):
         run(agg.fold(list, listed, "x", type="bigint", name="f"), x=INTS)
-    with pytest.raises(agg.AggregateError, match="the result of finish is 'a', which is no int64"):
+    with pytest.raises(agg.AggregateError, match="the result of finish is 'a', expected int64"):
         run(agg.fold(0, lambda _, x: x, "x", type="bigint", finish=lambda _: "a"), x=INTS)
     for type_, cut in (("bigint", 0.5), ("int", float("nan")), ("array<bigint>", [1, 0.5])):
-        with pytest.raises(agg.AggregateError, match=r"which is no .*a fraction would be cut off"):
+        with pytest.raises(agg.AggregateError, match=r"expected .*its fraction would be truncated"):
             run(agg.fold(cut, lambda s, _: s, "x", type=type_), x=INTS)
 
 
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"add": 5}, "add is 5; a function is wanted"),
-        ({"add": None}, "add is None; a function is wanted"),
-        ({"merge": "sum"}, "merge is 'sum'; a function is wanted"),
-        ({"finish": 0}, "finish is 0; a function is wanted"),
+        ({"add": 5}, "add must be a function, got 5"),
+        ({"add": None}, "add must be a function, got None"),
+        ({"merge": "sum"}, "merge must be a function, got 'sum'"),
+        ({"finish": 0}, "finish must be a function, got 0"),
         ({"init": {1, 2}}, "init cannot be stored: .*set"),
-        ({"type": "text"}, "result type 'text' is unknown"),
-        ({"columns": [5]}, "columns are given by name, not as 5"),
-        ({"columns": ["missing"]}, "fold f: there is no column 'missing'; the frame has x"),
+        ({"type": "text"}, "unknown result type 'text'"),
+        ({"columns": [5]}, "columns must be names, got 5"),
+        ({"columns": ["missing"]}, "fold f: column 'missing' does not exist; the frame has the columns x"),
         (
             {"where": "missing"},
-            "fold f: where takes the name of a boolean column: there is no column 'missing'",
+            "fold f: where must be the name of a boolean column: column 'missing' does not exist",
         ),
-        ({"where": "x"}, "fold f: column 'x' is int64, a boolean"),
+        ({"where": "x"}, "fold f: column 'x' is of type int64, not a boolean"),
     ],
 )
 def test_definitions_are_checked(changed: dict[str, Any], message: str) -> None:

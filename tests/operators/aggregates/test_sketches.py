@@ -43,7 +43,9 @@ def test_distinct_estimates_know_the_set_alone(rsd: float, count: int) -> None:
         operation, state = lifted(aggregate, values, per_pane)
         rows = len(state[0])
         bound = aggregate.bind({"v": pa.int64()})
-        found |= set(bound.finish([operation.combined(state, np.array([0]), np.array([rows]))]).to_pylist())
+        found |= set(
+            bound.finish([operation.combine_ranges(state, np.array([0]), np.array([rows]))]).to_pylist()
+        )
         found |= set(finished(bound, [operation.reduce(state, np.array([0]))]).to_pylist())
     (estimate,) = found
     assert abs(estimate - count) <= 5 * rsd * count
@@ -65,7 +67,7 @@ def test_quantiles_are_as_close_as_said(k: int, error: float) -> None:
     aggregate = agg.approx_quantiles("v", ranks, k=k)
     operation, state = lifted(aggregate, values, 25)
     bound = aggregate.bind({"v": pa.float64()})
-    combined = operation.combined(state, np.array([0]), np.array([len(state[0])]))
+    combined = operation.combine_ranges(state, np.array([0]), np.array([len(state[0])]))
     for found in (
         *bound.finish([combined]).to_pylist(),
         *finished(bound, [operation.reduce(state, np.array([0]))]).to_pylist(),
@@ -82,7 +84,7 @@ def test_quantiles_are_exact_up_to_k_values() -> None:
     for per_pane in (1, 9, 200):
         operation, state = lifted(aggregate, values, per_pane)
         reduced = operation.reduce(state, np.array([0]))
-        combined = operation.combined(state, np.array([0]), np.array([len(state[0])]))
+        combined = operation.combine_ranges(state, np.array([0]), np.array([len(state[0])]))
         assert [[float(n) for n in range(200)]] == finished(bound, [reduced]).to_pylist()
         assert [[float(n) for n in range(200)]] == bound.finish([combined]).to_pylist()
         assert len(reduced[0][0]) < 25 * 200
@@ -108,16 +110,16 @@ def test_panes_are_opened_once() -> None:
     class Counting(QuantileSketch):
         __slots__ = ()
 
-        def opened(self, stored: bytes) -> Any:
+        def from_bytes(self, stored: bytes) -> Any:
             opened.append(stored)
-            return QuantileSketch.opened(self, stored)
+            return QuantileSketch.from_bytes(self, stored)
 
-        def closed(self, sketch: Any) -> bytes:
+        def to_bytes(self, sketch: Any) -> bytes:
             raise AssertionError(sketch)
 
     _, state = lifted(agg.approx_quantiles("v", [0.5]), np.arange(1_000.0), 1)
     lo = np.arange(900)
-    Counting("v", 200).combined(state, lo, lo + 100)
+    Counting("v", 200).combine_ranges(state, lo, lo + 100)
     assert state[0].tolist() == opened
 
 

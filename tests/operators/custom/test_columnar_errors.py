@@ -33,8 +33,8 @@ def rows(context: CallContext, **other: Any) -> Any:
             "missing stored column 'f'; declared stored columns: i, f, o",
         ),
         (lambda context: stored(context, x=1), "unknown stored column 'x'; declared stored columns: i, f, o"),
-        (lambda context: stored(context, i=1.5), "stored column 'i' has type float64, expected int"),
-        (lambda context: stored(context, f="x"), "stored column 'f' has type <U1, expected float"),
+        (lambda context: stored(context, i=1.5), "stored column 'i' is of type float64, not int"),
+        (lambda context: stored(context, f="x"), "stored column 'f' is of type <U1, not float"),
         (
             lambda context: stored(context, i=np.ma.masked_all(1, int)),
             "stored column 'i' has nulls: fill them",
@@ -60,7 +60,7 @@ def rows(context: CallContext, **other: Any) -> Any:
             lambda context: context.rows([1], at=1, n=1, s="x"),
             "positions in context.keys, 0 to 0; got 1 to 1",
         ),
-        (lambda context: context.rows([0.5], at=1, n=1, s="x"), "key has type float64, expected int"),
+        (lambda context: context.rows([0.5], at=1, n=1, s="x"), "key is of type float64, not int"),
         (lambda context: context.count("lost"), "unknown counter 'lost'; declared counters: seen"),
         (lambda context: [rows(context)], "expected context.rows(...) or None, got list"),
         (lambda context: context.column("w"), "KeyError"),
@@ -120,7 +120,10 @@ def test_errors_of_the_state_are_passed_on() -> None:
     ("declared", "said"),
     [
         (None, "Doing.declare must return a Declaration, got None"),
-        (Declaration(["w"]), "Doing reads column 'w', which is not in the frame; the frame has k, t, v"),
+        (
+            Declaration(["w"]),
+            "Doing reads column 'w', which does not exist; the frame has the columns k, t, v",
+        ),
         (Declaration("v"), "Doing declares inputs='v': expected a list of names"),
         (Declaration(["v", "v"]), "input of Doing 'v' occurs twice"),
         (
@@ -134,7 +137,7 @@ def test_errors_of_the_state_are_passed_on() -> None:
         (Declaration(), "Doing declares no results"),
         (
             Declaration(results={"n": "long"}),
-            "Doing, result 'n': result type 'long' is unknown; known are boolean",
+            "Doing, result 'n': unknown result type 'long'; known are boolean",
         ),
         (
             Declaration(results={"n": int}),

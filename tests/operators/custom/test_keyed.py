@@ -226,7 +226,7 @@ def test_a_step_reads_what_is_due(others: int) -> None:
     operator, program = own_operator(Forgetful(), backend)
     far = [(f"key {n}", 10_000_000, 1) for n in range(others)]
     operator.step(program.read([table([("a", 0, 1), *far])]), Step(FAR_PAST, 1))
-    backend.write(operator.store.take_changes(), b"1")
+    backend.write(operator.store.drain_changes(), b"1")
     backend.read = 0
     assert [1] == [len(rows.key) for rows in operator.step(program.read([table([])]), Step(60_001, 60_001))]
     assert backend.read <= 4

@@ -155,7 +155,7 @@ def test_timers_end_with_a_bounded_frame(monkeypatch: pytest.MonkeyPatch) -> Non
         ),
         (
             Declaration(["w"], results={"n": "bigint"}),
-            "Acting reads column 'w', which is not in the frame; the frame has k, t, v",
+            "Acting reads column 'w', which does not exist; the frame has the columns k, t, v",
         ),
     ],
 )

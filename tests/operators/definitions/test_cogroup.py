@@ -171,15 +171,15 @@ def test_wrong_definitions_are_refused(make: Any, message: str) -> None:
         ),
         (
             {"clicks": clicks([]).drop_columns("user"), "orders": orders([])},
-            "frame clicks: there is no column 'user'; it has at, page, new",
+            "frame clicks: column 'user' does not exist; it has the columns at, page, new",
         ),
         (
             {"clicks": clicks([]), "orders": orders([]).drop_columns("amount")},
-            "frame orders: there is no column 'amount'",
+            "frame orders: column 'amount' does not exist",
         ),
         (
             {"clicks": clicks([]), "orders": orders([]).set_column(0, "user", pa.array([], pa.int64()))},
-            "column 'user' is string in clicks, int64 in orders: cast one of them",
+            "column 'user' is of type string in clicks, but int64 in orders: cast one of them",
         ),
     ],
 )

@@ -89,9 +89,13 @@ DEFINITIONS = {
     r"doubled takes column names, not \['delay'\]": lambda: DOUBLED(["delay"]),
     r"an aggregate takes column names, not 3": lambda: agg.sum(3),
     r"where takes column names, not True": lambda: agg.count(where=True),
-    r"probabilities are 0\.5: give a list": lambda: agg.approx_quantiles("delay", 0.5),
-    r"result type <class 'int'> is none: .* such as 'bigint'": lambda: agg.fold(0, max, "delay", type=int),
-    "add is 0; a function is wanted": lambda: agg.fold(max, 0, "delay", type="bigint"),
+    r"probabilities must be a list of numbers, such as \[0.5, 0.99\], got 0\.5": lambda: agg.approx_quantiles(
+        "delay", 0.5
+    ),
+    r"result type must be .* such as 'bigint', or an Arrow type, got <class 'int'>": lambda: agg.fold(
+        0, max, "delay", type=int
+    ),
+    "add must be a function, got 0": lambda: agg.fold(max, 0, "delay", type="bigint"),
     "frame left: results must be given by name, such as left=": lambda: HOURS.cogroup(
         left=agg.count(), right=agg.count()
     ),
@@ -105,30 +109,29 @@ BINDINGS = {
     "event time column 'Departed' does not exist; .*: did you mean 'departed'": lambda: run(
         COUNT, at="Departed"
     ),
-    r"'n': sum\(dely\): there is no column 'dely'; .*: did you mean 'delay'": lambda: run(
+    r"'n': sum\(dely\): column 'dely' does not exist; .*: did you mean 'delay'": lambda: run(
         HOURS.aggregate(n=agg.sum("dely"))
     ),
     "event time column 'text' is of type string, not a timestamp: .*to_timestamp": lambda: run(
         COUNT, at="text"
     ),
     "event time column 'day' is of type date32.*, not a timestamp": lambda: run(COUNT, at="day"),
-    r"sum\(text\): column 'text' is string, a number is wanted; cast it": lambda: run(
+    r"sum\(text\): column 'text' is of type string, not a number: cast": lambda: run(
         HOURS.aggregate(n=agg.sum("text"))
     ),
-    r"count\(\*\): agg\.count\(\) without a column counts all": lambda: run(
+    r"count\(\*\): column '\*' does not exist; to count all records, use agg\.count\(\)": lambda: run(
         HOURS.aggregate(n=agg.count("*"))
     ),
-    r"column 'delay' is int64, a boolean for where is wanted": lambda: run(
+    r"column 'delay' is of type int64, not a boolean": lambda: run(
         HOURS.aggregate(n=agg.count(where="delay"))
     ),
-    r"count\(\): where takes the name of a boolean column: there is no column 'delay > 9'; the frame has origin, .*. It is an "
-    r"expression: make it a column first, for example with df\.withColumn\('made', F\.expr\('delay > 9'\)\)": lambda: (
-        run(HOURS.aggregate(n=agg.count(where="delay > 9")))
+    r"count\(\): where must be the name of a boolean column: column 'delay > 9' does not exist; the frame has the "
+    r"columns origin, .*. It is an expression: make it a column first, for example with df\.withColumn\('made', "
+    r"F\.expr\('delay > 9'\)\)": lambda: run(HOURS.aggregate(n=agg.count(where="delay > 9"))),
+    "boolean column: column 'dlay' does not exist; the frame has the columns .*: did you mean 'delay'": lambda: (
+        run(HOURS.aggregate(n=agg.count(where="dlay")))
     ),
-    "boolean column: there is no column 'dlay'; the frame has .*: did you mean 'delay'": lambda: run(
-        HOURS.aggregate(n=agg.count(where="dlay"))
-    ),
-    r"there is no column 'delay \+ 1'.*\. It is an expression: .*F\.expr\('delay \+ 1'\)": lambda: run(
+    r"column 'delay \+ 1' does not exist.*\. It is an expression: .*F\.expr\('delay \+ 1'\)": lambda: run(
         HOURS.aggregate(n=agg.sum("delay + 1"))
     ),
     r"key column 'place\.city' does not exist; .*\. It is a field of a struct: .* with df\.withColumn\('place_city', "
@@ -167,17 +170,17 @@ FUNCTIONS = {
     r"fold lambda\(text\): add raised TypeError: unsupported operand": lambda: run(
         fold(lambda total, text: total + text, column="text")
     ),
-    r"fold in_place\(delay\): add raised AttributeError: .*None: does add return": lambda: run(
+    r"fold in_place\(delay\): add raised AttributeError: .*None, add must return": lambda: run(
         fold(in_place, init=list)
     ),
-    r"the state is '', which is no int64": lambda: run(fold(lambda state, _: state, init="")),
+    r"the state is '', expected int64": lambda: run(fold(lambda state, _: state, init="")),
     r"returned a state that cannot be stored: a value of type set .* use None, bool": lambda: run(
         fold(lambda state, delay: {state, delay})
     ),
     r"'doubled': accumulate raised TypeError\(.tuple indices": lambda: run(
         HOURS.aggregate(n=_doubled(accumulate=lambda state, x: state["x"] + x)("delay"))
     ),
-    "'doubled': finish returns a int, an array of .* rows is wanted": lambda: run(
+    "'doubled': finish must return an array of .* rows, got a value of type int": lambda: run(
         HOURS.aggregate(n=_doubled(finish=lambda _: 1)("delay"))
     ),
 }

@@ -176,47 +176,47 @@ def test_change_is_an_ordinary_name_on_close() -> None:
         (COUNTING.group_by("struct"), "key column 'struct' is of type struct<.*>; keys must be atomic"),
         (
             COUNTING.aggregate(x=agg.sum("valeu")),
-            r"aggregate 'x': sum\(valeu\): there is no column 'valeu'; the frame has",
+            r"aggregate 'x': sum\(valeu\): column 'valeu' does not exist; the frame has",
         ),
         (
             COUNTING.aggregate(x=agg.count("valeu")),
-            r"aggregate 'x': count\(valeu\): there is no column 'valeu'",
+            r"aggregate 'x': count\(valeu\): column 'valeu' does not exist",
         ),
         (
             COUNTING.aggregate(x=agg.sum("key")),
-            r"aggregate 'x': sum\(key\): column 'key' is string, a number is wanted; cast",
+            r"aggregate 'x': sum\(key\): column 'key' is of type string, not a number: cast",
         ),
         (
             COUNTING.aggregate(x=agg.sum("day")),
-            r"aggregate 'x': sum\(day\): column 'day' is date32.*, a number is wanted",
+            r"aggregate 'x': sum\(day\): column 'day' is of type date32.*, not a number",
         ),
         (
             COUNTING.aggregate(x=agg.avg("key")),
-            r"aggregate 'x': avg\(key\): column 'key' is string, a number is wanted",
+            r"aggregate 'x': avg\(key\): column 'key' is of type string, not a number",
         ),
         (
             COUNTING.aggregate(x=agg.var_pop("money")),
-            r"var_pop\(money\): column 'money' is decimal128\(10, 2\), .* cast",
+            r"var_pop\(money\): column 'money' is of type decimal128\(10, 2\), .* cast",
         ),
         (
             COUNTING.aggregate(x=agg.variance("key")),
-            r"variance\(key\): column 'key' is string, an integer or float",
+            r"variance\(key\): column 'key' is of type string, not an integer or float",
         ),
         (
             COUNTING.aggregate(x=agg.stddev("money")),
-            r"stddev\(money\): column 'money' is decimal128\(10, 2\)",
+            r"stddev\(money\): column 'money' is of type decimal128\(10, 2\)",
         ),
         (
             COUNTING.aggregate(x=agg.min("list")),
-            r"min\(list\): column 'list' is list<.*>, a type with an order is wanted",
+            r"min\(list\): column 'list' is of type list<.*>, not an orderable type",
         ),
         (
             COUNTING.aggregate(x=agg.max("struct")),
-            r"max\(struct\): column 'struct' is struct<.*>, a type with an order",
+            r"max\(struct\): column 'struct' is of type struct<.*>, not an orderable type",
         ),
         (
             COUNTING.aggregate(x=agg.collect_list("struct")),
-            r"'struct' is struct<.*>, an atomic type is wanted",
+            r"'struct' is of type struct<.*>, not an atomic type",
         ),
     ],
 )
@@ -247,7 +247,7 @@ def test_event_time_column(time: str, message: str) -> None:
 def test_types_that_cannot_be_stored(column: str) -> None:
     """A type that state cannot hold is refused at once and by name, not when its first value comes."""
     table = TABLE.set_column(TABLE.column_names.index(column), column, pa.array([1], pa.time64("us")))
-    with pytest.raises(DefinitionError, match=f"column '{column}' is time64"):
+    with pytest.raises(DefinitionError, match=f"column '{column}' is of type time64"):
         bind(COUNTING.group_by("key").aggregate(low=agg.min("value")), table=table.slice(0, 0))
 
 

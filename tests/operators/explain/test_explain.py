@@ -78,7 +78,7 @@ NEWEST = agg.fold(0, lambda a, i: max(a, i or 0), "i", merge=max, type="bigint",
 
 
 def power(name: str, **more: Any) -> AggregateOperation:
-    """A sum of one's own."""
+    """A custom sum."""
     return AggregateOperation(
         name=name,
         state=(int,),
@@ -255,7 +255,7 @@ def test_bytes_of_own_operators() -> None:
     entries, pages, size = stored(values, PLACES)
     assert explained(values).state.object_bytes is None
     assert size > explained(values).state.key_bytes(entries, pages) > 0
-    assert "24 for an entry beside its objects" in str(explained(values))
+    assert "24 for an entry without its objects" in str(explained(values))
 
 
 def test_what_a_key_takes_is_what_it_takes() -> None:
@@ -307,9 +307,9 @@ def test_entries_stay_as_long_as_is_told(windows: Any, result: Any, since: int, 
 WAYS = {
     prefix_difference.__code__: DEDUCT,
     overlap_ranges.__code__: OVERLAP,
-    Collect.combined.__code__: RANGES,
-    Distinct.combined.__code__: RANGES,
-    MergeableFold.combined.__code__: TWO_STACKS,
+    Collect.combine_ranges.__code__: RANGES,
+    Distinct.combine_ranges.__code__: RANGES,
+    MergeableFold.combine_ranges.__code__: TWO_STACKS,
     combine_ranges.__code__: DOUBLING,
     FoldSchema.fold.__code__: FOLD,
 }
@@ -359,7 +359,7 @@ DEDUCTED = power("deducted", deduct=lambda a, b: (a[0] - b[0],))
         (agg.sum("d"), DOUBLING),
         (agg.top_n("i", 2), DOUBLING),
         (agg.approx_count_distinct("s"), DOUBLING),
-        (power("combined")("i"), DOUBLING),
+        (power("combine_ranges")("i"), DOUBLING),
         (agg.count_distinct("i"), RANGES),
         (agg.collect_list("i"), RANGES),
         (NEWEST, TWO_STACKS),
@@ -415,7 +415,7 @@ def test_one_fold_makes_all_results_additions() -> None:
     operator = SlidingWindows(100).group_by("k").aggregate(n=agg.count(), last=LAST)
     told = explained(operator).aggregates
     assert [FOLD, FOLD] == [part.strategy for part in told]
-    assert "a merge for fold last(i) would bring panes" == told[0].change
+    assert "a merge for fold last(i) would allow panes" == told[0].change
     assert "rows" == explained(operator).streamed.way
     merged = explained(SlidingWindows(100).group_by("k").aggregate(n=agg.count(), newest=NEWEST))
     assert [DEDUCT, TWO_STACKS] == [part.strategy for part in merged.aggregates]
@@ -430,17 +430,17 @@ def subclasses(kind: type) -> Iterator[type]:
 
 
 def test_every_way_to_combine_ranges_is_known() -> None:
-    """A new operation with a `combined` of its own has to be told of, and until then is not told wrongly."""
+    """A new operation that defines `combine_ranges` needs a strategy; until then it is explained as custom."""
     shipped = {kind for kind in subclasses(Operation) if kind.__module__.startswith("operators.aggregates")}
-    folds = {kind.combined for kind in shipped if not kind.combines}
-    assert set(BY_METHOD) == {Operation.combined} | {kind.combined for kind in shipped} - folds
+    folds = {kind.combine_ranges for kind in shipped if not kind.combines}
+    assert set(BY_METHOD) == {Operation.combine_ranges} | {kind.combine_ranges for kind in shipped} - folds
 
     @dataclass(frozen=True, slots=True)
     class Other(Collect):
-        def combined(self, state, lo, hi):
-            return Collect.combined(self, state, lo, hi)
+        def combine_ranges(self, state, lo, hi):
+            return Collect.combine_ranges(self, state, lo, hi)
 
-    assert "its own way" == strategy_of(Other("i")).name
+    assert "custom" == strategy_of(Other("i")).name
 
 
 @pytest.mark.parametrize(
@@ -452,7 +452,7 @@ def test_every_way_to_combine_ranges_is_known() -> None:
         (SessionWindows(9, max_length=9).aggregate(n=agg.count()), "rows", "one event time"),
         (SlidingWindows(9).group_by("k").aggregate(n=agg.count()), "rows", "one event time"),
         (TumblingWindows(9).aggregate(last=LAST), "rows", "fold last(i) cannot be combined"),
-        (Kept().group_by("k"), "rows", "takes records"),
+        (Kept().group_by("k"), "rows", "processes single records"),
     ],
 )
 def test_what_goes_through_the_shuffle_of_a_bounded_frame(operator: Any, way: str, why: str) -> None:
@@ -486,7 +486,7 @@ def test_options_that_are_in_effect() -> None:
     lines = [line.split() for line in str(given).splitlines()[-4:]]
     assert [
         ["backend", "rocksdb"],
-        ["buckets", "8,", "a", "task", "and", "a", "state", "each"],
+        ["buckets", "8,", "each", "with", "a", "task", "and", "a", "state"],
         ["segment", "20", "min"],
         ["state.evolution", "adapt"],
     ] == lines
@@ -498,9 +498,9 @@ def test_what_own_operators_declare() -> None:
     """Inputs, state, results, counts, settings, version, and whether there are timers."""
     told = str(explained(Kept(what="i").group_by("k")))
     for line in (
-        "Kept, an operator of one's own, version 1, by k: string",
+        "Kept, a custom operator, version 1, by k: string",
         "reads       i: int64",
-        "makes       total: int64",
+        "results     total: int64",
         "counts      seen",
         "late        a record before the close time\n",
         "timers      entries whose timer is before the close time go to `fire`",
@@ -548,88 +548,89 @@ sliding windows of 1 min, by k: string
   windows      [t - 1 min, t] for each event time t of a key, and [t + 1 ms, t + 1 ms + 1 min] if a record is
                in it
   close time   the highest event time, less 10 s of grace; on Spark that of earlier batches (the watermark)
-  late         a record more than 1 min before the close time: each window that could hold it is closed
+  late         a record more than 1 min before the close time: all windows that could contain it are closed
   closed       a window whose end is before the close time
   emits        each window once, when it is closed
 aggregates
   n            int64, by deducting: O(1)
-  (deducting)  a window is the difference of two running totals, which is exact; so it is for doubles, which
-               are cut into whole numbers (by doubling where some are not finite, or too far apart in size)
+  (deducting)  a window is the difference of two running totals. This is exact, also for doubles, which are
+               divided into whole numbers (doubling is used if values are not finite, or too different in
+               size)
 state
-  an entry     a pane, for each distinct event time of a key
+  an entry     a pane for each distinct event time of a key
   a page       the entries of a key in a segment of 1 min
   columns      time: int64, visible_from: int64
                CountRows(): int64
   bytes        24 for an entry, 24 for the header of a page
-  kept         until stream time is 2 min 10 s 2 ms past its event time; a segment longer, at most, since
-               whole segments go
-  a key        24,072 bytes for each 1,000 panes, if in 3 pages
+  kept         until stream time is 2 min 10 s 2 ms past its event time; up to one segment longer, since whole
+               segments are dropped
+  a key        24,072 bytes for 1,000 panes in 3 pages
 on Spark
-  bounded      rows as they are, of k, at; an entry is one event time, so that little would be saved by
-               accumulating before
-  stream       each task accumulates its rows if that makes the first of them much fewer, else it sends rows
-               as they are, of k, at; in one blob for each bucket
+  bounded      input rows with the columns k, at; a pane is one event time, so that partial aggregation would
+               save little
+  stream       each task aggregates its rows partially if this makes its first rows much fewer; otherwise it
+               sends input rows with the columns k, at. One blob for each bucket
 options
   backend      memory
-  buckets      Spark's number of shuffle partitions, a task and a state each
+  buckets      Spark's number of shuffle partitions, each with a task and a state
   segment      1 min, the default"""
 SESSION = """\
 sessions with gaps of each record, by k: string
-  windows     [first event, last event + the gap in column 'gap'], both ends inside
+  windows     [first event, last event + the gap in column 'gap'], both ends inclusive
   close time  the highest event time, without grace; on Spark that of earlier batches (the watermark)
-  late        a record whose session, with all that it joins, is closed
+  late        a record whose session, including all that it joins, is closed
   closed      a window whose end is before the close time
-  emits       after each batch the windows that it changed, and those that ceased to be; of a bounded frame
-              each window once
+  emits       after each batch, the windows that it changed, and retractions of those that no longer exist;
+              for a bounded frame, each window once
 aggregates
   word        string, by joining: O(1)
-  (joining)   a session is one entry: states are combined where records and sessions meet
+  (joining)   a session is one entry: states are combined when records and sessions meet
 state
   an entry    an open session of a key
   a page      the entries of a key in a segment of 1 h
   columns     end: int64, start: int64, at: int64, waits_until: int64
               ObjectExtreme(s, True): object
-  bytes       32 for an entry and for its objects some 17 (texts of 16 characters, whole numbers of 7 digits),
-              32 for the header of a page
-  kept        until stream time is its gap and grace past its last record; a segment longer, at most, since
-              whole segments go
-  a key       83 bytes, a session
+  bytes       32 for an entry and about 17 for its objects (texts of 16 characters, whole numbers of 7
+              digits), 32 for the header of a page
+  kept        until stream time is its gap and grace past its last record; up to one segment longer, since
+              whole segments are dropped
+  a key       83 bytes for each session
 on Spark
-  bounded     Python workers accumulate ObjectExtreme(s, True), and entries go through the shuffle; not in
+  bounded     Python workers compute ObjectExtreme(s, True), and send one row for each key and pane; not in
               generated code: only panes of tumbling and hopping windows are groups to Spark
-  stream      each task accumulates its rows if that makes the first of them much fewer, else it sends rows as
-              they are, of k, at, gap, s; in one blob for each bucket
+  stream      each task aggregates its rows partially if this makes its first rows much fewer; otherwise it
+              sends input rows with the columns k, at, gap, s. One blob for each bucket
 options
   backend     memory
-  buckets     Spark's number of shuffle partitions, a task and a state each
+  buckets     Spark's number of shuffle partitions, each with a task and a state
   segment     1 h, the default"""
 FOLDED = """\
 tumbling windows of 1 d, window by window, all records as one group
   windows     [start, start + 1 d), a start every 1 d since the epoch
   close time  the highest event time, without grace; on Spark that of earlier batches (the watermark)
   late        a record whose last window is closed
-  closed      a window whose end, which is outside, is at the close time or before
+  closed      a window whose end (exclusive) is at or before the close time
   emits       each window once, when it is closed
 aggregates
-  last        int64, by adding: an addition for each record and window; a merge for fold last(i) would bring
-              panes
-  (adding)    there is a state that cannot be combined, so that there are no panes: each record is added to
-              the state of each window that holds it (KIP-450)
+  last        int64, by adding: one addition per record and window; a merge for fold last(i) would allow panes
+  (adding)    a state cannot be combined, so that there are no panes: each record is added to the state of
+              each window that contains it (KIP-450)
 state
   an entry    a window with a record in it
   a page      the entries of a key in a segment of 1 d
   columns     end: int64
               fold last(i): object
-  bytes       24 for an entry and for its objects some 3 (a state of one's own as it begins), 24 for the
+  bytes       24 for an entry and about 3 for its objects (the initial state of a custom function), 24 for the
               header of a page
-  kept        until stream time is 1 d past its start; a segment longer, at most, since whole segments go
-  a key       53 to 106 bytes if it has records all the time: 1 to 2 windows
+  kept        until stream time is 1 d past its start; up to one segment longer, since whole segments are
+              dropped
+  a key       53 to 106 bytes with records all the time: 1 to 2 windows
 on Spark
-  bounded     rows as they are, of at, i; fold last(i) cannot be combined, so that nothing can be accumulated
-              before
-  stream      rows as they are, of at, i, in one blob for each bucket; fold last(i) cannot be combined, so
-              that nothing can be accumulated before
+  bounded     input rows with the columns at, i; fold last(i) cannot be combined, so that there is no partial
+              aggregation
+  stream      input rows with the columns at, i, one blob for each bucket; fold last(i) cannot be combined, so
+              that there is no partial aggregation
 options
   backend     memory
-  buckets     Spark's number of shuffle partitions, a task and a state each
+  buckets     Spark's number of shuffle partitions, each with a task and a state
   segment     1 d, the default"""

@@ -133,7 +133,7 @@ def test_combined(rows: list[Record], data: st.DataObject) -> None:
     panes = accumulated(records_of(rows), 0)
     lo = data.draw(st.lists(st.integers(0, len(panes) - 1), max_size=5))
     hi = [data.draw(st.integers(a + 1, len(panes))) for a in lo]
-    states = SCHEMA.combined(panes, np.array(lo, np.int64), np.array(hi, np.int64))
+    states = SCHEMA.combine_ranges(panes, np.array(lo, np.int64), np.array(hi, np.int64))
     by_operation = dict(zip(OPERATIONS, states, strict=True))
     bound = [aggregate.bind(TYPES) for aggregate in AGGREGATES]
     found = [of.finish([by_operation[operation] for operation in of.operations]).to_pylist() for of in bound]

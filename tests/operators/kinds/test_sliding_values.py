@@ -108,7 +108,7 @@ def test_one_value_has_no_spread() -> None:
 @pytest.mark.parametrize("split", [False, True], ids=["one batch", "a batch each"])
 def test_whole_sum_beyond_64_bits_is_an_error(split: bool) -> None:
     """A sum that does not fit is an error that names the column, never a wrapped number."""
-    with pytest.raises(OverflowError, match="column 'value' is beyond 64 bits: cast"):
+    with pytest.raises(OverflowError, match="column 'value' exceeds 64 bits: cast"):
         window_of([2**62, 2**62], pa.int64(), split, total=agg.sum("value"))
 
 

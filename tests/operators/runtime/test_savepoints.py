@@ -16,7 +16,7 @@ from operators.runtime.local import LocalRunner
 from operators.runtime.stateful import StatefulOperator
 from serializers.keys import bucket_of, encode_keys
 from state_backends import StateError, resolve
-from state_backends.checkpoints.bucket import opened
+from state_backends.checkpoints.bucket import open_bucket
 from state_backends.checkpoints.savepoint import Savepoint, write_bucket, write_header
 from state_backends.durability.folders import Folder
 from state_backends.durability.progress import Progress
@@ -165,7 +165,7 @@ class Buckets:
         saved, schema = [], self.program.stored()
         for number, (part, journal) in enumerate(self.parts):
             if journal.get("pointer") is not None:
-                with opened(journal, None, None) as bucket:
+                with open_bucket(journal, None, None) as bucket:
                     assert schema == bucket.schema
                     saved.append(write_bucket(Folder(uri), number, bucket))
             part.close()
@@ -207,7 +207,7 @@ def test_buckets_that_are_dealt_out_anew_emit_what_one_operator_does(
         # As on Spark, where the watermark has moved after the last batch.
         known = FAR_PAST if number == 2 else stages[number + 1][0][1]
         savepoint = buckets.savepoint(str(tmp_path / f"savepoint {number}"), known)
-        lagging |= {savepoint.close - one.close for one in savepoint.buckets if one.rows}
+        lagging |= {savepoint.close_time - one.close_time for one in savepoint.buckets if one.rows}
     assert sorted(expected) == sorted(found)
     assert any(lagging)
     assert all(part.store.is_empty() for part, _ in buckets.parts)

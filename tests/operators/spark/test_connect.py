@@ -73,12 +73,13 @@ def outcome(server: tuple[str, Path], tmp_path_factory: pytest.TempPathFactory) 
     hidden = {"JAVA_HOME", "PYSPARK_PYTHON", "SPARK_HOME"}
     env = {name: value for name, value in os.environ.items() if name not in hidden}
     env |= {"PATH": str(Path(sys.executable).parent), "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, str(ROOT / "tests" / "spark" / "connect_client.py"), url]
-    folder, out, err = (tmp_path_factory.mktemp("client") / name for name in ("work", "out", "err"))
+    command = [sys.executable, str(Path(__file__).with_name("connect_client.py")), url]
+    home = tmp_path_factory.mktemp("client")
+    folder, out, err = (home / name for name in ("work", "out", "err"))
     with out.open("wb") as stdout, err.open("wb") as stderr:
         client = subprocess.Popen([*command, str(folder), str(state)], env=env, stdout=stdout, stderr=stderr)
     try:
-        wait_until(lambda: client.poll() is not None, "the client's end", files(folder.parent, state.parent))
+        wait_until(lambda: client.poll() is not None, "the client's end", files(home, state.parent))
     finally:
         client.kill()
     assert 0 == client.wait(), err.read_text()

@@ -156,7 +156,7 @@ def test_several_frames_are_checked(spark: SparkSession, source: Path, tmp_path:
     assert both.check(frames, "at", tmp_path / "cp") is not None
     with pytest.raises(StateError, match="emission was 'on_close', is 'on_update'"):
         both.emit("on_update").check(frames, "at", tmp_path / "cp")
-    with pytest.raises(DefinitionError, match="frames left, right are wanted"):
+    with pytest.raises(DefinitionError, match="expected the frames left, right"):
         both.check({"left": frames["left"]}, "at", tmp_path / "cp")
 
 

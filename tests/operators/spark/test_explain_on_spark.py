@@ -39,8 +39,8 @@ def test_the_stage_that_is_told_is_in_the_plan(
     assert aggregations == ("Aggregate [" in plan)
     assert passes == plan.count("MapInArrow")
     assert told.streamed is None
-    assert "none: a bounded frame's records come in order" in str(told)
-    assert "in memory while a key is worked on" in str(told)
+    assert "none: the records of a bounded frame are processed in order" in str(told)
+    assert "in memory while the key is processed" in str(told)
 
 
 def test_a_collated_key_is_refused(frame: DataFrame) -> None:
@@ -57,10 +57,10 @@ def test_a_chain_is_told(spark: SparkSession) -> None:
     first = SlidingWindows("1 minute", grace="10 seconds").group_by("value").aggregate(n=agg.count())
     rows = first.apply(stream, "timestamp").select("n", "window.*")
     second = TumblingWindows("1 hour").aggregate(n=agg.sum("n"))
-    assert "the watermark that the first operator of the query sets; late" in str(
+    assert "the watermark of the first operator of the query; records" in str(
         Explanation.of(second, rows, "end")
     ).replace("\n               ", " ")
-    assert "sets, less 1 min; late is" in str(Explanation.of(second, rows, "start")).replace(
+    assert "query less 1 min; records are" in str(Explanation.of(second, rows, "start")).replace(
         "\n               ", " "
     )
     with pytest.raises(DefinitionError, match="'end' has no watermark"):
@@ -82,5 +82,5 @@ def test_a_stream_is_told_with_sparks_conf(spark: SparkSession, capsys: pytest.C
     operator.explain(stream, "timestamp", options={"state.buckets": 5})
     printed = capsys.readouterr().out
     assert "sessions with gaps of each record" in printed
-    assert "5, a task and a state each" in printed
+    assert "5, each with a task and a state" in printed
     assert "state.directory" in printed

@@ -133,7 +133,7 @@ def test_a_sum_beyond_64_bits_is_refused(spark: SparkSession) -> None:
         "at", F.current_timestamp()
     )
     windows = TumblingWindows("10000 days").group_by("k").aggregate(total=agg.sum("v"))
-    with pytest.raises(Exception, match="whole numbers in column 'v' is beyond 64 bits"):
+    with pytest.raises(Exception, match="whole numbers in column 'v' exceeds 64 bits"):
         windows.apply(frame, event_time="at").collect()
 
 

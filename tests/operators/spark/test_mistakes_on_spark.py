@@ -30,8 +30,8 @@ WINDOWS = SlidingWindows("2 seconds").group_by("k")
 COUNT = WINDOWS.aggregate(n=agg.count())
 BOTH = WINDOWS.cogroup(left={"n": agg.count()}, right={"m": agg.count()})
 MISTAKES: dict[str, Callable[[DataFrame], Any]] = {
-    "no event time column 'att'; the frame has k, at, .*: did you mean 'at'": lambda df: COUNT.apply(
-        df, "att"
+    "event time column 'att' does not exist; the frame has the columns k, at, .*: did you mean 'at'": lambda df: (
+        COUNT.apply(df, "att")
     ),
     "event time column 'k' is of type string, not a timestamp: .*to_timestamp": lambda df: COUNT.apply(
         df, "k"
@@ -50,7 +50,7 @@ MISTAKES: dict[str, Callable[[DataFrame], Any]] = {
     "size is Column<'.*'>: give text such as '60 minutes'": lambda _: SlidingWindows(
         F.expr("interval 1 hour")
     ),
-    r"sum\(k\): column 'k' is string, a number is wanted; cast it": lambda df: WINDOWS.aggregate(
+    r"sum\(k\): column 'k' is of type string, not a number: cast": lambda df: WINDOWS.aggregate(
         n=agg.sum("k")
     ).apply(df, "at"),
     "key column 'm' is of type map<.*; keys must be atomic": lambda df: (
@@ -60,11 +60,11 @@ MISTAKES: dict[str, Callable[[DataFrame], Any]] = {
         df.limit(0).toPandas(), "at"
     ),
     "takes a Spark DataFrame, not a pyspark GroupedData": lambda df: COUNT.apply(df.groupBy("k"), "at"),
-    r"frames are given by name, as {'left': \.\.\., 'right'": lambda df: BOTH.apply(df, "at"),
+    r"frames must be given by name, as {'left': \.\.\., 'right'": lambda df: BOTH.apply(df, "at"),
     "output column 'late' occurs twice": lambda df: WINDOWS.aggregate(late=agg.count()).apply_with_late(
         df, "at"
     ),
-    "the gap is double; an interval, its text, or whole milliseconds": lambda df: (
+    "the gap is of type double; it must be an interval, its text, or whole milliseconds": lambda df: (
         SessionWindows(gap_column="x").aggregate(n=agg.count()).apply(df, "at")
     ),
 }

@@ -270,10 +270,10 @@ def test_absurd_gaps_are_bad_rows_and_no_errors(spark: SparkSession, sound: str,
         (
             lambda: SessionWindows(gap_column="x"),
             "at",
-            "the gap is double; an interval, its text, or whole milliseconds",
+            "the gap is of type double; it must be an interval, its text, or whole milliseconds",
         ),
-        (lambda: SessionWindows(F.col("v") > 3), "at", "the gap is boolean; .*: cast it before"),
-        (lambda: SessionWindows(F.col("at")), "at", "the gap is timestamp; .*: cast it before"),
+        (lambda: SessionWindows(F.col("v") > 3), "at", "the gap is of type boolean; .*: cast it first"),
+        (lambda: SessionWindows(F.col("at")), "at", "the gap is of type timestamp; .*: cast it first"),
         (
             lambda: SessionWindows(F.lit("5 seconds")),
             "ta",

@@ -47,14 +47,14 @@ def test_hash_is_sparks(spark: SparkSession) -> None:
     [
         ("when", OP, "event time column 'when' does not exist"),
         ("k", OP, "'k' is of type bigint, not a timestamp"),
-        ("at", OP.group_by("nobody"), "no key column 'nobody'"),
+        ("at", OP.group_by("nobody"), "key column 'nobody' does not exist"),
         (
             "at",
             OP.aggregate(total=agg.sum("nothing")),
-            "aggregate 'total': sum.nothing.: there is no column 'nothing'",
+            "aggregate 'total': sum.nothing.: column 'nothing' does not exist",
         ),
         ("at", OP.aggregate(total=agg.sum("at")), "aggregate 'total': sum.at.: column 'at' is timestamp"),
-        ("at", SlidingWindows(size=1).group_by("k"), "nothing to compute"),
+        ("at", SlidingWindows(size=1).group_by("k"), "the operator has no aggregates"),
     ],
 )
 def test_wrong_frames_are_refused(spark: SparkSession, event_time: str, operator, message: str) -> None:  # type: ignore[no-untyped-def]
@@ -97,7 +97,7 @@ def test_workers_with_another_python_are_found_out(
     """A local session whose workers run another interpreter is refused for all frames, naming both ways out."""
     monkeypatch.setattr(spark.sparkContext, "pythonExec", "/usr/bin/env")
     for frame in (rate(spark), spark.createDataFrame([], "k bigint, at timestamp")):
-        with pytest.raises(SessionSetupError, match=r"call operators\.spark_session\(\).*PYSPARK_PYTHON"):
+        with pytest.raises(SessionSetupError, match=r"Call operators\.spark_session\(\).*PYSPARK_PYTHON"):
             OP.apply(frame, event_time="at")
 
 

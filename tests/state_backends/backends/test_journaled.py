@@ -391,7 +391,8 @@ def test_altered_blobs_are_told(journal: RecordingJournal, name: str) -> None:
 def test_foreign_bytes_are_told(journal: RecordingJournal) -> None:
     """An index of something else is not taken for a newer one."""
     with pytest.raises(
-        CorruptDataError, match=r"'index' is not of this library: 7 bytes that begin with b'foreign'"
+        CorruptDataError,
+        match=r"'index' was not written by this library: it has 7 bytes that begin with b'foreign'",
     ):
         damaged(journal, "index", b"foreign")
 
@@ -399,7 +400,7 @@ def test_foreign_bytes_are_told(journal: RecordingJournal) -> None:
 def test_blob_of_another_name_is_told(journal: RecordingJournal) -> None:
     """A slot under another slot's name is refused, though it is whole."""
     committed(attached(journal), journal, WriteBatch({0: {b"a": b"1"}, 1: {b"a": b"2"}}))
-    with pytest.raises(CorruptDataError, match=r"'slot-0-0-0' .*another one's"):
+    with pytest.raises(CorruptDataError, match=r"'slot-0-0-0' .*truncated or altered"):
         damaged(journal, "slot-0-0-0", journal.get("slot-1-0-0")).get_many(0, [b"a"])
 
 

@@ -1,4 +1,4 @@
-"""Savepoints and opened buckets: every value comes back as it was, damage is told by file, and nothing else is touched."""
+"""Savepoints and open_bucket buckets: every value comes back as it was, damage is told by file, and nothing else is touched."""
 
 import json
 import random
@@ -24,7 +24,7 @@ from operators import aggregates as agg
 from operators.runtime.local import LocalRunner
 from serializers import CorruptDataError, NewerFormatError, encode_keys
 from state_backends import StateError
-from state_backends.checkpoints.bucket import opened
+from state_backends.checkpoints.bucket import open_bucket
 from state_backends.checkpoints.savepoint import HEADER, SAVEPOINT_VERSION, read_header
 from state_backends.durability.signed import decode_signed, encode_signed
 from state_backends.journal import Journal, MemoryJournal
@@ -137,7 +137,10 @@ def test_states_of_all_aggregates(names: Sequence[str], data: st.DataObject) -> 
             assert repr(emitted[0].to_pylist()) == repr(emitted[-1].to_pylist())
             moved = runners.enter_context(go_on(moved, op, Path(folder, str(number)), backend))
         moved.process(batch.slice(0, 0))
-        with opened(undisturbed._journal, None, None) as one, opened(moved._journal, None, None) as other:
+        with (
+            open_bucket(undisturbed._journal, None, None) as one,
+            open_bucket(moved._journal, None, None) as other,
+        ):
             pages = [
                 {
                     (segment, key): page
@@ -293,17 +296,17 @@ def test_opening_leaves_everything_as_it_was(
         assert with_folder == bool(files) or backend == "spark"
         entries = set()
         for name in (None, *BACKENDS):
-            with opened(journal, name, options.get("state.snapshots.folder")) as bucket:
+            with open_bucket(journal, name, options.get("state.snapshots.folder")) as bucket:
                 entries.add(sum(len(stored.columns[0]) for stored in bucket.entries()))
             with (
                 pytest.raises(KeyError, match="inside"),
-                opened(journal, name, options.get("state.snapshots.folder")),
+                open_bucket(journal, name, options.get("state.snapshots.folder")),
             ):
                 raise KeyError("inside")
         if backend != "spark":
             with (
                 pytest.raises(ValueError, match="unknown state backend 'none'"),
-                opened(journal, "none", None),
+                open_bucket(journal, "none", None),
             ):
                 pass
         assert 1 == len(entries)
@@ -319,7 +322,7 @@ def test_stored_entries_can_be_read(kind: str, tmp_path: Path) -> None:
     with op.local_runner("at", directory=tmp_path) as runner:
         for number in range(6):
             runner.process(feed.table(number))
-        with opened(runner._journal, None, None) as bucket:
+        with open_bucket(runner._journal, None, None) as bucket:
             tables = [bucket.schema.table(s.keys, s.key, s.columns) for s in bucket.entries()]
     table = pa.concat_tables(tables)
     table.validate(full=True)

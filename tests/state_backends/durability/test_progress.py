@@ -44,7 +44,7 @@ OPERATOR = {
 def test_packed_form_is_kept(host: dict[str, Any]) -> None:
     """The bytes of a query's and of a runner's progress are the same before and after, keys in their order."""
     blob = pack_value(OPERATOR | host)
-    progress = Progress.of(unpack_value(blob))
+    progress = Progress.from_plain(unpack_value(blob))
     assert blob == pack_value(progress.plain())
     assert (SCHEMA, -7, OPERATOR["identity"], OPERATOR["usage"]) == (
         progress.schema, progress.close_time, progress.identity, progress.usage,
@@ -55,17 +55,17 @@ def test_packed_form_is_kept(host: dict[str, Any]) -> None:
 def test_fresh_state_has_no_progress() -> None:
     """A state without a batch has an empty record, and closes nothing."""
     assert {} == Progress().plain()
-    assert Progress() == Progress.of({})
+    assert Progress() == Progress.from_plain({})
     assert FAR_PAST == Progress().close_time
 
 
 def test_unknown_keys_are_ignored() -> None:
     """What another version noted besides is no obstacle."""
-    assert Progress(close_time=5) == Progress.of({"close": 5, "more": [1, 2]})
+    assert Progress(close_time=5) == Progress.from_plain({"close": 5, "more": [1, 2]})
 
 
 @pytest.mark.parametrize("plain", [None, [1], {"schema": {"keys": b"not a schema"}}])
 def test_what_is_no_progress_is_refused(plain: Any) -> None:
     """A record of another form is damage, and not an empty state."""
     with pytest.raises(CorruptDataError):
-        Progress.of(plain)
+        Progress.from_plain(plain)

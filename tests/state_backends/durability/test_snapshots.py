@@ -22,7 +22,7 @@ from s3_server import CREDENTIALS, S3, running
 from serializers import CorruptDataError, NewerFormatError
 from state_backends import StateError, WriteBatch, load_backend
 from state_backends.contract import Pages, applied, crash_batch, crash_state, random_batch
-from state_backends.durability import durable, uploads
+from state_backends.durability import durable, parts
 from state_backends.durability.durable import Durable
 from state_backends.durability.folders import Folder
 from state_backends.durability.pointer import Pending, Pointer, Snapshot, read_pointer
@@ -146,7 +146,7 @@ def opened() -> Iterator[Callable[..., Store]]:
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Snapshots of all pages come often, with a part for each few pages."""
-    monkeypatch.setattr(uploads, "_PART_BYTES", 400)
+    monkeypatch.setattr(parts, "PART_BYTES", 400)
     monkeypatch.setattr(durable, "LOG_TO_SNAPSHOT", 0)
 
 
@@ -530,7 +530,7 @@ def test_folder_that_was_moved(tmp_path: Path, opened: Callable[..., Store], kin
     store = opened(tmp_path, bytes=20_000, retain=2)
     store.snapshots(store.copy(kind), 3)
     (tmp_path / "folder").rename(tmp_path / "moved")
-    with pytest.raises(CorruptDataError, match=f"manifest {tmp_path}/folder/.* is not there"):
+    with pytest.raises(CorruptDataError, match=f"manifest {tmp_path}/folder/.* is missing"):
         store.assert_restores("memory")
     store.uri = str(tmp_path / "moved")
     store.policy = replace(store.policy, folder=store.uri)

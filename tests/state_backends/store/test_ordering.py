@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state_backends.store.ordering import Runs, append_places, row_order, taken
+from state_backends.store.ordering import Runs, append_places, row_order, take_runs
 from tests.effort import examples
 
 Rows = list[tuple[int, int]]
@@ -108,7 +108,7 @@ def test_runs_of_rows(longest: int) -> None:
     begin = np.cumsum(rng.integers(longest, 2 * longest, 40))
     numbers = [np.arange(int(begin[-1]) + longest), rng.random(int(begin[-1]) + longest)]
     rows = [n for a, b in zip(begin.tolist(), count.tolist(), strict=True) for n in range(a, a + b)]
-    found = taken(numbers, begin, count)
+    found = take_runs(numbers, begin, count)
     assert [column[rows].tolist() for column in numbers] == [column.tolist() for column in found]
     wholes = [np.zeros_like(column) for column in numbers]
     Runs(begin, count).put(found, wholes)

@@ -52,7 +52,7 @@ def test_usage_follows_every_change(kind: type[StateBackend], tmp_path: Path) ->
             store.expire(rng.randrange(100))
         page = entries(rng, 1).take(slice(0, 1))
         store.replace_segment(int(page.time[0]) // 25, [rng.choice(keys)], page)
-        store.backend.write(store.take_changes(), b"%d" % number)
+        store.backend.write(store.drain_changes(), b"%d" % number)
         assert held(store) == told(store.usage)
     assert held(store)[0] > 20
     again = StoreUsage(LAYOUT)
@@ -75,11 +75,11 @@ def test_traffic_counts_pages() -> None:
     """Pages that are there count as read, each time; pages that change as written, once a batch."""
     store = WindowStore(MemoryBackend(), LAYOUT, 10)
     store.put_many([b"a", b"b"], Entries(np.array([0, 1]), (np.array([1, 2]), np.zeros(2), fill(["x", "y"]))))
-    store.backend.write(store.take_changes(), b"1")
-    assert store.usage.take_traffic()[:2] == (0, 2)
+    store.backend.write(store.drain_changes(), b"1")
+    assert store.usage.drain_traffic()[:2] == (0, 2)
     store.fetch_segment(0, [b"a", b"b", b"c"])
     store.fetch_segment(0, [b"a"])
-    assert store.usage.take_traffic() == (3, 0, 0)
+    assert store.usage.drain_traffic() == (3, 0, 0)
 
 
 def test_many_keys_are_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,9 +94,9 @@ def test_many_keys_are_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
     sample.drop_before(2)
     assert abs(sample.keys - 40_000) < 4_000
     replayed = StoreUsage(LAYOUT)
-    replayed.replayed(
+    replayed.record_replay(
         [WriteBatch(puts={1: dict.fromkeys(names[:9], b""), 2: dict.fromkeys(names[5:20], b"")})]
     )
     assert replayed.keys == 20
-    replayed.replayed([WriteBatch(deletes={2: set(names[10:20])}, drop_before=1)])
+    replayed.record_replay([WriteBatch(deletes={2: set(names[10:20])}, drop_before=1)])
     assert replayed.keys == 10

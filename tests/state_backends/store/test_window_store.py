@@ -49,7 +49,7 @@ def model_of(store: WindowStore, start: int = TIME_MIN, end: int = TIME_MAX) -> 
 
 def commit(store: WindowStore) -> None:
     """Write what is staged to the backend."""
-    store.backend.write(store.take_changes(), b"v")
+    store.backend.write(store.drain_changes(), b"v")
 
 
 def filled(backend: StateBackend, segment_ticks: int = 10) -> WindowStore:
@@ -86,7 +86,7 @@ def test_new_store_is_empty(backend: StateBackend) -> None:
     assert [] == rows_of(store.fetch(b"a", TIME_MIN, TIME_MAX))
     assert [] == rows_of(store.fetch_segment(0, [b"a", b"b"]))
     assert [] == rows_of(store.fetch_many([], 0, 10))
-    assert not store.take_changes()
+    assert not store.drain_changes()
 
 
 def test_put_and_scan(backend: StateBackend) -> None:
@@ -193,7 +193,7 @@ def test_put_of_nothing(backend: StateBackend) -> None:
     store = filled(backend)
     store.put_many([b"a", b"new"], entries())
     store.put_many([], entries())
-    assert not store.take_changes()
+    assert not store.drain_changes()
     assert FILLED == model_of(store)
 
 
@@ -253,11 +253,11 @@ def test_changes_are_taken_once(backend: StateBackend) -> None:
     store = filled(backend)
     store.put_many([b"a"], entries((0, 4, "a4")))
     store.delete_many([b"b"], np.array([0]), np.array([25]))
-    changes = store.take_changes()
+    changes = store.drain_changes()
     assert {0: [b"a"]} == {segment: list(pages) for segment, pages in changes.puts.items()}
     assert {2: {b"b"}} == changes.deletes
     assert None is changes.drop_before
-    assert WriteBatch() == store.take_changes()
+    assert WriteBatch() == store.drain_changes()
     assert FILLED == model_of(store)
     backend.write(changes, b"v2")
     assert FILLED | {b"a": [(-3, "a-"), (0, "a0"), (4, "a4"), (9, "a9")], b"b": [(9, "b9")]} == model_of(
@@ -273,7 +273,7 @@ def test_expire_drops_whole_dead_segments(backend: StateBackend) -> None:
     assert (without, [0, 2]) == (model_of(store), store.segments())
     store.expire(9)
     assert without == model_of(store)
-    changes = store.take_changes()
+    changes = store.drain_changes()
     assert WriteBatch(drop_before=0) == changes
     backend.write(changes, b"v2")
     assert (without, [0, 2]) == (model_of(store), store.segments())
@@ -285,7 +285,7 @@ def test_expire_never_goes_back(backend: StateBackend) -> None:
     store.expire(20)
     store.expire(-100)
     assert {b"b": [(25, "b25")]} == model_of(store)
-    assert 1 == store.take_changes().drop_before
+    assert 1 == store.drain_changes().drop_before
 
 
 def test_expire_of_all_empties_the_store(backend: StateBackend) -> None:
@@ -340,7 +340,7 @@ def test_expire_knows_entries_that_came_from_the_changelog(backend: StateBackend
     commit(store)
     elsewhere = WindowStore(MemoryBackend(), LAYOUT, 100)
     elsewhere.put_many([b"a"], entries((0, 90, "alive")))
-    replayed = elsewhere.take_changes()
+    replayed = elsewhere.drain_changes()
     backend.write(replayed, b"replayed")
     store.changed_outside([replayed] if told else None)
     store.put_many([b"c"], entries((0, 11, "dead")))
@@ -355,7 +355,7 @@ def test_changes_from_outside_replace_what_is_staged(backend: StateBackend) -> N
     store.expire(0)
     store.changed_outside(None)
     assert FILLED == model_of(store)
-    assert WriteBatch() == store.take_changes()
+    assert WriteBatch() == store.drain_changes()
 
 
 @pytest.mark.parametrize("segment_ticks", [1, 7, 10**6, 2**59])
