@@ -149,7 +149,7 @@ class CustomStoreOperator(StoreOperator):
         self._names = tuple(plan.declaration.state)
         self._delay = ticks(plan.declaration.delay, tick_length(definition.tick), "delay", 0)
         self._entered: dict[int, dict[bytes, int]] = {}
-        """The due time of each page in the calendar. A later due time of the page is not entered before this one is reached."""
+        """The timer of each page. A later timer of the page is not set before this one has fired."""
         if self.closes:
             store.on_write = self._enter_written
 
@@ -167,7 +167,7 @@ class CustomStoreOperator(StoreOperator):
             self._entered.clear()
         super().rebuild(close, changes)
 
-    def _enter_pages(self, segment: int, keys: Sequence[bytes], entries: Entries) -> None:
+    def _set_page_timers(self, segment: int, keys: Sequence[bytes], entries: Entries) -> None:
         present, due = first_by_key(entries.key, self.next_due(entries))
         entered, names, times = self._entered.get(segment, {}), [], []
         for number, time in zip(present.tolist(), due.tolist(), strict=True):
@@ -177,13 +177,13 @@ class CustomStoreOperator(StoreOperator):
                 times.append(time)
         if names:
             self._entered[segment] = entered
-            self._calendar.add(segment, names, np.array(times, np.int64))
+            self._timers.add(segment, names, np.array(times, np.int64))
 
     def _enter_written(self, segment: int, keys: Sequence[bytes], entries: Entries) -> None:
         if len(entries):
-            self._enter_pages(segment, keys, entries)
+            self._set_page_timers(segment, keys, entries)
 
-    def take(self, batch: Records, step: Step) -> list[OutputRows]:
+    def process(self, batch: Records, step: Step) -> list[OutputRows]:
         emitted = list(self._fired(step, step.close_start)) if step.close_start > self.close else []
         with self._calling("late_before"):
             late = batch.time < operator.index(self._definition.late_before(step.close_start))
@@ -230,13 +230,13 @@ class CustomStoreOperator(StoreOperator):
             fired = self._popped(segment, [keys[n] for n in numbers.tolist()], close)
             parts.append(Entries(numbers[fired.key], fired.columns))
         entries = merge_entries(parts, self.store.layout)
-        # The calendar may have a page too early: keys without an entry that fires are left out.
+        # A timer may be early: keys without an entry that fires are left out.
         begins = np.diff(entries.key, prepend=-1) > 0
         names = [keys[n] for n in entries.key[begins].tolist()]
         return names, Entries(np.cumsum(begins) - 1, entries.columns)
 
     def _popped(self, segment: int, names: list[bytes], close: int) -> Entries:
-        """Remove the entries that fire from the pages, and enter the rest of the pages in the calendar again."""
+        """Remove the entries that fire from the pages, and set the timers of the rest of the pages again."""
         entered = self._entered.get(segment, {})
         for name in names:
             entered.pop(name, None)
@@ -248,7 +248,7 @@ class CustomStoreOperator(StoreOperator):
         touched[entries.key[fires]] = True
         kept = ~fires & touched[entries.key]
         self._replace(segment, names, touched, entries.take(kept))
-        self._enter_pages(segment, names, entries.take(~touched[entries.key]))
+        self._set_page_timers(segment, names, entries.take(~touched[entries.key]))
         return entries.take(fires)
 
     def _call_context(

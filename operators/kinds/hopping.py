@@ -1,4 +1,4 @@
-"""Hopping and tumbling windows over panes: each record is accumulated once, in one pane, and windows combine their panes.
+"""Hopping and tumbling windows over panes: each record is accumulated in one pane, and windows combine their panes.
 
 A pane covers as many ticks as the greatest common divisor of the window's size and advance, so that no window holds only a
 part of one. (Hazelcast Jet's sliding windows)
@@ -81,7 +81,7 @@ class HoppingOperator(PaneOperator):
     plan: HoppingPlan
 
     def arrive(self, panes: Entries, close: int) -> Entries:
-        # A window that is still open sees every record that was accepted, so panes need not know when they came.
+        # An open window sees every accepted record, so panes do not need the time of their arrival.
         del close
         return panes
 
@@ -100,7 +100,7 @@ class HoppingOperator(PaneOperator):
             yield self.closed(keys, merged.panes, close_start, close_end)
 
     def _windows(self, panes: Entries, since: int, close: int | None) -> _Windows:
-        """The windows that hold a pane and end at `since` or later, and before `close` if given."""
+        """The windows with a pane that end at `since` or later, and before `close` if given."""
         plan, key, time = self.plan, panes.key, panes.time
         lo, start = plan.windows(key, time, plan.pane, since, close)
         place = distances(key, time, plan.size)
