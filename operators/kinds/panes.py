@@ -1,7 +1,7 @@
-"""Panes: the partial aggregates of records of one key and one event time, as entries of the window store.
+"""Panes: the partial aggregates of the records of one key in one slice of time, as entries of the window store.
 
-An entry's columns are the time, the tick from which on windows see it, and the states of all operations in turn. A record
-that was partly late when it came is seen only by windows that end at or after the close time of then.
+An entry's columns are the head, which begins with the time, and the states of all operations in turn. Entries of one key
+with equal heads are one pane.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from operators.steps.partials import Partials
 from serializers.pages import Column, PageLayout
 from state_backends import Entries
 from state_backends.store.ordering import row_order
-from state_backends.store.schema import TIME
+from state_backends.store.schema import TIME, head_codes
 from state_backends.store.window_store import merge_entries
 
 
@@ -37,20 +37,21 @@ class PaneSchema:
 
     operations: tuple[Operation, ...]
 
-    head: ClassVar[tuple[tuple[str, str], ...]] = (("time", TIME), ("visible_from", TIME))
+    head: ClassVar[tuple[tuple[str, str], ...]] = (("time", TIME),)
+    """Name and kind of each column before the states."""
 
     @property
     def layout(self) -> PageLayout:
         """The layout of a page of panes."""
-        return PageLayout(("i8", "i8", *(code for op in self.operations for code in op.codes)))
+        return PageLayout((*head_codes(self.head), *(code for op in self.operations for code in op.codes)))
 
-    def entries(self, key: Ints, time: Ints, visible: Ints, states: Sequence[State]) -> Entries:
+    def entries(self, key: Ints, head: Sequence[Ints], states: Sequence[State]) -> Entries:
         """Return panes as entries."""
-        return Entries(key, (time, visible, *join_states(states)))
+        return Entries(key, (*head, *join_states(states)))
 
     def states(self, panes: Entries) -> list[State]:
         """Return the panes' states, one per operation."""
-        return split_states(self.operations, panes.columns[2:])
+        return split_states(self.operations, panes.columns[len(self.head) :])
 
     def accumulate(self, records: Records, slot: Ints) -> Partials:
         """Return the panes of a batch, sorted by key and time. One sort and one reduction.
@@ -65,7 +66,7 @@ class PaneSchema:
         starts = run_starts(records.key, slot)
         states = [op.accumulate(records, starts) for op in self.operations]
         time, count = slot[starts], np.diff(np.append(starts, len(records)))
-        panes = self.entries(records.key[starts], time, time, states)
+        panes = self.entries(records.key[starts], (time,) * len(self.head), states)
         return Partials(records.keys, panes, count, records.bad, order)
 
     def join(self, partials: Partials) -> Partials:
@@ -86,11 +87,20 @@ class PaneSchema:
         states = [
             op.reduce(state, starts) for op, state in zip(self.operations, self.states(panes), strict=True)
         ]
-        return self.entries(panes.key[starts], panes.time[starts], visible(panes)[starts], states)
+        head = [column[starts] for column in panes.columns[: len(self.head)]]
+        return self.entries(panes.key[starts], head, states)
 
     def by_time(self, panes: Entries) -> Entries:
-        """Return one pane per key and time, whatever they are visible from."""
+        """Return one pane for each key and time, whatever else is in the head."""
         return self.reduce(panes, run_starts(panes.key, panes.time))
+
+    def starts(self, panes: Entries) -> Ints:
+        """Return where each run of sorted panes with equal key and head begins."""
+        change = np.ones(len(panes), bool)
+        change[1:] = panes.key[1:] != panes.key[:-1]
+        for column in panes.columns[: len(self.head)]:
+            change[1:] |= column[1:] != column[:-1]
+        return np.flatnonzero(change)
 
     def combine_ranges(self, panes: Entries, lo: Ints, hi: Ints) -> list[State]:
         """Return the states of the ranges [lo, hi) of panes; none is empty."""
@@ -108,6 +118,16 @@ class PaneSchema:
         return [found[op] if op in found else op.combine_ranges(states[op], lo, hi) for op in self.operations]
 
 
+class VisiblePaneSchema(PaneSchema):
+    """Panes that not every open window sees, so that each has the tick from which on windows see it.
+
+    A record that is partly late when it arrives is not added to windows that are closed by then, although some of these hold
+    its time: only windows that end at the close time of its arrival or later see it.
+    """
+
+    head: ClassVar[tuple[tuple[str, str], ...]] = (("time", TIME), ("visible_from", TIME))
+
+
 def split_states(operations: Sequence[Operation], columns: Sequence[Column]) -> list[State]:
     """Return the columns of all states in turn as one state per operation."""
     states, at = [], 0
@@ -123,13 +143,13 @@ def join_states(states: Sequence[State]) -> tuple[Column, ...]:
 
 
 def seen_from(panes: Entries, close: int) -> Entries:
-    """Return panes that come at this close time: only windows that end then or later see them."""
+    """Return panes of a `VisiblePaneSchema` that arrive at this close time: only windows that end then or later see them."""
     columns = panes.columns
     return Entries(panes.key, (columns[0], np.maximum(columns[1], close), *columns[2:]))
 
 
 def visible(panes: Entries) -> Ints:
-    """Return the tick from which on windows see each pane: int64."""
+    """Return the tick from which on windows see each pane of a `VisiblePaneSchema`: int64."""
     return panes.columns[1]
 
 
@@ -138,8 +158,8 @@ class MergedPanes:
     """Stored panes and those of a batch in one order.
 
     Attributes:
-        panes: sorted by key, time and visibility, one entry for each.
-        fresh: shape (n,), bool: whether nothing was stored at this key, time and visibility.
+        panes: sorted by key and head, one entry for each.
+        fresh: shape (n,), bool: whether nothing was stored with this key and head.
         changed: shape (n,), bool: whether the batch brought records for this entry.
     """
 
@@ -149,7 +169,7 @@ class MergedPanes:
 
 
 def merge_panes(schema: PaneSchema, stored: Sequence[Entries], brought: Entries) -> MergedPanes:
-    """Return stored and new panes as one sorted set; panes of the same key, time and visibility are combined.
+    """Return stored and new panes as one sorted set; those of equal key and head are combined.
 
     Args:
         schema: the panes.
@@ -166,7 +186,7 @@ def merge_panes(schema: PaneSchema, stored: Sequence[Entries], brought: Entries)
         return MergedPanes(brought, nothing, nothing)
     marked = merge_entries(parts, schema.layout)
     panes, new = Entries(marked.key, marked.columns[:-1]), marked.columns[-1]
-    starts = _distinct(panes)
+    starts = schema.starts(panes)
     if len(starts) == len(panes):
         return MergedPanes(panes, new, new)
     changed = np.logical_or.reduceat(new, starts)
@@ -176,13 +196,3 @@ def merge_panes(schema: PaneSchema, stored: Sequence[Entries], brought: Entries)
 def _marked(panes: Entries, *, new: bool) -> Entries:
     """Panes with a last column that says whether they are new."""
     return Entries(panes.key, (*panes.columns, np.full(len(panes), new)))
-
-
-def _distinct(panes: Entries) -> Ints:
-    """Where each run of equal (key, time, visible) begins."""
-    change = np.ones(len(panes), bool)
-    seen = visible(panes)
-    change[1:] = (
-        (panes.key[1:] != panes.key[:-1]) | (panes.time[1:] != panes.time[:-1]) | (seen[1:] != seen[:-1])
-    )
-    return np.flatnonzero(change)

@@ -13,7 +13,7 @@ from operators.aggregates.operation import Operation
 from operators.columns.ranges import Ints, rows_of_ranges, run_starts
 from operators.kinds.bounds import Windows, distances, sliding_windows
 from operators.kinds.pane_operator import PaneOperator, PanePlan
-from operators.kinds.panes import MergedPanes, seen_from, visible
+from operators.kinds.panes import MergedPanes, VisiblePaneSchema, seen_from, visible
 from operators.steps.emission import Emission
 from operators.steps.timers import NEVER
 from state_backends import Entries, WindowStore
@@ -33,6 +33,10 @@ class SlidingPlan(PanePlan):
     on_update: bool
     operations: tuple[Operation, ...]
     condenses: ClassVar[bool] = False
+
+    @property
+    def schema(self) -> VisiblePaneSchema:
+        return VisiblePaneSchema(self.operations)
 
     @property
     def identity(self) -> dict[str, Any]:

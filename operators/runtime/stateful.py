@@ -1,5 +1,6 @@
 """One operator over one durable store: what the local runner and each bucket of a streaming query run."""
 
+import logging
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,6 +23,8 @@ from state_backends.durability.durable import Alignment, Durable
 from state_backends.durability.pointer import Pointer, read_pointer
 from state_backends.durability.progress import Progress
 from state_backends.journal import Journal
+
+_LOG = logging.getLogger(__name__)
 
 
 class StatefulOperator:
@@ -74,6 +77,8 @@ class StatefulOperator:
         done = self._durable.align(journal, pointer)
         if change is not None:
             pointer = self._durable.rewrite(journal, done.pointer, change.pages)
+            columns = ", ".join(name for name, _ in self._working.plan.head)
+            _LOG.info("state %s was rewritten: before the states, entries have %s", pointer.store_id, columns)
             done = Alignment(pointer, restored=True)
         close = progress.close_time
         # Read as a whole: a copy just opened, one that an error left half done, and one that is ahead of what was committed,

@@ -24,7 +24,6 @@ from operators.kinds.hopping import HoppingPlan
 from operators.runtime.program import Program
 from operators.steps.partials import Partials
 from serializers.keys import NO_COLUMNS, encode_keys
-from state_backends import Entries
 
 FRAME = "frame"
 _ROWS = "rows"
@@ -123,10 +122,9 @@ class EngineStage:
         keys = encode_keys(distinct) if distinct else [NO_COLUMNS]
         time = table.column(FRAME).to_numpy() // self.program.tick_us
         states = [self._state(table, n, op) for n, op in enumerate(self.program.plan.operations)]
-        columns = tuple(column for state in states for column in state)
-        entries = Entries(number, (time, time, *columns))
         plan = self.program.plan
         assert isinstance(plan, HoppingPlan)  # noqa: S101 - `of` makes it for no other
+        entries = plan.schema.entries(number, (time,), states)
         return plan.reduce(Partials(keys, entries, table.column(_ROWS).to_numpy()))
 
     def _state(self, table: pa.Table, number: int, operation: Operation) -> State:

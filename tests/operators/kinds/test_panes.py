@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from operators import aggregates as agg
 from operators.columns.arrow import column_data
 from operators.columns.records import Records
-from operators.kinds.panes import PaneSchema, merge_panes, seen_from, visible
+from operators.kinds.panes import VisiblePaneSchema, merge_panes, seen_from, visible
 from state_backends import Entries
 
 Record = tuple[int, int, int | None]
@@ -21,7 +21,7 @@ AGGREGATES = (agg.count(), agg.sum("v"), agg.max("v"), agg.collect_list("v"))
 OPERATIONS = tuple(
     dict.fromkeys(operation for aggregate in AGGREGATES for operation in aggregate.bind(TYPES).operations)
 )
-SCHEMA = PaneSchema(OPERATIONS)
+SCHEMA = VisiblePaneSchema(OPERATIONS)
 RECORDS = st.lists(
     st.tuples(st.integers(0, 2), st.integers(-6, 6), st.none() | st.integers(-9, 9)), max_size=15
 )
@@ -153,7 +153,7 @@ def test_combined(rows: list[Record], data: st.DataObject) -> None:
 def test_states_and_entries_are_inverse() -> None:
     """States put into entries come out as they were, the same columns."""
     panes = accumulated(records_of([(0, 1, 5), (1, 2, None)]), 0)
-    again = SCHEMA.entries(panes.key, panes.time, visible(panes), SCHEMA.states(panes))
+    again = SCHEMA.entries(panes.key, panes.columns[:2], SCHEMA.states(panes))
     assert all(one is other for one, other in zip(panes.columns, again.columns, strict=True))
     assert [len(operation.codes) for operation in OPERATIONS] == [
         len(state) for state in SCHEMA.states(panes)
