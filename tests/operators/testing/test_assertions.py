@@ -111,7 +111,7 @@ def test_message_lists_ten_rows_and_counts_the_rest() -> None:
 
 
 def test_a_window_that_comes_several_times_is_matched_row_by_row() -> None:
-    """Updates of one window are told apart by their results: those that are equal pair up first."""
+    """Updates of one window are distinguished by their results: those that are equal pair up first."""
     updates = [row("a", 0, n=n) for n in (1, 2, 3)]
 
     assert_rows(updates, updates[::-1])
@@ -199,8 +199,8 @@ def test_keys_and_results_are_compared_by_value(one: Any, other: Any) -> None:
 def test_other_values_are_other_keys_and_results(one: Any, other: Any) -> None:
     """A boolean is not a number, text is not bytes, a day is not its midnight, and times are exact."""
     for actual, expected in ((one, other), (other, one)):
-        told = difference([{"k": actual, "n": 1}], [{"k": expected, "n": 1}], keys=["k"])
-        assert told.startswith("rows differ: 1 missing, 1 unexpected;")
+        message = difference([{"k": actual, "n": 1}], [{"k": expected, "n": 1}], keys=["k"])
+        assert message.startswith("rows differ: 1 missing, 1 unexpected;")
         assert "1 different" in difference([{"k": 1, "x": actual}], [{"k": 1, "x": expected}], keys=["k"])
 
 
@@ -209,8 +209,8 @@ def test_the_timeline_is_that_of_the_key_in_whatever_type() -> None:
     midday = NOON.replace(tzinfo=None)
     records = pa.table({"k": [midday, midday + timedelta(hours=1)], "at": pa.array([1, 12], pa.int64())})
     expected = [{"k": NOON.astimezone(ZoneInfo("America/New_York")), "window": (0, 10), "n": 1}]
-    told = difference([], expected, windows=TumblingWindows(10), records=records, event_time="at")
-    assert told.endswith("[0, 10) [---*--------------------------)   n=1  <- missing"), told
+    message = difference([], expected, windows=TumblingWindows(10), records=records, event_time="at")
+    assert message.endswith("[0, 10) [---*--------------------------)   n=1  <- missing"), message
 
 
 def test_other_columns_are_named() -> None:
@@ -236,7 +236,7 @@ def test_timeline_of_the_first_difference() -> None:
 
 
 def test_rows_without_windows_are_compared_as_a_whole() -> None:
-    """Operators of one's own may emit any rows; with keys, those that differ are told column by column."""
+    """Custom operators may emit any rows; with keys, differences are listed column by column."""
     alerts = pa.table({"k": ["a", "b"], "level": [1.0, 2.0]})
     expected = [{"level": 2.0 + 1e-12, "k": "b"}, {"level": 1.0, "k": "a"}]
 
