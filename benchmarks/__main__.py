@@ -13,7 +13,7 @@ FOLDER = Path("build/bench")
 
 
 def main(options: list[str]) -> int:
-    """Run what is chosen, write what came out, and return pytest's exit status."""
+    """Run the chosen benchmarks, write the run and its report, and return pytest's exit status."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     latest, report = FOLDER / "latest.json", FOLDER / "report.html"
     earlier = [

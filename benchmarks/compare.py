@@ -1,6 +1,6 @@
 """Compares a run with an earlier one: `python -m benchmarks.compare BASE.json [RUN.json]`.
 
-A figure is slower if both its median and its fastest round are, by more than the noise. If any is, the exit status is 1.
+A figure is slower if both its median and its fastest round are slower by more than the noise. The exit status is then 1.
 """
 
 import argparse
@@ -13,29 +13,29 @@ from benchmarks.report.figures import Figure, Run, load_run
 
 LATEST = Path("build/bench/latest.json")
 NOISE = 1.3
-"""What two runs of the same code differ by, now and then, on a machine of two cores."""
+"""Ratio by which two runs of the same code sometimes differ, on a machine with two cores."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A figure in both runs, by seconds a row: runs may have different numbers of rows."""
+    """A figure in both runs, compared by seconds per row: runs may have different numbers of rows."""
 
     old: Figure
     new: Figure
 
     @property
     def ratio(self) -> float:
-        """New time by old time."""
+        """New time divided by old time."""
         return self.old.rate / self.new.rate
 
     @property
     def surest(self) -> float:
-        """The same of the fastest rounds, if that is nearer to no change."""
+        """The same ratio for the fastest rounds, if it is closer to 1."""
         fastest = (self.new.fastest / self.new.rows) / (self.old.fastest / self.old.rows)
         return min(self.ratio, fastest) if self.ratio > 1 else max(self.ratio, fastest)
 
     def verdict(self, noise: float) -> str:
-        """Slower, faster, or nothing to say."""
+        """ "SLOWER", "faster", or "" for no change."""
         return "SLOWER" if self.surest > noise else "faster" if self.surest < 1 / noise else ""
 
 
@@ -61,7 +61,7 @@ def main() -> int:
     parser.add_argument("base", type=Path, help="the earlier run")
     parser.add_argument("run", type=Path, nargs="?", default=LATEST, help=f"the later one ({LATEST})")
     parser.add_argument(
-        "--noise", type=float, default=NOISE, help=f"ratio of times that is no change ({NOISE})"
+        "--noise", type=float, default=NOISE, help=f"ratio of times that counts as no change ({NOISE})"
     )
     args = parser.parse_args()
     base, run = load_run(args.base), load_run(args.run)

@@ -1,4 +1,4 @@
-"""What all benchmarks share: the option `--full`, the fixture that takes figures, and the file that they go to."""
+"""Common to all benchmarks: the option `--full`, the fixture that measures figures, and the file of the run."""
 
 import json
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ _PROGRESS = pytest.StashKey[Progress]()
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("benchmarks of this project")
     group.addoption("--full", action="store_true", help="run the full set, which takes half an hour")
-    group.addoption("--last-run", metavar="PATH", help="an earlier run, to tell how long this one will take")
+    group.addoption("--last-run", metavar="PATH", help="an earlier run, to estimate the duration of this one")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -45,7 +45,7 @@ def pytest_benchmark_update_json(config: pytest.Config, output_json: dict[str, A
 
 @pytest.fixture
 def measure(request: pytest.FixtureRequest, benchmark: Any) -> Iterator[Measure]:
-    """What takes the figure of a test."""
+    """Measures the figure of a test."""
     yield Measure(benchmark)
     if "section" in benchmark.extra_info:
         request.node.user_properties.append(("figure", described(benchmark.extra_info)))

@@ -15,7 +15,7 @@ from operators.aggregates import Aggregate
 RECORDS, KEYS, GAP_MS = 1_000_000, 100, 100
 """A million records of a hundred keys; a key has one every 100 ms on average."""
 BATCH = 100_000
-"""Records that the local runner gets at once."""
+"""Records of a batch of the local runner."""
 PER_WINDOW = 10, 100, 1_000, 10_000
 SCHEMA = "k bigint, at timestamp, v double"
 """The records to Spark."""
@@ -26,7 +26,7 @@ KINDS = {
     "hopping": HoppingWindows("60 seconds", "600 ms"),
     "session": SessionWindows("200 ms"),
 }
-"""Tumbling windows of 100 records, hopping ones of 600 with a step of 1 %, sessions of 7 on average."""
+"""Tumbling windows of 100 records, hopping windows of 600 with an advance of 1 %, sessions of 7 on average."""
 
 
 def records(count: int = RECORDS, keys: int = KEYS, seed: int = 0) -> pa.Table:
@@ -42,7 +42,7 @@ def records(count: int = RECORDS, keys: int = KEYS, seed: int = 0) -> pa.Table:
 
 
 def delayed(table: pa.Table, share: float, longest_ms: int, seed: int = 1) -> pa.Table:
-    """Return the records as they arrive when a share of them comes up to so many ms late."""
+    """Return the records in order of arrival if a share of them is up to `longest_ms` late."""
     rng = np.random.default_rng(seed)
     at = table.column("at").cast("int64").to_numpy()
     arrival = at + (rng.random(len(at)) < share) * rng.integers(0, longest_ms + 1, len(at))

@@ -1,4 +1,4 @@
-"""What runs only with `--full`."""
+"""Parameters of benchmarks that run only with `--full`."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""How a figure is taken, and what is noted with it: all that the report and the comparison of runs know of a benchmark."""
+"""Measuring figures: the time and the position that the report and the comparison of runs read."""
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +10,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """Takes one figure: so many rows by one system, at one point of some axes. One for each test.
+    """Measures the figure of a test: the time that one system takes for a number of rows, at one point of the axes.
 
     Attributes:
         benchmark: pytest-benchmark's fixture.
@@ -29,29 +29,29 @@ class Measure:
         warmup: int = 1,
         **axes: Any,
     ) -> Result:
-        """Run the job and note the median of its rounds; return what the last round returned.
+        """Run the job and record the median of its rounds; return the result of the last round.
 
         Args:
-            job: what is clocked.
-            section: the question that the figure helps to answer; figures of one section stand in one picture.
-            system: who did it: a backend, a peer, a floor.
-            rows: how many rows went in.
-            rounds, warmup: how often it is run with and without the clock.
-            axes: where the figure stands: records per window, keys, share of rows out of order, and so on.
+            job: the function to measure.
+            section: the question that the figure helps to answer; figures of one section are in one chart.
+            system: a backend, another system, or a lower bound.
+            rows: number of input rows.
+            rounds, warmup: number of measured rounds, and of rounds before them.
+            axes: position of the figure: records per window, keys, share of rows out of order, and so on.
         """
         result: Result = self.benchmark.pedantic(job, rounds=rounds, warmup_rounds=warmup)
         self._note(self.benchmark.stats.stats.data, section, system, rows, axes)
         return result
 
     def taken(self, seconds: Sequence[float], *, section: str, system: str, rows: int, **axes: Any) -> float:
-        """Note what another clock took: a stream's own, or that of a peer's process; return the median in seconds.
+        """Record times of another clock, such as that of a stream or of another process; return the median in seconds.
 
-        The job has to be run by `benchmark.pedantic` all the same, or pytest-benchmark says that it was never used.
+        The job must still run in `benchmark.pedantic`, or pytest-benchmark warns that its fixture was not used.
         """
         return self._note(seconds, section, system, rows, axes)
 
-    def beside(self, **results: float) -> None:
-        """Note what else was found at this point: bytes written, seconds of an empty batch."""
+    def note(self, **results: float) -> None:
+        """Record other measurements at this point, such as bytes written, or seconds of an empty batch."""
         self.benchmark.extra_info["beside"] = results
 
     def _note(
@@ -72,8 +72,8 @@ class Measure:
 
 def described(figure: Mapping[str, Any]) -> str:
     """Return a figure as one line."""
-    told = {**figure["axes"], **figure.get("beside", {})}
-    where = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in told.items())
+    shown = {**figure["axes"], **figure.get("beside", {})}
+    where = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in shown.items())
     seconds = figure["seconds"]
     took = f"{seconds:.3f} s" if seconds >= 0.1 else f"{1_000 * seconds:.2f} ms"
     place = " | ".join(filter(None, [figure["section"], figure["system"], where]))

@@ -1,4 +1,4 @@
-"""What a run tells while it goes: each figure as it comes, which of how many, and the minutes so far and in all."""
+"""Progress of a run: each figure when it is measured, the number of tests, and the minutes so far and in total."""
 
 import time
 from collections.abc import Mapping
@@ -7,14 +7,14 @@ import pytest
 
 
 class Progress:
-    """Prints a line for each test that has ended.
+    """Prints a line when a test ends.
 
     Args:
-        config: of this run.
-        expected: seconds that each test took in an earlier run, by pytest's name; others are taken for usual ones.
+        config: pytest's configuration of this run.
+        expected: seconds of each test in an earlier run, by pytest's name; for other tests their mean is used.
 
     Attributes:
-        took: seconds of each test so far, with what it needed before and after, by pytest's name.
+        took: seconds of each test so far, with setup and teardown, by pytest's name.
     """
 
     def __init__(self, config: pytest.Config, expected: Mapping[str, float]) -> None:

@@ -12,6 +12,6 @@ def fill(values: Sequence[object]) -> npt.NDArray[np.object_]:
 
 
 def rows_between(begins: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return the rows of runs, one after another: so many from each begin on. O(rows)."""
+    """Return the rows of runs, one after another: `counts` rows from each of `begins` on. O(rows)."""
     shift = begins - (np.cumsum(counts) - counts)
     return np.arange(int(counts.sum())) + np.repeat(shift, counts)

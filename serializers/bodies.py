@@ -68,7 +68,7 @@ def to_columns(words: Words, width: int, headers: Ints, counts: Ints) -> list[by
 
 def from_columns(pages: Sequence[bytes], width: int, counts: Ints) -> tuple[Ints, list[Ints]]:
     """Return the headers of pages of columns and the columns of all one after another, as words. One copy, O(pages)."""
-    del counts  # told by the pages' lengths
+    del counts  # known from the lengths of the pages
     bodies = [np.frombuffer(page, "<i8", offset=WORD * width).reshape(width, -1) for page in pages]
     headers = np.array([np.frombuffer(page, "<i8", width) for page in pages])
     return headers, list(np.concatenate(bodies, axis=1))

@@ -1,4 +1,4 @@
-"""What can go wrong with stored bytes, each error with the way out in its message."""
+"""Errors of stored bytes. Each message has the way out."""
 
 
 class SerializationError(ValueError):
@@ -6,7 +6,7 @@ class SerializationError(ValueError):
 
 
 class CorruptDataError(SerializationError):
-    """Stored bytes that are truncated, altered, or not ours at all."""
+    """Stored bytes that are truncated, altered, or not of this library."""
 
 
 class NewerFormatError(SerializationError):

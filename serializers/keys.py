@@ -95,7 +95,7 @@ def _decode_key(key: bytes, width: int) -> list[Any]:
     if not key or key[0] != KEY_VERSION:
         if key and key[0] > KEY_VERSION:
             raise NewerFormatError("a stored key", key[0], KEY_VERSION)
-        raise CorruptDataError(f"not a stored key: {key[:16]!r}")
+        raise CorruptDataError(f"the bytes are not a stored key: {key[:16]!r}")
     row = unpack_value(key[1:], times_as_numbers=True)
     if not isinstance(row, list) or len(row) != width:
         raise CorruptDataError(f"a stored key does not have the {width} columns of this operator: {row!r}")

@@ -78,7 +78,7 @@ class PageLayout:
         Cost: O(rows) array work, and a slice for each page, or for each column of a large one.
         """
         if len(counts) and int(counts.max()) > _MAX_ROWS:
-            raise ValueError(f"a page holds at most {_MAX_ROWS} entries; choose a shorter segment")
+            raise ValueError(f"a page holds at most {_MAX_ROWS} entries: choose a shorter segment")
         ends = np.cumsum(counts)
         words = [
             np.ascontiguousarray(columns[index], _DTYPES[self.codes[index]]) for index in self._word_index
@@ -99,8 +99,8 @@ class PageLayout:
         pages, begins = np.empty(len(counts), object), np.cumsum(counts) - counts
         for chosen, write in ((~many, to_rows), (many, to_columns)):
             rows = rows_between(begins[chosen], counts[chosen])
-            some = [word[rows] for word in words]
-            pages[chosen] = fill(write(some, self.width, headers[chosen], counts[chosen]))
+            selected = [word[rows] for word in words]
+            pages[chosen] = fill(write(selected, self.width, headers[chosen], counts[chosen]))
         return pages.tolist()
 
     def _headers(
@@ -199,8 +199,8 @@ class PageLayout:
         whole, begins = np.empty((self.width, int(counts.sum())), "<i8"), np.cumsum(counts) - counts
         for version, chosen in ((_ROWWISE, ~columnwise), (_COLUMNWISE, columnwise)):
             numbers = np.flatnonzero(chosen).tolist()
-            own_tails = [tails[n] for n in numbers] if tails else []
-            words = self._checked(version, [pages[n] for n in numbers], counts[chosen], own_tails)
+            version_tails = [tails[n] for n in numbers] if tails else []
+            words = self._checked(version, [pages[n] for n in numbers], counts[chosen], version_tails)
             whole[:, rows_between(begins[chosen], counts[chosen])] = words
         return list(whole)
 
@@ -241,14 +241,16 @@ class PageLayout:
         if magic == _MAGIC and version > PAGE_VERSION:
             return NewerFormatError("a stored page", version, PAGE_VERSION)
         if magic != _MAGIC:
-            return CorruptDataError(f"not a stored page: {len(page)} bytes that begin with {page[:8]!r}")
+            return CorruptDataError(
+                f"the bytes are not a stored page: {len(page)} bytes that begin with {page[:8]!r}"
+            )
         if int.from_bytes(page[8:12], "little") != self.fingerprint:
             return CorruptDataError(
                 f"a stored page has another layout than {self.codes}: the aggregates of this operator were changed; "
                 "start it with a new checkpoint"
             )
         return CorruptDataError(
-            f"a stored page of {len(page)} bytes is truncated or altered: restore this state"
+            f"a stored page of {len(page)} bytes is truncated or altered: go back to an earlier checkpoint"
         )
 
     def _decode_tails(

@@ -1,4 +1,4 @@
-"""One Python value as msgpack, with extension types for what msgpack lacks.
+"""One Python value as msgpack, with extension types for values that msgpack has no form for.
 
 Extension codes: 1 date (days), 2 timestamp with zone (us, UTC), 3 timestamp without zone (us),
 4 decimal (text), 5 interval (us), 6 integer beyond 64 bits (two's complement, big-endian).
@@ -61,7 +61,9 @@ _READERS: dict[int, Callable[[bytes], Any]] = {
 def _read_extension(code: int, data: bytes) -> Any:
     reader = _READERS.get(code)
     if reader is None:
-        raise CorruptDataError(f"unknown msgpack extension {code}: the bytes are not of this library")
+        raise CorruptDataError(
+            f"unknown msgpack extension {code}: the bytes were not written by this library"
+        )
     return reader(data)
 
 
@@ -135,7 +137,7 @@ def unpack_value(data: bytes, *, times_as_numbers: bool = False) -> Any:
     ) as error:
         if isinstance(error, CorruptDataError):
             raise
-        raise CorruptDataError(f"stored value of {len(data)} bytes cannot be read: {error}") from error
+        raise CorruptDataError(f"a stored value of {len(data)} bytes cannot be read: {error}") from error
 
 
 def canonical(value: Any) -> Any:

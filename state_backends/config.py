@@ -19,18 +19,18 @@ _UNITS = {"b": 0, "k": 10, "m": 20, "g": 30}
 _GENERAL = {
     "state.backend": "memory (default), rocksdb, spark, a name from the entry-point group "
     f"{ENTRY_POINTS}, or module:attribute",
-    "state.buckets": "slices of the key space, each one task (default: spark.sql.shuffle.partitions)",
-    "state.directory": "local directory of the workers for state on disk (default: Spark's local or a temporary one)",
-    "state.snapshots.folder": "folder for snapshots that all workers reach, a local path or a URI of s3, gs or hdfs, "
+    "state.buckets": "number of slices of the key space, each one task (default: spark.sql.shuffle.partitions)",
+    "state.directory": "local directory of the workers for state (default: Spark's local directory, or a temporary one)",
+    "state.snapshots.folder": "folder for snapshots that all workers can access, a local path or a URI of s3, gs or hdfs, "
     "such as one in the query's checkpoint (default: Spark's state store keeps them)",
-    "state.snapshots.bytes": "changes after which a snapshot is due, such as 64m (default 16m)",
-    "state.snapshots.batches": "batches with changes after which a snapshot is due (default 1000)",
+    "state.snapshots.bytes": "bytes of changes after which a snapshot is written, such as 64m (default 16m)",
+    "state.snapshots.batches": "batches with changes after which a snapshot is written (default 1000)",
     "state.snapshots.retain": "batches for which a replaced snapshot is kept "
     "(default: spark.sql.streaming.minBatchesToRetain)",
-    "state.snapshots.background": "whether batches go on while a snapshot is written: true (default) or false",
+    "state.snapshots.background": "whether batches continue while a snapshot is written: true (default) or false",
     "state.savepoint": "folder of a savepoint that a query without a checkpoint starts from (default: the empty state)",
-    "state.evolution": "stored state when aggregates were added, removed or their columns widened: refuse (default), or adapt",
-    "log.level": "what workers write to their stderr: warning (default), info for a line for each bucket and batch, or debug",
+    "state.evolution": "what to do with stored state when aggregates were added, removed or widened: refuse (default) or adapt",
+    "log.level": "log level of the workers: warning (default), info for one line per bucket and batch, or debug",
     "state.segment": "length of a stored time segment, such as '10 minutes' (default: by the windows' size)",
 }
 
@@ -48,17 +48,17 @@ class StateConfig:
 
     @property
     def backend_class(self) -> type[StateBackend]:
-        """The class that the name stands for."""
+        """The class of the backend."""
         return load_backend(self.backend)
 
     @property
     def backend_options(self) -> dict[str, str]:
-        """The backend's own options by short name."""
+        """The options of the backend by short name."""
         prefix = f"state.{option_scope(self.backend)}."
         return {k.removeprefix(prefix): v for k, v in self.options if k.startswith(prefix)}
 
     def open(self, directory: Path) -> StateBackend:
-        """Open the backend in a directory of its own."""
+        """Open the backend in a directory."""
         return self.backend_class.open(directory, self.backend_options)
 
     @property
@@ -79,7 +79,7 @@ class StateConfig:
         default = SnapshotPolicy()
         background = given.get("background", "true")
         if background not in ("true", "false"):
-            raise ValueError(f"{PREFIX}{_SNAPSHOTS}background is {background!r}; true or false is wanted")
+            raise ValueError(f"{PREFIX}{_SNAPSHOTS}background is {background!r}: it must be true or false")
         return SnapshotPolicy(
             folder=given.get("folder") or None,
             bytes=_bytes(given.get("bytes"), default.bytes),
@@ -99,15 +99,15 @@ class StateConfig:
         """What to do with stored state when the aggregates have changed: "refuse" or "adapt"."""
         given = self._options.get("state.evolution", "refuse")
         if given not in ("refuse", "adapt"):
-            raise ValueError(f"{PREFIX}state.evolution is {given!r}; refuse or adapt is wanted")
+            raise ValueError(f"{PREFIX}state.evolution is {given!r}: it must be refuse or adapt")
         return given
 
     @property
     def log_level(self) -> str:
-        """From which level on workers log."""
+        """The log level of the workers."""
         given = self._options.get("log.level", "warning")
         if given not in _LEVELS:
-            raise ValueError(f"{PREFIX}log.level is {given!r}; {', '.join(_LEVELS)} are known")
+            raise ValueError(f"{PREFIX}log.level is {given!r}: it must be one of {', '.join(_LEVELS)}")
         return given
 
     @property
@@ -117,7 +117,7 @@ class StateConfig:
 
     @property
     def directory(self) -> Path:
-        """Where this machine keeps local state."""
+        """The directory of local state on this machine."""
         chosen = self._options.get("state.directory")
         if chosen:
             return Path(chosen)
@@ -135,14 +135,14 @@ def resolve(
     Args:
         backend: name given to `apply`.
         options: options given to `apply`, by name with or without the prefix `spark.windows.`.
-        conf: all of Spark's conf; what does not begin with the prefix is passed over.
+        conf: all of Spark's conf; names without the prefix are ignored.
 
     Raises:
         ValueError: an unknown option or backend, with the known ones.
     """
     if not isinstance(options, Mapping | None):
         raise ValueError(  # noqa: TRY004 - as any other wrong option
-            f"options are {options!r}; give them by name, such as {{'state.buckets': 8}}"
+            f"options is {options!r}: it must map names to values, such as {{'state.buckets': 8}}"
         )
     merged = {k.removeprefix(PREFIX): v for k, v in (conf or {}).items() if k.startswith(PREFIX)}
     merged |= {k.removeprefix(PREFIX): _text(v) for k, v in (options or {}).items()}
@@ -173,7 +173,7 @@ def known_options(backend: str) -> dict[str, str]:
 
 
 def option_scope(backend: str) -> str:
-    """Return the name under which a backend's options stand: its own, or the last word of module:attribute."""
+    """Return the name in a backend's options: the name of the backend, or the last word of module:attribute."""
     return backend.rpartition(":")[2].rpartition(".")[2]
 
 
@@ -181,7 +181,7 @@ def _count(option: str, text: str | None, default: int) -> int:
     if text is None:
         return default
     if not text.isdecimal() or not 1 <= int(text) <= 100_000:
-        raise ValueError(f"{PREFIX}{option} is {text!r}; a whole number from 1 to 100000 is wanted")
+        raise ValueError(f"{PREFIX}{option} is {text!r}: it must be a whole number from 1 to 100000")
     return int(text)
 
 
@@ -191,7 +191,7 @@ def _bytes(text: str | None, default: int) -> int:
     number, unit = (text[:-1], text[-1].lower()) if text[-1:].isalpha() else (text, "b")
     if not number.isdecimal() or unit not in _UNITS or not int(number):
         raise ValueError(
-            f"{PREFIX}{_SNAPSHOTS}bytes is {text!r}; a whole number of bytes is wanted, or one with k, m or g, such as 64m"
+            f"{PREFIX}{_SNAPSHOTS}bytes is {text!r}: it must be a whole number of bytes, or one with k, m or g, such as 64m"
         )
     return int(number) << _UNITS[unit]
 

@@ -11,14 +11,14 @@ from state_backends.journal import Journal
 
 @dataclass(slots=True)
 class WriteBatch:
-    """All changes of one micro-batch. Segments below `drop_before` go first, then deletes, then puts.
+    """All changes of one micro-batch, applied in this order: segments below `drop_before` are dropped, then deletes, then puts.
 
-    So a segment or a key may be dropped or deleted and put by the same batch, and is there afterwards.
+    So one batch may drop or delete a segment or a key and put it: it exists afterwards.
 
     Attributes:
-        puts: pages to write, by segment and key; a page that is there is replaced. A segment may come without keys.
-        deletes: keys whose pages go, by segment; a key or a segment that is not there is no error.
-        drop_before: segments with a lower number go as a whole; None drops nothing.
+        puts: pages to write, by segment and key; an existing page is replaced. A segment may have no keys.
+        deletes: keys whose pages are deleted, by segment; a missing key or segment is not an error.
+        drop_before: segments with a lower number are dropped as a whole; None drops nothing.
     """
 
     puts: dict[int, dict[bytes, bytes]] = field(default_factory=dict)
@@ -30,39 +30,39 @@ class WriteBatch:
 
 
 class StateBackend(ABC):
-    """A local, versioned store of pages: the copy that one worker has of one bucket's state.
+    """A local, versioned store of pages: one worker's copy of one bucket's state.
 
-    **What is stored.** A page is bytes under a segment and a key, and means nothing to a backend.
+    **What is stored.** A page is bytes under a segment and a key. A backend does not interpret it.
 
     - Segments are whole numbers from -2**62 to 2**62; event times may be before 1970. `drop_before` may be one more. A segment
-      is there as long as it holds a page.
-    - Keys are any bytes from none at all to some 20 KB, in no order that counts; one may be the beginning of another.
-    - Pages are any bytes, from none at all to many MiB; most have some 100 bytes to some KiB.
-    - Versions are any 1 to 1,000 bytes. The host makes up a new one for each batch, but may give an earlier one again.
+      exists as long as it holds a page.
+    - Keys are any bytes, from empty to about 20 KB, in no particular order; one may be a prefix of another.
+    - Pages are any bytes, from empty to many MiB; most have from 100 bytes to a few KiB.
+    - Versions are any 1 to 1,000 bytes. The host creates a new one for each batch, but may pass an earlier one again.
 
-    **Atomicity, not durability.** The host has every batch in a changelog and restores what a backend loses. After a crash, of
-    the process or of the machine, and after a close, a store shows the state after some earlier write, whole and with that
+    **Atomicity, not durability.** The host keeps every batch in a changelog and restores what a backend loses. After a crash
+    of the process or of the machine, and after a close, a store shows the state after some earlier write, whole and with that
     write's version, or is empty with version None. Writes may be lost also after `write` has returned, the latest ones first.
-    Nothing needs to be flushed. What must never be seen is a version beside pages that are not exactly that version's.
+    Nothing needs to be flushed. A version must never be visible with pages that are not exactly those of that version.
 
     **Order of calls.** On the driver `known_options` and `check_options`. On a worker `open`; then, with each batch:
-    `version`; if that is not the version that counts, writes of the changes that it lacks, or `clear` or `restore` and
+    `version`; if that is not the current version, writes of the missing changes, or `clear` or `restore` and
     writes; then reads; then at most one `write`, and perhaps a `snapshot`. `close` comes last. After any error the
-    host closes the store and opens it anew, or asks for `version` and goes on.
+    host closes the store and opens it again, or reads `version` and continues.
 
-    **Threads and owners.** One call at a time, as a rule all from one thread, though the owner may go on from another. No two
-    owners have the same directory open at a time.
+    **Threads and owners.** One call at a time, usually all from one thread, but the owner may continue on another. No two
+    owners have the same directory open at the same time.
 
-    **Errors.** `StateError`, which says what could not be done, where, and the way out. `close` and `snapshot` raise nothing
-    else (a snapshot may also let an OSError pass): from these the host goes on. Others fail the batch, which is tried again.
+    **Errors.** `StateError`, which says what failed, where, and the way out. `close` and `snapshot` raise nothing else (a
+    snapshot may also raise OSError): after these the host continues. Other errors fail the batch, which is tried again.
 
     `state_backends.contract.BackendContract` has these promises as tests, docs/writing-a-backend.md an example.
 
     Attributes:
-        resident: whether pages live in the journal itself, so that there is nothing to restore. For the backend `spark` alone:
-            the host takes a journal's pages for what that one writes.
+        resident: whether pages live in the journal itself, so that nothing has to be restored. Reserved for the backend
+            `spark`: the host expects the pages in a journal in its form.
         snapshots: whether `snapshot` writes files, most of which are the same from one snapshot to the next. If not, a
-            snapshot is all pages, as `iterate` gives them, and any backend can restore it.
+            snapshot is all pages, as `iterate` yields them, and any backend can restore it.
     """
 
     resident: ClassVar[bool] = False
@@ -71,17 +71,17 @@ class StateBackend(ABC):
     @classmethod
     @abstractmethod
     def open(cls, directory: Path, options: Mapping[str, str]) -> "StateBackend":
-        """Open the store in a directory of its own, which may be absent or hold an earlier state of this backend.
+        """Open the store in a directory, which may be missing or hold an earlier state of this backend.
 
-        What a killed process left there has to open too: an error here fails the batch each time that it is tried.
+        A directory that a killed process left must open, too: an error here fails the batch at each attempt.
 
         Args:
-            directory: for this store alone, on a local disk; it and its parents may have to be made. A backend that keeps
-                nothing on disk ignores it. What lies beside it is not the backend's.
-            options: this backend's options by short name, as text; unknown names are refused before. Each has a default:
-                tools that read a checkpoint give none.
+            directory: for this store only, on a local disk; it and its parents may have to be created. A backend that
+                keeps nothing on disk ignores it. Other files in its parent do not belong to the backend.
+            options: this backend's options by short name, as text; unknown names were refused before. Each has a
+                default: tools that read a checkpoint pass none.
 
-        Cost: once per worker and bucket; little beside a batch, whatever the state's size.
+        Cost: once per worker and bucket; small compared to a batch, whatever the size of the state.
 
         Raises:
             StateError: the directory holds what this backend cannot read.
@@ -100,7 +100,7 @@ class StateBackend(ABC):
         """Refuse values that `open` would refuse. Called on the driver, with known names; by default every value is good.
 
         Raises:
-            ValueError: names the option, its value and what is wanted.
+            ValueError: names the option, its value and the accepted values.
         """
 
     @property
@@ -110,10 +110,10 @@ class StateBackend(ABC):
 
     @abstractmethod
     def get_many(self, segment: int, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Return the pages of the keys in the segment, in the order asked, None where there is none.
+        """Return the pages of the keys in the segment, in the order of the keys, None where no page exists.
 
         Called for each segment that a batch looks into, with up to all keys of the batch, hundreds of thousands; a key may
-        come twice, and the segment need not be there. Cost: O(keys), whatever the store holds.
+        come twice, and the segment may be missing. Cost: O(keys), whatever the store holds.
         """
 
     @abstractmethod
@@ -129,9 +129,9 @@ class StateBackend(ABC):
 
     @abstractmethod
     def iterate(self, segment: int) -> Iterator[tuple[bytes, bytes]]:
-        """Yield each key and page of the segment once, in any order; nothing for a segment that is not there.
+        """Yield each key and page of the segment once, in any order; nothing for a missing segment.
 
-        The store is not written meanwhile. An iterator may be left unfinished: it must then hinder neither a write nor a close.
+        The store is not written meanwhile. An iterator may be left unfinished: it must not block a write or a close.
         Cost: O(pages of the segment) time, and the memory of a few: a segment may be larger than memory. The first page comes
         soon.
         """
@@ -142,7 +142,7 @@ class StateBackend(ABC):
 
     @abstractmethod
     def clear(self) -> None:
-        """Drop every page and the version, all or nothing; what is gone stays gone after `close` and `open`."""
+        """Drop every page and the version, all or nothing; they stay dropped after `close` and `open`."""
 
     def attach(self, journal: Journal) -> None:  # noqa: B027 - most have nothing to do
         """Use the journal of this batch. Called before each batch, on backends that are `resident`, and on no others."""
@@ -151,29 +151,29 @@ class StateBackend(ABC):
         """Write a copy of the store as it is now, with its version, as files of a new directory.
 
         Only called if `snapshots` is True. Batches wait for it. Once it returns, another thread reads the files, while the
-        owner goes on and writes, clears, or restores the store: their bytes never change. Files that are as they were in
+        owner writes, clears, or restores the store: their bytes never change. Files that are as they were in
         the snapshot before are not copied again; a file that the store never changes may be a hard link.
 
         Args:
-            directory: it is not there, but its parent is, on the same file system as the store's own. Plain files go into
-                it, no folders and no symbolic links.
+            directory: it does not exist, but its parent does, on the same file system as the store. Write plain files
+                into it, no folders and no symbolic links.
 
         Raises:
             StateError, OSError: it could not be written; the store is as before. The host tries again later.
         """
-        raise NotImplementedError(f"{type(self).__name__} writes no snapshots of its own")
+        raise NotImplementedError(f"{type(self).__name__} does not support snapshots")
 
     def restore(self, directory: Path) -> None:
-        """Become the copy that `snapshot` wrote, in place of all that the store held, and take its files, which may be moved.
+        """Replace all that the store holds by the copy that `snapshot` wrote. The files may be moved.
 
         Only called if `snapshots` is True; on any worker, perhaps with other options. The host has compared each file's
         SHA-256, and looks at `version` afterwards.
 
         Raises:
-            CorruptDataError: the files are no snapshot of this backend. The store is empty then, and can be used.
+            CorruptDataError: the files are not a snapshot of this backend. The store is then empty, and can be used.
         """
-        raise NotImplementedError(f"{type(self).__name__} writes no snapshots of its own")
+        raise NotImplementedError(f"{type(self).__name__} does not support snapshots")
 
     @abstractmethod
     def close(self) -> None:
-        """Release everything held. May be called twice; nothing else may be called after."""
+        """Release all resources. May be called twice; no other call may follow."""

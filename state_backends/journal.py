@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 Blob = bytes | Callable[[], bytes]
-"""A blob, or what makes it: a journal that only keeps it in memory need not make it before it is read."""
+"""A blob, or a function that returns it: a journal in memory calls it only when the blob is read."""
 
 
 def blob_bytes(blob: Blob) -> bytes:
@@ -36,7 +36,7 @@ class Journal(Protocol):
 
 
 class MemoryJournal:
-    """Blobs in a dictionary: for a runner that need not outlive its process."""
+    """Blobs in a dictionary, for a runner whose state ends with its process."""
 
     def __init__(self) -> None:
         self._blobs: dict[str, Blob] = {}

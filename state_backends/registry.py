@@ -20,15 +20,15 @@ def load_backend(name: str) -> type[StateBackend]:
     """Return the backend class of that name.
 
     Raises:
-        ValueError: there is none, or it is no StateBackend.
-        StateError: it is there but cannot be imported.
+        ValueError: the name is unknown, or not of a StateBackend.
+        StateError: it cannot be imported.
     """
     if not isinstance(name, str):
         raise ValueError(  # noqa: TRY004 - as an unknown name
-            f"state backend {name!r} is no name: write 'rocksdb', or 'module:attribute' for a class of your own"
+            f"state backend {name!r} is not a string: give a name such as 'rocksdb', or 'module:attribute'"
         )
     target = BUILT_IN.get(name)
-    # Looking for what is installed takes some 15 ms.
+    # Searching the installed packages takes about 15 ms.
     registered = {} if target else {point.name: point.value for point in entry_points(group=ENTRY_POINTS)}
     target = target or registered.get(name) or (name if ":" in name else None)
     if target is None:
@@ -38,7 +38,7 @@ def load_backend(name: str) -> type[StateBackend]:
         found = getattr(import_module(module), attribute)
     except (ImportError, AttributeError) as error:
         raise StateError(
-            f"state backend {name!r} ({target}) cannot be imported: {error}. Its package has to be installed here and on all "
+            f"state backend {name!r} ({target}) cannot be imported: {error}. Install its package on the driver and on all "
             "workers"
         ) from error
     if not (isinstance(found, type) and issubclass(found, StateBackend)):

@@ -15,15 +15,15 @@ _KEPT_LOG_BYTES = 64 << 20
 
 
 class SqliteJournal:
-    """Blobs in one SQLite file, which one owner at a time may change, from any thread.
+    """Blobs in one SQLite file. One owner at a time may change it, from any thread.
 
     A process may be killed at any point: the file then shows the last commit, whole. After a power loss it shows that
-    commit or an earlier one, whole. Beside the file stand its log and the log's index, `-wal` and `-shm`: a copy of a
-    journal that is open, or whose process was killed, has to take these too. Room of removed blobs is used again, but the
-    file does not shrink. The directory must be on a local disk: SQLite's log needs memory shared between processes.
+    commit or an earlier one, whole. SQLite keeps a log and its index in two more files, `-wal` and `-shm`:
+    a copy of a journal that is open, or whose process was killed, must include them. The space of removed blobs is reused,
+    but the file does not shrink. The directory must be on a local disk: SQLite's log needs memory shared between processes.
 
     Args:
-        path: the file, which may be absent; so may its directory.
+        path: the file. It and its directory are created if they are missing.
 
     Raises:
         StateError: here and from each method: the file is damaged, of another program, of a newer version, held by another
@@ -34,17 +34,17 @@ class SqliteJournal:
         self._path = path
         if path.is_dir():
             raise StateError(
-                f"{path} is a directory; a journal is a file, and directories are of an earlier version: "
-                "name another directory for this state, or remove that one"
+                f"the journal {path} is a directory, which an earlier version of this library wrote: choose another "
+                "directory for this state, or delete this one"
             )
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StateError(
-                f"the directory {path.parent} cannot be made: {error}. Name another directory for this state"
+                f"cannot create the directory {path.parent}: {error}. Choose another directory for this state"
             ) from error
         with self._translated_errors():
-            # Transactions are begun and ended here alone: Python would begin them in some versions and not in others.
+            # Transactions begin and end only in this class: whether Python begins them depends on its version.
             self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         try:
             with self._translated_errors():
@@ -54,8 +54,8 @@ class SqliteJournal:
             raise
 
     def _prepare(self) -> None:
-        """Check whose file it is before anything is written to it, and make the table in a new one."""
-        # A commit appends to the log and syncs nothing: what was handed to the system outlives the process. The log is
+        """Check that the file is a journal before anything is written to it, and create the table in a new file."""
+        # A commit appends to the log and syncs nothing: what was passed to the system outlives the process. The log is
         # synced before its content moves to the file, so that a power loss can take the last commits but tear none.
         self._db.execute("PRAGMA synchronous = NORMAL")
         # A file of a few bytes counts no pages, and SQLite would take it for a new one.
@@ -73,13 +73,13 @@ class SqliteJournal:
     def _check_format(self) -> None:
         if self._pragma("application_id") != _APPLICATION_ID:
             raise StateError(
-                f"{self._path} is an SQLite database of another program: name another directory for this state"
+                f"{self._path} is an SQLite database of another program: choose another directory for this state"
             )
         found = self._pragma("user_version")
         if found != JOURNAL_VERSION:
             raise StateError(
                 f"the journal {self._path} has format version {found}, this version reads {JOURNAL_VERSION}: "
-                "upgrade spark-stateful-windows on this machine, or name another directory for this state"
+                "upgrade spark-stateful-windows on this machine, or choose another directory for this state"
             )
 
     def _pragma(self, name: str) -> Any:
@@ -91,20 +91,20 @@ class SqliteJournal:
             yield
         except sqlite3.OperationalError as error:
             raise StateError(
-                f"the journal {self._path} cannot be read or written: {error}. If another process holds it, stop that "
-                "one; else see to it that its disk has room and that the file and its directory can be written"
+                f"cannot read or write the journal {self._path}: {error}. If another process uses it, stop that process. "
+                "Otherwise make sure that the disk has free space, and that the file and its directory are writable"
             ) from error
         except sqlite3.DatabaseError as error:
             if type(error) is not sqlite3.DatabaseError:
                 raise  # Not about the file: a closed journal, a blob beyond 1 GB.
             raise StateError(
-                f"the journal {self._path} is damaged, or no journal: {error}. "
-                "Put a copy of it in its place, or name another directory for this state"
+                f"the journal {self._path} is damaged, or not a journal: {error}. "
+                "Restore it from a copy, or choose another directory for this state"
             ) from error
 
     def get(self, name: str) -> bytes | None:
         with self._translated_errors():
-            # All rows of the answer are taken: one that waits for its next row would hold the log.
+            # All rows are fetched: an open cursor would hold the log.
             found = self._db.execute("SELECT blob FROM blobs WHERE name = ?", (name,)).fetchall()
         return found[0][0] if found else None
 

@@ -10,7 +10,7 @@ import pytest
 from operators import SlidingWindows, testing
 from operators.testing.oracles import (
     Batch,
-    FramedOracle,
+    HoppingOracle,
     Output,
     Record,
     SessionOracle,
@@ -21,7 +21,7 @@ from operators.testing.oracles import (
 
 __all__ = [
     "Batch",
-    "FramedOracle",
+    "HoppingOracle",
     "Output",
     "Record",
     "Row",

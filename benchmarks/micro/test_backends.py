@@ -1,7 +1,7 @@
-"""What do the window store's calls cost on each backend?
+"""What do the calls of the window store cost on each backend?
 
-Twenty thousand keys with ten entries each in each of two segments. Writes are committed, those of Spark's store to a journal in
-memory.
+There are two segments, each with twenty thousand keys with ten entries. Writes are committed; those of the backend `spark` go
+to a journal in memory.
 """
 
 from collections.abc import Iterator
@@ -43,7 +43,7 @@ class Filled:
         self.commit()
 
     def commit(self) -> None:
-        """Write what is staged."""
+        """Write the staged changes."""
         self._backend.write(self.store.drain_changes(), b"%016d" % next(self._versions))
 
     def expire(self) -> int:
@@ -97,7 +97,7 @@ def test_scan(measure: Measure, filled: tuple[str, Filled]) -> None:
 
 
 def test_expire(measure: Measure, filled: tuple[str, Filled]) -> None:
-    """Dropping a segment costs no more with more entries in it."""
+    """The cost of dropping a segment does not depend on its number of entries."""
     backend, state = filled
     for segment in range(2, 6):
         state.put(segment)

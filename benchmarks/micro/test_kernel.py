@@ -1,4 +1,4 @@
-"""What do the kernel's steps cost for a million panes: finding the windows, and combining each one's range of panes?"""
+"""What do finding the windows of a million panes, and combining the panes of each window, cost?"""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ def larger(a: State, b: State) -> State:
 
 
 def ranges(length: int) -> tuple[np.ndarray, np.ndarray]:
-    """The ranges of so many panes that end at each pane."""
+    """The ranges of `length` panes that end at each pane."""
     hi = np.arange(1, PANES + 1)
     return np.maximum(hi - length, 0), hi
 
@@ -43,7 +43,7 @@ def test_windows(measure: Measure, per_window: int) -> None:
 
 @pytest.mark.parametrize("per_window", PER_WINDOW)
 def test_combine(measure: Measure, per_window: int) -> None:
-    """Sums, as if they could not be deducted."""
+    """Sums, without deducting."""
     lo, hi = ranges(per_window)
     values = np.arange(PANES)
     (sums,) = measure(

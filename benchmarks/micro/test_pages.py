@@ -1,4 +1,4 @@
-"""What does it cost to turn panes into pages and back, when there are many small ones or few large ones?"""
+"""What do encoding panes as pages and decoding them cost, for many small pages and for few large ones?"""
 
 import numpy as np
 import pytest

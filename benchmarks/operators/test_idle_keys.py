@@ -1,6 +1,6 @@
 """What do keys cost that have open windows but no records?
 
-A thousand active keys get a record in each batch, and each batch closes some two thousand windows of theirs. The idle keys have
+A thousand active keys get a record in each batch, and each batch closes about two thousand of their windows. The idle keys have
 one record each, spread over the whole grace period: they share segments with what closes and with what is written.
 """
 

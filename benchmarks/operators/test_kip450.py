@@ -1,4 +1,4 @@
-"""What does it cost to fold every record into every window that holds it (KIP-450), beside combining panes?
+"""What does it cost to add each record to each window that contains it (KIP-450), compared with combining panes?
 
 All get the same rows in the same batches on the memory backend and emit the same windows on close. Folds of NumPy columns
 show what the way costs; those in plain Python what `agg.fold` costs on top: by KIP-450 without `merge`, by panes with it.

@@ -57,7 +57,7 @@ def check(windows: int, rows: int, per_window: int) -> None:
 @pytest.mark.parametrize("per_window", [10, 1_000, full(100)])
 @pytest.mark.parametrize("emit", ["on_close", "on_update"])
 def test_emit(measure: Measure, table: pa.Table, emit: str, per_window: int) -> None:
-    """On update a window comes once after each batch that changed it, on close once in all."""
+    """On update, a window is emitted after each batch that changes it; on close, once."""
     windows = measure(
         lambda: fed(operator(per_window, emit=emit), table, "memory"),
         section="when windows are emitted",

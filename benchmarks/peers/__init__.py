@@ -1,1 +1,1 @@
-"""The same work done by other systems, each in a process of its own."""
+"""The same workloads on other systems, each in its own process."""

@@ -1,32 +1,32 @@
-"""Which peer does which work, and on how many records, so that every figure takes seconds."""
+"""The workloads of each system and their numbers of records, so that each figure takes seconds."""
 
 from dataclasses import dataclass
 
 from benchmarks.data import RECORDS
-from benchmarks.peers.works import Work
+from benchmarks.peers.works import Workload
 
 AT_ONCE = "polars", "duckdb", "pandas"
 """Peers that get all records at once, as a table."""
 STREAMS = "bytewax", "quix"
 """Peers that get records one by one."""
 NAMES = {"quix": "Quix Streams"}
-"""How peers are called in full, where that is something else."""
+"""Full names, if they differ from the name of the script."""
 MANY_KEYS = 100_000
 USUAL = [
-    *(Work("sliding", per_window) for per_window in (10, 100, 1_000)),
-    *(Work(kind) for kind in ("tumbling", "hopping", "session")),
+    *(Workload("sliding", per_window) for per_window in (10, 100, 1_000)),
+    *(Workload(kind) for kind in ("tumbling", "hopping", "session")),
 ]
-"""What all peers do. With many keys, tumbling and hopping windows would hardly ever end."""
-LONG = Work("sliding", 10_000)
-WITH_MANY_KEYS = Work("sliding", 10, MANY_KEYS)
+"""Workloads of all systems. With many keys, tumbling and hopping windows would hardly ever end."""
+LONG = Workload("sliding", 10_000)
+WITH_MANY_KEYS = Workload("sliding", 10, MANY_KEYS)
 ALSO = {"polars": (LONG,)}
-"""What some do besides, because a target is about it."""
+"""Further workloads that a target needs."""
 FULL = {
     "polars": (WITH_MANY_KEYS,),
     **dict.fromkeys(("duckdb", "pandas"), (LONG, WITH_MANY_KEYS)),
     **dict.fromkeys(STREAMS, (WITH_MANY_KEYS,)),
 }
-"""What they do in the full set too: to fill windows of 10,000 records would take streams many minutes."""
+"""Further workloads of the full set. Streams would need many minutes to fill windows of 10,000 records."""
 ROWS = {
     ("pandas", "hopping", 0): 200_000,
     ("bytewax", "sliding", 10): 100_000,
@@ -42,28 +42,28 @@ ROWS = {
     ("quix", "hopping", 0): 800,
     ("quix", "session", 0): 10_000,
 }
-"""Records of one round, by peer, kind of work and records per sliding window, where they are not those of `at_once`."""
+"""Records of one round, by peer, kind of work and records per sliding window, if they differ from `at_once`."""
 NOTES = {
     ("polars", "sliding"): "left windows only",
     ("duckdb", "sliding"): "left windows only",
     ("pandas", "sliding"): "left windows only",
-    ("bytewax", "sliding"): "left windows only, each made anew from a deque",
+    ("bytewax", "sliding"): "left windows only, each recomputed from a deque",
     ("quix", "sliding"): "left windows only",
     ("duckdb", "hopping"): "by a join with the partial results of steps",
     ("pandas", "hopping"): "by repeating the partial results of steps",
 }
-"""What is not the same as ours, or not an operator of the peer's own."""
+"""Differences from our windows, and workloads for which a system has no operator."""
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How many records a peer gets for a figure.
+    """Numbers of records for a figure.
 
     Attributes:
         rows: records of one round.
-        fill: records before them that fill the windows, not clocked.
-        rounds: how many are clocked.
-        successive: whether a round takes the records after those of the last one; else all take the same.
+        fill: records before them that fill the windows, not measured.
+        rounds: number of measured rounds.
+        successive: whether a round processes the records after those of the previous one; otherwise all process the same.
     """
 
     rows: int
@@ -73,20 +73,20 @@ class Effort:
 
     @property
     def records(self) -> int:
-        """How many records there have to be."""
+        """Number of records needed."""
         return self.fill + self.rows * (self.rounds if self.successive else 1)
 
 
-def at_once(work: Work) -> int:
-    """Return how many records make a table in which most sliding windows are full."""
+def at_once(work: Workload) -> int:
+    """Return a number of records for which most sliding windows are full."""
     return max(RECORDS, 3 * work.per_window * work.keys)
 
 
-def effort(peer: str, work: Work) -> Effort:
-    """Return how many records a peer gets.
+def effort(peer: str, work: Workload) -> Effort:
+    """Return the numbers of records for a system.
 
-    A stream's sliding windows are filled first: its cost depends on how many records they hold. Event times are drawn at
-    random, so a twentieth more than that many are taken. Where they are a million, it is done once.
+    The sliding windows of a stream are filled first, since their cost depends on the number of records in them. Event times are
+    random, so 5 % more records are used. With a million of them, there is only one round.
     """
     rows = ROWS.get((peer, work.kind, work.per_window), at_once(work))
     if peer in AT_ONCE:

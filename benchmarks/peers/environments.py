@@ -1,4 +1,4 @@
-"""Where peers run: in environments of their own where their versions could clash with ours, else in ours."""
+"""Environments of other systems: separate ones if their dependencies could conflict with ours, otherwise ours."""
 
 import shutil
 import subprocess
@@ -17,37 +17,37 @@ REQUIREMENTS = {
 
 @cache
 def environment(peer: str) -> tuple[Path | None, str]:
-    """Return the Python that runs a peer, or None and why there is none.
+    """Return the Python that runs a system, or None and the reason why there is no such Python.
 
-    An environment is made once, and anew when its requirements or this Python have changed.
+    An environment is created once, and again if its requirements or this Python have changed.
     """
-    wanted = REQUIREMENTS.get(peer)
-    if wanted is None:
+    required = REQUIREMENTS.get(peer)
+    if required is None:
         return Path(sys.executable), ""
     folder = FOLDER / peer
     stamp, python = folder / "made-of", folder / "bin" / "python"
-    made_of = "\n".join([*wanted, sys.version])
+    made_of = "\n".join([*required, sys.version])
     if stamp.exists() and made_of == stamp.read_text():
         return python, ""
-    problem = _make(folder, python, wanted)
+    problem = _make(folder, python, required)
     if problem:
         return (
             None,
-            f"{', '.join(wanted)} could not be installed for Python {sys.version.split()[0]}: {problem}",
+            f"{', '.join(required)} could not be installed for Python {sys.version.split()[0]}: {problem}",
         )
     stamp.write_text(made_of)
     return python, ""
 
 
-def _make(folder: Path, python: Path, wanted: tuple[str, ...]) -> str:
+def _make(folder: Path, python: Path, required: tuple[str, ...]) -> str:
     """Make an environment, and return what went wrong."""
-    print(f"\nMaking {folder.relative_to(FOLDER.parent)} with {', '.join(wanted)}: once, up to a minute")
+    print(f"\nMaking {folder.relative_to(FOLDER.parent)} with {', '.join(required)}: once, up to a minute")
     shutil.rmtree(folder, ignore_errors=True)
     venv.create(folder)
     # Ours installs into theirs: an environment needs no pip. Building what has no wheel would take a compiler and minutes.
     options = "--quiet", "--disable-pip-version-check", "--only-binary", ":all:"
     pip = sys.executable, "-m", "pip", "--python", str(python), "install"
-    done = subprocess.run([*pip, *options, *wanted], capture_output=True, text=True, check=False)
+    done = subprocess.run([*pip, *options, *required], capture_output=True, text=True, check=False)
     if done.returncode == 0:
         return ""
     errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]

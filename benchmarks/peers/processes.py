@@ -1,4 +1,4 @@
-"""How a peer is run: a script in a process of its environment, which clocks itself."""
+"""Runs other systems: a script for each, in a process of its environment, which measures its own time."""
 
 import json
 import subprocess
@@ -6,19 +6,19 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from benchmarks.peers.efforts import Effort
-from benchmarks.peers.works import Work
+from benchmarks.peers.works import Workload
 
 SCRIPTS = Path(__file__).parent / "systems"
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a peer says of itself.
+    """Measurements of another system.
 
     Attributes:
         seconds: of each round, without start, reading and filling.
         version: of the system.
-        per_window: records per window that came out, on average.
+        per_window: mean number of records per emitted window.
     """
 
     seconds: list[float]
@@ -27,19 +27,19 @@ class Answer:
 
 
 def run(
-    python: Path, peer: str, work: Work, effort: Effort, records: Path, results: Path | None = None
+    python: Path, peer: str, work: Workload, effort: Effort, records: Path, results: Path | None = None
 ) -> Answer:
-    """Have a peer do some work.
+    """Run a workload on another system.
 
     Args:
-        python: of its environment.
-        peer: its name.
-        work, effort: what to do, on how many records.
-        records: a Parquet file of them.
-        results: where to write the windows that come out, if they are wanted.
+        python: interpreter of its environment.
+        peer: name of the system.
+        work, effort: the workload, and its numbers of records.
+        records: Parquet file of the records.
+        results: file for the emitted windows, or None.
 
     Raises:
-        RuntimeError: the process failed; with the end of what it said.
+        RuntimeError: the process failed; the message has the end of its output.
     """
     given = {"work": work.kind, "size": work.size_ms, "step": work.step_ms, "records": records}
     given |= {name: number for name, number in asdict(effort).items() if name != "successive"}

@@ -19,12 +19,13 @@ import pytest
 
 from benchmarks.peers.efforts import AT_ONCE, STREAMS, Effort
 from benchmarks.peers.processes import run
-from benchmarks.peers.works import LONG_AGO_MS, Work, later_records
+from benchmarks.peers.works import LONG_AGO_MS, Workload, later_records
 
 RECORDS, KEYS, DAY_MS = 2_000, 10, 86_400_000
 AGGREGATES = "n", "total", "low", "high", "mean"
 WORKS = [
-    Work(kind, 10 if kind == "sliding" else 0, KEYS) for kind in ("sliding", "tumbling", "hopping", "session")
+    Workload(kind, 10 if kind == "sliding" else 0, KEYS)
+    for kind in ("sliding", "tumbling", "hopping", "session")
 ]
 
 
@@ -38,7 +39,7 @@ def records() -> pa.Table:
 
 @pytest.mark.parametrize("work", WORKS, ids=str)
 @pytest.mark.parametrize("peer", [*AT_ONCE, *STREAMS])
-def test_results_agree(tmp_path: Path, python: Path, records: pa.Table, peer: str, work: Work) -> None:
+def test_results_agree(tmp_path: Path, python: Path, records: pa.Table, peer: str, work: Workload) -> None:
     given, results = tmp_path / "records.parquet", tmp_path / "results.parquet"
     pq.write_table(records, given)
 
@@ -56,7 +57,7 @@ def test_results_agree(tmp_path: Path, python: Path, records: pa.Table, peer: st
         assert (both[name] - both[f"{name}_right"]).abs().max() < 1e-9
 
 
-def ours(records: pa.Table, work: Work) -> pl.DataFrame:
+def ours(records: pa.Table, work: Workload) -> pl.DataFrame:
     """Return our windows, at the end of sliding ones and at the start of others."""
     with work.operator.local_runner(event_time="at") as runner:
         windows = pl.from_arrow(runner.process(records))

@@ -28,7 +28,7 @@ from benchmarks.peers.efforts import (
     effort,
 )
 from benchmarks.peers.processes import run
-from benchmarks.peers.works import Work, later_records
+from benchmarks.peers.works import Workload, later_records
 
 
 def cases() -> Iterator[Any]:
@@ -45,7 +45,7 @@ def test_peer(
     stored: Callable[[int, int], Path],
     python: Path,
     peer: str,
-    work: Work,
+    work: Workload,
 ) -> None:
     given = effort(peer, work)
     records = stored(given.records, work.keys)
@@ -59,7 +59,7 @@ def test_peer(
 
 @pytest.mark.parametrize("work", [full(WITH_MANY_KEYS)], ids=str)
 @pytest.mark.parametrize("backend", ["memory", "rocksdb"])
-def test_ours_with_many_keys(measure: Measure, backend: str, work: Work) -> None:
+def test_ours_with_many_keys(measure: Measure, backend: str, work: Workload) -> None:
     table = later_records(at_once(work), work.keys)
     windows = measure(
         lambda: fed(work.operator, table, backend),

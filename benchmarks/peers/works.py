@@ -1,4 +1,4 @@
-"""The kinds of work that peers do beside our operators."""
+"""The workloads for our operators and other systems."""
 
 from dataclasses import dataclass
 
@@ -9,17 +9,17 @@ from benchmarks.data import GAP_MS, KEYS, KINDS, operator, operator_of, records
 from operators import WindowedAggregation
 
 LONG_AGO_MS = 10**12
-"""Added to event times, which begin at 0: no window begins before the epoch, where Quix makes none."""
+"""Added to event times, which start at 0. So no window starts before the epoch, which Quix does not support."""
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
-    """Windows of one kind and size over records of so many keys, with five aggregates.
+class Workload:
+    """Windows of one kind and size, with five aggregates.
 
     Attributes:
         kind: sliding, tumbling, hopping or session.
         per_window: records per sliding window.
-        keys: how many.
+        keys: number of keys.
     """
 
     kind: str
@@ -38,27 +38,27 @@ class Work:
 
     @property
     def step_ms(self) -> int:
-        """From one hopping window to the next."""
+        """The advance of hopping windows."""
         return KINDS[self.kind].advance_ticks if self.kind == "hopping" else 0
 
     @property
     def operator(self) -> WindowedAggregation:
-        """What we do it with."""
+        """Our operator for this workload."""
         return operator(self.per_window) if self.kind == "sliding" else operator_of(self.kind)
 
     @property
     def section(self) -> str:
-        """Where its figures stand beside ours."""
+        """Section of the figures in the report."""
         return f"{self.kind} windows, local"
 
     @property
     def axes(self) -> dict[str, int]:
-        """Where its figures stand in the section."""
+        """Position of the figures in the section."""
         return {"per_window": self.per_window, "keys": self.keys} if self.per_window else {"keys": self.keys}
 
 
 def later_records(least: int, keys: int) -> pa.Table:
-    """Return at least so many records of all benchmarks, as many of each key on average, at times long after the epoch."""
+    """Return at least `least` records with equally frequent keys, at times long after the epoch."""
     table = records(-(-least // keys) * keys, keys)
     at = pc.add(table.column("at").cast(pa.int64()), LONG_AGO_MS)
     return table.set_column(1, "at", at.cast(pa.timestamp("ms")))

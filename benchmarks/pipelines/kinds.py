@@ -1,4 +1,4 @@
-"""The windows that both can make: Spark's own, and ours."""
+"""The windows that both Spark and this library have."""
 
 from collections.abc import Callable
 

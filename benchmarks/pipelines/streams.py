@@ -61,7 +61,7 @@ def timed(
     large = [seconds for rows, seconds in batches if rows > FEW]
     small = [seconds for rows, seconds in batches if rows <= FEW]
     measure.taken(large[1:], section=section, system=system, rows=ROWS, **axes)
-    measure.beside(empty_seconds=round(statistics.median(small[2:]), 4))
+    measure.note(empty_seconds=round(statistics.median(small[2:]), 4))
 
 
 def _run(frame: DataFrame, checkpoint: Path) -> list[tuple[int, float]]:

@@ -1,4 +1,4 @@
-"""Ours and Spark's own make the same windows: no benchmark compares unequal work."""
+"""Our operators and Spark's compute the same windows, so that benchmarks compare equal work."""
 
 from pathlib import Path
 

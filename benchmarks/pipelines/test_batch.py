@@ -1,4 +1,4 @@
-"""How fast are windows over bounded frames, beside Spark's own on the same rows, and beside passing rows through?
+"""How fast are windows over bounded frames, compared with Spark's own on the same rows, and with passing rows through?
 
 Spark's own sliding windows are row frames: left windows only. With a thousand records per window they get fewer rows.
 """

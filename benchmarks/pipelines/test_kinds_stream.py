@@ -1,4 +1,4 @@
-"""How much does a batch of a stream of hopping, tumbling and session windows cost, beside Spark's own on the same rows?
+"""How much does a batch of a stream of hopping, tumbling and session windows cost, compared with Spark's own on the same rows?
 
 Hopping windows slide by a hundredth of their size, so Spark makes a hundred rows of each; their streams are shorter.
 """

@@ -1,6 +1,6 @@
-"""How much does a batch of a stream of sliding windows cost, beside passing the same rows through mapInArrow untouched?
+"""How much does a batch of a stream of sliding windows cost, compared with the same rows through mapInArrow unchanged?
 
-Two rows come out for each that goes in, so a pass-through that doubles its rows stands beside the plain one.
+Each input row gives two output rows, so there is also a pass-through that doubles its rows.
 """
 
 from collections.abc import Iterator

@@ -9,11 +9,11 @@ from benchmarks.report.picture import write_picture
 
 
 def main() -> None:
-    """Read the run, write the page, and the picture if one is wanted."""
+    """Read the run, and write the page and, with `--picture`, the picture."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.report", description=__doc__)
-    parser.add_argument("run", type=Path, help="what `make bench` wrote")
-    parser.add_argument("--out", type=Path, required=True, help="the page to be written")
-    parser.add_argument("--picture", type=Path, help="where the README's picture goes, too: .svg or .png")
+    parser.add_argument("run", type=Path, help="a file that `make bench` wrote")
+    parser.add_argument("--out", type=Path, required=True, help="the page to write")
+    parser.add_argument("--picture", type=Path, help="the picture of the README to write: .svg or .png")
     args = parser.parse_args()
     run = load_run(args.run)
     args.out.write_text(page(run))

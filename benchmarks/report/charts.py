@@ -1,4 +1,4 @@
-"""Pictures as SVG: lines over an axis, and bars. One colour for each system, labels where the eye is."""
+"""Charts as SVG: lines and bars, with one colour for each system and labels at the lines."""
 
 import io
 from collections.abc import Sequence
@@ -28,17 +28,17 @@ STYLE: dict[Any, Any] = {
     "ytick.color": INK,
 }
 _ROOM = 0.075
-"""Least distance of two labels, in heights of a panel."""
+"""Least distance between two labels, as a share of the height of a panel."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Lines over one axis, one a system, both axes logarithmic.
+    """Lines over one axis, one for each system, with logarithmic axes.
 
     Attributes:
-        title: what the values are.
-        across: what the axis is.
-        points: by system, (place, value) in order of place.
+        title: name of the values.
+        across: name of the axis.
+        points: points (position, value) of each system, in order of position.
     """
 
     title: str
@@ -47,7 +47,7 @@ class Lines:
 
     @property
     def height(self) -> float:
-        """Inches wanted."""
+        """Height in inches."""
         return 3.4
 
     def draw(self, axes: Any) -> None:
@@ -77,9 +77,9 @@ class Bars:
     """Horizontal bars.
 
     Attributes:
-        title: what the values are.
-        bars: system, label and value of each, from above.
-        floors: a part of each value that is drawn paler; none is 0.
+        title: name of the values.
+        bars: system, label and value of each bar, from the top.
+        floors: the part of each value that is drawn in a paler colour, or nothing.
         log: whether the axis is logarithmic.
     """
 
@@ -90,7 +90,7 @@ class Bars:
 
     @property
     def height(self) -> float:
-        """Inches wanted."""
+        """Height in inches."""
         return 0.75 + 0.3 * len(self.bars)
 
     def draw(self, axes: Any) -> None:
@@ -121,7 +121,7 @@ Panel = Lines | Bars
 
 
 def svg(panels: Sequence[Panel], width: float = 9.2) -> str:
-    """Return panels side by side as one SVG whose ink is the colour of the text around it."""
+    """Return panels side by side as one SVG, in the text colour of the page."""
     canvas = drawn(panels, width)
     out = io.StringIO()
     with mpl.rc_context(STYLE):
@@ -141,7 +141,7 @@ def drawn(panels: Sequence[Panel], width: float) -> Canvas:
 
 
 def short(value: float) -> str:
-    """Return a number in three digits or so: 1.3 M, 420 k, 0.043."""
+    """Return a number with two or three digits: 1.3 M, 420 k, 0.043."""
     for limit, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= limit:
             return f"{_digits(value / limit)} {unit}"
@@ -153,7 +153,7 @@ def _digits(value: float) -> str:
 
 
 def _roomy(axes: Any, values: Sequence[float]) -> None:
-    """At least a decade of height, so that what is flat looks flat."""
+    """Set the height to a decade or more, so that flat lines look flat."""
     low, high = min(values), max(values)
     middle, half = (low * high) ** 0.5, max((high / low) ** 0.5 * 1.5, 10**0.5)
     axes.set_ylim(middle / half, middle * half)
@@ -164,7 +164,7 @@ def _roomy(axes: Any, values: Sequence[float]) -> None:
 
 
 def _label(axes: Any, ends: Sequence[tuple[str, float, float]]) -> None:
-    """Write each system's name right of all lines, none over another, with a thread to its line's end."""
+    """Write the names of systems to the right of all lines, without overlaps, each connected to the end of its line."""
     to_height = axes.transAxes.inverted()
     places = [to_height.transform(axes.transData.transform((x, y))) for _, x, y in ends]
     highest = 1 - _ROOM / 2

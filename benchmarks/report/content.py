@@ -1,8 +1,8 @@
-"""The questions, one after another."""
+"""The questions of the report, in order."""
 
 from benchmarks.report.questions import (
-    Along,
-    Beside,
+    BarChart,
+    LineChart,
     Question,
     kept,
     mebibytes,
@@ -19,71 +19,71 @@ GROWTH = "a stream that grows older"
 KINDS = "tumbling", "hopping", "session", "sliding"
 STREAMED = KINDS[:3]
 """Those that Spark has in streaming too."""
-BESIDE_PEERS = Along(
+PEERS_CHART = LineChart(
     "sliding windows, local", "per_window", f"{RATE}, sliding windows", "records per window", {"keys": 100}
 )
 QUESTIONS = [
     Question(
-        "How fast are sliding windows, ours beside each peer?",
-        "Higher is faster, and a flat line costs no more for longer windows; both axes are logarithmic, so equal distances are "
-        "equal ratios.",
-        [BESIDE_PEERS],
+        "How fast are sliding windows, compared with other systems?",
+        "Higher is faster, and a flat line means that longer windows cost no more. Both axes are logarithmic: equal distances "
+        "are equal ratios.",
+        [PEERS_CHART],
     ),
     Question(
         "And the other windows?",
-        "Longer bars are faster; the axis is logarithmic, the number at each bar is rows a second.",
+        "Longer bars are faster. The axis is logarithmic, and the number at each bar is rows per second.",
         [
-            Beside((f"{kind} windows, local",), f"{RATE}, {kind}", {"keys": 100}, log=True)
+            BarChart((f"{kind} windows, local",), f"{RATE}, {kind}", {"keys": 100}, log=True)
             for kind in STREAMED
         ],
     ),
     Question(
         "Which backend for which number of keys?",
-        "Left: all keys have records in each batch, so its cost is that of reading and writing their pages; higher is faster. "
-        "Right: time of a batch of 1,000 active keys beside ever more keys that have open windows but no records: it should be "
-        "flat.",
+        "Left: all keys have records in each batch, so that the cost is that of reading and writing their pages; higher is "
+        "faster. Right: time of a batch with 1,000 active keys and a growing number of idle keys with open windows; it should "
+        "be flat.",
         [
-            Along("number of keys", "keys", f"{RATE}, all keys in each batch", "keys"),
-            Along("idle keys", "idle", "ms a batch, beside idle keys", "idle keys", value=milliseconds),
+            LineChart("number of keys", "keys", f"{RATE}, all keys in each batch", "keys"),
+            LineChart("idle keys", "idle", "ms per batch, with idle keys", "idle keys", value=milliseconds),
         ],
     ),
     Question(
         "Which backend for which size of state?",
-        "Lower is better: what a batch that changes 1 % of the keys costs, how much it writes, and how long a worker that has "
-        "lost its local state takes to go on; there are ten panes for each key, and Spark's own store has nothing to restore.",
+        "Lower is better: the cost of a batch that changes 1 % of the keys, the bytes that it writes, and the time until a "
+        "worker that lost its local state continues. Each key has ten panes; Spark's state store has nothing to restore.",
         [
-            Along(STATE_CHANGE, "keys", "ms to commit a change of 1 %", "keys", value=milliseconds),
-            Along(STATE_CHANGE, "keys", "MiB written by it", "keys", value=mebibytes),
-            Along(STATE_RESTART, "keys", "ms to restart", "keys", value=milliseconds),
+            LineChart(STATE_CHANGE, "keys", "ms to commit a change of 1 %", "keys", value=milliseconds),
+            LineChart(STATE_CHANGE, "keys", "MiB written by it", "keys", value=mebibytes),
+            LineChart(STATE_RESTART, "keys", "ms to restart", "keys", value=milliseconds),
         ],
     ),
     Question(
         "How much memory do millions of live keys need?",
-        "Left, shorter is better: the most memory that a worker on rocksdb has had by the end of each stage. Right, longer is "
-        "faster: rows a second in that stage.",
+        "Left, shorter is better: the peak memory of a worker on rocksdb at the end of each stage. Right, longer is faster: "
+        "rows per second in that stage.",
         [
-            Beside((MANY_KEYS,), "MB resident", value=resident),
-            Beside((MANY_KEYS,), RATE),
+            BarChart((MANY_KEYS,), "MB resident", value=resident),
+            BarChart((MANY_KEYS,), RATE),
         ],
     ),
     Question(
-        "Does a stream grow slower, or its checkpoint larger, with its age?",
-        "Both should be flat once Spark begins to drop old batches, here after 20: left what the query keeps on disk, "
-        "checkpoint and snapshots together, right the time of a batch of 2,000 rows.",
+        "Does a stream become slower, or its checkpoint larger, over time?",
+        "Both should be flat once Spark starts to drop old batches, here after 20. Left: bytes on disk, checkpoint and "
+        "snapshots together. Right: time of a batch of 2,000 rows.",
         [
-            Along(GROWTH, "batches", "MB on disk", "batches", value=kept),
-            Along(GROWTH, "batches", "ms a batch", "batches", value=milliseconds),
+            LineChart(GROWTH, "batches", "MB on disk", "batches", value=kept),
+            LineChart(GROWTH, "batches", "ms per batch", "batches", value=milliseconds),
         ],
     ),
     Question(
         "How does cost grow with records out of order?",
-        "Higher is faster: left by the share of records that come late (by up to 100 records of their key), right by how late "
-        "a tenth of them comes; the grace is as long, so state grows with it.",
+        "Higher is faster. Left: by the share of records that are out of order (by up to 100 records of their key). Right: by "
+        "the distance, for a tenth of the records; grace is as long, so that state grows with it.",
         [
-            Along(
-                "records out of order", "share", f"{RATE} by share that is late", "share", {"distance": 100}
+            LineChart(
+                "records out of order", "share", f"{RATE} by share out of order", "share", {"distance": 100}
             ),
-            Along(
+            LineChart(
                 "records out of order",
                 "distance",
                 f"{RATE} by distance",
@@ -94,17 +94,17 @@ QUESTIONS = [
     ),
     Question(
         "What does emission cost?",
-        "Longer bars are faster: windows that are emitted once, when they close, or after each batch that changes them.",
-        [Beside(("when windows are emitted",), RATE)],
+        "Longer bars are faster: windows are emitted once, on close, or after each batch that changes them.",
+        [BarChart(("when windows are emitted",), RATE)],
     ),
     Question(
-        "How far from the floor is a stream on Spark?",
-        "Shorter is better: seconds for a batch of 500,000 rows, of which the pale part is what a batch of a few rows of the "
-        "same query takes; the floor is to pass the same rows, or two for each, through Python untouched.",
+        "How far is a stream on Spark from the lower bound?",
+        "Shorter is better: seconds for a batch of 500,000 rows. The pale part is the time of a batch of a few rows of that "
+        "query. The lower bound is to pass the same rows, or two for each, through Python unchanged.",
         [
-            Beside(
+            BarChart(
                 ("streaming: pass-through", *(f"streaming: {kind} windows" for kind in KINDS)),
-                "seconds a batch",
+                "seconds per batch",
                 value=seconds,
                 without="Spark's own",
                 floor=True,
@@ -113,10 +113,10 @@ QUESTIONS = [
         ],
     ),
     Question(
-        "How far from Spark's own windows?",
-        "Longer bars are faster; the axes are logarithmic.",
+        "How fast, compared with Spark's own windows?",
+        "Longer bars are faster. The axes are logarithmic.",
         [
-            Beside(
+            BarChart(
                 tuple(f"{how}: {kind} windows" for kind in kinds),
                 f"{RATE}, {how}",
                 log=True,
@@ -126,24 +126,24 @@ QUESTIONS = [
         ],
     ),
     Question(
-        "What do panes save beside KIP-450 as written?",
-        "Higher is faster: KIP-450 folds each record into every window that holds it, panes are combined instead; folds in "
-        "plain Python are what `agg.fold` does without and with `merge`.",
-        [Along("panes beside KIP-450", "per_window", RATE, "records per window")],
+        "How much do panes save, compared with KIP-450 as specified?",
+        "Higher is faster. KIP-450 adds each record to each window that contains it; panes are combined instead. The folds in "
+        "plain Python are those of `agg.fold` without and with `merge`.",
+        [LineChart("panes beside KIP-450", "per_window", RATE, "records per window")],
     ),
     Question(
-        "What do the kernel and the pages cost?",
-        "Higher and longer are faster: the steps that find windows over a million panes and combine each one's range of them, "
-        "and turning panes into pages and back.",
+        "What do finding windows, combining panes and encoding pages cost?",
+        "Higher and longer are faster. Left: finding the windows over a million panes, and combining the range of each window. "
+        "Right: encoding panes as pages, and decoding them.",
         [
-            Along("kernel", "per_window", f"{RATE}, kernel", "records per window"),
-            Beside(("pages",), f"{RATE}, pages", log=True),
+            LineChart("kernel", "per_window", f"{RATE}, kernel", "records per window"),
+            BarChart(("pages",), f"{RATE}, pages", log=True),
         ],
     ),
     Question(
         "What do the calls of the window store cost?",
-        "Longer is faster, the axis is logarithmic: entries a second that are written, fetched by key, read in order or "
-        "dropped with their segment, which costs the same however many they are.",
-        [Beside(("calls of the window store",), RATE, log=True)],
+        "Longer is faster, and the axis is logarithmic: entries per second that are written, fetched by key, read in order, or "
+        "dropped with their segment, whose cost does not depend on their number.",
+        [BarChart(("calls of the window store",), RATE, log=True)],
     ),
 ]

@@ -1,4 +1,4 @@
-"""A run as it is read: figures, found by section, system and axes."""
+"""A run that was read from its file: figures by section, system and axes."""
 
 import json
 from collections.abc import Mapping
@@ -9,24 +9,24 @@ from typing import Any
 from benchmarks.report.stripping import FORMAT
 
 _NOTE = "note"
-"""What some figures note among their axes though it is no place on one."""
+"""An axis of some figures that holds a remark and not a position."""
 
 
-class NotMeasured(LookupError):  # noqa: N818 - a run may lack figures: it is no error of the run's
-    """A figure that is asked for is not in the run."""
+class NotMeasured(LookupError):  # noqa: N818 - a run may lack figures, which is not an error
+    """The run does not have a requested figure."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """So many rows by one system, at one point of some axes.
+    """The time that one system took for a number of rows, at one point of the axes.
 
     Attributes:
-        section: the question that it helps to answer.
-        system: who did it.
-        rows: how many rows went in.
-        seconds, fastest: median and least of its rounds.
-        axes: where it stands: records per window, keys, and so on.
-        beside: what else was found at this point.
+        section: the question that the figure helps to answer.
+        system: the system that was measured.
+        rows: number of input rows.
+        seconds, fastest: median and minimum of the rounds.
+        axes: the point: records per window, keys, and so on.
+        extra: other measurements at this point.
     """
 
     section: str
@@ -35,7 +35,7 @@ class Figure:
     seconds: float
     fastest: float
     axes: Mapping[str, Any] = field(default_factory=dict)
-    beside: Mapping[str, Any] = field(default_factory=dict)
+    extra: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def rate(self) -> float:
@@ -44,39 +44,39 @@ class Figure:
 
     @property
     def above_empty(self) -> float:
-        """Seconds beyond those of an empty batch.
+        """Seconds less those of an empty batch.
 
         Raises:
-            NotMeasured: the empty batch was not clocked.
+            NotMeasured: the empty batch was not measured.
         """
-        if "empty_seconds" not in self.beside:
+        if "empty_seconds" not in self.extra:
             raise NotMeasured(f"{self.section}: {self.system}: empty batch")
-        return self.seconds - float(self.beside["empty_seconds"])
+        return self.seconds - float(self.extra["empty_seconds"])
 
     @property
     def place(self) -> tuple[str, str, str]:
-        """What a figure is of, the same from run to run."""
+        """Identity of the figure, the same in each run."""
         axes = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in sorted(self.axes.items()))
         return self.section, self.system, axes
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The figures of one run, and where it was made.
+    """The figures of one run, and its environment.
 
     Attributes:
         about: date, commit, minutes, machine, libraries.
-        figures: in the order in which they were taken.
+        figures: the figures in the order of measurement.
     """
 
     about: Mapping[str, Any]
     figures: tuple[Figure, ...]
 
     def one(self, section: str, system: str, **axes: Any) -> Figure:
-        """Return the figure at this point; axes that are not named may be anything.
+        """Return the first figure at this point; axes that are not given may have any value.
 
         Raises:
-            NotMeasured: there is none.
+            NotMeasured: the run has no such figure.
         """
         for figure in self.of(section, **axes):
             if figure.system == system:
@@ -97,19 +97,19 @@ def load_run(path: Path) -> Run:
     """Read a run.
 
     Raises:
-        ValueError: the file is no run of this format.
+        ValueError: the file is not a run of this format.
     """
     plain = json.loads(path.read_text())
     if not isinstance(plain, dict) or plain.get("format") != FORMAT:
-        raise ValueError(f"{path} is no run of format {FORMAT}: it is written by `make bench`")
+        raise ValueError(f"{path} is not a run of format {FORMAT}: use a file that `make bench` wrote")
     about = {name: value for name, value in plain.items() if name not in ("figures", "took")}
     return Run(about, tuple(map(_figure, plain["figures"])))
 
 
 def _figure(plain: Mapping[str, Any]) -> Figure:
-    axes, beside = dict(plain["axes"]), dict(plain.get("beside", {}))
+    axes, extra = dict(plain["axes"]), dict(plain.get("beside", {}))
     if _NOTE in axes:
-        beside[_NOTE] = axes.pop(_NOTE)
+        extra[_NOTE] = axes.pop(_NOTE)
     return Figure(
         section=plain["section"],
         system=plain["system"],
@@ -117,5 +117,5 @@ def _figure(plain: Mapping[str, Any]) -> Figure:
         seconds=plain["seconds"],
         fastest=plain["fastest"],
         axes=axes,
-        beside=beside,
+        extra=extra,
     )

@@ -1,4 +1,4 @@
-"""The report as one HTML page that needs nothing else."""
+"""The report as a self-contained HTML page."""
 
 from collections.abc import Iterator, Sequence
 from html import escape
@@ -45,8 +45,8 @@ def _head(run: Run) -> str:
         f"commit {escape(about['commit'])}: {len(run.figures)} figures in {about['minutes']:.0f} minutes on "
         f"{escape(machine['cpu'])}, {machine['cores']} cores, {machine['memory_gb']} GB, {escape(machine['system'])}, "
         f"Python {escape(machine['python'])}; {escape(libraries)}.</p>"
-        "<p>Times are medians. Read the ratios, all of which are made within this run, and how cost grows; absolute numbers "
-        "are this machine's.</p>"
+        "<p>Times are medians. Ratios compare figures of this run. Look at the ratios and at how cost grows: absolute numbers "
+        "depend on the machine.</p>"
     )
 
 
@@ -54,12 +54,12 @@ def _scoreboard(all_judged: Sequence[Judged]) -> str:
     counts = {
         word: sum(one.verdict == word for one in all_judged) for word in ("met", "missed", NOT_MEASURED)
     }
-    told = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
-    parts = [f"<h2>Targets</h2><p>{len(all_judged)} targets: {told}.</p>"]
+    summary = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+    parts = [f"<h2>Targets</h2><p>{len(all_judged)} targets: {summary}.</p>"]
     for group, of_group in groupby(all_judged, key=lambda one: one.target.group):
         rows = [_verdict(one) for one in of_group]
         parts.append(
-            f"<h3>{escape(group)}</h3>" + _table(["", "wanted", "reached", "verdict"], rows, "verdicts")
+            f"<h3>{escape(group)}</h3>" + _table(["", "target", "reached", "result"], rows, "verdicts")
         )
     return "\n".join(parts)
 
@@ -99,13 +99,13 @@ def _figures(figures: Sequence[Figure], *, opened: bool = False) -> str:
 
 def _row(figure: Figure) -> list[str]:
     section, system, axes = figure.place
-    beside = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in figure.beside.items())
+    extra = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in figure.extra.items())
     median = f"{figure.seconds:.3f} s" if figure.seconds >= 1 else f"{1_000 * figure.seconds:.3g} ms"
-    return [*map(escape, (section, system, axes)), short(figure.rate), median, escape(beside)]
+    return [*map(escape, (section, system, axes)), short(figure.rate), median, escape(extra)]
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]], kind: str = "figures") -> str:
-    numbers = {n for n, name in enumerate(head) if name in ("wanted", "reached", "rows/s", "median")}
+    numbers = {n for n, name in enumerate(head) if name in ("target", "reached", "rows/s", "median")}
     titles = "".join(f"<th{' class=number' * (n in numbers)}>{name}</th>" for n, name in enumerate(head))
     lines = (
         "".join(f"<td{' class=number' * (n in numbers)}>{cell}</td>" for n, cell in enumerate(row))

@@ -1,4 +1,4 @@
-"""The main picture, for the README: sliding windows, ours beside each peer."""
+"""The picture for the README: sliding windows, compared with other systems."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -6,21 +6,21 @@ from pathlib import Path
 import matplotlib as mpl
 
 from benchmarks.report.charts import STYLE, drawn
-from benchmarks.report.content import BESIDE_PEERS
+from benchmarks.report.content import PEERS_CHART
 from benchmarks.report.figures import NotMeasured, Run
 
-TITLE = "Sliding windows without Spark: records a second (count, sum, min, max, mean; 100 keys)"
+TITLE = "Sliding windows without Spark: records per second (count, sum, min, max, mean; 100 keys)"
 
 
 def write_picture(run: Run, path: Path) -> None:
-    """Write the picture as SVG or PNG, by the name's end.
+    """Write the picture as SVG or PNG, depending on the suffix of the name.
 
     Raises:
-        NotMeasured: the run has no figure of it.
+        NotMeasured: the run has no figures for the picture.
     """
-    panel = BESIDE_PEERS.panel(run)
+    panel = PEERS_CHART.panel(run)
     if panel is None:
-        raise NotMeasured(BESIDE_PEERS.section)
+        raise NotMeasured(PEERS_CHART.section)
     path.parent.mkdir(parents=True, exist_ok=True)
     with mpl.rc_context({**STYLE, "svg.fonttype": "path"}):
         drawn([replace(panel, title=TITLE)], width=7.6).savefig(
@@ -29,5 +29,5 @@ def write_picture(run: Run, path: Path) -> None:
 
 
 def _undated(path: Path) -> dict[str, None]:
-    """The same run gives the same file."""
+    """Metadata without a date, so that the same run gives the same file."""
     return {"Date": None} if path.suffix == ".svg" else {}

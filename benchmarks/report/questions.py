@@ -1,4 +1,4 @@
-"""The questions that the report answers: with which pictures, over which figures, read how."""
+"""The questions of the report: each with charts over some figures, and how to read them."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,33 +22,33 @@ def seconds(figure: Figure) -> float:
 
 
 def milliseconds(figure: Figure) -> float:
-    """Median time, in thousandths."""
+    """Median time, in milliseconds."""
     return 1_000 * figure.seconds
 
 
 def mebibytes(figure: Figure) -> float:
     """Bytes written, in MiB."""
-    return float(figure.beside["written_mib"])
+    return float(figure.extra["written_mib"])
 
 
 def kept(figure: Figure) -> float:
-    """What stays on disk, in MB."""
-    return float(figure.beside["kept_mb"])
+    """Bytes kept on disk, in MB."""
+    return float(figure.extra["kept_mb"])
 
 
 def resident(figure: Figure) -> float:
-    """Most memory of a process, in MB."""
-    return float(figure.beside["resident_mb"])
+    """Peak memory of a process, in MB."""
+    return float(figure.extra["resident_mb"])
 
 
 @dataclass(frozen=True, slots=True)
-class Along:
+class LineChart:
     """Lines over an axis of one section.
 
     Attributes:
-        section, axis, where: which figures, by which axis, at which points of others.
-        title, across: what the values and the places are.
-        value: what is drawn.
+        section, axis, where: section of the figures, the axis, and the points on other axes.
+        title, across: names of the values and of the axis.
+        value: returns the value of a figure.
     """
 
     section: str
@@ -59,7 +59,7 @@ class Along:
     value: Value = rate
 
     def panel(self, run: Run) -> Panel | None:
-        """Return the picture, or None if the run has nothing to draw."""
+        """Return the chart, or None if the run has no figures for it."""
         points: dict[str, list[tuple[float, float]]] = {}
         for figure in run.of(self.section, **self.where):
             if self.axis in figure.axes:
@@ -73,16 +73,16 @@ class Along:
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
-    """Bars of all figures of some sections at one point.
+class BarChart:
+    """Bars of all figures of several sections at one point.
 
     Attributes:
-        sections, where, without: which figures, and of which system none.
-        title: what the values are.
-        value: what is drawn.
+        sections, where, without: sections of the figures, their point, and a system to omit.
+        title: name of the values.
+        value: returns the value of a figure.
         log: whether the axis is logarithmic.
-        floor: whether the empty batch's part is drawn paler.
-        named: whether labels begin with the section's name.
+        floor: whether the part of the empty batch is drawn in a paler colour.
+        named: whether labels begin with the name of the section.
     """
 
     sections: tuple[str, ...]
@@ -95,18 +95,18 @@ class Beside:
     named: bool = False
 
     def panel(self, run: Run) -> Panel | None:
-        """Return the picture, or None if the run has nothing to draw."""
+        """Return the chart, or None if the run has no figures for it."""
         found = [one for name in self.sections for one in _in_order(run.of(name, **self.where))]
         figures = [one for one in found if one.system != self.without]
-        told = {*self.where} if len({one.axes.get("keys") for one in figures}) > 1 else {"keys", *self.where}
-        bars = [(one.system, self._label(one, told), self.value(one)) for one in figures]
-        floors = [one.beside.get("empty_seconds", 0.0) for one in figures] if self.floor else []
+        same = {*self.where} if len({one.axes.get("keys") for one in figures}) > 1 else {"keys", *self.where}
+        bars = [(one.system, self._label(one, same), self.value(one)) for one in figures]
+        floors = [one.extra.get("empty_seconds", 0.0) for one in figures] if self.floor else []
         return Bars(self.title, bars, floors, self.log) if bars else None
 
-    def _label(self, figure: Figure, told: Collection[str]) -> str:
-        """What tells a bar from the others; some axes are told elsewhere, or are the same for all."""
+    def _label(self, figure: Figure, same: Collection[str]) -> str:
+        """The label of a bar, without the axes that are the same for all bars."""
         kind = figure.section.partition(": ")[2].removesuffix(" windows")
-        rest = [_told(name, value) for name, value in figure.axes.items() if name not in told]
+        rest = [_axis_text(name, value) for name, value in figure.axes.items() if name not in same]
         front = [kind] if self.named and kind != "pass-through" else []
         return ", ".join([*front, figure.system, *rest])
 
@@ -117,16 +117,16 @@ class Question:
 
     Attributes:
         title: the question.
-        reading: how to read the picture, in one sentence.
-        pictures: what is drawn side by side.
+        reading: how to read the charts, in one sentence.
+        pictures: the charts, side by side.
     """
 
     title: str
     reading: str
-    pictures: Sequence[Along | Beside]
+    pictures: Sequence[LineChart | BarChart]
 
     def panels(self, run: Run) -> list[Panel]:
-        """Return the pictures for which the run has figures."""
+        """Return the charts for which the run has figures."""
         return [panel for picture in self.pictures if (panel := picture.panel(run))]
 
     def figures(self, run: Run) -> list[Figure]:
@@ -140,6 +140,6 @@ def _in_order(figures: Sequence[Figure]) -> Iterator[Figure]:
     yield from sorted(figures, key=lambda one: (sorted(one.axes.items()), place(one.system), one.system))
 
 
-def _told(name: str, value: object) -> str:
+def _axis_text(name: str, value: object) -> str:
     words = {"per_window": "per window", "keys": "keys"}
     return f"{value:,} {words[name]}" if name in words else str(value)

@@ -1,4 +1,4 @@
-"""A run as it is kept: figures, and of the machine only what figures depend on."""
+"""Runs as they are stored: figures, and only those facts about the machine that figures depend on."""
 
 import os
 import platform
@@ -15,13 +15,13 @@ LIBRARIES = (
 def stripped(
     output: Mapping[str, Any], took: Mapping[str, float], minutes: float, *, full: bool
 ) -> dict[str, Any]:
-    """Return what is kept of pytest-benchmark's output: no names of hosts, users or folders.
+    """Return pytest-benchmark's output without names of hosts, users or folders.
 
     Args:
-        output: what pytest-benchmark would write.
-        took: seconds of each test with what it needed before and after, by pytest's name.
-        minutes: of the whole run.
-        full: whether it was the full set.
+        output: the output of pytest-benchmark.
+        took: seconds of each test with setup and teardown, by pytest's name.
+        minutes: duration of the whole run.
+        full: whether the run was the full set.
     """
     figures = [bench["extra_info"] for bench in output["benchmarks"] if "section" in bench["extra_info"]]
     return {

@@ -1,4 +1,4 @@
-"""How each system looks in every picture: its colour, whether it is ours, and its place in lists."""
+"""How systems are shown: the colour of each, whether it is ours, and its place in lists."""
 
 _COLOURS = {
     "memory": "#2563eb",
@@ -27,16 +27,16 @@ _OTHERS = "#0891b2", "#4d7c0f", "#9333ea", "#be185d"
 
 
 def colour(system: str) -> str:
-    """Return the colour of a system; one that is not known has the same in all pictures all the same."""
+    """Return the colour of a system; also an unknown system has the same colour in all pictures."""
     return _COLOURS.get(system) or _OTHERS[sum(system.encode()) % len(_OTHERS)]
 
 
 def is_ours(system: str) -> bool:
-    """Whether the system is one of our backends, or our way."""
+    """Whether the system is one of our backends or algorithms."""
     return system in _OURS
 
 
 def place(system: str) -> int:
-    """Return where a system stands in a list: ours first, then peers, then floors."""
+    """Return the place of a system in lists: ours first, then others, then lower bounds."""
     names = list(_COLOURS)
     return names.index(system) if system in names else len(names)

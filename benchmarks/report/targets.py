@@ -1,4 +1,4 @@
-"""What we want to reach, and whether a run has reached it: ratios of figures of that run alone."""
+"""Targets, and whether a run reaches them. Targets are ratios of figures of the same run."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,15 +16,15 @@ OWN = "Spark's own"
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One number to be reached.
+    """A bound for a number of a run.
 
     Attributes:
-        group: what several targets are about.
-        what: what the number is.
-        bound: the number.
-        at_least: whether it is a lower bound; else an upper one.
+        group: title of a group of targets.
+        what: name of the number.
+        bound: the bound.
+        at_least: whether it is a lower bound, otherwise an upper bound.
         found: returns the number of a run; raises NotMeasured.
-        unit: of the number.
+        unit: unit of the number.
     """
 
     group: str
@@ -37,14 +37,14 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A target beside a run; `reached` is None if the run lacks its figures."""
+    """A target and the number of a run; `reached` is None if the run does not have the figures."""
 
     target: Target
     reached: float | None
 
     @property
     def verdict(self) -> str:
-        """Whether it is met."""
+        """The result as text."""
         if self.reached is None:
             return NOT_MEASURED
         target = self.target
@@ -53,7 +53,7 @@ class Judged:
 
 
 def judged(run: Run) -> list[Judged]:
-    """Return every target beside the run."""
+    """Return all targets with the numbers of the run."""
     return [Judged(target, _found(target, run)) for target in targets()]
 
 
@@ -65,7 +65,7 @@ def _found(target: Target, run: Run) -> float | None:
 
 
 def targets() -> Iterator[Target]:
-    """Every target, those of one group together."""
+    """All targets, grouped."""
     for group in (_sliding, _kip450, _state, _streams, _beside_own):
         yield from group()
 
@@ -74,7 +74,7 @@ def _sliding() -> Iterator[Target]:
     group = "Sliding windows without Spark, memory, 100 keys"
     for n in PER_WINDOW:
         yield Target(group, f"records/s, of polars', {n:,} per window", 0.35, True, _vs("polars", n))
-    what = "slowest beside fastest, from 10 to 10,000 per window"
+    what = "fastest over slowest, from 10 to 10,000 per window"
     yield Target(group, what, 1.3, False, _spread)
     for n, bound in ((10, 200), (1_000, 10_000)):
         what = f"records/s, of Quix Streams', {n:,} per window"
@@ -82,7 +82,7 @@ def _sliding() -> Iterator[Target]:
 
 
 def _kip450() -> Iterator[Target]:
-    group = "Panes beside KIP-450 as written, same store, same language"
+    group = "Panes compared with KIP-450 as specified, same store, same language"
     for way, words in (("KIP-450", "on columns"), ("KIP-450 in Python", "record by record, in plain Python")):
         for n, bound in ((10, 10), (1_000, 500)):
             what = f"records/s, of KIP-450's {words}, {n:,} per window"
@@ -94,14 +94,14 @@ def _state() -> Iterator[Target]:
     for keys, least in ((100, 0.7), (100_000, 0.35)):
         what = f"records/s on rocksdb, of memory's, {keys:,} keys touched in each batch"
         yield Target(group, what, least, True, _ratio(KEYS, "rocksdb", "memory", keys=keys))
-    what = "time per batch beside 1 million idle keys, of that beside 10 thousand"
+    what = "time per batch with 1 million idle keys, of that with 10 thousand"
     yield Target(group, what, 1.5, False, _idle)
     what = "resident memory of a worker with 10 million live keys on rocksdb"
     yield Target(group, what, 1_500, False, _resident, unit="MB")
 
 
 def _streams() -> Iterator[Target]:
-    group = "Streams on Spark, 500,000 rows a batch, memory, time above an empty batch"
+    group = "Streams on Spark, 500,000 rows per batch, memory, time less that of an empty batch"
     for kind, floor, most in (
         ("tumbling", "pass-through", 2.5),
         ("sliding", "pass-through", 5),
@@ -111,7 +111,7 @@ def _streams() -> Iterator[Target]:
 
 
 def _beside_own() -> Iterator[Target]:
-    group = "On Spark, rows/s beside Spark's own windows"
+    group = "On Spark, rows/s compared with Spark's own windows"
     for kind, how, least in (
         ("hopping", "batch", 10),
         ("hopping", "streaming", 10),
@@ -120,10 +120,10 @@ def _beside_own() -> Iterator[Target]:
         ("session", "batch", 1.5),
         ("session", "streaming", 2),
     ):
-        what = f"{kind} windows, {how}" + (", a step of 1 %" if kind == "hopping" else "")
+        what = f"{kind} windows, {how}" + (", an advance of 1 %" if kind == "hopping" else "")
         yield Target(group, what, least, True, _ratio(f"{how}: {kind} windows", "memory", OWN))
     for n, least in ((10, 1), (1_000, 10)):
-        what = f"sliding windows, batch, beside rangeBetween, {n:,} per window"
+        what = f"sliding windows, batch, compared with rangeBetween, {n:,} per window"
         found = _ratio("batch: sliding windows", "memory", OWN, per_window=n)
         yield Target(group, what, least, True, found)
 
@@ -150,7 +150,7 @@ def _resident(run: Run) -> float:
     found = run.of("10 million live keys", keys=10_000_000)
     if not found:
         raise NotMeasured("10 million live keys")
-    return max(float(figure.beside["resident_mb"]) for figure in found)
+    return max(float(figure.extra["resident_mb"]) for figure in found)
 
 
 def _above_floor(kind: str, floor: str) -> Callable[[Run], float]:

@@ -1,8 +1,8 @@
-"""A stream that runs for long, as a process of its own, since how often Spark cleans up is fixed for a session.
+"""A stream that runs for a long time, in its own process, since the interval of Spark's cleanup is fixed for a session.
 
     python -m benchmarks.state.growth BACKEND BATCHES FOLDER
 
-It prints the size of what the query keeps on disk, and the time that a batch takes, after every so many batches.
+At intervals it prints the bytes that the query keeps on disk, and the time of a batch.
 """
 
 import json
@@ -56,7 +56,7 @@ def main(backend: str, batches: int, folder: Path) -> None:
 
 
 def size(folder: Path) -> int:
-    """Return the bytes of all files in a folder; some may go while it is looked at."""
+    """Return the bytes of all files in a folder; files may be deleted meanwhile."""
     total = 0
     for path in folder.rglob("*"):
         try:

@@ -1,4 +1,4 @@
-"""A worker with a live pane for each of very many keys, as a process of its own, so that its memory can be told.
+"""A worker with a live pane for each of very many keys, in its own process, so that its memory can be measured.
 
     python -m benchmarks.state.many_keys fill KEYS FOLDER      gives each key a record, then works on
     python -m benchmarks.state.many_keys restart KEYS FOLDER   goes on where that one was
@@ -34,7 +34,7 @@ def opened(folder: Path) -> LocalRunner:
 
 
 def filling(keys: int) -> Iterator[pa.Table]:
-    """Yield a record of each key, some keys at a time."""
+    """Yield a record of each key, batch by batch."""
     span = _FILLED_MS * AT_ONCE // keys
     for number, first in enumerate(range(0, keys, AT_ONCE)):
         chosen = np.arange(first, min(first + AT_ONCE, keys)) * _PRIME % keys
@@ -65,7 +65,7 @@ def clocked(runner: LocalRunner, tables: Iterator[pa.Table]) -> tuple[float, int
     return seconds, windows
 
 
-def tell(stage: str, rows: int, took: tuple[float, int]) -> None:
+def report(stage: str, rows: int, took: tuple[float, int]) -> None:
     """Print what a stage took, and the most memory that the process has had in it or before."""
     found = {"rows": rows, "seconds": took[0], "windows": took[1], "resident_mb": most_resident_mb()}
     print(json.dumps({stage: found}))
@@ -81,12 +81,12 @@ def main(what: str, keys: int, folder: Path) -> None:
     """Run the stages and print a line of JSON for each."""
     with opened(folder) as runner:
         if what == "fill":
-            tell("growing", keys, clocked(runner, filling(keys)))
-            tell("steady", STEADY * BATCH, clocked(runner, working(keys, range(STEADY))))
+            report("growing", keys, clocked(runner, filling(keys)))
+            report("steady", STEADY * BATCH, clocked(runner, working(keys, range(STEADY))))
         else:
             batches = working(keys, range(STEADY, STEADY + 1 + AFTER))
-            tell("restart", keys, clocked(runner, iter([next(batches)])))
-            tell("steady after", AFTER * BATCH, clocked(runner, batches))
+            report("restart", keys, clocked(runner, iter([next(batches)])))
+            report("steady after", AFTER * BATCH, clocked(runner, batches))
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ def test_change_of_one_percent(measure: Measure, tmp_path: Path, backend: str, k
         rounds=20,
         keys=keys,
     )
-    measure.beside(written_mib=round(statistics.mean(written) / MIB, 2))
+    measure.note(written_mib=round(statistics.mean(written) / MIB, 2))
     assert not batches
 
 

@@ -45,5 +45,5 @@ def test_growth(measure: Measure, looks: Callable[[str], Looks], backend: str, b
     found = measure.benchmark.pedantic(looks, (backend,))
     one = found[batches]
     measure.taken([one["seconds"]], section=SECTION, system=backend, rows=ROWS, batches=batches)
-    measure.beside(kept_mb=one["kept_mb"])
+    measure.note(kept_mb=one["kept_mb"])
     assert found[BATCHES]["kept_mb"] < 1.5 * found[BATCHES // 2]["kept_mb"]

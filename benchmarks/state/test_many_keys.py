@@ -23,7 +23,7 @@ MOST_MB = 1_500
 Stages = dict[str, dict[str, Any]]
 
 pytestmark = pytest.mark.skipif(
-    not Path("/proc/self/status").exists(), reason="only Linux tells a process's memory in /proc"
+    not Path("/proc/self/status").exists(), reason="only Linux has the memory of a process in /proc"
 )
 
 
@@ -57,7 +57,7 @@ def test_live_keys(measure: Measure, stages: Callable[[int], Stages], keys: int,
         keys=keys,
         stage=stage,
     )
-    measure.beside(resident_mb=found["resident_mb"])
+    measure.note(resident_mb=found["resident_mb"])
     assert MOST_MB > found["resident_mb"]
     if stage != "restart":
         assert found["windows"] > 0.9 * found["rows"]

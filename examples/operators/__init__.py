@@ -1,1 +1,1 @@
-"""Operators of one's own, on the flights out of New York: each file is one, with a command that shows it."""
+"""Custom operators on the flights out of New York, each with a command that runs it."""

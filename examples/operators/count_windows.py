@@ -2,7 +2,7 @@
 
     python -m examples.operators.count_windows
 
-An operator on columns: no line of it is run for each flight.
+An operator on columns: there is no Python loop over flights.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ from operators import NEVER, CallContext, Declaration, Operator, OutputRows, Sto
 class LastFlights(Operator):
     """The last `n` values of a column by event time, at every `every`-th record of a key.
 
-    A flight waits in the store, with number 0, until no earlier one can come; then it is counted and gets its number.
+    A flight waits in the store, with number 0, until no earlier flight can arrive; then it gets its number.
     """
 
     segment = "1 day"
@@ -47,7 +47,10 @@ class LastFlights(Operator):
         order = np.lexsort((value, time, key))
         key, time, value, number = key[order], time[order], value[order], number[order]
 
-        at, first = np.arange(len(key)), np.searchsorted(key, key)  # Rows, and the first one of each key.
+        at, first = (
+            np.arange(len(key)),
+            np.searchsorted(key, key),
+        )  # Row numbers, and the first row of each key.
         is_new, number = number == 0, np.maximum(number[first], 1) + at - first
         kept = at >= np.searchsorted(key, key, "right") - self.n
         context.delete(counted)

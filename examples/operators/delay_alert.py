@@ -2,7 +2,7 @@
 
     python -m examples.operators.delay_alert
 
-An operator for one key, a record at a time, with timers: an alert is cleared also when no flight leaves any more.
+A keyed operator with timers: an alert is also cleared if no more flights leave.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,9 +18,9 @@ from operators import Declaration, KeyContext, KeyedOperator
 
 @dataclass(frozen=True, kw_only=True)
 class DelayAlert(KeyedOperator):
-    """Fires at a mean delay of `above` minutes over `least` flights or more, and clears when that is no longer so."""
+    """Fires at a mean delay above `above` minutes over at least `least` flights, and clears below `below` minutes."""
 
-    segment = "1 day"  # A batch spans days: of slices of time, it should touch few.
+    segment = "1 day"  # A batch spans days, and should touch few segments.
     size: str = "60 minutes"
     least: int = 10
     above: float = 60.0
@@ -37,7 +37,7 @@ class DelayAlert(KeyedOperator):
         state["window"].append((time, record["dep_delay"]))
         context.set_timer(
             time
-        )  # It comes after all flights of this minute, so that their order makes no difference.
+        )  # It fires after all flights of this minute, so that their order does not matter.
 
     def on_timer(self, time: int, name: str, context: KeyContext) -> Iterator[dict[str, Any]]:
         size = self.ticks(self.size)
@@ -45,7 +45,7 @@ class DelayAlert(KeyedOperator):
         since, context.value["window"] = context.value["since"], window
         mean = sum(delay for _, delay in window) / len(window) if window else None
         if window:
-            context.set_timer(window[0][0] + size + 1)  # When the first one is too old.
+            context.set_timer(window[0][0] + size + 1)  # When the first flight leaves the window.
         if since is None and len(window) >= self.least and mean > self.above:
             context.value["since"] = time
             yield {"change": "fired", "at": time, "flights": len(window), "mean": mean}
@@ -54,17 +54,17 @@ class DelayAlert(KeyedOperator):
             minutes = (time - since) / self.ticks("1 minute")
             yield {"change": "cleared", "at": time, "flights": len(window), "mean": mean, "minutes": minutes}
         if not window:
-            context.value = None  # Nothing is stored of an airport where no flight has left for an hour.
+            context.value = None  # Nothing is stored for an airport without flights in the last hour.
 
 
 def main() -> None:
-    """Run the year as a stream, and print what each batch has to say."""
+    """Run the year as a stream, and print the alerts of each batch."""
     with flights(streaming=True) as frame:
         alerts = DelayAlert(grace="24 hours").group_by("origin").apply(frame, event_time="departure")
-        alerts.writeStream.foreachBatch(tell).trigger(availableNow=True).start().awaitTermination()
+        alerts.writeStream.foreachBatch(show).trigger(availableNow=True).start().awaitTermination()
 
 
-def tell(alerts: DataFrame, batch: int) -> None:
+def show(alerts: DataFrame, batch: int) -> None:
     """Print the number of alerts that a batch cleared, and the longest."""
     cleared = alerts.where("change = 'cleared'").orderBy("minutes", ascending=False).collect()
     if cleared:

@@ -1,4 +1,4 @@
-"""The flights as frames, for the examples beside: all of the year at once, or as a stream of half months."""
+"""The flights as DataFrames for the examples of this folder: the whole year at once, or as a stream of half months."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ _FOLDERS = Folders(Path("build/operators"))
 
 @contextmanager
 def flights(*, streaming: bool = False) -> Iterator[DataFrame]:
-    """Yield the flights that left, with their aircraft, in a Spark session of their own.
+    """Yield the flights that left, with their aircraft, in a new Spark session.
 
     Args:
         streaming: a stream, of which each batch is half a month in scheduled order, so that flights are out of order by up

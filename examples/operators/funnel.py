@@ -2,7 +2,7 @@
 
     python -m examples.operators.funnel
 
-An operator for one key, a record at a time: a session of departures ends with a timer, and then is one row.
+A keyed operator: a timer ends a session of departures, which then becomes one row.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,7 +21,7 @@ STEPS = ("left late", "left again", "left on time")
 
 @dataclass(frozen=True, kw_only=True)
 class Recovery(KeyedOperator):
-    """Sessions of departures that follow one another within `gap`, and the steps that each reached, in their order."""
+    """Sessions of departures at most `gap` apart, and the steps that each session reached, in order."""
 
     segment = "1 day"
     gap: str = "24 hours"

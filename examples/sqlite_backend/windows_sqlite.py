@@ -1,11 +1,11 @@
 """A state backend for spark-stateful-windows that keeps pages in SQLite, with nothing but Python's standard library.
 
-One file, `pages.db`, with a table of pages and one of names and values for the version. SQLite's own transactions make a
-write whole. Commits are not flushed to the disk: what a power failure takes is restored from the changelog.
+One file, `pages.db`, with a table of pages and one of names and values for the version. A write is one SQLite
+transaction. Commits are not flushed to the disk: what a power failure loses is restored from the changelog.
 
-There are no snapshots of its own. Each would be a copy of the one file, as a whole, while the batch waits; and as the library
-takes files for cheap that mostly stay the same, it would ask for such copies often. Without them the library stores all
-pages, compressed, and less often as they grow. Any backend can restore those, but they pass through the worker's memory.
+The backend does not support snapshots. Each would be a copy of the whole file while the batch waits, and the library takes
+snapshots of files often, since most files usually stay the same. Without them the library stores all pages, compressed, and
+less often as they grow. Any backend can restore those, but they pass through the worker's memory.
 """
 
 import sqlite3
@@ -18,7 +18,7 @@ from state_backends import StateBackend, StateError, WriteBatch
 
 FORMAT = 1
 APPLICATION = 0x53575351
-"""Marks a file as ours, in SQLite's header."""
+"""Marks a file as one of this backend, in SQLite's header."""
 _OPTIONS = {
     "cacheMb": "size of SQLite's page cache in MiB (default 16)",
     "synchronous": "normal (default), or off: faster, but after a power failure the directory may have to be deleted",
@@ -32,7 +32,7 @@ _SCHEMA = f"""
     PRAGMA user_version = {FORMAT};
     COMMIT;
 """
-# From each segment to the next by the primary key: as many look-ups as there are segments, whatever they hold.
+# From each segment to the next by the primary key: one look-up per segment, whatever its size.
 _SEGMENTS = """
     WITH RECURSIVE found(segment) AS (
         SELECT min(segment) FROM pages
@@ -44,7 +44,7 @@ _SEGMENTS = """
 
 
 class SqliteBackend(StateBackend):
-    """Pages in a SQLite database of their own, on local disk; memory holds its cache."""
+    """Pages in a SQLite database on local disk; memory holds its cache."""
 
     def __init__(self, directory: Path, options: Mapping[str, str]) -> None:
         self._file = directory / "pages.db"
@@ -75,16 +75,16 @@ class SqliteBackend(StateBackend):
         _parsed(options)
 
     def _prepare(self) -> None:
-        """Make the tables in a new file; refuse one that is not ours."""
+        """Create the tables in a new file; refuse a file of another program."""
         if not self._value("SELECT count(*) FROM sqlite_master"):
             self._db.executescript(_SCHEMA)
         if self._value("PRAGMA application_id") != APPLICATION:
-            raise StateError(f"{self._file} is not of this backend: name another directory")
+            raise StateError(f"{self._file} was not written by this backend: choose another directory")
         found = self._value("PRAGMA user_version")
         if found != FORMAT:
             raise StateError(
-                f"{self._file} is of format {found}, this version reads {FORMAT}: "
-                "delete the directory, it is restored from the changelog"
+                f"{self._file} has format {found}, this version reads {FORMAT}: "
+                "delete the directory, the state is restored from the changelog"
             )
 
     def _value(self, query: str) -> Any:
@@ -133,13 +133,13 @@ class SqliteBackend(StateBackend):
 
     @contextmanager
     def _translated_errors(self, what: str) -> Iterator[None]:
-        """Tell an error as what it kept from being done, and the way out."""
+        """Raise an error of SQLite or of the disk as one that says what failed, and the way out."""
         try:
             yield
         except (sqlite3.Error, OSError) as error:
             raise StateError(
-                f"cannot {what} {self._file}: {error}. Make room if the disk is full; if the file is damaged, delete its "
-                "directory: it is restored from the changelog"
+                f"cannot {what} {self._file}: {error}. If the disk is full, free some space. If the file is damaged, "
+                "delete its directory: the state is restored from the changelog"
             ) from error
 
 
@@ -151,8 +151,10 @@ def _parsed(options: Mapping[str, str]) -> tuple[int, str]:
     """
     cache = options.get("cacheMb", "16")
     if not cache.isdecimal() or not 1 <= int(cache) <= 65_536:
-        raise ValueError(f"sqlite.cacheMb is {cache!r}; a whole number of MiB from 1 to 65536 is wanted")
+        raise ValueError(f"sqlite.cacheMb is {cache!r}: it must be a whole number of MiB from 1 to 65536")
     synchronous = options.get("synchronous", "normal")
     if synchronous not in _SYNCHRONOUS:
-        raise ValueError(f"sqlite.synchronous is {synchronous!r}; known are {', '.join(_SYNCHRONOUS)}")
+        raise ValueError(
+            f"sqlite.synchronous is {synchronous!r}: it must be one of {', '.join(_SYNCHRONOUS)}"
+        )
     return int(cache), synchronous

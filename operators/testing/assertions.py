@@ -1,4 +1,4 @@
-"""Rows that an operator emitted beside those that were expected, with differences that can be read."""
+"""Comparison of the rows of an operator with the expected rows, with a readable message."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,43 +29,45 @@ def assert_rows(
     records: pa.Table | Sequence[Step] | None = None,
     event_time: str | None = None,
 ) -> None:
-    """Assert that an operator emitted the rows that were expected, in whatever order.
+    """Assert that an operator emitted the expected rows, in any order.
 
-    Rows are told apart by their keys, and by the window if they have one; without either each is as good as any other.
-    Values are compared by value, whatever their type: 1 equals 1.0 and `numpy.int64(1)`, NaN equals NaN. Times are compared
-    by instant, whatever their zone; naive datetimes are in UTC. A whole number beside a datetime is a number of ticks.
+    Rows are identified by their keys, and by their window if they have one. Without both, rows are compared as a whole. Values
+    are compared by value, not by type: 1 equals 1.0 and `numpy.int64(1)`, NaN equals NaN. Times are compared by instant, in any
+    time zone; naive datetimes are in UTC. A whole number that is compared with a datetime is a number of ticks.
 
     Args:
-        actual: what came out, a table or dictionaries.
-        expected: what should have, likewise. `window` is {"start": ..., "end": ...} or (start, end).
+        actual: the emitted rows, as a table or dictionaries.
+        expected: the expected rows, as a table or dictionaries. `window` is {"start": ..., "end": ...} or (start, end).
         keys: the key columns; by default those before `window`.
-        tolerance: fractions may differ by this, or by this share of the larger one; also inside lists and structs.
-        windows: the window definition: it says how long a tick is (else 1 ms).
+        tolerance: maximum absolute or relative difference of fractions, also inside lists and structs.
+        windows: the window definition, which sets the length of a tick; by default 1 ms.
         records: with `event_time`, the input as for `timeline`, which then draws the key of the first difference.
         event_time: the event-time column of the records.
 
     Raises:
-        AssertionError: rows are missing, were not expected, or differ; the message lists up to 10 of each.
-        DefinitionError: keys that are no columns; records without an event time, or for rows without windows.
+        AssertionError: rows are missing, unexpected, or different; the message lists up to 10 of each.
+        DefinitionError: a key is not a column, or only one of records and event_time is given, or rows have no windows to draw.
     """
     if (records is None) != (event_time is None):
-        raise DefinitionError("records and event_time are given together, for the timeline")
+        raise DefinitionError(
+            "records and event_time must be given together: both are needed for the timeline"
+        )
     tick_us = windows.tick_us if windows else DEFAULT_TICK_US
-    rows, wanted = _read(actual, tick_us), _read(expected, tick_us)
-    _check_columns(rows, wanted)
-    keys = _keys(rows or wanted, keys)
+    found, required = _read(actual, tick_us), _read(expected, tick_us)
+    _check_columns(found, required)
+    keys = _keys(found or required, keys)
     comparison = _Comparison(keys, tick_us, tolerance, numbers=_in_ticks(expected, records, event_time))
-    comparison.compare(rows, wanted)
+    comparison.compare(found, required)
     if not comparison.found:
         return
-    message = comparison.message(len(rows), len(wanted))
+    message = comparison.message(len(found), len(required))
     if records is not None and event_time is not None:
-        message += "\n\n" + comparison.drawing(records, windows, event_time, rows)
+        message += "\n\n" + comparison.drawing(records, windows, event_time, found)
     raise AssertionError(message)
 
 
 def _read(rows: Rows, tick_us: int) -> list[Row]:
-    """Rows with the bounds of their windows, if they have any, as (start, end) in ticks."""
+    """Rows with the bounds of their windows, if any, as (start, end) in ticks."""
     if isinstance(rows, pa.Table):
         return read_rows(rows, tick_us)[1] if "window" in rows.column_names else rows.to_pylist()
     read = []
@@ -80,20 +82,20 @@ def _read(rows: Rows, tick_us: int) -> list[Row]:
 
 
 def _keys(rows: Sequence[Row], given: Sequence[str] | None) -> list[str]:
-    """The given key columns, or those before `window`; none where there is no window."""
+    """The given key columns, or those before `window`; empty without a window."""
     names = list(rows[0]) if rows else []
     if given is not None:
         missing = [name for name in given if rows and name not in names]
         if missing:
             raise DefinitionError(
-                f"there are no key columns {', '.join(missing)}; the rows have {', '.join(names)}"
+                f"key columns {', '.join(missing)} do not exist; the rows have the columns {', '.join(names)}"
             )
         return list(given)
     return names[: names.index("window")] if "window" in names else []
 
 
 def _in_ticks(rows: Rows, records: pa.Table | Sequence[Step] | None, event_time: str | None) -> bool:
-    """Whether bounds, or the records' event times, were given as ticks."""
+    """Whether bounds, or the event times of the records, are given as ticks."""
     if records is not None and column_type(records, event_time) == pa.int64():
         return True
     if isinstance(rows, pa.Table) or not rows or "window" not in rows[0]:
@@ -103,24 +105,24 @@ def _in_ticks(rows: Rows, records: pa.Table | Sequence[Step] | None, event_time:
 
 
 def _check_columns(actual: Iterable[Row], expected: Iterable[Row]) -> None:
-    """Every row has the same columns."""
+    """Fail if rows differ in their columns."""
     shapes = [{tuple(sorted(row)) for row in rows} for rows in (actual, expected)]
     if all(shapes) and shapes[0] != shapes[1]:
-        here, there = (set().union(*some) for some in shapes)
-        uneven = "" if here ^ there else "; not every row has the same ones"
+        here, there = (set().union(*columns) for columns in shapes)
+        uneven = "" if here ^ there else "; not all rows have the same columns"
         raise AssertionError(
             f"columns differ: only in actual {sorted(here - there)}, only in expected {sorted(there - here)}{uneven}"
         )
 
 
 class _Comparison:
-    """Rows that are missing, that were not expected, and that differ; each with its identity.
+    """The missing, unexpected and different rows of a comparison.
 
     Args:
         keys: key columns.
         tick_us: length of a tick in microseconds.
-        tolerance: of numbers that are not whole.
-        numbers: whether bounds are written as ticks.
+        tolerance: maximum difference of numbers that are not whole.
+        numbers: whether bounds are shown as ticks.
     """
 
     def __init__(self, keys: Sequence[str], tick_us: int, tolerance: float, *, numbers: bool) -> None:
@@ -136,7 +138,7 @@ class _Comparison:
         return len(self.missing) + len(self.extra) + len(self.different)
 
     def compare(self, actual: Sequence[Row], expected: Sequence[Row]) -> None:
-        """Match rows by identity, equal ones first: a window may come once a batch."""
+        """Match rows by identity, equal ones first: a window may be emitted once in each batch."""
         left: dict[Any, list[Row]] = {}
         for row in actual:
             left.setdefault(self._identity(row), []).append(row)
@@ -178,13 +180,13 @@ class _Comparison:
         """Return the differences as text."""
         counts = {
             "missing": len(self.missing),
-            "not expected": len(self.extra),
+            "unexpected": len(self.extra),
             "different": len(self.different),
         }
-        told = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
-        lines = [f"rows differ: {told}; {actual} came, {expected} were expected"]
+        differences = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+        lines = [f"rows differ: {differences}; got {actual} rows, expected {expected}"]
         lines += self._section("missing:", self.missing, self._whole)
-        lines += self._section("not expected:", self.extra, self._whole)
+        lines += self._section("unexpected:", self.extra, self._whole)
         lines += self._section("different:", self.different, self._both)
         return "\n".join(lines)
 
@@ -220,22 +222,22 @@ class _Comparison:
         event_time: str,
         actual: Sequence[Row],
     ) -> str:
-        """Return the timeline of the first difference's key, missing windows included; each says what is wrong with it."""
+        """Return the timeline of the first difference's key, also with missing windows; differences are marked."""
         if not all("window" in row for row in (*actual, *self.missing)):
-            raise DefinitionError("rows without windows have no timeline: leave records and event_time out")
+            raise DefinitionError("rows without windows have no timeline: omit records and event_time")
         wrong = [*self.missing, *self.extra, *(row for row, _ in self.different)]
         key = tuple(wrong[0][name] for name in self._keys) or None
         rows = [*actual, *self.missing]
-        said = {id(row): "different" for row, _ in self.different}
-        said |= {
-            id(row): what
-            for what, rows_ in (("missing", self.missing), ("not expected", self.extra))
-            for row in rows_
+        marks = {id(row): "different" for row, _ in self.different}
+        marks |= {
+            id(row): mark
+            for mark, marked in (("missing", self.missing), ("unexpected", self.extra))
+            for row in marked
         }
         drawn = scene(records, [{**row, "window": _bounds(row)} for row in rows], windows, event_time, key)
         bars = [
-            replace(bar, text=f"{bar.text}  <- {said[id(rows[bar.row])]}")
-            if id(rows[bar.row]) in said
+            replace(bar, text=f"{bar.text}  <- {marks[id(rows[bar.row])]}")
+            if id(rows[bar.row]) in marks
             else bar
             for bar in drawn.bars
         ]

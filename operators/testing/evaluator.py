@@ -1,4 +1,4 @@
-"""What an operator has to emit, worked out by brute force from the raw records: the oracles of window definitions."""
+"""The rows that an operator must emit, computed by brute force from the raw records."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -11,7 +11,7 @@ from operators.definitions.windows import HoppingWindows, SessionWindows, Slidin
 from operators.errors import DefinitionError
 from operators.testing.oracles import (
     Batch,
-    FramedOracle,
+    HoppingOracle,
     Output,
     Record,
     SessionOracle,
@@ -23,42 +23,42 @@ from operators.testing.times import column_ticks, tick_of
 
 Definition = SlidingWindows | HoppingWindows | SessionWindows
 Gap = Callable[[Record], int]
-"""Each record's own session gap, in ticks."""
+"""Returns the session gap of a record, in ticks."""
 Step: TypeAlias = "pa.Table | tuple[pa.Table, int | datetime | None]"
-"""One batch, and the stream time after it where it is not the highest event time."""
+"""A batch, with the stream time after it if that is not the highest event time."""
 
 
 class Oracle(Protocol):
-    """Takes batch after batch and says what each emits."""
+    """Computes what each batch emits."""
 
     def step(self, batch: Batch) -> Output:
-        """Take one batch."""
+        """Process a batch."""
 
 
 def oracle(windows: Definition, emit: str = "on_close", gap: Gap | None = None) -> Oracle:
-    """Return the brute-force judge of a window definition. Only the definition's lengths are read.
+    """Return the oracle of a window definition, which computes windows by brute force. Only the definition's lengths are read.
 
     Args:
         windows: sliding, hopping, tumbling or session windows.
         emit: "on_close" or "on_update".
-        gap: of each record in ticks, for sessions with a `gap_column`.
+        gap: returns the gap of a record in ticks, for sessions with a `gap_column`.
 
     Raises:
-        DefinitionError: an unknown emission policy, no such windows, or sessions whose gap is each record's own without `gap`.
+        DefinitionError: the emission policy is unknown, the windows have no oracle, or `gap` is missing.
     """
     if emit not in ("on_close", "on_update"):
-        raise DefinitionError(f"emission policy {emit!r} is unknown; known are on_close, on_update")
+        raise DefinitionError(f"emit must be 'on_close' or 'on_update', not {emit!r}")
     if isinstance(windows, SlidingWindows):
         return SlidingOracle(windows.size_ticks, emit)
     if isinstance(windows, HoppingWindows):
-        return FramedOracle(windows.size_ticks, windows.advance_ticks, windows.offset_ticks, emit)
+        return HoppingOracle(windows.size_ticks, windows.advance_ticks, windows.offset_ticks, emit)
     if not isinstance(windows, SessionWindows):
         raise DefinitionError(
-            f"{windows!r} has no oracle; SlidingWindows, HoppingWindows, TumblingWindows and SessionWindows have one"
+            f"{windows!r} has no oracle: use SlidingWindows, HoppingWindows, TumblingWindows or SessionWindows"
         )
     length = windows.gap_ticks
     if gap is None and length is None:
-        raise DefinitionError("the gap is each record's own: give gap=, a function from a record to ticks")
+        raise DefinitionError("each record has its own gap: give gap=, a function from a record to ticks")
     return SessionOracle(gap or (lambda _: length or 0), windows.max_length_ticks, emit)
 
 
@@ -68,18 +68,19 @@ def evaluate(
     emit: str = "on_close",
     gap: Gap | None = None,
 ) -> list[Output]:
-    """Return what each batch makes an operator emit.
+    """Return what an operator emits in each batch.
 
-    Cost: each batch looks at all windows of its keys, and each window at all of the key's records: for some thousand records.
+    Cost: each batch computes all windows of its keys, and each window reads all records of the key. Use it for up to a few
+    thousand records.
 
     Args:
         windows: the window definition.
-        batches: records with close times of their own, or plain lists of (key, event time in ticks, value), whose stream time
-            is the highest event time so far, as in the local runner.
+        batches: batches with their close times, or lists of (key, event time in ticks, value), whose stream time is the highest
+            event time so far, as in the local runner.
         emit, gap: as for `oracle`.
 
     Raises:
-        DefinitionError: as `oracle`.
+        DefinitionError: as for `oracle`.
     """
     judge, clock = oracle(windows, emit, gap), StreamClock(windows.grace_ticks)
     return [judge.step(batch if isinstance(batch, Batch) else clock.batch(batch)) for batch in batches]
@@ -93,13 +94,13 @@ def expected_rows(
     keys: Sequence[str] = (),
     emit: str = "on_close",
 ) -> list[list[dict[str, Any]]]:
-    """Return the rows that a local runner has to return for each batch, as `assert_rows` takes them.
+    """Return the rows that a local runner must return for each batch, as `assert_rows` takes them.
 
     Args:
         windows: the window definition.
         batches: tables, or pairs of a table and the stream time after it, as `LocalRunner.process` takes them.
-        event_time: column of timestamps, or of int64 ticks; rows where it is null are left out.
-        aggregates: results by name, each computed from the window's rows as dictionaries, in order of event time.
+        event_time: column of timestamps, or of int64 ticks; rows where it is null are ignored.
+        aggregates: functions by name of the result, called with the rows of a window as dictionaries in order of event time.
         keys: key columns.
         emit: "on_close" or "on_update".
 
@@ -107,7 +108,7 @@ def expected_rows(
         For each batch the rows as dictionaries: keys, `window` with its bounds in ticks, results and, on update, `change`.
 
     Raises:
-        DefinitionError: as `oracle`.
+        DefinitionError: as for `oracle`.
     """
     found = []
     for output, _ in _outputs(windows, batches, event_time, keys, emit):
@@ -121,13 +122,13 @@ def expected_rows(
 def late_rows(
     windows: Definition, batches: Iterable[Step], event_time: str, keys: Sequence[str] = ()
 ) -> list[int]:
-    """Return which rows come late, as their positions in all batches one after another.
+    """Return the positions of the late rows in the concatenation of all batches.
 
     Args:
         windows, batches, event_time, keys: as for `expected_rows`.
 
     Raises:
-        DefinitionError: as `oracle`.
+        DefinitionError: as for `oracle`.
     """
     # Whether a record is late does not depend on when windows are emitted.
     outputs = _outputs(windows, batches, event_time, keys, "on_update")
@@ -137,7 +138,7 @@ def late_rows(
 def _outputs(
     windows: Definition, batches: Iterable[Step], event_time: str, keys: Sequence[str], emit: str
 ) -> Iterator[tuple[Output, list[int]]]:
-    """What each batch makes an operator emit, and the row number of each of its records."""
+    """The output of each batch, and the row number of each of its records."""
     column = windows.gap_column if isinstance(windows, SessionWindows) else None
     tick_us = windows.tick_us
 
@@ -160,7 +161,7 @@ def _outputs(
 
 
 def _gap_ticks(gap: timedelta | int | None, tick_us: int) -> int | None:
-    """A record's gap, a duration or whole milliseconds; None if it is no gap."""
+    """The gap of a record, given as a duration or whole milliseconds; None if it is shorter than a tick."""
     if gap is None:
         return None
     us = gap // timedelta(microseconds=1) if isinstance(gap, timedelta) else gap * 1_000
@@ -168,7 +169,7 @@ def _gap_ticks(gap: timedelta | int | None, tick_us: int) -> int | None:
 
 
 def _key(row: Mapping[str, Any], keys: Sequence[str]) -> tuple[Any, ...]:
-    """The key of a row; all NaN are one object, and so one key."""
+    """The key of a row. All NaN become one object, and so one key."""
     return tuple(math.nan if row[name] != row[name] else row[name] for name in keys)
 
 

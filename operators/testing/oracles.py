@@ -1,7 +1,7 @@
-"""Windows by brute force, over raw records: the judges of the operators.
+"""Windows by brute force over raw records, to compare operators with.
 
-The rules are those that the window definitions state. Nothing is ever pruned or reused: every batch works out every window
-of its keys from every record there was. None of the operators' own code is used.
+The rules are those that the window definitions document. Nothing is pruned or reused: each batch computes all windows of its
+keys from all records so far. No code of the operators is used.
 """
 
 import math
@@ -35,7 +35,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What a batch makes an operator emit, the positions of its late records, and the windows that it takes back."""
+    """The windows that a batch emits, the positions of its late records, and the windows that it retracts."""
 
     windows: list[Window]
     late: list[int]
@@ -44,7 +44,7 @@ class Output:
 
 @dataclass(slots=True)
 class StreamClock:
-    """The rule of the local runner: stream time is given or the highest event time, and never goes back."""
+    """The stream time of the local runner: the given one or the highest event time. It never decreases."""
 
     grace: int
     stream_time: float = -math.inf
@@ -67,10 +67,10 @@ class _Accepted:
 
 
 class SlidingOracle:
-    """Takes batch after batch and says what each emits. Inside, the end of a window is its last tick.
+    """Sliding windows by brute force. Internally, the end of a window is its last tick.
 
     Args:
-        size: of a window, in ticks.
+        size: size of a window, in ticks.
         emit: "on_close" or "on_update".
     """
 
@@ -82,7 +82,7 @@ class SlidingOracle:
         self._count = 0
 
     def step(self, batch: Batch) -> Output:
-        """Take one batch."""
+        """Process a batch."""
         before = list(self._closed(batch.close_start)) if self.emit == "on_close" else []
         touched = {key for key, _, _ in batch.records}
         existed = {(key, end) for key in touched for end in self._ends(key)}
@@ -116,20 +116,20 @@ class SlidingOracle:
         return time + self.size
 
     def _content(self, key: Any, end: int) -> list[_Accepted]:
-        """The records of the window that ends then, without those that came when it was closed."""
+        """The records of the window that ends then, without those that arrived after it was closed."""
         records = self._records[key]
         first = bisect_left(records, self._start(end), key=lambda record: record.time)
         last = bisect_right(records, end, key=lambda record: record.time)
         return [record for record in records[first:last] if end >= record.close]
 
     def _ends(self, key: Any) -> set[int]:
-        """The ends of a key's windows: left and right windows of each record, if anything is in them."""
+        """The ends of a key's windows: left and right windows of each record, if they contain records."""
         times = {record.time for record in self._records.get(key, [])}
         ends = times | {time + 1 + self.size for time in times}
         return {end for end in ends if self._content(key, end)}
 
     def _closed(self, close: float) -> Iterator[Window]:
-        """The windows that are closed at this close time and were not emitted before."""
+        """The windows that are closed at this close time and have not been emitted."""
         for key in self._records:
             for end in self._ends(key):
                 if end < close and (key, end) not in self._emitted:
@@ -144,25 +144,25 @@ class SlidingOracle:
         return Window(key, self._start(end), end, content)
 
 
-class FramedOracle(SlidingOracle):
-    """The judge of hopping and tumbling windows, [start, start + size) with starts at offset + n * step."""
+class HoppingOracle(SlidingOracle):
+    """Hopping and tumbling windows by brute force: [start, start + size) with starts at offset + n * advance."""
 
-    def __init__(self, size: int, step: int, offset: int, emit: str) -> None:
+    def __init__(self, size: int, advance: int, offset: int, emit: str) -> None:
         super().__init__(size, emit)
-        self.step_ticks = step
+        self.advance = advance
         self.offset = offset
 
     def _start(self, end: int) -> int:
         return end - self.size + 1
 
     def _last_end(self, time: int) -> int:
-        return time - (time - self.offset) % self.step_ticks + self.size - 1
+        return time - (time - self.offset) % self.advance + self.size - 1
 
     def _ends(self, key: Any) -> set[int]:
         ends: set[int] = set()
         for time in {record.time for record in self._records.get(key, [])}:
             last = self._last_end(time)
-            ends.update(range(last, time - 1, -self.step_ticks))
+            ends.update(range(last, time - 1, -self.advance))
         return {end for end in ends if self._content(key, end)}
 
     def _window(self, key: Any, end: int) -> Window:
@@ -178,11 +178,11 @@ class _Event:
 
 
 class SessionOracle:
-    """The judge of session windows: with every batch it walks through all records that are in no final session.
+    """Session windows by brute force: each batch goes through all records that are not in a final session.
 
     Args:
-        gap: of a record, in ticks.
-        longest: from a session's first event to its last, in ticks, or None.
+        gap: returns the gap of a record, in ticks.
+        longest: maximum time from the first to the last event of a session, in ticks, or None.
         emit: "on_close" or "on_update".
     """
 
@@ -194,8 +194,8 @@ class SessionOracle:
         self._count = 0
 
     def step(self, batch: Batch) -> Output:
-        """Take one batch."""
-        closed = self._close(batch.close_start)
+        """Process a batch."""
+        closed = self._remove_closed(batch.close_start)
         before = {(key, *self._bounds(session)) for key, session in self._sessions()}
         first, late = self._count, []
         numbers = {self._count + position: position for position in range(len(batch.records))}
@@ -212,7 +212,7 @@ class SessionOracle:
                 self._remove(key, session)
         late = sorted(numbers[number] for number in late)
         if self.emit == "on_close":
-            return Output([*closed, *self._close(batch.close_end)], late)
+            return Output([*closed, *self._remove_closed(batch.close_end)], late)
         after = list(self._sessions())
         bounds = {(key, *self._bounds(session)) for key, session in after}
         changed = [
@@ -220,7 +220,7 @@ class SessionOracle:
             for key, session in after
             if (key, *self._bounds(session)) not in before or any(e.number >= first for e in session)
         ]
-        self._close(batch.close_end)
+        self._remove_closed(batch.close_end)
         return Output(changed, late, [Window(*gone, ()) for gone in before - bounds])
 
     def _sessions(self) -> Iterator[tuple[Any, list[_Event]]]:
@@ -236,12 +236,12 @@ class SessionOracle:
                 yield key, session
 
     def _ends(self, session: Sequence[_Event], event: _Event) -> bool:
-        """Whether the event is too late for the session, or would make it too long."""
+        """Whether the event is after the session's gap, or would make the session too long."""
         too_long = self.longest is not None and event.time - session[0].time > self.longest
         return too_long or event.time > max(e.waits for e in session)
 
-    def _close(self, close: float) -> list[Window]:
-        """The sessions that end before the close time; they are final from now on."""
+    def _remove_closed(self, close: float) -> list[Window]:
+        """Remove and return the sessions that end before the close time."""
         closed = [(key, session) for key, session in self._sessions() if self._bounds(session)[1] < close]
         for key, session in closed:
             self._remove(key, session)

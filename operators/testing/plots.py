@@ -1,4 +1,4 @@
-"""Windows drawn over the records of one key, as in the figures of KIP-450. Needs the extra `plots`."""
+"""Plots of windows over the records of one key, as in the figures of KIP-450. Needs the extra `plots`."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _MOST_BARS = 60
 _MOST_LABELS = 40
-# Colours of Okabe and Ito, which people who are colour-blind tell apart.
+# Colours of Okabe and Ito, which colour-blind people can distinguish.
 _COLOURS = {"": "#0072B2", LEFT: "#0072B2", RIGHT: "#E69F00"}
 _LATE, _RETRACTED, _INK, _FAINT = "#D55E00", "#8a8f94", "#22262b", "#c9cdd1"
 _INCHES_PER_BAR, _INCHES_BESIDE = 0.3, 1.9
@@ -33,27 +33,27 @@ def plot_windows(
     label: str | None = None,
     ax: "Axes | None" = None,
 ) -> "Axes":
-    """Draw one key's records on a time axis and below them each window as a bar, and return the axes.
+    """Plot the records of one key on a time axis, and below them each window as a bar. Return the axes.
 
-    A bar ends with a full dot where the bound belongs to the window, with a hollow one where it does not. Sliding windows
-    have a colour for those that end with a record (left windows) and one for those that begin just after one (right windows).
-    Bounds stand on the left, results on the right. The first 60 windows are drawn; a note says how many there are. The axis
-    keeps to the windows: records further from them than half of what they span are counted at its ends.
-    Save the picture with `ax.figure.savefig("windows.png", dpi=150)`.
+    A bar ends with a filled dot if the bound is inclusive, and with a hollow dot if it is exclusive. Sliding windows have one
+    colour if they end with a record (left windows), and another if they start just after one (right windows). Bounds are on the
+    left, results on the right. The first 60 windows are drawn; a note shows their total number. The axis covers the windows:
+    records further from them than half of their span are counted at its ends. Save the plot with
+    `ax.figure.savefig("windows.png", dpi=150)`.
 
     Args:
-        records: the input: one table; or, so that late records are found by brute force and marked, the batches, as tables or
-            pairs of a table and the stream time after it.
-        rows: what the operator emitted, as a table, or as dictionaries whose bounds are in ticks.
-        windows: the window definition; None for windows of one's own, whose both ends belong to them.
-        event_time: the records' column of timestamps, or of int64 ticks.
-        key: value of the key column, or a tuple of those of several; may be left out where there is one key.
-        label: the records' column whose values stand above them.
-        ax: axes to draw on; by default those of a new figure that is as high as the windows need.
+        records: the input, as one table or as batches: tables, or pairs of a table and the stream time after it. With batches,
+            late records are found by brute force and marked.
+        rows: the emitted rows, as a table, or as dictionaries with bounds in ticks.
+        windows: the window definition; None for windows of a custom operator, whose bounds are both inclusive.
+        event_time: column of the records with timestamps, or with int64 ticks.
+        key: value of the key column, or a tuple of values of several; optional if there is only one key.
+        label: column of the records with the labels to show above them.
+        ax: axes to draw on; by default those of a new figure of a suitable height.
 
     Raises:
         ImportError: matplotlib is not installed.
-        DefinitionError: a column is missing, which key to draw is not clear, or there is nothing to draw.
+        DefinitionError: a column is missing, the key is ambiguous, or there is nothing to draw.
     """
     drawn = scene(records, rows, windows, event_time, key, label)
     if not drawn.marks and not drawn.bars:
@@ -65,7 +65,7 @@ def plot_windows(
     _draw_records(axes, inside, scale, len(shown.bars))
     for row, bar in enumerate(shown.bars):
         _draw_bar(axes, bar, row, scale, half_open=shown.half_open)
-    _frame(axes, shown, scale)
+    _draw_axes(axes, shown, scale)
     _draw_outside(axes, shown.marks, scale)
     _caption(axes, shown, len(drawn.bars))
     return axes
@@ -84,19 +84,19 @@ def _new_axes(bars: int) -> "Axes":
 
 
 class _Scale:
-    """Ticks as places on the axis: numbers as they are, times as matplotlib's days."""
+    """Ticks as positions on the axis: numbers unchanged, times as matplotlib's days."""
 
     def __init__(self, drawn: Scene) -> None:
         self.clock = drawn.clock
         self.first, self.last = _span(drawn)
 
     def x(self, tick: int) -> float:
-        """Return the place of a tick."""
+        """Return the position of a tick."""
         return float(tick) if self.clock.numbers else tick * self.clock.tick_us / 86_400_000_000
 
 
 def _span(drawn: Scene) -> tuple[int, int]:
-    """The ticks that the axis begins and ends with: those of the windows, and of records that are not far from them."""
+    """The first and last tick of the axis, which covers the windows and the records near them."""
     if not drawn.bars:
         return drawn.first, drawn.last
     first, last = min(bar.start for bar in drawn.bars), max(bar.end for bar in drawn.bars)
@@ -106,15 +106,15 @@ def _span(drawn: Scene) -> tuple[int, int]:
 
 
 def _draw_outside(axes: "Axes", marks: Sequence[Mark], scale: _Scale) -> None:
-    """An arrow at each end of the axis beyond which there are records, with their number."""
+    """Draw an arrow with the number of records beyond each end of the axis."""
     before = [mark for mark in marks if mark.time < scale.first]
     after = [mark for mark in marks if mark.time > scale.last]
-    for some, end, marker, where in ((before, 0, "<", "before"), (after, 1, ">", "after")):
-        if some:
-            late = all(mark.late for mark in some)
+    for outside, end, marker, where in ((before, 0, "<", "before"), (after, 1, ">", "after")):
+        if outside:
+            late = all(mark.late for mark in outside)
             place, colour = (axes.get_xlim()[end], _RECORDS_Y), _LATE if late else _INK
             axes.plot(*([value] for value in place), marker=marker, color=colour, markersize=7, clip_on=False)
-            what = plural(len(some), "late record" if late else "record")
+            what = plural(len(outside), "late record" if late else "record")
             axes.annotate(
                 f"{what} {where}",
                 place,
@@ -148,7 +148,7 @@ def _draw_records(axes: "Axes", marks: Sequence[Mark], scale: _Scale, rows: int)
 
 
 def _labels(marks: Sequence[Mark], scale: _Scale) -> list[tuple[int, str]]:
-    """Where labels stand: those of records at one place are joined, and those that would overlap left out."""
+    """Positions and texts of labels: those at one position are joined, and those that would overlap are omitted."""
     least = max(1, (scale.last - scale.first) // _MOST_LABELS)
     found: list[tuple[int, str]] = []
     for mark in marks:
@@ -195,8 +195,8 @@ def _draw_bar(axes: "Axes", bar: Bar, row: int, scale: _Scale, *, half_open: boo
     )
 
 
-def _frame(axes: "Axes", drawn: Scene, scale: _Scale) -> None:
-    """Limits, and the labels of both axes."""
+def _draw_axes(axes: "Axes", drawn: Scene, scale: _Scale) -> None:
+    """Set the limits and labels of both axes."""
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
     from matplotlib.ticker import MaxNLocator
 
@@ -221,11 +221,11 @@ def _frame(axes: "Axes", drawn: Scene, scale: _Scale) -> None:
 
 
 def _caption(axes: "Axes", drawn: Scene, windows: int) -> None:
-    """The title, and below it the legend."""
+    """Draw the title, and the legend below it."""
     from matplotlib.patches import Patch
 
-    left_out = windows > len(drawn.bars)
-    note = f"the first {len(drawn.bars)} of {windows} windows" if left_out else ""
+    omitted = windows > len(drawn.bars)
+    note = f"the first {len(drawn.bars)} of {windows} windows" if omitted else ""
     axes.set_title(", ".join(filter(None, [drawn.key, note])), loc="left", fontsize=12, pad=28)
     sides = {bar.side for bar in drawn.bars}
     handles, _ = axes.get_legend_handles_labels()

@@ -1,6 +1,6 @@
-"""Pytest plugin: the fixture `backend`, each state backend in turn, and the fixture `runner`, local runners on it.
+"""Pytest plugin: the fixture `backend`, which is each state backend in turn, and the fixture `runner` for local runners.
 
-What a test needs is imported when it runs: pytest loads this module in every run, of whatever project.
+Modules are imported only when a test needs them, since pytest loads this plugin in every run of any project.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,13 +15,13 @@ _BUILT_IN = ("memory", "rocksdb", "spark")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """State backends beside the built-in ones."""
+    """Add the option for further state backends."""
     group = parser.getgroup("stateful windows", "spark-stateful-windows")
     group.addoption(
         "--state-backends",
         default="",
         metavar="NAMES",
-        help=f"state backends for the fixture `backend`, with commas between them, beside {', '.join(_BUILT_IN)}: "
+        help=f"comma-separated state backends for the fixture `backend`, in addition to {', '.join(_BUILT_IN)}: "
         "names from the entry-point group stateful_windows.state_backends, or module:attribute",
     )
 
@@ -29,7 +29,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run tests that use the fixture `backend` once for each backend.
 
-    A project's own fixture or parameter of that name goes before this plugin's, whose `state_backend` is then not asked for.
+    A fixture or parameter `backend` of the project takes precedence: then `state_backend` of this plugin is not requested.
     """
     if "state_backend" in metafunc.fixturenames:
         named = str(metafunc.config.getoption("--state-backends")).split(",")
@@ -39,11 +39,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def state_backend(request: pytest.FixtureRequest) -> str:
-    """Name of a state backend that is known and can be imported.
+    """Name of a state backend that exists and can be imported.
 
     Raises:
-        ValueError: there is no such backend, with the known ones.
-        StateError: it cannot be imported.
+        ValueError: the backend is unknown; the message lists the known backends.
+        StateError: the backend cannot be imported.
     """
     from state_backends import load_backend
 
@@ -53,16 +53,16 @@ def state_backend(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def backend(state_backend: str) -> str:
-    """Each of memory, rocksdb, spark and those named by --state-backends, for `local_runner(..., backend=backend)`."""
+    """Each of memory, rocksdb, spark and those of --state-backends, for `local_runner(..., backend=backend)`."""
     return state_backend
 
 
 @pytest.fixture
 def runner(backend: str, tmp_path: Path) -> Iterator[Callable[..., Any]]:
-    """Makes local runners: `runner(op, event_time="at", ...)`, with what else `op.local_runner` takes.
+    """Makes local runners: `runner(op, event_time="at", ...)`, with the arguments of `op.local_runner`.
 
-    They are on the test's backend, each in a directory of its own below `tmp_path`, and closed after the test. So state goes
-    through the disk, and a second runner on the same `directory=` goes on where the first one was.
+    Runners use the backend of the test, have separate directories in `tmp_path`, and are closed after the test. So state is
+    written to disk, and a second runner with the same `directory=` continues from the state of the first.
     """
     numbers = count()
     with ExitStack() as opened:

@@ -1,4 +1,4 @@
-"""One key's records and windows, as what draws them wants them: in ticks, with a text for each."""
+"""The records and windows of one key, prepared for drawing: in ticks, with texts."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ _MOST_TEXT = 28
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A record: its time in ticks, its label or "", and whether it came late."""
+    """A record: its time in ticks, its label or "", and whether it was late."""
 
     time: int
     label: str
@@ -36,8 +36,8 @@ class Bar:
         row: number of the row.
         start, end: bounds in ticks, as emitted.
         text: the results, such as "n=2 total=7".
-        side: "left" or "right" of a record for sliding windows, else "".
-        retracted: whether the row takes the window back.
+        side: "left" or "right" of a record for sliding windows, otherwise "".
+        retracted: whether the row retracts the window.
     """
 
     row: int
@@ -50,14 +50,14 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What is drawn.
+    """The contents of a drawing.
 
     Attributes:
         key: the key as text, such as "shop=a"; "" without keys.
-        marks: records by time.
-        bars: windows by bounds.
-        half_open: whether a window's end does not belong to it.
-        clock: how times are written.
+        marks: records, sorted by time.
+        bars: windows, sorted by bounds.
+        half_open: whether the ends of windows are exclusive.
+        clock: how times are shown.
     """
 
     key: str
@@ -77,7 +77,7 @@ class Scene:
         return max([mark.time for mark in self.marks] + [bar.end for bar in self.bars], default=0)
 
     def cut(self, most: int) -> "Scene":
-        """Return the scene with no more than that many windows, the first ones, and the records up to the end of them."""
+        """Return the scene with at most `most` windows, the first ones, and the records up to their end."""
         if len(self.bars) <= most:
             return self
         last = max(bar.end for bar in self.bars[:most])
@@ -85,12 +85,12 @@ class Scene:
         return replace(self, marks=marks, bars=self.bars[:most])
 
     def bounds(self, bar: Bar) -> str:
-        """Return a window's bounds as text: [start, end], or [start, end) where the end does not belong to it."""
+        """Return the bounds of a window as text: [start, end], or [start, end) if the end is exclusive."""
         closing = ")" if self.half_open else "]"
         return f"[{self.clock.text(bar.start)}, {self.clock.text(bar.end)}{closing}"
 
     def holds(self, bar: Bar) -> list[Mark]:
-        """Return the records whose time lies in a window, without those that came late."""
+        """Return the records in a window, without late ones."""
         last = bar.end - 1 if self.half_open else bar.end
         return [mark for mark in self.marks if not mark.late and bar.start <= mark.time <= last]
 
@@ -106,16 +106,16 @@ def scene(
     """Return one key's records and windows.
 
     Args:
-        records: one table; or the batches, as tables or pairs of a table and the stream time after it: late records are then
+        records: one table, or batches: tables, or pairs of a table and the stream time after it. With batches, late records are
             found by brute force.
-        rows: what the operator emitted, as a table, or as dictionaries whose bounds are in ticks.
-        windows: the window definition; None for windows of one's own, whose both ends belong to them.
-        event_time: the records' column of timestamps, or of int64 ticks.
-        key: value of the key column, or a tuple of those of several; None where there is one key.
-        label: the records' column that they are labelled by.
+        rows: the emitted rows, as a table, or as dictionaries with bounds in ticks.
+        windows: the window definition; None for windows of a custom operator, whose bounds are both inclusive.
+        event_time: column of the records with timestamps, or with int64 ticks.
+        key: value of the key column, or a tuple of values of several; None if there is only one key.
+        label: column of the records with their labels.
 
     Raises:
-        DefinitionError: a column is missing, or which key to draw is not clear.
+        DefinitionError: a column is missing, or the key is ambiguous.
     """
     batches = _tables(records)
     tick_us = windows.tick_us if windows else DEFAULT_TICK_US
@@ -146,7 +146,7 @@ def scene(
 
 
 def column_type(records: pa.Table | Sequence[Step], name: str | None) -> pa.DataType | None:
-    """Return the type of a column of the records; None if there is none of that name."""
+    """Return the type of a column of the records, or None if it does not exist."""
     schema = _tables(records)[0].schema
     return schema.field(name).type if name in schema.names else None
 
@@ -154,7 +154,7 @@ def column_type(records: pa.Table | Sequence[Step], name: str | None) -> pa.Data
 def _tables(records: pa.Table | Sequence[Step]) -> list[pa.Table]:
     steps = [records] if isinstance(records, pa.Table) else records
     if not steps:
-        raise DefinitionError("there are no records: give a table of them, which may be empty")
+        raise DefinitionError("records is empty: give at least one table, which may be empty")
     return [step[0] if isinstance(step, tuple) else step for step in steps]
 
 
@@ -164,11 +164,11 @@ def read_rows(
     """Return the names of the key columns, and the rows with a window's bounds in ticks as (start, end).
 
     Raises:
-        DefinitionError: there is no column `window`.
+        DefinitionError: column `window` does not exist.
     """
     names = rows.column_names if isinstance(rows, pa.Table) else list(rows[0]) if rows else ["window"]
     if "window" not in names:
-        raise DefinitionError(f"there is no column 'window'; the rows have {', '.join(names)}")
+        raise DefinitionError(f"column 'window' does not exist; the rows have the columns {', '.join(names)}")
     if isinstance(rows, pa.Table):
         window = rows.column("window").combine_chunks()
         bounds = zip(*(column_ticks(window.field(name), tick_us) for name in ("start", "end")), strict=True)
@@ -182,7 +182,7 @@ def read_rows(
 
 
 def _results_text(row: Mapping[str, Any], keys: Collection[str]) -> str:
-    """A row's results, such as "n=2 mean=2.5"; long ones are cut."""
+    """The results of a row, such as "n=2 mean=2.5"; long values are shortened."""
     results = {name: value for name, value in row.items() if name not in {*keys, "window", "change"}}
     if row.get("change") == "retract":
         return "retracted"
@@ -198,7 +198,7 @@ def _check_columns(records: pa.Table, names: Sequence[str]) -> None:
     missing = [name for name in names if name not in records.column_names]
     if missing:
         raise DefinitionError(
-            f"the records lack columns: {', '.join(missing)}; they have {', '.join(records.column_names)}"
+            f"the records lack the columns {', '.join(missing)}; they have {', '.join(records.column_names)}"
         )
 
 
@@ -207,12 +207,16 @@ def _chosen(key: Any, keys: Sequence[str], records: pa.Table) -> Key:
     if key is None and keys:
         distinct = {tuple(row.values()): row for row in records.select(keys).to_pylist()}
         if len(distinct) != 1:
-            some = ", ".join(map(repr, list(distinct)[:5]))
-            raise DefinitionError(f"the records have {len(distinct)} keys, such as {some}: say which by key=")
+            examples = ", ".join(map(repr, list(distinct)[:5]))
+            raise DefinitionError(
+                f"the records have {len(distinct)} keys, such as {examples}: choose one by key="
+            )
         key = next(iter(distinct))
     values = key if isinstance(key, tuple) else (key,) if keys else ()
     if len(values) != len(keys):
-        raise DefinitionError(f"key is {key!r}; values of {', '.join(keys) or 'no column'} are wanted")
+        raise DefinitionError(
+            f"key must have a value for each of {', '.join(keys) or 'no columns'}, got {key!r}"
+        )
     return list(zip(keys, values, strict=True))
 
 

@@ -1,4 +1,4 @@
-"""Records and windows of one key drawn on a time axis, in plain characters."""
+"""Timelines of the records and windows of one key, as text."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -24,30 +24,30 @@ def timeline(
     label: str | None = None,
     width: int = 100,
 ) -> str:
-    """Return a drawing of one key's records and, below them, of each window with its bounds and results.
+    """Return a text drawing of the records of one key and, below them, of each window with its bounds and results.
 
-    A window is drawn from the bracket before its first tick to the bracket after its last one, so that `[--a]` holds a record
-    at its end, and `[--)a` does not. In it stand the records that lie in it, but for late ones; late records have a line of
-    their own. Where several records share a column, their number stands. The first 40 windows are drawn.
+    A window is drawn from a bracket before its first tick to a bracket after its last tick: `[--a]` contains a record at its
+    end, `[--)a` does not. A window shows the records that it contains; late records are on a separate line. If several records
+    are in the same column, their number is shown. The first 40 windows are drawn.
 
     Args:
-        records: the input: one table; or, so that late records are found by brute force, the batches, as tables or pairs of a
-            table and the stream time after it.
-        rows: what the operator emitted, as a table, or as dictionaries whose bounds are in ticks.
-        windows: the window definition; None for windows of one's own, whose both ends belong to them.
-        event_time: the records' column of timestamps, or of int64 ticks.
-        key: value of the key column, or a tuple of those of several; may be left out where there is one key.
-        label: the records' column whose values' first characters mark them; by default each is a `*`.
-        width: columns of text, where the bounds and results leave the axis some.
+        records: the input, as one table or as batches: tables, or pairs of a table and the stream time after it. With batches,
+            late records are found by brute force.
+        rows: the emitted rows, as a table, or as dictionaries with bounds in ticks.
+        windows: the window definition; None for windows of a custom operator, whose bounds are both inclusive.
+        event_time: column of the records with timestamps, or with int64 ticks.
+        key: value of the key column, or a tuple of values of several; optional if there is only one key.
+        label: column of the records; the first character of its value marks a record. By default each is a `*`.
+        width: number of characters per line, if bounds and results leave enough for the axis.
 
     Raises:
-        DefinitionError: a column is missing, or which key to draw is not clear.
+        DefinitionError: a column is missing, or the key is ambiguous.
     """
     return draw(scene(records, rows, windows, event_time, key, label), width)
 
 
 def draw(drawn: Scene, width: int = 100) -> str:
-    """Return a scene as text, without blanks at the ends of lines."""
+    """Return a scene as text, without trailing blanks."""
     windows, drawn = len(drawn.bars), drawn.cut(_MOST_BARS)
     bars = drawn.bars
     names = [drawn.bounds(bar) for bar in bars]
@@ -78,7 +78,7 @@ def _note(bar: Bar, sided: bool) -> str:
 
 
 class _Axis:
-    """Ticks as columns; beside them there is room for a bracket on the left, and for two on the right."""
+    """Ticks as columns of text, with room for a bracket on the left, and for two on the right."""
 
     def __init__(self, drawn: Scene, most: int) -> None:
         self._first, self._clock = drawn.first, drawn.clock
@@ -87,11 +87,11 @@ class _Axis:
         self.length = self._span * per_tick + 1 if per_tick else most
 
     def column(self, tick: int) -> int:
-        """Return the column of a tick, the nearest one where there are more ticks than columns."""
+        """Return the column of a tick, the nearest one if there are more ticks than columns."""
         return 1 + (2 * (tick - self._first) * (self.length - 1) + self._span) // (2 * self._span)
 
     def row(self, marks: Sequence[Mark], under: str = "") -> str:
-        """Return marks in their columns, over what is there already."""
+        """Return a line with marks in their columns, drawn over the line `under`."""
         line = list(under.ljust(self.length + 3))
         places: dict[int, list[Mark]] = {}
         for mark in marks:
@@ -102,23 +102,23 @@ class _Axis:
         return "".join(line)
 
     def bar(self, bar: Bar, marks: Sequence[Mark], half_open: bool) -> str:
-        """Return a window between its brackets, with its records."""
+        """Return a window as a line with brackets and records."""
         start, end = self.column(bar.start), self.column(bar.end)
-        # A closing bracket stands after the last tick that belongs to the window, and never on a record.
+        # The closing bracket is after the last tick of the window, and never on a record.
         after = max([end, *(self.column(mark.time) + 1 for mark in marks)]) if half_open else end + 1
         line = " " * (start - 1) + "[" + "-" * (after - start) + (")" if half_open else "]")
         return self.row(marks, line)
 
     def _marked(self) -> list[tuple[int, str]]:
-        """Columns and labels of the shortest round steps whose labels leave room between one another."""
+        """Columns and labels at the shortest round distance at which labels do not overlap."""
         first, last = self._first, self._first + self._span
-        for step in self._clock.steps():
-            if self._span // step > self.length:
+        for distance in self._clock.distances():
+            if self._span // distance > self.length:
                 continue
-            ticks = range(-(-first // step) * step, last + 1, step)
+            ticks = range(-(-first // distance) * distance, last + 1, distance)
             marked = [(self.column(tick), self._clock.text(tick)) for tick in ticks]
-            wanted = max((len(text) for _, text in marked), default=0) + 3
-            if all(b[0] - a[0] >= wanted for a, b in pairwise(marked)):
+            room = max((len(text) for _, text in marked), default=0) + 3
+            if all(b[0] - a[0] >= room for a, b in pairwise(marked)):
                 return marked
         return [(self.column(first), self._clock.text(first))]
 

@@ -15,7 +15,7 @@ _SECOND, _MINUTE, _HOUR, _DAY = 1_000_000, 60_000_000, 3_600_000_000, 86_400_000
 
 
 def tick_of(moment: int | datetime, tick_us: int = DEFAULT_TICK_US) -> int:
-    """Return a moment in ticks: whole numbers are ticks already, and a datetime without a zone is in UTC."""
+    """Return a moment in ticks: a whole number is a number of ticks, and a naive datetime is in UTC."""
     if not isinstance(moment, datetime):
         return moment
     zoned = moment if moment.tzinfo is not None else moment.replace(tzinfo=timezone.utc)
@@ -35,13 +35,13 @@ def column_ticks(column: pa.Array | pa.ChunkedArray, tick_us: int = DEFAULT_TICK
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """How ticks are written: as numbers, or as times of day in UTC, with the date where it differs.
+    """How ticks are shown: as numbers, or as times of day in UTC, with the date if there are several.
 
     Attributes:
         tick_us: length of a tick in microseconds.
-        numbers: whether ticks are written as they are.
-        date: form of the date in `datetime.strftime`, or "".
-        day: the day of all times if it is the same for all, else "".
+        numbers: whether ticks are shown as numbers.
+        date: format of the date for `datetime.strftime`, or "".
+        day: the day if it is the same for all times, otherwise "".
     """
 
     tick_us: int
@@ -51,7 +51,7 @@ class Clock:
 
     @classmethod
     def over(cls, ticks: Iterable[int], tick_us: int, *, numbers: bool) -> "Clock":
-        """Return the shortest clock that tells these ticks apart; numbers where there is no such date."""
+        """Return the shortest clock that distinguishes these ticks; numbers if they are not valid dates."""
         try:
             days = {_moment(tick, tick_us).date() for tick in ticks}
         except OverflowError:
@@ -65,7 +65,7 @@ class Clock:
         )
 
     def text(self, tick: int) -> str:
-        """Return a tick as text, with no finer parts than it has."""
+        """Return a tick as text, without seconds or fractions that are zero."""
         if self.numbers:
             return str(tick)
         moment = _moment(tick, self.tick_us)
@@ -74,8 +74,8 @@ class Clock:
         text = moment.strftime(f"{self.date}%H:%M{seconds}{fraction}")
         return text.removesuffix("000") if fraction else text
 
-    def steps(self) -> Iterable[int]:
-        """The lengths in ticks, ascending, that an axis may be divided by."""
+    def distances(self) -> Iterable[int]:
+        """The distances in ticks, ascending, that marks of an axis may have."""
         if self.numbers:
             yield from (digit * 10**power for power in range(19) for digit in (1, 2, 5))
             return
@@ -98,7 +98,7 @@ def _moment(tick: int, tick_us: int) -> datetime:
 
 
 def iso(tick: int, tick_us: int = DEFAULT_TICK_US) -> str:
-    """Return a tick as an ISO 8601 time in UTC, or as a number where there is no such date."""
+    """Return a tick as an ISO 8601 time in UTC, or as a number if it is not a valid date."""
     try:
         return _moment(tick, tick_us).isoformat()
     except OverflowError:

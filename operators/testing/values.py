@@ -1,4 +1,4 @@
-"""Which values of two rows are the same: by value and by instant, whatever type they came in."""
+"""Equality of the values of two rows: by value and by instant, not by type."""
 
 from collections.abc import Hashable, Mapping
 from datetime import datetime, timedelta, timezone
@@ -14,9 +14,9 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def plain(value: Any) -> Any:
-    """Return a value of NumPy as one of Python, and mutable bytes as bytes; others as they are. pandas' NaT is None."""
+    """Return a NumPy value as a Python value, mutable bytes as bytes, pandas' NaT as None, and other values unchanged."""
     if isinstance(value, np.datetime64 | np.timedelta64):
-        # Python has no nanoseconds: Arrow and Spark's columns are in microseconds.
+        # Python has no nanoseconds; Arrow and Spark columns are in microseconds.
         kind = "M8[us]" if isinstance(value, np.datetime64) else "m8[us]"
         return value.astype(kind).item()
     if isinstance(value, np.generic):
@@ -29,16 +29,16 @@ def plain(value: Any) -> Any:
 
 
 def instant(moment: datetime, tick_us: int) -> Fraction:
-    """Return a moment in ticks, exactly; a datetime without a zone is in UTC."""
+    """Return a moment in ticks, exactly; a naive datetime is in UTC."""
     zoned = moment if moment.tzinfo is not None else moment.replace(tzinfo=timezone.utc)
     return Fraction((zoned - _EPOCH) // _MICROSECOND, tick_us)
 
 
 def identity(value: Any, tick_us: int = DEFAULT_TICK_US) -> Hashable:
-    """Return what two values share if they are the same key, and can be looked up by.
+    """Return a hashable value that is equal for two values of the same key.
 
-    Numbers are equal across types, NaN equals NaN, a datetime is its instant and equals the whole number of ticks; a boolean
-    is not a number.
+    Numbers are equal across types, NaN equals NaN, and a datetime equals the number of ticks of its instant. A boolean is not a
+    number.
     """
     value = plain(value)
     if isinstance(value, bool):
@@ -49,6 +49,6 @@ def identity(value: Any, tick_us: int = DEFAULT_TICK_US) -> Hashable:
         return frozenset((name, identity(each, tick_us)) for name, each in value.items())
     if isinstance(value, list | tuple):
         return tuple(identity(each, tick_us) for each in value)
-    if value != value:  # NaN, of whatever type
+    if value != value:  # NaN, of any type
         return ("not a number",)
     return value if isinstance(value, Hashable) else (type(value).__name__, repr(value))

@@ -1,7 +1,7 @@
-"""The backend that keeps its pages in the journal itself, so that there is nothing to restore.
+"""The backend that keeps its pages in the journal itself, so that nothing has to be restored.
 
-A journal is slow by the blob, so many keys share one. The journal holds
-    index                    version of the state, and of each segment: depth, keys, bytes, and which slots there are
+A journal is slow per blob, so many keys share one, a slot. The journal holds
+    index                    version of the state, and of each segment: depth, keys, bytes, and its slots
     slot-SEGMENT-DEPTH-N     pages of the keys whose CRC-32 ends with the DEPTH bits of N
 
 Each is a blob (see `serializers.blobs`) of the format b"SWJB", valid under its name only. The value is
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from serializers.blobs import BlobFormat
-from state_backends.errors import StateError
+from state_backends.errors import CHECKPOINT_CHANGED, StateError
 from state_backends.interface import StateBackend, WriteBatch
 from state_backends.journal import Journal
 from state_backends.sqlite_journal import SqliteJournal
@@ -23,7 +23,7 @@ from state_backends.sqlite_journal import SqliteJournal
 FORMAT_VERSION = 1
 SLOT_BYTES = 64 << 10
 """What a slot may hold on average, in bytes of keys and pages. One changed page rewrites its slot, so that smaller ones
-spare bytes; to fetch a blob from Spark takes as long as to decode some 10 KiB, so that larger ones spare calls."""
+save bytes; to fetch a blob from Spark takes as long as to decode about 10 KiB, so larger ones save calls."""
 _FORMAT = BlobFormat(b"SWJB", FORMAT_VERSION)
 
 Pages = dict[bytes, bytes]
@@ -59,7 +59,7 @@ class _Segment:
         return [slot for slot in range(1 << self.depth) if self.has(slot)]
 
     def needed_depth(self) -> int:
-        """The depth at which slots are small enough; no deeper than there are keys to spread."""
+        """The depth at which slots are small enough; not deeper than the number of keys requires."""
         depth = self.depth
         while self.size > SLOT_BYTES << depth and self.keys > 1 << depth:
             depth += 1
@@ -73,7 +73,7 @@ class _Index:
 
 
 class JournalBackend(StateBackend):
-    """Pages in the journal that each batch attaches; in a file of its own until one is attached.
+    """Pages in the journal that each batch attaches, or in a file until one is attached.
 
     Memory holds the index, and the slots that were read or changed since the journal was attached. A read costs one blob for
     each slot that its keys fall in, the first time; a write one for each slot that it changes, and the index. Slots are
@@ -110,7 +110,7 @@ class JournalBackend(StateBackend):
 
     def _known(self) -> _Index:
         if self._index is None:
-            # A backend that is only asked for its version before its first attach makes no file.
+            # Reading the version before the first attach creates no file.
             nothing = self._attached is None and not self._file.exists()
             self._index = _Index() if nothing else _read_index(self._journal)
         return self._index
@@ -139,10 +139,7 @@ class JournalBackend(StateBackend):
         name = _slot_name(segment, info.depth, slot)
         blob = self._journal.get(name)
         if blob is None:
-            raise StateError(
-                f"the journal lacks its blob {name!r}, which the state needs: "
-                "the checkpoint was altered from outside; go back to a copy of it or start with a new one"
-            )
+            raise StateError(f"the blob {name!r} is missing in the journal: {CHECKPOINT_CHANGED}")
         return dict(zip(*_decode(name, blob), strict=True))
 
     def write(self, batch: WriteBatch, version: bytes) -> None:
@@ -157,7 +154,7 @@ class JournalBackend(StateBackend):
                 self._file_journal.rollback()
             raise
         finally:
-            # No attach will ever forget what was read, and after an error it is not what the file holds.
+            # Without attach nothing clears the slots that were read, and after an error they differ from the file.
             self._index = None
 
     def _apply(self, batch: WriteBatch, version: bytes) -> None:
@@ -190,7 +187,7 @@ class JournalBackend(StateBackend):
     def _changed_slots(
         self, segment: int, info: _Segment, deletes: Set[bytes], puts: Mapping[bytes, bytes]
     ) -> set[int]:
-        """Delete and put in memory alone; return the slots whose pages are others now."""
+        """Apply deletes and puts in memory only; return the slots whose pages changed."""
         changed = set()
         mask = (1 << info.depth) - 1
         for key in deletes:
@@ -215,7 +212,7 @@ class JournalBackend(StateBackend):
         return changed
 
     def _deepen(self, segment: int, info: _Segment, depth: int, changed: Iterable[int]) -> None:
-        """Cut the segment into 2**depth slots, one old slot after another."""
+        """Split the segment into 2**depth slots, one old slot after another."""
         deeper = _Segment(depth, info.keys, info.size, bytearray(((1 << depth) + 7) // 8))
         mask = (1 << depth) - 1
         for slot in sorted({*info.slots(), *changed}):

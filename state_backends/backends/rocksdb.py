@@ -1,7 +1,7 @@
 """The backend that keeps pages in RocksDB, through rocksdict.
 
 Key layout: b"p", the segment as 8 bytes big-endian with the sign bit flipped (so that bytes sort as numbers), the key.
-Expiry is one range deletion. The write-ahead log is off: the changelog restores what a crash takes from the memtable.
+Expiry is one range deletion. The write-ahead log is off: the changelog restores what a crash loses from the memtable.
 """
 
 import shutil
@@ -57,7 +57,7 @@ def segment_of(key: bytes) -> int:
 
 
 class RocksDBBackend(StateBackend):
-    """Pages in a RocksDB database of their own. State may be larger than memory."""
+    """Pages in a RocksDB database. State may be larger than memory."""
 
     snapshots = True
 
@@ -87,8 +87,9 @@ class RocksDBBackend(StateBackend):
             self._db: Any = Rdict(str(self._directory), options)
         except Exception as error:
             raise StateError(
-                f"RocksDB cannot open {self._directory}: {error}. If its disk is full, make room. If another process holds "
-                "it, stop that one; if it is damaged, delete the directory: it is restored from the changelog"
+                f"RocksDB cannot open {self._directory}: {error}. If the disk is full, free some space. If another "
+                "process uses the directory, stop that process. If the database is damaged, delete the directory: the state "
+                "is restored from the changelog"
             ) from error
         found = self._db.get(_FORMAT_KEY)
         if found is None and next(self._db.items(), None) is None:
@@ -96,13 +97,13 @@ class RocksDBBackend(StateBackend):
         elif found is None:
             self.close()
             raise StateError(
-                f"{self._directory} holds a RocksDB database that is not of this library: name another directory"
+                f"{self._directory} contains a RocksDB database of another program: choose another directory"
             )
         elif found != FORMAT:
             self.close()
             raise StateError(
-                f"{self._directory} holds state of format {found!r}, this version reads {FORMAT!r}: "
-                "delete the directory, it is restored from the changelog"
+                f"{self._directory} contains state of format {found!r}, this version reads {FORMAT!r}: "
+                "delete the directory, the state is restored from the changelog"
             )
         self._version: bytes | None = self._db.get(_VERSION_KEY)
         self._segments = self._find_segments()
@@ -162,9 +163,9 @@ class RocksDBBackend(StateBackend):
             self._free(batch.drop_before)
 
     def _free(self, before: int) -> None:
-        """Give back the disk of dropped segments, when enough was written since to be worth it.
+        """Free the disk space of dropped segments, once enough was written since the last time.
 
-        RocksDB only notes that a range is deleted; files go when something compacts them.
+        RocksDB only marks a range as deleted; a compaction removes the files.
         """
         if self._written > (_FREED_BYTES if self._segments else _MIB):
             self._act(lambda: self._db.compact_range(_PAGES, segment_prefix(before)))
@@ -178,8 +179,8 @@ class RocksDBBackend(StateBackend):
             act()
         except Exception as error:
             raise StateError(
-                f"RocksDB cannot write to {self._directory}: {error}. Make room or mend the disk and start the query "
-                "again: the state is restored from the changelog"
+                f"RocksDB cannot write to {self._directory}: {error}. Free some space or repair the disk, then restart "
+                "the query: the state is restored from the changelog"
             ) from error
 
     def _is_empty(self, segment: int) -> bool:
@@ -219,7 +220,7 @@ class RocksDBBackend(StateBackend):
         except StateError as error:
             shutil.rmtree(self._directory, ignore_errors=True)
             self._open()
-            raise CorruptDataError(f"the snapshot is no database of this library: {error}") from error
+            raise CorruptDataError(f"the snapshot is not a database of this library: {error}") from error
 
     def close(self) -> None:
         db, self._db = self._db, None
@@ -229,7 +230,7 @@ class RocksDBBackend(StateBackend):
             db.close()
         except Exception as error:
             raise StateError(
-                f"RocksDB cannot write what it still held to {self._directory}: {error}. "
+                f"RocksDB cannot write its last changes to {self._directory}: {error}. "
                 "Nothing is lost: the state is restored from the changelog"
             ) from error
 
@@ -248,7 +249,9 @@ def rocks_options(options: Mapping[str, str]) -> Options:
     """
     compression = options.get("compression", "lz4")
     if compression not in _COMPRESSIONS:
-        raise ValueError(f"rocksdb.compression is {compression!r}; known are {', '.join(_COMPRESSIONS)}")
+        raise ValueError(
+            f"rocksdb.compression is {compression!r}: it must be one of {', '.join(_COMPRESSIONS)}"
+        )
     table = BlockBasedOptions()
     table.set_block_cache(Cache(_mebibytes(options, "blockCacheMb")))
     table.set_bloom_filter(10, False)
@@ -265,5 +268,5 @@ def rocks_options(options: Mapping[str, str]) -> Options:
 def _mebibytes(options: Mapping[str, str], name: str) -> int:
     text = options.get(name, "64")
     if not text.isdecimal() or int(text) < 1:
-        raise ValueError(f"rocksdb.{name} is {text!r}; a whole number of MiB from 1 is wanted")
+        raise ValueError(f"rocksdb.{name} is {text!r}: it must be a whole number of MiB, at least 1")
     return int(text) * _MIB

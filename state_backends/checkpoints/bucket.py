@@ -50,9 +50,9 @@ class Bucket:
     """A bucket's state at one version, opened.
 
     Attributes:
-        pointer: says which version.
-        schema: what entries are.
-        backend: has the pages.
+        pointer: of the version.
+        schema: of the entries.
+        backend: with the pages.
     """
 
     pointer: Pointer
@@ -70,7 +70,7 @@ class Bucket:
         return self.pointer.progress.identity or {}
 
     def entries(self) -> Iterator[EntryBatch]:
-        """Yield all entries, some pages at a time. O(entries)."""
+        """Yield all entries, a number of pages at a time. O(entries)."""
         for segment in self.backend.segments():
             pages: dict[bytes, bytes] = {}
             for key, page in self.backend.iterate(segment):
@@ -88,7 +88,7 @@ class Bucket:
 
 
 def journal_from_parts(blobs: Iterable[tuple[str, int, bytes]]) -> MemoryJournal:
-    """Return a journal of blobs that were cut: name, number of the part, and bytes of each."""
+    """Return a journal of blobs that come in parts: name, number of the part, and bytes of each."""
     parts: dict[str, dict[int, bytes]] = {}
     for name, part, blob in blobs:
         parts.setdefault(name, {})[part] = blob
@@ -101,11 +101,11 @@ def journal_from_parts(blobs: Iterable[tuple[str, int, bytes]]) -> MemoryJournal
 
 @contextmanager
 def open_bucket(journal: Journal, backend: str | None, snapshots: str | None) -> Iterator[Bucket]:
-    """Open a bucket's state in a temporary place; the journal is left as it is.
+    """Open a bucket's state in a temporary place; the journal is not changed.
 
     Args:
         journal: as the last commit left it.
-        backend: name of the backend to open it with; None for one that the state suits.
+        backend: name of the backend to open it with; None for one that can open it.
         snapshots: folder to look for snapshots in before the one that they were written to.
 
     Raises:
@@ -113,9 +113,12 @@ def open_bucket(journal: Journal, backend: str | None, snapshots: str | None) ->
     """
     pointer = read_pointer(journal)
     if pointer is None or pointer.progress.schema is None:
-        raise StateError("the checkpoint has a bucket without a pointer: it holds no windows, or was altered")
+        raise StateError(
+            "a bucket of the checkpoint has no state pointer: give the checkpoint of a query with an operator of this "
+            "library, or restore it from a copy"
+        )
     schema = pointer.progress.schema
-    # What lives in the journal stays there: taken out, it would be written to the folder of snapshots.
+    # Pages in the journal stay there: moved out, they would be written to the folder of snapshots.
     name = RESIDENT if pointer.home == JOURNAL else backend or "memory"
     directory = Path(tempfile.mkdtemp(prefix="windows-state-"))
     with ExitStack() as after:

@@ -35,7 +35,7 @@ class SaveBucket:
     uri: str
 
     def __call__(self, number: int, bucket: Bucket) -> Iterator[pa.Table]:
-        """Yield one row that says what was written."""
+        """Yield one row that describes what was written."""
         saved = write_bucket(Folder(self.uri), number, bucket)
         columns = [
             pa.array([value], type_) for value, type_ in zip(astuple(saved), _SAVED.types, strict=True)
@@ -56,15 +56,15 @@ def write_savepoint(
     """Write the state of a stopped query to a folder, for a new query to start from by the option `state.savepoint`.
 
     The new query may have another backend, another number of buckets and a later version of the code. It reads its sources
-    from where the old one stopped: the savepoint's `origin` says what the checkpoint knows of that.
+    from where the old one stopped: the savepoint's `origin` has the offsets in the checkpoint.
 
     Args:
         checkpoint: the query's checkpoint folder; nothing in it is changed.
-        folder: a new folder, as a path or URI that all workers reach.
+        folder: a new folder, as a path or URI that all workers can access.
         backend, batch, operator, snapshots, spark: as for `read_state`.
 
     Raises:
-        StateError: there is no state of windows, or a savepoint in the folder already.
+        StateError: the checkpoint has no state of windows, or the folder already contains a savepoint.
         CorruptDataError: the state is damaged; names the file or blob.
 
     Cost: each bucket's state passes through one task's memory.
@@ -82,7 +82,7 @@ def write_savepoint(
 
 
 def _origin(checkpoint: Checkpoint) -> dict[str, Any]:
-    """What the checkpoint's own files say: its last batch, the watermark after it, and where the sources stood."""
+    """What the files of the checkpoint say: its last batch, the watermark after it, and the offsets of the sources."""
     folder = Folder(checkpoint.path)
     done = [int(Path(name).name) for name, _ in folder.list("commits") if Path(name).name.isdecimal()]
     batch = max(done) if checkpoint.batch is None else checkpoint.batch

@@ -1,4 +1,4 @@
-"""What Spark notes in a checkpoint about the operators with state, and what is wrong with one that cannot be read."""
+"""The operators with state that Spark lists in a checkpoint, and the error for state that cannot be read."""
 
 import json
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ _NO_BATCH = "STDS_COMMITTED_BATCH_UNAVAILABLE"
 
 
 class NoBatchError(StateError):
-    """A checkpoint without a committed batch: nothing is there yet, or the folder is none of a query."""
+    """A checkpoint without a committed batch: it is new, or the folder is not of a query."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredOperator:
-    """An operator with state, as Spark has noted it.
+    """An operator with state, as Spark lists it.
 
     Attributes:
         number: from 0, in the query's plan.
@@ -36,7 +36,7 @@ class StoredOperator:
 
 
 def operators_in(path: str, spark: "SparkSession") -> list[StoredOperator]:
-    """Return the operators with state of a checkpoint; none where there is no batch."""
+    """Return the operators with state of a checkpoint; an empty list without a batch."""
     found = {}
     for row in spark.read.format("state-metadata").load(path).collect():
         properties = json.loads(row.operatorProperties or "{}")
@@ -54,7 +54,7 @@ def unreadable(
     Args:
         path: of the checkpoint, as Spark takes it.
         number: of the operator.
-        batch: after which state is wanted; None for the last one.
+        batch: of the requested state; None for the last one.
         error: Spark's.
         spark: the session.
         shown: the checkpoint's path as it was given.
@@ -63,8 +63,8 @@ def unreadable(
 
     if error.getCondition() == _NO_BATCH and batch is None:
         return NoBatchError(
-            f"the state in {shown} cannot be read: there is no committed batch. Name the checkpoint folder of a query "
-            "that has run"
+            f"the state in {shown} cannot be read: no batch was committed. Give the checkpoint folder of a query that "
+            "has run"
         )
     try:
         there = operators_in(path, spark)
@@ -76,8 +76,8 @@ def unreadable(
         after = "" if batch is None else f" after batch {batch}, its last one is {there[0].batch}"
         why = f"{after}: {error}"
     elif ours:
-        why = f": it has no such operator of this library, but {listed}: give operator={' or '.join(map(str, ours))}"
+        why = f": it is not an operator of this library. The query has {listed}: give operator={' or '.join(map(str, ours))}"
     else:
         kept = f"the state of other operators: {listed}" if there else "no state"
-        why = f": it is another query's, which keeps {kept}. Name the checkpoint of one with an operator of this library"
+        why = f": the query has {kept}. Give the checkpoint of a query with an operator of this library"
     return StateError(f"the state of operator {number} in {shown} cannot be read{why}")

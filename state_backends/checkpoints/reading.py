@@ -42,12 +42,12 @@ SUMMARY = pa.schema(
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where the state is read from.
+    """The place that state is read from.
 
     Attributes:
         path: the query's checkpoint folder.
-        backend: name of the backend to open state with; None for one that it suits.
-        batch: number of the batch after which it is wanted; None for the last one that was committed.
+        backend: name of the backend to open state with; None for one that can open it.
+        batch: number of the batch whose state is read; None for the last committed one.
         operator: number of the operator among those with state in the query's plan, from 0: Spark counts from the sink.
         snapshots: folder to look for snapshots in before the one that they were written to.
     """
@@ -75,14 +75,14 @@ def read_state(
 
     Args:
         checkpoint: the query's checkpoint folder; nothing in it is changed.
-        backend: name of the backend to open state with; needed for snapshots that one of your own wrote.
-        batch: number of the batch after which state is wanted; the last one that was committed by default.
+        backend: name of the backend to open state with; needed for snapshots of a third-party backend.
+        batch: number of the batch whose state is read; by default the last committed one.
         operator: number of the operator among those with state in the query's plan, from 0: Spark counts from the sink.
         snapshots: folder of the snapshots, if it was moved since.
         spark: the session; the active one by default.
 
     Raises:
-        StateError: there is no state of windows, or of that batch.
+        StateError: the checkpoint has no state of windows, or none of that batch.
         CorruptDataError: it is damaged; names the file or blob.
 
     Cost: each bucket's state passes through one task's memory.
@@ -102,7 +102,7 @@ def summarize_state(
     snapshots: str | None = None,
     spark: "SparkSession | None" = None,
 ) -> "DataFrame":
-    """Return how much a stopped query stores: one row for each bucket and segment of time, and one for a bucket that is empty.
+    """Return how much a stopped query stores: one row for each bucket and segment of time, and one for each empty bucket.
 
     Columns: bucket; segment, its start and end; keys, panes (or windows), bytes before compression; oldest and newest time; the
     bucket's close time (what closed before it is final) and stream time (close time and grace).
@@ -120,15 +120,15 @@ class ReadRows:
     """Reads one bucket's entries.
 
     Attributes:
-        checkpoint: where they are.
-        schema: what they are.
+        checkpoint: of the state.
+        schema: of the entries.
     """
 
     checkpoint: Checkpoint
     schema: StoredSchema
 
     def __call__(self, number: int, bucket: Bucket) -> Iterator[pa.Table]:
-        """Yield the entries, some at a time."""
+        """Yield the entries in tables."""
         del number
         for stored in bucket.entries():
             yield self.schema.table(stored.keys, stored.key, stored.columns)
@@ -139,8 +139,8 @@ class Summarize:
     """Sums up one bucket, segment by segment.
 
     Attributes:
-        checkpoint: where it is.
-        schema: what its entries are.
+        checkpoint: of the state.
+        schema: of the entries.
     """
 
     checkpoint: Checkpoint
@@ -177,28 +177,28 @@ class Summarize:
 
 
 def stored_schema(pointer: Pointer) -> StoredSchema:
-    """Return what a pointer tells of the entries."""
+    """Return the schema of the entries in a pointer."""
     if pointer.progress.schema is None:
-        raise CorruptDataError("a state pointer without the columns of the state")
+        raise CorruptDataError("a state pointer does not describe the stored columns")
     return pointer.progress.schema
 
 
 def journals(checkpoint: Checkpoint, spark: "SparkSession | None") -> "tuple[DataFrame, Pointer]":
-    """Return each bucket's blobs as rows of bucket, name, part and blob, and the pointer of one: all tell the same schema.
+    """Return each bucket's blobs as rows of bucket, name, part and blob, and the pointer of one: all have the same schema.
 
     Raises:
-        StateError: there is no state of windows.
+        StateError: the checkpoint has no state of windows.
     """
     rows = journal_rows(checkpoint, spark)
     schemas = {repr(pointer.progress.plain().get("schema")): pointer for pointer in pointers(rows)}
     if not schemas:
         raise StateError(
-            f"the checkpoint {checkpoint.path} holds no state of windows at this batch: name the query's checkpoint "
-            "folder, a batch after which it had state, and the number of the operator"
+            f"the checkpoint {checkpoint.path} has no state of windows after this batch: check the checkpoint folder, "
+            "the batch, and the number of the operator"
         )
     if len(schemas) > 1:
         raise StateError(
-            f"the buckets of {checkpoint.path} hold states of different shape: let the query run one batch to its end"
+            f"the buckets of {checkpoint.path} have states with different columns: let the query complete one batch"
         )
     (pointer,) = schemas.values()
     return rows, pointer
@@ -218,7 +218,7 @@ def journal_rows(checkpoint: Checkpoint, spark: "SparkSession | None") -> "DataF
     path = plain_path(checkpoint.path)
     try:
         rows = reader.load(path)
-        _ = rows.schema  # Spark Connect looks for the state only when it is asked something
+        _ = rows.schema  # Spark Connect reads the state only on the first request
     except PySparkException as error:
         reason = unreadable(path, checkpoint.operator, checkpoint.batch, error, spark, checkpoint.path)
         raise reason from error
@@ -231,11 +231,11 @@ def journal_rows(checkpoint: Checkpoint, spark: "SparkSession | None") -> "DataF
 
 
 def plain_path(path: str) -> str:
-    """The path, or a link to it that Spark's reader of state takes: it stumbles over spaces and the like in a path."""
+    """The path, or a link to it: Spark's reader of state fails on spaces and some other characters in a path."""
     if "://" in path or set(path) <= _PLAIN:
         return path
     directory = tempfile.mkdtemp(prefix="windows-checkpoint-")
-    # The frame reads it whenever it is asked for rows.
+    # The DataFrame reads it each time that its rows are computed.
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     link = Path(directory, "checkpoint")
     link.symlink_to(Path(path.removeprefix("file:")), target_is_directory=True)
@@ -249,11 +249,11 @@ def pointers(rows: "DataFrame") -> list[Pointer]:
 
 
 def by_bucket(rows: "DataFrame", reader: Any, schema: pa.Schema) -> "DataFrame":
-    """Return what a reader says of each bucket.
+    """Return the tables of a reader for all buckets.
 
     Args:
         rows: as `journal_rows` has them.
-        reader: has a `checkpoint`, and makes tables of a bucket's number and the bucket.
+        reader: has a `checkpoint`, and yields tables when called with a bucket's number and the bucket.
         schema: of these tables.
     """
     from pyspark.sql.pandas.types import from_arrow_schema

@@ -1,6 +1,6 @@
 """Savepoints: state as Parquet files and a JSON header, for any backend, any number of buckets and later versions.
 
-    savepoint.json        what the state is of, up to when, and which files belong to it; with a checksum
+    savepoint.json        the operator, the close time and the list of files; with a checksum
     entries/N-TOKEN.parquet   the entries of one bucket, sorted by the CRC-32 of their keys
 
 The columns of a file: `crc` of the key (int64), `key` (as `serializers.keys` has it), and c0, c1, ... as the entries have them;
@@ -60,12 +60,12 @@ class Savepoint:
 
     Attributes:
         uri: its folder.
-        identity: what its state depends on, as the operator tells it.
-        schema: what its entries are.
-        close_time: in ticks, from which a new query goes on: the latest that any bucket or the query had reached.
+        identity: what its state depends on, as the operator describes it.
+        schema: of its entries.
+        close_time: in ticks, from which a new query continues: the latest that any bucket or the query had reached.
         buckets: the files.
-        origin: of a query, for people: the checkpoint, its batch, and where the sources stood; of a local runner, the stream
-            time and the highest event time in ticks, from which a new one goes on.
+        origin: of a query, for information: the checkpoint, its batch, and the offsets of the sources; of a local runner, the
+            stream time and the highest event time in ticks, from which a new one continues.
     """
 
     uri: str
@@ -76,10 +76,10 @@ class Savepoint:
     origin: dict[str, Any]
 
     def groups(self, bucket: int, buckets: int) -> Iterator[tuple[int, list[bytes], Entries]]:
-        """Yield the entries of one of so many new buckets: for each old bucket its close time, the keys, and their entries.
+        """Yield the entries of one new bucket of `buckets`: for each old bucket its close time, the keys, and their entries.
 
         Raises:
-            CorruptDataError: a file is not there, truncated or altered; names it.
+            CorruptDataError: a file is missing, truncated or altered; names it.
         """
         low, high = crc_range(bucket, buckets)
         for saved in self.buckets:
@@ -112,13 +112,13 @@ def _entries(table: pa.Table, schema: StoredSchema) -> tuple[list[bytes], Entrie
 
 
 def check_new(folder: Folder) -> None:
-    """Refuse a folder that has a savepoint.
+    """Refuse a folder that contains a savepoint.
 
     Raises:
-        StateError: it has.
+        StateError: the folder contains one.
     """
     if folder.has(HEADER):
-        raise StateError(f"there is a savepoint in {folder.uri} already: name a new folder")
+        raise StateError(f"the folder {folder.uri} already contains a savepoint: choose a new folder")
 
 
 def write_bucket(folder: Folder, number: int, bucket: Bucket) -> SavedBucket:
@@ -164,7 +164,7 @@ def write_header(
     buckets: Iterable[SavedBucket],
     origin: dict[str, Any],
 ) -> Savepoint:
-    """Write the header, which makes a savepoint of the files that are there.
+    """Write the header, which completes a savepoint.
 
     Args:
         folder: the savepoint's.
@@ -194,7 +194,7 @@ def read_header(uri: str) -> Savepoint:
     """Return the savepoint of a folder.
 
     Raises:
-        StateError: there is none, or the storage fails.
+        StateError: the folder contains none, or the storage fails.
         CorruptDataError: its header is damaged; names it.
         NewerFormatError: a newer version wrote it.
     """
@@ -202,7 +202,7 @@ def read_header(uri: str) -> Savepoint:
     blob = folder.read(HEADER)
     if blob is None:
         raise StateError(
-            f"there is no savepoint in {uri}: {HEADER} is missing. It is written last, so the export may not have ended"
+            f"the folder {uri} contains no savepoint: {HEADER} is missing. It is written last, so the export may be incomplete"
         )
     values = decode_signed(blob, SAVEPOINT_VERSION, f"the savepoint's header {folder.where(HEADER)}")
     plain = values["schema"] | {"keys": base64.b64decode(values["schema"]["keys"])}

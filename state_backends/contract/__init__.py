@@ -1,4 +1,4 @@
-"""The contract suite: every promise of `StateBackend` as a test, for whoever writes a backend.
+"""The contract suite: every promise of `StateBackend` as a test, for authors of backends.
 
     from state_backends.contract import BackendContract
 

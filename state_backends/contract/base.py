@@ -1,4 +1,4 @@
-"""What all tests of the suite share: the backend under test, opened in a directory of its own."""
+"""What all tests of the suite share: the backend under test, opened in a new directory."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -26,7 +26,7 @@ class Contract:
 
     @pytest.fixture
     def directory(self, tmp_path: Path) -> Path:
-        """A directory that is not there yet."""
+        """A directory that does not exist yet."""
         return tmp_path / "a" / "store"
 
     @pytest.fixture

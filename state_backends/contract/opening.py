@@ -12,12 +12,12 @@ _PAGES = {0: {b"a": b"1"}}
 
 
 class OpeningContract(Contract):
-    """A store begins empty, is told apart from others, and ends when it is closed."""
+    """A store begins empty, is independent of others, and can be cleared and closed."""
 
     def test_new_store_is_empty(self, backend: StateBackend) -> None:
-        """A store in a directory that was not there has no version, no segments and no pages."""
+        """A store in a directory that did not exist has no version, no segments and no pages."""
         assert_holds(backend, {}, None, "a new store is empty")
-        check("get_many returns None where there is no page", [None], backend.get_many(0, [b"a"]))
+        check("get_many returns None for a missing page", [None], backend.get_many(0, [b"a"]))
 
     def test_empty_directory_is_a_new_store(self, directory: Path) -> None:
         """A store in an empty directory has no version, no segments and no pages."""
@@ -57,7 +57,7 @@ class OpeningContract(Contract):
             try:
                 assert_holds(backend, _PAGES, b"v1")
                 backend.write(WriteBatch(puts={1: {b"a": b"2"}}), b"v2")
-            except Exception as error:  # noqa: BLE001 - whatever it is, it is told below
+            except Exception as error:  # noqa: BLE001 - any error is reported below
                 errors.append(error)
 
         other = Thread(target=go_on)
@@ -84,7 +84,7 @@ class OpeningContract(Contract):
             assert_holds(backend, {}, None, "what was cleared does not come back with the next open")
 
     def test_close_twice(self, directory: Path) -> None:
-        """A second close is no error."""
+        """A second close is not an error."""
         backend = self.open(directory)
         backend.write(WriteBatch(puts=_PAGES), b"v1")
         backend.close()

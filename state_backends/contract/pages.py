@@ -8,21 +8,21 @@ from state_backends.interface import StateBackend, WriteBatch
 
 
 class PagesContract(Contract):
-    """Pages by key, and the version beside them."""
+    """Pages by key, and the version."""
 
     def test_get_many_keeps_the_order_asked(self, backend: StateBackend) -> None:
-        """Pages come in the order asked, None where there is none; a key may be asked for twice."""
+        """Pages come in the order of the keys, None for a missing page; a key may be given twice."""
         backend.write(WriteBatch(puts={3: {b"a": b"1", b"b": b"2", b"c": b"3"}}), b"v")
         asked = [b"c", b"x", b"a", b"c", b"", b"b", b"y"]
         expected = [b"3", None, b"1", b"3", None, b"2", None]
         check(
-            "get_many returns one page or None for each key, in the order asked",
+            "get_many returns one page or None for each key, in the order of the keys",
             expected,
             backend.get_many(3, asked),
         )
 
     def test_get_many_of_nothing(self, backend: StateBackend) -> None:
-        """No keys asked for are no pages, in a segment that is there and in one that is not."""
+        """No keys give no pages, in a segment that exists and in one that does not."""
         backend.write(WriteBatch(puts={3: {b"a": b"1"}}), b"v")
         for segment in (3, 4):
             check("get_many of no keys is an empty list", [], backend.get_many(segment, []))
@@ -32,13 +32,13 @@ class PagesContract(Contract):
         backend.write(WriteBatch(puts={-1: {b"a": b"-"}, 0: {b"a": b"0"}, 1: {b"b": b"+"}}), b"v")
         found = [backend.get_many(segment, [b"a"]) for segment in (-1, 0, 1)]
         check(
-            "get_many finds pages of the segment that was asked for, and of no other",
+            "get_many finds pages of the given segment, and of no other",
             [[b"-"], [b"0"], [None]],
             found,
         )
 
     def test_get_many_of_many_keys(self, backend: StateBackend) -> None:
-        """Ten thousand pages are found at once, and as many that are not there are None."""
+        """Ten thousand pages are found at once, and as many missing ones are None."""
         pages = {b"%d" % n: b"page %d" % n for n in range(10_000)}
         backend.write(WriteBatch(puts={0: pages}), b"v")
         asked = [key for n in range(10_000) for key in (b"%d" % n, b"no %d" % n)]
@@ -57,7 +57,7 @@ class PagesContract(Contract):
         """Deleting an absent key, or in an absent segment, is no error and changes nothing."""
         backend.write(WriteBatch(puts={0: {b"a": b"1"}}), b"v1")
         backend.write(WriteBatch(deletes={0: {b"b", b""}, 7: {b"a"}, -7: set()}), b"v2")
-        assert_holds(backend, {0: {b"a": b"1"}}, b"v2", "a delete of what is not there changes nothing")
+        assert_holds(backend, {0: {b"a": b"1"}}, b"v2", "a delete of a missing page changes nothing")
 
     def test_write_leaves_its_batch_alone(self, backend: StateBackend) -> None:
         """The batch is the same after the write, since it goes to the changelog next."""

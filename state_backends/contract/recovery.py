@@ -19,7 +19,7 @@ _WHOLE = "a store that is opened again shows the state after some write, whole, 
 
 
 class RecoveryContract(Contract):
-    """What is there after a store was closed, or its process killed, is some version, whole."""
+    """After a close, or a kill of its process, a store holds some version, whole."""
 
     def test_reopened_store_is_some_version_whole(self, directory: Path) -> None:
         """A store that is closed and opened again shows the state after some write, whole, or is empty."""

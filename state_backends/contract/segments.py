@@ -41,7 +41,7 @@ class SegmentsContract(Contract):
         backend.write(WriteBatch(drop_before=2), b"v2")
         backend.write(WriteBatch(puts={1: {b"b": b"2"}}), b"v3")
         assert_holds(
-            backend, {1: {b"b": b"2"}}, b"v3", "a dropped segment comes back with what is put anew alone"
+            backend, {1: {b"b": b"2"}}, b"v3", "a dropped segment holds only what is put after the drop"
         )
 
     def test_segments_of_any_number(self, backend: StateBackend) -> None:
@@ -81,7 +81,7 @@ class SegmentsContract(Contract):
         check(promise, [], list(backend.iterate(1)))
 
     def test_iterators_may_be_left_unfinished(self, directory: Path) -> None:
-        """An iterator that nobody finishes hinders neither a write, nor a close, nor the next open."""
+        """An unfinished iterator blocks neither a write, nor a close, nor the next open."""
         pages = {b"a": b"1", b"b": b"2"}
         with closing(self.open(directory)) as backend:
             backend.write(WriteBatch(puts={0: pages}), b"v1")

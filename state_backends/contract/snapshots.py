@@ -1,6 +1,6 @@
 """Promises about snapshots: a copy that no later write changes, and that brings back exactly the state.
 
-A backend without snapshots of its own is tested with those that the host takes of it: all pages, put back in parts.
+A backend without snapshots is tested with those of the host: all pages, written back in parts.
 """
 
 import random
@@ -20,7 +20,7 @@ from state_backends.interface import StateBackend, WriteBatch
 _PAGES = {n: dict.fromkeys(AWKWARD_KEYS, b"%d" % n * 50) for n in (-FAR, -1, 0, 7)}
 _BACK = "restore brings back the pages and the version of the snapshot, and nothing else"
 _FIXED = "files of a snapshot do not change, whatever happens to the store"
-_REFUSED = "restore of what is no snapshot raises CorruptDataError and leaves the store empty"
+_REFUSED = "restore of files that are not a snapshot raises CorruptDataError and leaves the store empty"
 
 
 class _Copy:
@@ -56,7 +56,7 @@ class _Copy:
 
 
 class SnapshotContract(Contract):
-    """What `snapshots` promises; if it is False, that the host's own way works."""
+    """What `snapshots` promises; if it is False, that the host's snapshots work."""
 
     def test_snapshot_brings_the_store_back(self, backend: StateBackend, tmp_path: Path) -> None:
         """A new store that is restored from a snapshot is equal to the old one, which a snapshot leaves as it is."""
@@ -144,6 +144,4 @@ class SnapshotContract(Contract):
             fail(_REFUSED, "it raised nothing")
         assert_holds(backend, {}, None, _REFUSED)
         copy.give(backend)
-        assert_holds(
-            backend, pages, b"v1", "a store that refused what is no snapshot can be restored from one"
-        )
+        assert_holds(backend, pages, b"v1", "a store that refused such files can be restored from one")

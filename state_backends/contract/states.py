@@ -20,7 +20,7 @@ _SHORT.maxlist, _SHORT.maxdict, _SHORT.maxset, _SHORT.maxother = 20, 10, 10, 60
 
 
 def check(promise: str, expected: object, found: object) -> None:
-    """Fail with the promise and both values, unless they are equal. Of long lists the first difference is told.
+    """Fail with the promise and both values, unless they are equal. Of long lists only the first difference is shown.
 
     Raises:
         AssertionError: they differ.
@@ -42,7 +42,7 @@ def fail(promise: str, what: str) -> None:
 
 
 def _difference(expected: Any, found: Any) -> tuple[str, Any, Any]:
-    """The place of the first difference for people, and what stands there."""
+    """The place of the first difference, and both values there."""
     if not (isinstance(expected, list) and isinstance(found, list)) or len(expected) <= _SHORT.maxlist:
         return "", expected, found
     if len(expected) != len(found):
@@ -87,7 +87,7 @@ def applied(pages: Pages, batch: WriteBatch) -> Pages:
 
 
 def random_batch(rng: random.Random) -> WriteBatch:
-    """Return a batch over few segments and keys, so that batches meet."""
+    """Return a batch over few segments and keys, so that batches overlap."""
 
     def some_keys(most: int) -> list[bytes]:
         return rng.sample(AWKWARD_KEYS, rng.randint(0, most))

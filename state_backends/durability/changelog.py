@@ -1,4 +1,4 @@
-"""The changelog: one entry per version in the journal, with what led to it from the version before.
+"""The changelog: one entry per version in the journal, with the changes from the version before.
 
 An entry is the version before and after, their CRC-32, and the changes as `serializers.changes` writes them.
 """
@@ -11,7 +11,7 @@ from functools import partial
 from serializers import CorruptDataError
 from serializers.changes import Puts, decode_changes, encode_changes
 from state_backends.durability.pointer import NO_VERSION, Pointer, version_number
-from state_backends.errors import StateError
+from state_backends.errors import CHECKPOINT_CHANGED, StateError
 from state_backends.interface import StateBackend, WriteBatch
 from state_backends.journal import Journal
 
@@ -20,14 +20,14 @@ _SIZE = len(NO_VERSION)
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What leads from one version to the next."""
+    """The changes from one version to the next."""
 
     before: bytes
     after: bytes
     blob: bytes
 
     def changes(self) -> WriteBatch:
-        """Return the changes, read anew."""
+        """Return the changes, decoded."""
         return WriteBatch(*decode_changes(self.blob))
 
 
@@ -50,7 +50,7 @@ def entries(journal: Journal, first: int, last: int) -> list[Entry]:
     """Return the entries that lead to the versions from first to last.
 
     Raises:
-        StateError: one is not there.
+        StateError: one is missing.
         CorruptDataError: one is damaged.
     """
     return [_entry(journal, number) for number in range(first, last + 1)]
@@ -61,24 +61,25 @@ def _entry(journal: Journal, number: int) -> Entry:
     blob = require_blob(journal, name)
     if zlib.crc32(blob[: 2 * _SIZE]) != int.from_bytes(blob[2 * _SIZE : 2 * _SIZE + 4], "big"):
         raise CorruptDataError(
-            f"changelog entry {name} of {len(blob)} bytes is truncated or altered: go back to an earlier checkpoint"
+            f"the changelog entry {name!r} of {len(blob)} bytes is truncated or altered: go back to an earlier checkpoint"
         )
     return Entry(blob[:_SIZE], blob[_SIZE : 2 * _SIZE], blob[2 * _SIZE + 4 :])
 
 
 def require_blob(journal: Journal, name: str) -> bytes:
-    """Return a blob that has to be there."""
+    """Return a blob of the journal.
+
+    Raises:
+        StateError: it is missing.
+    """
     blob = journal.get(name)
     if blob is None:
-        raise StateError(
-            f"the changelog lacks its entry {name!r}, which the state needs: "
-            "the checkpoint was altered from outside; go back to a copy of it or start with a new one"
-        )
+        raise StateError(f"the entry {name!r} is missing in the changelog: {CHECKPOINT_CHANGED}")
     return blob
 
 
 def missing_entries(journal: Journal, version: bytes | None, pointer: Pointer) -> list[Entry] | None:
-    """Return the entries that lead from a version to the pointer's, or None if no such way is kept."""
+    """Return the entries that lead from a version to the pointer's, or None if they are not kept."""
     number = version_number(version)
     if number is None or not pointer.oldest - 1 <= number < pointer.number:
         return None

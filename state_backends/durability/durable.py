@@ -1,15 +1,15 @@
-"""A backend made durable: every batch's changes go to a journal, and any local copy can be brought up to date from it.
+"""A durable backend: the changes of every batch go to a journal, from which any local copy can be updated.
 
 The journal holds
     pointer   which version counts, with the operator's progress (see `pointer`)
     log-N     the changes that lead from version N - 1 to version N (see `changelog`)
-    base-N-I  part I of a snapshot of version N, where snapshots have no folder of their own (see `snapshots`)
+    base-N-I  part I of a snapshot of version N, where snapshots have no folder (see `snapshots`)
 
 A version is a number and a random token. A local copy counts only if both agree with the journal, so a copy that a
-failed, retried or speculative attempt left behind is found out and restored.
+failed, retried or speculative attempt left behind is detected and restored.
 
-A resident backend keeps its pages in the journal. Its log says only which keys were written: what a copy of the
-operator has to look at anew.
+A resident backend keeps its pages in the journal. Its log only says which keys were written: those that a copy of the
+operator has to read again.
 """
 
 import logging
@@ -50,14 +50,14 @@ from state_backends.durability.progress import Progress
 from state_backends.durability.retention import adopt, drop_damaged, start_over, trim_log
 from state_backends.durability.snapshots import SnapshotFolder
 from state_backends.durability.uploads import Uploads, is_dead, this_process
-from state_backends.errors import StateError
+from state_backends.errors import CHECKPOINT_CHANGED, StateError
 from state_backends.interface import StateBackend, WriteBatch
 from state_backends.journal import Journal
 
 KEPT_ENTRIES = 8
 """Log entries kept for copies that are a little behind."""
 KEPT_NAMES = 64
-"""The same for a resident backend, whose entries are small and whose copies cost much to read anew."""
+"""The same for a resident backend, whose entries are small and whose copies are slow to read again."""
 LOG_TO_SNAPSHOT = 4
 """A snapshot of all pages waits until the log is this many times as large: snapshots add a quarter to what is written."""
 _MOST_FAILURES = 20
@@ -67,12 +67,12 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """What `Durable.align` did to the local copy: replayed these batches, after starting over if `restored`.
+    """What `Durable.align` did to the local copy.
 
     Attributes:
         pointer: what the next commit starts from.
-        restored: whether anything may have changed.
-        replayed: what was written; for a resident backend the pages are empty.
+        restored: whether the copy was restored, so that anything may have changed.
+        replayed: the batches that were written to it otherwise; for a resident backend the pages are empty.
     """
 
     pointer: Pointer
@@ -81,12 +81,12 @@ class Alignment:
 
 
 class Durable:
-    """One local copy of a store, and the journal's side of it.
+    """One local copy of a store, kept in step with a journal.
 
     Args:
         backend: the copy.
         kind: the backend's name in the configuration.
-        scratch: local directory for snapshots on their way, of this copy alone.
+        scratch: local directory for temporary files of snapshots, of this copy only.
         policy: where snapshots go, and when.
     """
 
@@ -106,11 +106,11 @@ class Durable:
     def align(self, journal: Journal, pointer: Pointer) -> Alignment:
         """Bring the local copy to the pointer's version.
 
-        Cost: nothing if it is there already; the missing log entries if it is behind; a snapshot and the log else.
+        Cost: nothing if it is there already; the missing log entries if it is behind; otherwise a snapshot and the log.
 
         Raises:
-            StateError: the journal lacks an entry that the pointer promises, or storage fails.
-            CorruptDataError: an entry, or every snapshot with a way to the pointer's version, is damaged; names it.
+            StateError: an entry is missing in the journal, or storage fails.
+            CorruptDataError: an entry is damaged, or every snapshot that leads to the pointer's version; names them.
         """
         backend = self.backend
         if backend.resident:
@@ -125,9 +125,9 @@ class Durable:
         return Alignment(self._restore(journal, pointer), restored=True)
 
     def _restore(self, journal: Journal, pointer: Pointer) -> Pointer:
-        """Load the newest snapshot that is whole and has a log to the pointer's version, and replay that.
+        """Load the newest valid snapshot that has a log to the pointer's version, and replay the log.
 
-        Damaged ones are retired: the next snapshot must neither share their files nor count on them.
+        Damaged snapshots are retired: the next snapshot must not share their files.
         """
         found = [one for one in pointer.snapshots if one.number >= pointer.oldest - 1]
         if pointer.oldest == 1:
@@ -140,7 +140,7 @@ class Durable:
                 log_bytes = sum(map(change_bytes, replay(self.backend, found_entries)))
             except CorruptDataError as error:
                 problems.append(error)
-                _LOG.warning("state %s: %s; trying what is older", pointer.store_id, error)
+                _LOG.warning("state %s: %s. Trying an older snapshot", pointer.store_id, error)
                 continue
             if self.backend.version != pointer.version:
                 self.backend.write(WriteBatch(), pointer.version)
@@ -148,7 +148,7 @@ class Durable:
         raise CorruptDataError(
             "the state cannot be restored: "
             + "; ".join(map(str, problems))
-            + ". Bring the files back, go back to an earlier checkpoint, or start with a new one"
+            + ". Restore the files, go back to an earlier checkpoint, or start with a new one"
         ) from problems[-1]
 
     def _load(self, journal: Journal, pointer: Pointer, snapshot: Snapshot) -> None:
@@ -162,7 +162,7 @@ class Durable:
         fill(self.backend, (decode_changes(blob)[0] for blob in blobs), snapshot.version)
 
     def _folder(self, pointer: Pointer, snapshot: Snapshot) -> SnapshotFolder:
-        """The folder that has a snapshot: the one of the configuration, so that it may be moved, or where it was written."""
+        """The folder of a snapshot: the configured one if the snapshot was moved there, or the one it was written to."""
         if self._policy.folder is not None and self._policy.folder != snapshot.folder:
             moved = SnapshotFolder(Folder(self._policy.folder), pointer.store_id)
             if moved.has(snapshot.name):
@@ -176,8 +176,7 @@ class Durable:
         backend.attach(journal)
         if backend.version != (pointer.version if pointer.number else None):
             raise StateError(
-                "the pages in Spark's state are of another version than the pointer says: the checkpoint was altered "
-                "from outside; go back to a copy of it or start with a new one"
+                f"the pages in Spark's state have another version than the pointer: {CHECKPOINT_CHANGED}"
             )
         if known == backend.version:
             return Alignment(pointer, restored=False)
@@ -187,7 +186,7 @@ class Durable:
         return Alignment(pointer, restored=False, replayed=tuple(entry.changes() for entry in missing))
 
     def _move_in(self, journal: Journal, pointer: Pointer) -> Alignment:
-        """Take over what local copies held: pages go into the journal."""
+        """Move the pages of local copies into the journal."""
         memory = MemoryBackend()
         other = Durable(memory, "memory", self._uploads.scratch, self._policy)
         other.align(journal, pointer)
@@ -199,7 +198,7 @@ class Durable:
         return Alignment(replace(start_over(journal, pointer), home=JOURNAL), restored=True)
 
     def _move_out(self, journal: Journal, pointer: Pointer) -> Alignment:
-        """Take over what a resident backend held: pages leave the journal."""
+        """Move the pages of a resident backend out of the journal."""
         resident = JournalBackend.open(self._uploads.scratch, {})
         resident.attach(journal)
         fill(self.backend, page_parts(resident), pointer.version)
@@ -210,11 +209,11 @@ class Durable:
     def rewrite(
         self, journal: Journal, pointer: Pointer, change: Callable[[list[bytes]], list[bytes]]
     ) -> Pointer:
-        """Put another page in the place of each, and return the pointer of what came of it; the copy must be aligned.
+        """Replace every page, and return the new pointer. The copy must be aligned.
 
         Args:
             journal, pointer: as given to `align`.
-            change: makes new pages of old ones, some MiB at a time.
+            change: returns the new pages for old ones, given a few MiB at a time.
 
         Cost: O(state), twice: a snapshot of it is written.
         """
@@ -243,7 +242,7 @@ class Durable:
         The copy must be aligned. A batch without changes costs one small blob.
 
         Args:
-            journal: takes the changes, and is committed.
+            journal: the changes are written to it, and committed.
             pointer: what `align` or the last commit returned.
             batch: the changes.
             progress: of the operator after the batch.
@@ -281,7 +280,7 @@ class Durable:
         return pointer.log_bytes > most or pointer.number - newest.number >= policy.batches
 
     def _snapshot(self, journal: Journal, pointer: Pointer) -> Pointer:
-        """Write a snapshot of the version that was just written, or begin to."""
+        """Write a snapshot of the version that was just written, or begin to write it."""
         if self._policy.folder is None:
             return self._snapshot_in_journal(journal, pointer)
         name = f"{pointer.number}-{os.urandom(8).hex()}"
@@ -289,12 +288,14 @@ class Durable:
         try:
             self._uploads.begin(self._folder(pointer, snapshot), snapshot, pointer.newest)
         except (StateError, OSError) as error:
-            _LOG.warning("state %s: no snapshot of version %d: %s", pointer.store_id, pointer.number, error)
+            _LOG.warning(
+                "state %s: cannot write a snapshot of version %d: %s", pointer.store_id, pointer.number, error
+            )
             return replace(pointer, failures=min(pointer.failures + 1, _MOST_FAILURES))
         return replace(pointer, pending=Pending(snapshot, pointer.log_bytes, time.time(), this_process()))
 
     def _snapshot_now(self, journal: Journal, pointer: Pointer) -> Pointer:
-        """Write a snapshot of a state that no log leads to; into the journal, if the folder cannot be written."""
+        """Write a snapshot of a state that no log leads to; into the journal if the folder is not writable."""
         pointer = self._snapshot(journal, pointer)
         if pointer.pending is not None:
             self._uploads.wait()
@@ -313,7 +314,7 @@ class Durable:
         return adopt(journal, pointer, Snapshot(pointer.number, pointer.version, size, parts=parts), 0)
 
     def _settle(self, journal: Journal, pointer: Pointer) -> Pointer:
-        """Take up the snapshot that was being written if it is done; give it up if nothing is to be expected of it."""
+        """Adopt the pending snapshot if it is complete; abandon it if it will not be completed."""
         pending = pointer.pending
         if pending is None:
             return pointer
@@ -327,23 +328,25 @@ class Durable:
             elif folder.has(snapshot.name):
                 manifest = folder.manifest(snapshot.name)
         except (StateError, SerializationError, OSError) as error:
-            if self._warned != snapshot.name:  # Once, not with every batch until the next attempt.
-                _LOG.warning("state %s: snapshot %s: %s", pointer.store_id, snapshot.name, error)
+            if self._warned != snapshot.name:  # Once, and not with every batch until the next attempt.
+                _LOG.warning(
+                    "state %s: snapshot %s was not completed: %s", pointer.store_id, snapshot.name, error
+                )
             self._warned = snapshot.name
-            # What another process writes may well be there when the storage answers again.
+            # A snapshot of another process may be complete when the storage is available again.
             abandoned = abandoned or begun or isinstance(error, SerializationError)
         if manifest is not None:
             done = replace(snapshot, size=manifest.size)
             return adopt(journal, replace(pointer, pending=None, failures=0), done, pending.log_bytes)
         patience = _AGAIN_SECONDS if abandoned else _PATIENCE_SECONDS
         patience *= 2 ** min(pointer.failures, _MOST_FAILURES)
-        # Another host's clock may be ahead, by more than any patience if it was wrong.
+        # The clock of another host may be wrong, by more than any patience.
         if abs(time.time() - pending.since) < min(patience, _LONGEST_SECONDS):
             return pointer
         return replace(pointer, pending=None, failures=min(pointer.failures + 1, _MOST_FAILURES))
 
     def _retire(self, pointer: Pointer, clock: int) -> Pointer:
-        """Note when snapshots were replaced, and remove those that the host can no longer go back to."""
+        """Record when snapshots were replaced, and remove those that the host can no longer return to."""
         retired = [one if one.retired >= 0 else replace(one, retired=clock) for one in pointer.retired]
         gone = [one for one in retired if clock - one.retired > self._policy.retain]
         kept = [one for one in retired if clock - one.retired <= self._policy.retain]
@@ -351,7 +354,7 @@ class Durable:
         for uri in {one.folder for one in gone}:
             self._uploads.clean(
                 SnapshotFolder(Folder(uri), pointer.store_id),
-                # Whatever their URI: the same folder may have been given in another way.
+                # Of every URI: two URIs may name the same folder.
                 {one.name for one in needed},
                 {one.name for one in gone if one.folder == uri},
             )

@@ -21,14 +21,14 @@ _WHOLE_AT_CLOSE = ("s3", "gcs", "abfs")
 _CHUNK = 4 << 20
 _SCHEMES = {name: name for name in ("s3", "gs", "hdfs", "viewfs", "abfs", "abfss")}
 _SCHEMES |= {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
-"""How Arrow calls each scheme."""
+"""Arrow's name of each scheme."""
 _KEPT_IN_URIS = "%/?&=:@+,;!$'()*~[]"
-_ACCEPTED = "an absolute local path is wanted, or a URI of s3, gs, abfs or hdfs, such as s3://bucket/path"
+_ACCEPTED = "give an absolute local path, or a URI of s3, gs, abfs or hdfs, such as s3://bucket/path"
 T = TypeVar("T")
 
 
 def absolute(folder: str | Path) -> str:
-    """Return a folder that was named on this machine, so that other processes find it: a local path made absolute, or a URI."""
+    """Return a folder in a form for all processes: a URI, or a local path made absolute."""
     text = str(folder)
     return text if "://" in text or text.startswith("file:") else str(Path(text).absolute())
 
@@ -38,10 +38,10 @@ class Folder:
 
     Args:
         uri: an absolute local path, or a URI such as s3://bucket/path?region=eu-central-1, gs://..., hdfs://...; credentials
-            come from where the file system's own client looks for them.
+            come from where the client of the file system looks for them.
 
     Raises:
-        StateError: no folder can be meant by it. Whether it is there shows with the first use.
+        StateError: the URI is not valid. Whether the folder exists shows with the first use.
     """
 
     def __init__(self, uri: str) -> None:
@@ -65,12 +65,12 @@ class Folder:
         return f"{self._place[1]}/{name}"
 
     def where(self, name: str) -> str:
-        """Return the file's place for people."""
+        """Return the path of the file, for messages."""
         base = self.uri.partition("?")[0] if self._local is None else self._local
         return f"{base.rstrip('/')}/{name}"
 
     def write(self, name: str, data: bytes | Path) -> None:
-        """Write a file as a whole: whoever sees the name sees all of it. Over an earlier one of that name.
+        """Write a file, or replace it. A reader sees all of it or nothing.
 
         Args:
             name: of the file.
@@ -93,7 +93,7 @@ class Folder:
                     if not whole:
                         system.move(aside, target)
                 except BaseException:
-                    # Closing makes a file of what was written so far, also in a store that is said to write wholes.
+                    # Closing creates a file of what was written so far, even in a store where files appear as a whole.
                     with suppress(OSError):
                         system.delete_file(aside)
                     raise
@@ -101,7 +101,7 @@ class Folder:
         self._do(f"write {self.where(name)}", act)
 
     def read(self, name: str) -> bytes | None:
-        """Return a file's bytes, or None if there is none of that name."""
+        """Return a file's bytes, or None if it does not exist."""
         system, _ = self._place
 
         def act() -> bytes | None:
@@ -113,7 +113,7 @@ class Folder:
         return self._do(f"read {self.where(name)}", act)
 
     def fetch(self, name: str, target: Path, seen: Callable[[bytes], None]) -> bool:
-        """Copy a file to a local one, showing its bytes as they come by; False if there is none of that name."""
+        """Copy a file to a local one, and pass its bytes to `seen`; return False if it does not exist."""
         system, _ = self._place
 
         def act() -> bool:
@@ -160,7 +160,7 @@ class Folder:
         """Return why no file can be written here and removed again; None if one can.
 
         Args:
-            seconds: how long to wait for the storage: its own clients try again for minutes.
+            seconds: how long to wait for the storage: its clients retry for minutes.
         """
         failed: list[StateError] = []
 
@@ -176,50 +176,50 @@ class Folder:
         thread.start()
         thread.join(seconds)
         if thread.is_alive():
-            return f"there was no answer within {seconds:g} s"
+            return f"no answer within {seconds:g} s"
         return str(failed[0].__cause__ or failed[0]) if failed else None
 
     def _do(self, what: str, act: Callable[[], T]) -> T:
-        """Act; tell an error of the storage as what it kept from being done."""
+        """Act; raise an error of the storage as one that says what failed."""
         try:
             return act()
         except (OSError, ArrowException) as error:
             raise StateError(
-                f"cannot {what}: {error}. If the storage is back, start the query again; nothing was lost"
+                f"cannot {what}: {error}. No state is lost: restart the query when the storage is available"
             ) from error
 
 
 def _local_path(uri: str) -> str | None:
-    """The path on this machine that is meant; None for a place elsewhere."""
+    """The path on this machine, or None for another place."""
     path = uri
     if uri.startswith("file:"):
         if re.search("[?#]", uri):
             raise StateError(
-                f"the folder {uri!r} has a ? or #: write them as %3F and %23, or give a plain path"
+                f"the folder {uri!r} contains ? or #: write them as %3F and %23, or give a plain path"
             )
         host, slash, rest = re.sub("^//", "", uri.removeprefix("file:")).partition("/")
         path = slash + unquote(rest) if host in ("", "localhost") else host
     elif "://" in uri:
         return None
     if not path.startswith("/"):
-        # Each worker would take it from a working directory of its own.
+        # Each worker would resolve it against its working directory.
         raise StateError(f"the folder {uri!r} is not absolute: {_ACCEPTED}")
     return "/" + os.path.normpath(path).lstrip("/")
 
 
 def _check_uri(uri: str) -> None:
-    """Refuse what cannot be a folder elsewhere, without asking the storage."""
+    """Refuse an invalid URI, without a call to the storage."""
     scheme, _, rest = uri.partition("://")
     place = rest.partition("?")[0].partition("/")[0]
     if ":" in place.rpartition("@")[0]:
         hidden = f"{scheme}://...@{place.rpartition('@')[2]}"
         raise StateError(
-            f"the folder {hidden} is given with a password, which checkpoints and logs would show: leave it out, and give "
-            "credentials as the storage's own client looks for them, such as environment variables"
+            f"the folder {hidden} contains a password, which checkpoints and logs would show: remove it, and provide "
+            "credentials as the client of the storage expects them, for example in environment variables"
         )
     if scheme not in _SCHEMES:
         raise StateError(f"the folder {uri!r} has an unknown scheme: {_ACCEPTED}")
     if "#" in rest:
-        raise StateError(f"the folder {uri!r} has a #: write it as %23")
+        raise StateError(f"the folder {uri!r} contains #: write it as %23")
     if not place and _SCHEMES[scheme] in ("s3", "gs"):
-        raise StateError(f"the folder {uri!r} names no bucket: {_ACCEPTED}")
+        raise StateError(f"the folder {uri!r} has no bucket: {_ACCEPTED}")

@@ -1,4 +1,4 @@
-"""All pages of a backend in parts of some MiB, and a backend filled from such parts."""
+"""All pages of a backend in parts of a few MiB, and a backend filled from such parts."""
 
 from collections.abc import Iterable, Iterator
 
@@ -7,13 +7,13 @@ from state_backends.interface import StateBackend, WriteBatch
 PART_BYTES = 4 << 20
 """A part ends with the page that makes it this large, in bytes of keys and pages."""
 _INCOMPLETE = b"restoring"
-"""The version of a store that lacks parts: no pointer has it, so that the store is restored again if a crash leaves it so."""
+"""The version of an incomplete store. No pointer has it, so that after a crash the store is restored again."""
 Pages = dict[int, dict[bytes, bytes]]
 """Pages by segment and key."""
 
 
 def page_parts(backend: StateBackend, segments: Iterable[int] | None = None) -> Iterator[Pages]:
-    """Yield all pages of some segments, by default of all, in parts."""
+    """Yield all pages of the segments, by default of all, in parts."""
     part: Pages = {}
     size = 0
     for segment in backend.segments() if segments is None else segments:

@@ -1,4 +1,4 @@
-"""The pointer: which version of a bucket's state counts, and what it takes to restore it."""
+"""The pointer: which version of a bucket's state counts, and what is needed to restore it."""
 
 import os
 import struct
@@ -17,12 +17,12 @@ NO_VERSION = _VERSION.pack(0, bytes(8))
 
 
 def new_version(number: int) -> bytes:
-    """Return the version of that number, with a random token that tells attempts apart."""
+    """Return the version of that number, with a random token that distinguishes attempts."""
     return _VERSION.pack(number, os.urandom(8))
 
 
 def version_number(version: bytes | None) -> int | None:
-    """Return a version's number, or None for what is no version."""
+    """Return a version's number, or None for bytes that are not a version."""
     if version is None or len(version) != _VERSION.size:
         return None
     return int(_VERSION.unpack(version)[0])
@@ -35,7 +35,7 @@ class Snapshot:
     Attributes:
         number, version: of the state.
         size: bytes of its pages or files.
-        folder: URI of the folder that it was written to; "" if it stands in the journal, in `parts` blobs.
+        folder: URI of the folder that it was written to; "" if it is in the journal, in `parts` blobs.
         name: of its manifest in the folder.
         parts: number of blobs in the journal.
         retired: batch of the host in which a newer one took its place; -1 while it is in use.
@@ -79,9 +79,9 @@ class Pointer:
         oldest: number of the oldest log entry that is kept.
         log_bytes: bytes of log entries since the newest snapshot, before compression.
         snapshots: those that can be restored, newest first.
-        retired: those that were replaced, kept as long as the host may go back to a batch that needs them.
+        retired: those that were replaced, kept as long as the host may return to a batch that needs them.
         pending: the one that is being written, or None.
-        failures: how many snapshots came to nothing since the last good one.
+        failures: how many snapshots failed since the last complete one.
         progress: of the operator and its host.
     """
 
@@ -99,12 +99,12 @@ class Pointer:
 
     @classmethod
     def fresh(cls) -> "Pointer":
-        """Return the pointer of an empty state with a name of its own."""
+        """Return the pointer of an empty state with a new name."""
         return cls(store_id=os.urandom(8).hex())
 
     @property
     def newest(self) -> Snapshot:
-        """The newest snapshot; the empty state if there is none."""
+        """The newest snapshot, or the empty state."""
         return self.snapshots[0] if self.snapshots else Snapshot(0, NO_VERSION, 0)
 
     def encode(self) -> bytes:
@@ -117,15 +117,17 @@ class Pointer:
 
         Raises:
             NewerFormatError: a newer version wrote it.
-            CorruptDataError: it is no pointer.
+            CorruptDataError: the bytes are not a pointer.
         """
         if blob[:1] != bytes([POINTER_VERSION]):
             if blob and blob[0] > POINTER_VERSION:
                 raise NewerFormatError("the state of this query", blob[0], POINTER_VERSION)
-            raise CorruptDataError(f"not a state pointer of format {POINTER_VERSION}: {blob[:16]!r}")
+            raise CorruptDataError(
+                f"the bytes are not a state pointer of format {POINTER_VERSION}: {blob[:16]!r}"
+            )
         values = unpack_value(blob[1:])
         if not isinstance(values, list) or len(values) != len(fields(cls)):
-            raise CorruptDataError(f"a state pointer with wrong fields: {values!r}")
+            raise CorruptDataError(f"a state pointer has wrong fields: {values!r}")
         given = dict(zip([attribute.name for attribute in fields(cls)], values, strict=True))
         pending = given.pop("pending")
         try:
@@ -139,7 +141,7 @@ class Pointer:
                 pending=None if pending is None else Pending(Snapshot(*pending[0]), *pending[1:]),
             )
         except TypeError as error:
-            raise CorruptDataError(f"a state pointer with wrong fields: {values!r}") from error
+            raise CorruptDataError(f"a state pointer has wrong fields: {values!r}") from error
 
 
 def _plain(value: Any) -> Any:

@@ -13,11 +13,11 @@ class SnapshotPolicy:
         folder: URI or local path of the folder; None keeps them in the journal.
         bytes: changes since the last snapshot after which a new one is due, before compression.
         batches: batches with changes since the last snapshot after which a new one is due.
-        retain: batches that a replaced snapshot is kept for, because the host may go back to one of them.
-        background: whether batches go on while files are written.
+        retain: batches that a replaced snapshot is kept for, because the host may return to one of them.
+        background: whether batches continue while files are written.
 
     Raises:
-        StateError: no folder can be meant by that URI.
+        StateError: the URI is not valid.
     """
 
     folder: str | None = None

@@ -1,4 +1,4 @@
-"""What stands in a pointer about the operator: enough to go on with it, and to read its state without it."""
+"""The part of a pointer about the operator: enough to continue with it, and to read its state without it."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,9 +12,9 @@ FAR_PAST = -(2**61)
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far an operator has come; the state of a fresh pointer has none of it.
+    """How far an operator has come. A fresh pointer has an empty progress.
 
-    The host of an operator, a streaming query or a local runner, adds what it needs to go on.
+    The host of an operator, a streaming query or a local runner, adds what it needs to continue.
 
     Attributes:
         identity: what the state depends on, as the operator describes it.
@@ -57,10 +57,10 @@ class Progress:
         """Return the progress that `plain` wrote. Unknown keys are ignored.
 
         Raises:
-            CorruptDataError: it is not a progress.
+            CorruptDataError: the value is not a progress.
         """
         if not isinstance(plain, dict):
-            raise CorruptDataError(f"a state pointer whose progress is {plain!r}, not a mapping")
+            raise CorruptDataError(f"the progress in a state pointer is {plain!r}, not a mapping")
         schema = plain.get("schema")
         return cls(
             identity=plain.get("identity"),

@@ -1,4 +1,4 @@
-"""What a pointer keeps when a snapshot is added: which snapshots can be restored, and which log entries lead on from them."""
+"""What a pointer keeps when a snapshot is added: which snapshots can be restored, and which log entries follow them."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -9,7 +9,7 @@ from state_backends.journal import Journal
 
 
 def adopt(journal: Journal, pointer: Pointer, snapshot: Snapshot, log_bytes: int) -> Pointer:
-    """The pointer with a new newest snapshot; the one before stays restorable if both have files of their own."""
+    """Return the pointer with a new newest snapshot. The one before stays restorable if both are in folders."""
     before = pointer.snapshots
     kept = before[:1] if snapshot.name else ()
     kept = tuple(one for one in kept if one.name)
@@ -24,7 +24,7 @@ def adopt(journal: Journal, pointer: Pointer, snapshot: Snapshot, log_bytes: int
 
 
 def drop_damaged(pointer: Pointer, damaged: int, log_bytes: int) -> Pointer:
-    """The pointer without its newest snapshots, so many of which are damaged, and with what the log then has to hold."""
+    """Return the pointer without its newest snapshots, `damaged` in number, and with the log bytes that follow the others."""
     retired = tuple(one for one in pointer.snapshots[:damaged] if one.name)
     return replace(
         pointer,
@@ -35,11 +35,11 @@ def drop_damaged(pointer: Pointer, damaged: int, log_bytes: int) -> Pointer:
 
 
 def trim_log(journal: Journal, pointer: Pointer, fewest: int) -> Pointer:
-    """The pointer without log entries that no snapshot and no copy needs, but for the last few."""
+    """Return the pointer without log entries that no snapshot and no copy needs; the last `fewest` are kept."""
     oldest = pointer.number - fewest + 1
     if pointer.home == COPIES:
         starts = [one.number for one in pointer.snapshots] + [0] * (pointer.oldest == 1)
-        # With files, the snapshot before the newest must do if one of them is damaged; the journal is Spark's to guard.
+        # With files, the snapshot before the newest is the fallback if one of them is damaged; Spark guards the journal.
         needed = starts[: 2 if pointer.newest.name else 1][-1]
         oldest = min(oldest, needed + 1)
     oldest = max(pointer.oldest, oldest)
@@ -49,7 +49,7 @@ def trim_log(journal: Journal, pointer: Pointer, fewest: int) -> Pointer:
 
 
 def start_over(journal: Journal, pointer: Pointer) -> Pointer:
-    """The pointer without a log and snapshots, which led to another form of the state."""
+    """Return the pointer without log and snapshots, which belong to another form of the state."""
     for number in range(pointer.oldest, pointer.number + 1):
         journal.remove(entry_name(number))
     _remove_blobs(journal, pointer.snapshots)

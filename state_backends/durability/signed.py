@@ -34,7 +34,7 @@ def decode_signed(blob: bytes, version: int, what: str) -> dict[str, Any]:
     """
     check, _, body = blob.partition(b"\n")
     if hashlib.sha256(body).hexdigest().encode() != check:
-        raise CorruptDataError(f"{what} is truncated, altered, or none")
+        raise CorruptDataError(f"{what} is truncated or altered, or was not written by this library")
     values: dict[str, Any] = json.loads(body)
     found = values.pop("format", None)
     if found != version:

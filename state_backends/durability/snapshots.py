@@ -1,11 +1,11 @@
 """Snapshots in a folder: manifests that share the files which have not changed.
 
-    STORE/NUMBER-TOKEN.json   a manifest: its own SHA-256 in the first line, then JSON
+    STORE/NUMBER-TOKEN.json   a manifest: the SHA-256 of the rest in the first line, then JSON
     STORE/files/DIGEST-TOKEN  the files, by the SHA-256 of their bytes and the snapshot that first wrote them
 
 STORE is the random name of one bucket's state, NUMBER the version and TOKEN random: no two attempts ever write the same
-file. A snapshot names files of the one before it where their bytes are equal. Files are there before the manifest that
-names them, and are removed when no manifest names them any more.
+file. A snapshot names files of the one before it where their bytes are equal. Files are written before the manifest that
+names them, and removed when no manifest names them any more.
 """
 
 import hashlib
@@ -84,7 +84,7 @@ class Manifest:
         parts = tuple(Part(**part) for part in values.pop("parts"))
         for name in (name for part in parts for name in (part.name, part.file)):
             if "/" in name or name in ("", ".", ".."):
-                raise CorruptDataError(f"the manifest {where} names a file outside: {name!r}")
+                raise CorruptDataError(f"the manifest {where} names a file outside its folder: {name!r}")
         return cls(**values, parts=parts)
 
 
@@ -106,14 +106,14 @@ class SnapshotFolder:
         return self.folder.has(self._manifest(name))
 
     def where(self, name: str) -> str:
-        """Return the place of a snapshot's manifest for people."""
+        """Return the path of a snapshot's manifest, for messages."""
         return self.folder.where(self._manifest(name))
 
     def manifest(self, name: str) -> Manifest:
         """Return the manifest of a snapshot.
 
         Raises:
-            CorruptDataError: it is not there, damaged, or of another store.
+            CorruptDataError: it is missing, damaged, or of another store.
             NewerFormatError: a newer version wrote it.
         """
         where = self.where(name)
@@ -122,7 +122,7 @@ class SnapshotFolder:
             raise CorruptDataError(f"the manifest {where} is missing")
         manifest = Manifest.decode(blob, where)
         if manifest.store_id != self.store_id:
-            raise CorruptDataError(f"the manifest {where} is of another state, {manifest.store_id}")
+            raise CorruptDataError(f"the manifest {where} belongs to another state, {manifest.store_id}")
         return manifest
 
     def write(
@@ -140,11 +140,11 @@ class SnapshotFolder:
             version: of the state.
             kind: PAGES or a backend's name.
             files: name and content of each.
-            earlier: a snapshot that is kept as long as this one may be.
+            earlier: a snapshot that is kept at least as long as this one.
         """
         stored: dict[str, str] = {}
         if earlier is not None:
-            # Rules of the storage for old files, or people, may have removed some since.
+            # Some may have been removed since by a lifecycle rule of the storage, or by hand.
             there = {path for path, _ in self.folder.list(f"{self.store_id}/files")}
             stored = {part.digest: part.file for part in earlier.parts if self._file(part) in there}
 
@@ -159,9 +159,9 @@ class SnapshotFolder:
         parts: list[Part] = []
         rest = iter(files)
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            # A few at a time: each is made when it is asked for, and all of them may not fit in memory.
-            while some := list(islice(rest, _AT_ONCE)):
-                parts += pool.map(put, some)
+            # A few at a time: each is encoded when it is read, and all of them may not fit in memory.
+            while group := list(islice(rest, _AT_ONCE)):
+                parts += pool.map(put, group)
         manifest = Manifest(self.store_id, version.hex(), kind, tuple(parts))
         self.folder.write(self._manifest(name), manifest.encode())
         return manifest
@@ -170,7 +170,7 @@ class SnapshotFolder:
         """Copy the snapshot's files into a new local directory, checking each.
 
         Raises:
-            CorruptDataError: a file is not there, truncated or altered; names it.
+            CorruptDataError: a file is missing, truncated or altered; names it.
         """
         shutil.rmtree(directory, ignore_errors=True)
         directory.mkdir(parents=True)
@@ -185,14 +185,14 @@ class SnapshotFolder:
                 pass
 
     def clean(self, kept: Collection[str], gone: Collection[str]) -> None:
-        """Remove snapshots, and what attempts left behind an hour ago or longer that came to nothing.
+        """Remove snapshots, and what failed attempts left behind an hour ago or longer.
 
         Args:
-            kept: names of the snapshots that are needed, one that is being written included.
-            gone: names of those that are not.
+            kept: names of the snapshots that are needed, including one that is being written.
+            gone: names of the others.
 
         Raises:
-            CorruptDataError: a manifest that is needed cannot be read, so that nobody knows which files it needs.
+            CorruptDataError: a manifest that is needed cannot be read, so that the files it needs are unknown.
         """
         found = dict(self.folder.list(self.store_id))
         needed = {path for name in kept if (path := self._manifest(name)) in found}
@@ -211,7 +211,7 @@ class SnapshotFolder:
                 self.folder.remove(path)
 
     def _files(self, path: str, *, damaged_too: bool = False) -> list[str]:
-        """The files that a manifest names; none for one that cannot be read, if that is allowed."""
+        """The files that a manifest names; with `damaged_too`, an empty list for one that cannot be read."""
         try:
             manifest = self.manifest(path.rpartition("/")[2].removesuffix(".json"))
         except CorruptDataError:
@@ -228,8 +228,8 @@ def _is_old(written: datetime | None) -> bool:
 def _digest(data: bytes | Path) -> tuple[str, int]:
     """The SHA-256 of the content in hex, and its bytes.
 
-    A file that is linked is read once, under whatever name it comes again; one without links may be gone soon, and another
-    one take its number.
+    A linked file is read once, whatever its name next time. A file without links may be deleted soon, and its number be
+    used by another file.
     """
     if isinstance(data, bytes):
         return hashlib.sha256(data).hexdigest(), len(data)

@@ -1,4 +1,4 @@
-"""Snapshots written and read by one local copy: on a thread of their own, so that no batch waits for storage."""
+"""Snapshots written and read by one local copy: on a separate thread, so that no batch waits for storage."""
 
 import logging
 import os
@@ -26,7 +26,7 @@ class Uploads:
     Args:
         backend: the copy.
         kind: the backend's name in the configuration.
-        scratch: local directory for files on their way, of this copy alone; what a killed process left there is removed.
+        scratch: local directory for temporary files, of this copy only; what a killed process left there is removed.
         background: whether to write on a thread.
     """
 
@@ -41,11 +41,11 @@ class Uploads:
         self._manifests: dict[str, Manifest] = {}
 
     def begin(self, folder: SnapshotFolder, snapshot: Snapshot, earlier: Snapshot) -> None:
-        """Start to write the backend's present state, at a version that it was just given.
+        """Start to write the backend's state, whose version was just written.
 
         Args:
-            folder: where to.
-            snapshot: what it will be.
+            folder: to write to.
+            snapshot: that is written.
             earlier: the newest one so far, whose files it may share.
         """
         directory = self.scratch / snapshot.name
@@ -77,7 +77,7 @@ class Uploads:
             try:
                 self._manifests = {earlier.name: folder.manifest(earlier.name)}
             except SerializationError as error:
-                _LOG.warning("%s: all files of the next snapshot are written anew", error)
+                _LOG.warning("%s. The next snapshot writes all of its files", error)
                 return None
         return self._manifests[earlier.name]
 
@@ -86,12 +86,12 @@ class Uploads:
         return name in self._writing
 
     def manifest(self, name: str) -> Manifest | None:
-        """Return the manifest of a snapshot that this copy writes, or None as long as it is not done.
+        """Return the manifest of a snapshot that this copy writes, or None until it is complete.
 
-        Without a background it is waited for.
+        Without a background thread this waits for it.
 
         Raises:
-            Exception: whatever kept it from being written.
+            Exception: the error that stopped it.
         """
         future = self._writing[name]
         if self._background and not future.done():
@@ -106,20 +106,20 @@ class Uploads:
             future.exception()
 
     def clean(self, folder: SnapshotFolder, kept: Collection[str], gone: Collection[str]) -> None:
-        """Remove snapshots that are no longer needed, in the background; what fails is tried again with the next."""
+        """Remove snapshots that are no longer needed, in the background; a failure is tried again with the next one."""
 
         def remove() -> None:
             try:
                 folder.clean(kept, gone)
             except (StateError, SerializationError) as error:
-                _LOG.warning("snapshots of %s were not cleaned: %s", folder.store_id, error)
+                _LOG.warning("state %s: cannot remove old snapshots: %s", folder.store_id, error)
 
         future = self._pool.submit(remove)
         if not self._background:
             future.result()
 
     def restore(self, folder: SnapshotFolder, snapshot: Snapshot) -> None:
-        """Make the backend what a snapshot holds.
+        """Replace what the backend holds by a snapshot.
 
         Raises:
             CorruptDataError: something of it is missing or damaged; names the file.
@@ -128,7 +128,7 @@ class Uploads:
         manifest = folder.manifest(snapshot.name)
         if manifest.version != snapshot.version.hex():
             where = folder.where(snapshot.name)
-            raise CorruptDataError(f"the manifest {where} is of another version, {manifest.version}")
+            raise CorruptDataError(f"the manifest {where} belongs to another version, {manifest.version}")
         directory = self.scratch / f"restored-{os.urandom(4).hex()}"
         try:
             folder.fetch(manifest, directory)
@@ -140,12 +140,12 @@ class Uploads:
             shutil.rmtree(directory, ignore_errors=True)
         if self._backend.version != snapshot.version:
             raise CorruptDataError(
-                f"the snapshot {folder.where(snapshot.name)} holds another version than its manifest says"
+                f"the snapshot {folder.where(snapshot.name)} has another version than its manifest"
             )
         self._manifests = {snapshot.name: manifest}
 
     def close(self) -> None:
-        """Wait for what is being written, so that no file of the backend goes away under it."""
+        """Wait for what is being written, so that no file of the backend is removed meanwhile."""
         self._pool.shutdown(wait=True, cancel_futures=True)
         shutil.rmtree(self.scratch, ignore_errors=True)
 
@@ -160,15 +160,15 @@ def _encoded_parts(parts: Iterable[Puts]) -> Iterator[tuple[str, bytes]]:
 
 
 def _pages_of(manifest: Manifest, directory: Path) -> Iterator[Pages]:
-    """The pages of a snapshot that another kind of backend wrote."""
+    """The pages of a snapshot that any kind of backend wrote."""
     if manifest.kind == PAGES:
         for part in manifest.parts:
             yield decode_changes((directory / part.name).read_bytes())[0]
         return
-    if manifest.kind not in BUILT_IN:  # No module is imported because a file names it.
+    if manifest.kind not in BUILT_IN:  # A name in a file must not import a module.
         raise StateError(
-            f"the snapshot was written by the backend {manifest.kind!r}: open it with that one, "
-            "or move the state by a savepoint"
+            f"the snapshot was written by the backend {manifest.kind!r}: open it with that backend, "
+            "or move the state with a savepoint"
         )
     other = load_backend(manifest.kind).open(directory, {})
     try:
@@ -183,7 +183,7 @@ def this_process() -> str:
 
 
 def is_dead(owner: str) -> bool:
-    """Return whether a process is known to be gone; one of another host never is."""
+    """Return whether a process is known to have ended; False for one on another host."""
     host, _, number = owner.rpartition(":")
     if host != socket.gethostname():
         return False

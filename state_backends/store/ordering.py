@@ -18,7 +18,7 @@ _LONG_RUN = 64
 
 
 def row_order(key: Ints, time: Ints) -> Ints | None:
-    """Return the stable order by key, then time, or None if the rows are in it already.
+    """Return the stable order by key, then time, or None if the rows are in that order already.
 
     Args:
         key: shape (n,), int64, not negative, small numbers.
@@ -72,7 +72,7 @@ class Runs:
 
 
 def take_runs(columns: Sequence[Column], begin: Ints, count: Ints) -> list[Column]:
-    """Return runs of rows one after another: so many from each begin on. O(rows), as slices where runs are long."""
+    """Return runs of rows one after another: `count` rows from each `begin` on. O(rows), as slices where runs are long."""
     if _long(count):
         pieces = [slice(a, b) for a, b in zip(begin.tolist(), (begin + count).tolist(), strict=True)]
         return [np.concatenate([column[piece] for piece in pieces]) for column in columns]
@@ -87,8 +87,8 @@ def _long(count: Ints) -> bool:
 def append_places(parts: Sequence[tuple[Ints, Ints]]) -> list[Runs] | None:
     """Return where the rows of each part go when all become one sorted set, or None if that takes a sort.
 
-    It takes none if no key has a row that is older than one of its rows in an earlier part; of equal times, those of earlier
-    parts come first. None too if the keys are so many beside the rows that a sort is as quick. O(rows + parts * keys).
+    No sort is needed if no key has a row that is older than one of its rows in an earlier part. Of equal times, those of
+    earlier parts come first. Also None if there are so many keys per row that a sort is as fast. O(rows + parts * keys).
 
     Args:
         parts: key and time of the rows of each part, at least one, as for `row_order`, sorted.

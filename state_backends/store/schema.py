@@ -1,4 +1,4 @@
-"""What a store's entries are, told without the operator that wrote them: enough to read state, and to move it."""
+"""The columns of a store's entries, described without the operator that wrote them: enough to read and to move state."""
 
 import json
 import math
@@ -14,7 +14,7 @@ from serializers import CorruptDataError, decode_keys
 from serializers.pages import Column, PageLayout
 
 TIME, NUMBER, FLOAT, VALUE = "time", "number", "float", "value"
-"""Kinds of stored columns beside states: ticks, int64, float64, or a value as msgpack has it."""
+"""Kinds of stored columns that are not states: ticks, int64, float64, or a value as msgpack has it."""
 _CODES = {TIME: "i8", NUMBER: "i8", FLOAT: "f8", VALUE: "object"}
 _ARROW = {"i8": pa.int64(), "f8": pa.float64(), "object": pa.string()}
 _FIRST_US, _END_US = -62_135_596_800_000_000, 253_402_300_800_000_000
@@ -73,10 +73,10 @@ class StoredSchema:
 
     @classmethod
     def from_plain(cls, plain: Any) -> "StoredSchema":
-        """Return the schema that `plain` told.
+        """Return the schema that `plain` described.
 
         Raises:
-            CorruptDataError: it is none.
+            CorruptDataError: the value does not describe a schema.
         """
         try:
             return cls(
@@ -91,11 +91,11 @@ class StoredSchema:
                 ),
             )
         except (KeyError, TypeError, ValueError, pa.ArrowException) as error:
-            raise CorruptDataError(f"a state whose columns are not told, or not so: {error}") from error
+            raise CorruptDataError(f"the description of the stored columns is invalid: {error}") from error
 
     @property
     def readable(self) -> pa.Schema:
-        """The columns of `table`. One whose name another has already, but for case, gets a number behind it."""
+        """The columns of `table`. A name that is used already, whatever its case, gets a number appended."""
         head = [pa.field(name, _head_type(kind)) for name, kind in self.head]
         states = [
             pa.field(state.name, pa.struct([pa.field(part, _ARROW[code]) for part, code in state.parts]))
@@ -109,7 +109,7 @@ class StoredSchema:
         return pa.schema(list(taken.values()))
 
     def table(self, keys: Sequence[bytes], key: Column, columns: Sequence[Column]) -> pa.Table:
-        """Return entries for people: keys decoded, times as timestamps, states as structs, objects as JSON.
+        """Return entries in readable form: keys decoded, times as timestamps, states as structs, objects as JSON.
 
         Args:
             keys: distinct keys, encoded.
@@ -131,7 +131,7 @@ class StoredSchema:
         return pa.Table.from_arrays(arrays, schema=self.readable)
 
     def instants(self, ticks: Column) -> pa.Array:
-        """Return ticks as timestamps; those that stand for no time are null."""
+        """Return ticks as timestamps; ticks outside the range of timestamps are null."""
         none = (ticks < -(-_FIRST_US // self.tick_us)) | (ticks >= _END_US // self.tick_us)
         micros = np.where(none, 0, ticks) * self.tick_us
         return pa.array(micros, pa.int64(), mask=none).cast(pa.timestamp("us", "UTC"))
@@ -157,7 +157,7 @@ def _json(value: Any) -> str:
 
 
 def _json_value(value: Any) -> Any:
-    """A value as JSON has it: bytes in hex, and what JSON has no form for, NaN as well, as text."""
+    """A value for JSON: bytes in hex; NaN and other values without a form in JSON as text."""
     if isinstance(value, list | tuple):
         return [_json_value(item) for item in value]
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""How much a store holds: pages, entries, bytes and keys, kept up to date from what is read and written anyway."""
+"""How much a store holds: pages, entries, bytes and keys, updated from what is read and written anyway."""
 
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +13,7 @@ from state_backends.interface import StateBackend, WriteBatch
 
 _SAMPLED_PAGES = 2**14
 Read = tuple[Sequence[bytes], list[bytes | None]]
-"""Keys that were asked for, and their pages."""
+"""Keys that were read, and their pages."""
 Reads = Mapping[int, Sequence[Read]]
 
 
@@ -121,12 +121,12 @@ class StoreUsage:
         return self._sample.keys
 
     def record_writes(self, changes: WriteBatch, reads: Reads, backend: StateBackend) -> None:
-        """Take note of changes that are about to be written.
+        """Record changes that are about to be written.
 
         Args:
             changes: the changes.
             reads: what was read of the backend on the way.
-            backend: is asked for what was not read.
+            backend: to read the pages that were not read.
         """
         edge = changes.drop_before
         if edge is not None:
@@ -148,7 +148,7 @@ class StoreUsage:
                 self._sample.remove(segment, deletes)
 
     def record_replay(self, changes: Iterable[WriteBatch]) -> None:
-        """Take note of the keys of changes that another copy of the store has counted."""
+        """Record the keys of changes that another copy of the store has counted."""
         for batch in changes:
             if batch.drop_before is not None:
                 self._sample.drop_before(batch.drop_before)
@@ -163,15 +163,15 @@ class StoreUsage:
         self._sample.drop_before(segment)
 
     def record_scan(self, segment: int, keys: Iterable[bytes]) -> None:
-        """Take note of keys that a scan has met."""
+        """Record keys that a scan has found."""
         self._sample.add(segment, keys)
 
     def clear_keys(self) -> None:
-        """Begin to count keys anew: a scan of the whole store follows."""
+        """Forget all keys: a scan of the whole store follows."""
         self._sample.clear()
 
     def measure(self, backend: StateBackend) -> None:
-        """Count all that a backend holds. O(pages)."""
+        """Count all pages of a backend. O(pages)."""
         self._segments = {}
         for number in backend.segments():
             usage = self._segments[number] = SegmentUsage(self._layout)
@@ -190,7 +190,7 @@ class StoreUsage:
         return [[number, u.pages, u.entries, u.size] for number, u in self._segments.items() if u.pages]
 
     def load(self, plain: Any) -> None:
-        """Take over what `plain` told."""
+        """Restore what `plain` returned."""
         self._segments = {number: SegmentUsage(self._layout, *held) for number, *held in plain}
 
 
@@ -198,7 +198,7 @@ def _old_pages(
     segment: int, keys: list[bytes], reads: Sequence[Read], backend: StateBackend
 ) -> list[bytes | None]:
     """The pages of keys as the backend has them."""
-    if len(reads) == 1 and reads[0][0] == keys:  # the same objects in the same order: nothing is looked up
+    if len(reads) == 1 and reads[0][0] == keys:  # The same keys in the same order need no lookup.
         return reads[0][1]
     known = {key: page for names, pages in reads for key, page in zip(names, pages, strict=True)}
     unread = [key for key in keys if key not in known]

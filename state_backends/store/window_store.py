@@ -1,7 +1,7 @@
 """The timestamped window store: entries by key and time, in columns, over the pages of a backend.
 
 An entry is a key, a time in ticks and the columns of the layout. Time is cut into segments; a page holds one key's entries
-of one segment, sorted by time. Changes gather in memory until `drain_changes`; reads see them.
+of one segment, sorted by time. Changes are kept in memory until `drain_changes`; reads see them.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ class Entries:
     """Entries of several keys, sorted by key number, then by time.
 
     Attributes:
-        key: shape (n,), int64: positions in the list of keys that was asked for.
+        key: shape (n,), int64: positions in a list of keys.
         columns: one array of shape (n,) per column of the layout; the first is the time in ticks, int64.
     """
 
@@ -62,20 +62,20 @@ class WindowStore:
 
     def __init__(self, backend: StateBackend, layout: PageLayout, segment_ticks: int) -> None:
         if segment_ticks < 1:
-            raise ValueError(f"segment length is {segment_ticks} ticks; at least 1 is wanted")
+            raise ValueError(f"segment length is {segment_ticks} ticks: it must be at least 1")
         self.backend = backend
         self.layout = layout
         self.segment_ticks = segment_ticks
         self.on_write: Callable[[int, Sequence[bytes], Entries], None] | None = None
-        """Is told what `replace_segment` writes, through which all writes go."""
+        """Called with what `replace_segment` writes. All writes go through it."""
         self.usage = StoreUsage(layout)
         """How much is stored, and how many pages were read and written."""
         self._staged = WriteBatch()
         self._latest: dict[int, int] = {}
         self._read: dict[int, list[Read]] = {}
-        """What was read of the backend since the last changes were taken."""
+        """What was read from the backend since changes were last drained."""
         self._stored: set[int] | None = None
-        """The backend's segments, if they were asked for since then."""
+        """The backend's segments, if they were read since then."""
 
     def segment_of(self, time: int) -> int:
         """Return the number of the segment that holds the time."""
@@ -110,7 +110,7 @@ class WindowStore:
         return pages
 
     def replace_segment(self, segment: int, keys: Sequence[bytes], entries: Entries) -> None:
-        """Make these the only entries of the keys in the segment; a key without entries has its page deleted.
+        """Replace all entries of the keys in the segment; the page of a key without entries is deleted.
 
         Args:
             segment: number of the segment that every entry's time falls in.
@@ -144,7 +144,7 @@ class WindowStore:
             self._latest[segment] = latest
 
     def _exists(self, segment: int) -> bool:
-        """Whether the segment may hold entries; the backend is asked once until changes are taken."""
+        """Whether the segment may hold entries; the backend is asked once until changes are drained."""
         if self._stored is None:
             self._stored = set(self.backend.segments())
         drop = self._staged.drop_before
@@ -174,7 +174,7 @@ class WindowStore:
         self._write(keys, entries, lambda old, fresh: old.take(~_contains(fresh, old)))
 
     def add_many(self, keys: Sequence[bytes], entries: Entries) -> None:
-        """Write entries beside what the store holds, after those of the same key and time; else as `put_many`."""
+        """Add entries to those in the store, after those of the same key and time; otherwise as `put_many`."""
         self._write(keys, entries, lambda old, _: old)
 
     def _write(
@@ -191,7 +191,7 @@ class WindowStore:
             self.replace_segment(segment, names, merge_entries([kept, fresh], self.layout))
 
     def delete_many(self, keys: Sequence[bytes], key: npt.NDArray[np.int64], time: Ticks) -> None:
-        """Delete the entries at these pairs of key number and time; pairs that are not there are no error."""
+        """Delete the entries at these pairs of key number and time; missing pairs are not an error."""
         numbers = time // self.segment_ticks
         for segment in np.unique(numbers).tolist():
             here = numbers == segment
@@ -208,7 +208,7 @@ class WindowStore:
                 yield keys, entries.take((entries.time >= start) & (entries.time <= end))
 
     def scan_segment(self, segment: int) -> Iterator[tuple[list[bytes], Entries]]:
-        """Yield the keys and entries of one segment, some MiB at a time. The store is not changed meanwhile."""
+        """Yield the keys and entries of one segment, a few MiB at a time. The store is not changed meanwhile."""
         pages: dict[bytes, bytes] = {}
         size = 0
         for key, page in self._iterate(segment):
@@ -289,7 +289,7 @@ class WindowStore:
         return any(key not in gone for key, _ in self.backend.iterate(segment))
 
     def drain_changes(self) -> WriteBatch:
-        """Return what has changed since the last call, to be written to the backend, and forget it here."""
+        """Return what has changed since the last call, to be written to the backend, and clear it here."""
         changes, self._staged = self._staged, WriteBatch()
         changes.puts = {segment: pages for segment, pages in changes.puts.items() if pages}
         changes.deletes = {segment: keys for segment, keys in changes.deletes.items() if keys}
@@ -301,7 +301,7 @@ class WindowStore:
 def merge_entries(parts: Sequence[Entries], layout: PageLayout) -> Entries:
     """Return the entries of all parts, sorted by key number and time; equal ones stay in the order of the parts.
 
-    Cost: O(entries) if each part continues the one before in time, as segments do; one sort else.
+    Cost: O(entries) if each part continues the one before in time, as segments do; otherwise one sort.
     """
     filled = [part for part in parts if len(part)]
     if not filled:
@@ -333,7 +333,7 @@ def _joined(parts: Sequence[Entries]) -> Entries:
 
 
 def _contains(pairs: Entries, entries: Entries) -> npt.NDArray[np.bool_]:
-    """Mask of the entries whose key and time is among the wanted pairs."""
+    """Mask of the entries whose key and time are among the pairs."""
     both = np.concatenate([_pairs(pairs), _pairs(entries)])
     _, numbers = np.unique(both, axis=0, return_inverse=True)
     numbers = numbers.reshape(-1)

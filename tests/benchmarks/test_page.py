@@ -54,7 +54,9 @@ def test_the_command_writes_page_and_picture(stored, taken, tmp_path: Path) -> N
 
 def test_a_file_of_another_format_is_refused(stored) -> None:
     """The error names the file and what writes such files."""
-    with pytest.raises(ValueError, match=r"run\.json is no run of format 1: it is written by `make bench`"):
+    with pytest.raises(
+        ValueError, match=r"run\.json is not a run of format 1: use a file that `make bench` wrote"
+    ):
         load_run(stored(format=2))
 
 

@@ -35,7 +35,7 @@ def test_flatness_needs_all_lengths(stored, taken) -> None:
     figures = [
         taken(SLIDING, "memory", 1 + n / 10, per_window=10**n, keys=100, rows=1_000) for n in (1, 2, 3, 4)
     ]
-    what = "slowest beside fastest, from 10 to 10,000 per window"
+    what = "fastest over slowest, from 10 to 10,000 per window"
     assert verdicts(stored(*figures))[what] == ("met", pytest.approx(1.4 / 1.1))
     assert verdicts(stored(*figures[:3]))[what] == (NOT_MEASURED, None)
 

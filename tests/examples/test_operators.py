@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from examples.flights_data import departed, load_flights, write_source
 from examples.operators import flights as frames
 from examples.operators.count_windows import LastFlights, worst
-from examples.operators.delay_alert import DelayAlert, tell
+from examples.operators.delay_alert import DelayAlert, show
 from examples.operators.funnel import Recovery, funnel
 from operators import Operator
 from tests.effort import slow
@@ -147,7 +147,7 @@ def test_what_the_commands_print(
         for number in range(100, len(departures) + 1, 10):
             means[key].append(sum(delay for _, delay in departures[number - 100 : number]) / 100)
     assert {key: max(several) for key, several in means.items()} == found
-    tell(DelayAlert().group_by("origin").apply(flights, event_time="departure"), 7)
+    show(DelayAlert().group_by("origin").apply(flights, event_time="departure"), 7)
     longest = max(row[-1] or 0 for _, row in alerts(by_key(june, "origin")))
     assert "batch  7: " in (said := capsys.readouterr().out)
     assert f": {longest // 60:.0f} h {longest % 60:02.0f} min" in said

@@ -68,7 +68,7 @@ def test_configuration_reaches_the_backend(found: Path, tmp_path: Path) -> None:
             8,
             [f"unknown option {OPTION}.cacheMB; did you mean {OPTION}.cacheMb?", f"{OPTION}.synchronous"],
         ),
-        ("cacheMb", 0, ["sqlite.cacheMb is '0'; a whole number of MiB from 1"]),
+        ("cacheMb", 0, ["sqlite.cacheMb is '0': it must be a whole number of MiB from 1"]),
     ],
 )
 def test_bad_configuration_is_refused(option: str, value: int, said: list[str]) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from state_backends import StateBackend, load_backend
+from state_backends.registry import ENTRY_POINTS
 
 pytest.register_assert_rewrite("state_backends.contract")
 Opener = Callable[[str], StateBackend]
@@ -44,3 +45,44 @@ def rng() -> random.Random:
 def backend(open_copy: Opener) -> StateBackend:
     """An empty backend."""
     return open_copy("only")
+
+
+PLUGIN = '''
+"""A backend of somebody else."""
+
+from state_backends.backends.memory import MemoryBackend
+
+
+class Plugged(MemoryBackend):
+    @classmethod
+    def open(cls, directory, options):
+        backend = cls()
+        backend.opened_with = (directory, dict(options))
+        return backend
+
+    @classmethod
+    def known_options(cls):
+        return {"depth": "how deep", "url": "where"}
+
+
+no_class = 5
+
+
+class NoBackend:
+    pass
+'''
+
+
+@pytest.fixture
+def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A module with a backend of its own, installed with two entry points; returns its name."""
+    name = f"plugged_{tmp_path.name}".replace("-", "_")
+    (tmp_path / f"{name}.py").write_text(PLUGIN)
+    info = tmp_path / f"{name}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        f"[{ENTRY_POINTS}]\nplugged = {name}:Plugged\nmissing = {name}_not_there:Plugged\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    return name

@@ -1,6 +1,6 @@
 """bytewax: its own windows in memory, and for sliding windows, of which it has no kind that follows records, a deque per key.
 
-Such a window's aggregates are made anew from the deque for each record: what its users write.
+The aggregates of such a window are recomputed from the deque for each record, as its users write it.
 """
 
 import time
@@ -97,7 +97,7 @@ def windowed(stream: KeyedStream[Record], task: Task) -> KeyedStream[Row]:
 
 
 class Clock:
-    """Looks at the clock as rows go by: from when windows are full to the last row, before all keys are told of the end.
+    """Measures the time from when windows are full to the last row, before the end of input is signalled to all keys.
 
     A left window comes out for each record, so as many rows have gone by as records were to fill windows.
     """

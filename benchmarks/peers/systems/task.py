@@ -1,6 +1,6 @@
-"""What a peer's process is told and what it answers: arguments in, one line of JSON out, and the clock between them.
+"""Input and output of the process of another system: arguments, one line of JSON, and the time in between.
 
-Run by scripts beside it in environments that know nothing of this project.
+The scripts in this folder use it, in environments in which this project is not installed.
 """
 
 import argparse
@@ -62,7 +62,7 @@ class Task:
         return seconds, table
 
     def answer(self, seconds: Sequence[float], version: str, table: pa.Table) -> None:
-        """Print the figures, and write the rows if they are wanted."""
+        """Print the figures, and write the rows to `results`, if given."""
         if self.results is not None:
             types = [TYPES.get(name, pa.float64()) for name in RESULT]
             pq.write_table(
@@ -80,5 +80,5 @@ def read_task() -> Task:
     parser.add_argument("--results", type=Path)
     for name in NUMBERS:
         parser.add_argument(f"--{name}", required=True, type=int)
-    told = vars(parser.parse_args())
-    return Task(**{**told, "records": pq.read_table(told["records"])})
+    given = vars(parser.parse_args())
+    return Task(**{**given, "records": pq.read_table(given["records"])})

@@ -36,23 +36,26 @@ def test_close_keeps_the_last_version(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "wanted"),
-    [("cacheMb", "0", "a whole number of MiB"), ("synchronous", "maybe", "known are normal, off")],
+    ("option", "value", "expected"),
+    [
+        ("cacheMb", "0", "it must be a whole number of MiB"),
+        ("synchronous", "maybe", "it must be one of normal, off"),
+    ],
 )
-def test_bad_options_are_refused(tmp_path: Path, option: str, value: str, wanted: str) -> None:
-    """A value that cannot be used is refused on the driver and on open, by its name, with what is wanted."""
+def test_bad_options_are_refused(tmp_path: Path, option: str, value: str, expected: str) -> None:
+    """A value that cannot be used is refused on the driver and on open, by its name, with what is accepted."""
     for refuse in (SqliteBackend.check_options, lambda options: SqliteBackend.open(tmp_path, options)):
-        with pytest.raises(ValueError, match=f"sqlite.{option} is '{value}'; {wanted}"):
+        with pytest.raises(ValueError, match=f"sqlite.{option} is '{value}': {expected}"):
             refuse({option: value})
 
 
 @pytest.mark.parametrize(
     ("make", "what"),
     [
-        ("CREATE TABLE somebodys (x)", "is not of this backend: name another directory"),
+        ("CREATE TABLE somebodys (x)", "was not written by this backend: choose another directory"),
         (
             "PRAGMA application_id = 0x53575351; CREATE TABLE newer (x)",
-            "is of format 0, this version reads 1: delete",
+            "has format 0, this version reads 1: delete",
         ),
     ],
 )

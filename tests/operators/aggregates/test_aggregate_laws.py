@@ -79,8 +79,8 @@ def test_reduction_of_rows_that_overlap_in_time(name: str, data: st.DataObject) 
     starts = np.cumsum([0, *map(len, runs)])[:-1]
     reduced = [op.reduce(state, starts) for op, state in zip(operations, states, strict=True)]
     assert before == bits(states)
-    wanted = [[row for group in run for row in group] for run in runs]
-    case.check(wanted, finished(case.bound, stored(operations, reduced)))
+    expected = [[row for group in run for row in group] for run in runs]
+    case.check(expected, finished(case.bound, stored(operations, reduced)))
 
 
 @EVERY

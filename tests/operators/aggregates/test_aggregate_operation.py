@@ -117,7 +117,7 @@ class TestIdentity:
     """What makes operations equal, and stored states those of the same aggregate."""
 
     def test_equal_after_pickling(self) -> None:
-        """An operation that Spark sends anew with every batch is equal to itself, though its functions are other objects."""
+        """An operation that Spark sends again with each batch is equal to itself, though its functions are other objects."""
         operation = UserOperation("x", ("x",), geometric_mean(), where="ok")
         again = cloudpickle.loads(cloudpickle.dumps(operation))
         assert (operation, hash(operation)) == (again, hash(again))
@@ -173,12 +173,12 @@ class TestDefinition:
         ],
     )
     def test_made(self, changed: dict[str, Any], message: str) -> None:
-        """What cannot be an aggregate is refused, saying what is wanted."""
+        """An invalid aggregate is refused with what is expected."""
         with pytest.raises(DefinitionError, match=re.escape(message)):
             geometric_mean(**changed)
 
     def test_called(self) -> None:
-        """As many columns as `accumulate` takes are wanted."""
+        """The number of columns must be that of the arguments of `accumulate`."""
         for columns in ((), ("x", "n")):
             with pytest.raises(
                 DefinitionError, match=r"geometric mean\(.*\): accumulate does not accept a state and "
@@ -226,7 +226,7 @@ class TestErrors:
 
 
 @pytest.mark.parametrize(
-    ("finish", "type_", "wanted"),
+    ("finish", "type_", "expected"),
     [
         (lambda state: state[0] > 1, "boolean", True),
         (lambda state: state[0] * 3, "int", 6),
@@ -239,8 +239,8 @@ class TestErrors:
     ],
     ids=lambda value: None if callable(value) else str(value),
 )  # fmt: skip
-def test_result_types(finish: Callable[..., Any], type_: str, wanted: Any) -> None:
+def test_result_types(finish: Callable[..., Any], type_: str, expected: Any) -> None:
     """Results may be arrays, masked arrays or Arrow arrays, of the type given or one that turns into it without loss."""
     operator = TumblingWindows(size=10).aggregate(r=geometric_mean(finish=finish, type=type_)("x"))
     (row,) = run(operator, time=[1, 2], x=[1.0, 2.0])
-    assert wanted == row["r"]
+    assert expected == row["r"]

@@ -116,7 +116,7 @@ def check_sums(true: Sequence[int], state: State) -> None:
     if all(-INT64 - 1 <= value <= INT64 for value in true):
         assert list(true) == SUM.total(state).tolist()
     else:
-        with pytest.raises(OverflowError, match="beyond 64 bits"):
+        with pytest.raises(OverflowError, match="exceeds 64 bits"):
             SUM.total(state)
 
 
@@ -327,7 +327,7 @@ class TestPairs:
     NANS = ("NaN", "NaN", {"slope": "NaN", "intercept": "NaN"})
 
     @pytest.mark.parametrize(
-        ("y", "x", "wanted"),
+        ("y", "x", "expected"),
         [
             ([1.0], [2.0], [None, 0.0, *NONE]),
             ([1.0, 3.0], [2.0, 2.0], [0.0, 0.0, *NONE]),
@@ -346,10 +346,10 @@ class TestPairs:
         ],
         ids=str,
     )  # fmt: skip
-    def test_edges(self, y: Values, x: Values, wanted: Values) -> None:
+    def test_edges(self, y: Values, x: Values, expected: Values) -> None:
         """One record, constant columns, NaN, infinity and nulls."""
         y_array, x_array = pa.array(y, pa.float64()), pa.array(x, pa.float64())
-        assert wanted == pair_results(y_array, x_array)
+        assert expected == pair_results(y_array, x_array)
 
     @pytest.mark.parametrize("offset", [1e6, 1e9, -1e12])
     def test_far_from_zero(self, offset: float) -> None:
@@ -470,9 +470,9 @@ def test_distinct_values_of_many_long_windows() -> None:
     values = rng.integers(0, 300, 5_000)
     lo = np.sort(rng.integers(0, 4_900, 3_000))
     hi = lo + rng.integers(1, 3_000, 3_000).clip(max=5_000 - lo)
-    wanted = [sorted(set(values[a:b].tolist())) for a, b in zip(lo.tolist(), hi.tolist(), strict=True)]
+    expected = [sorted(set(values[a:b].tolist())) for a, b in zip(lo.tolist(), hi.tolist(), strict=True)]
     for aggregate, form in ((agg.collect_set("v"), list), (agg.count_distinct("v"), len)):
         bound = aggregate.bind({"v": pa.int64()})
         (operation,) = bound.operations
         state = operation.combine_ranges(operation.lift(records_of(v=pa.array(values))), lo, hi)
-        assert list(map(form, wanted)) == bound.finish([state]).to_pylist()
+        assert list(map(form, expected)) == bound.finish([state]).to_pylist()

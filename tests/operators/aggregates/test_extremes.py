@@ -116,9 +116,9 @@ def test_sum_and_mean(values: Values, data: st.DataObject) -> None:
     """Finite where the true one is, infinite where it is beyond doubles, however far sums went in between."""
     size = rounded(max(abs(Fraction(value)) for value in values) / 2**60)
     true = sum(map(Fraction, values))
-    for name, wanted in (("sum", true), ("avg", true / len(values))):
+    for name, expected in (("sum", true), ("avg", true / len(values))):
         for found in results(name, values, values, data):
-            assert found == pytest.approx(rounded(wanted), rel=1e-15, abs=size)
+            assert found == pytest.approx(rounded(expected), rel=1e-15, abs=size)
 
 
 @given(NOT_FINITE, st.data())
@@ -126,8 +126,8 @@ def test_infinities(values: Values, data: st.DataObject) -> None:
     """An infinity among numbers whose sum is beyond doubles is that infinity; two of them, or NaN, are NaN."""
     odd = {value for value in plain(values) if value in (math.inf, -math.inf, "NaN")}
     if not odd:
-        wanted = rounded(sum(map(Fraction, values)))
+        expected = rounded(sum(map(Fraction, values)))
     else:
-        wanted = plain(odd.pop() if len(odd) == 1 else math.nan)
+        expected = plain(odd.pop() if len(odd) == 1 else math.nan)
         assert ["NaN"] * 3 == plain(results("var_pop", values, values, data))
-    assert [wanted] * 3 == plain(results("sum", values, values, data))
+    assert [expected] * 3 == plain(results("sum", values, values, data))

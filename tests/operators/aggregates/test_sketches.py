@@ -94,13 +94,13 @@ def test_quantiles_of_nan_and_infinity() -> None:
     """NaN does not count, infinity does."""
     aggregate = agg.approx_quantiles("v", [0.0, 1.0])
     bound = aggregate.bind({"v": pa.float64()})
-    for values, wanted in (
+    for values, expected in (
         ([float("nan"), 1.0], [1.0, 1.0]),
         ([float("-inf"), 1.0, float("inf")], [float("-inf"), float("inf")]),
         ([float("nan")], None),
     ):
         _, state = lifted(aggregate, pa.array(values, from_pandas=False), len(values))
-        assert [wanted] == finished(bound, [state]).to_pylist()
+        assert [expected] == finished(bound, [state]).to_pylist()
 
 
 def test_panes_are_opened_once() -> None:

@@ -189,7 +189,7 @@ def test_wrong_definitions_are_refused(make: Any, said: str) -> None:
 
 @pytest.mark.parametrize("policy", ["refuse", "adapt"])
 def test_state_of_another_definition_is_refused(tmp_path: Path, policy: str) -> None:
-    """Of other settings or another version; another grace is none."""
+    """Other settings or another version are another definition; another grace is not."""
 
     def process(definition: Operator) -> None:
         grouped, options = definition.group_by("k"), {"state.evolution": policy}
@@ -204,17 +204,17 @@ def test_state_of_another_definition_is_refused(tmp_path: Path, policy: str) -> 
         process(type("Echo", (Echo,), {"version": 2, "__qualname__": "Echo"})(step=5))
 
 
-def test_a_class_that_was_made_anew_is_another_plan() -> None:
+def test_a_class_that_was_defined_again_is_another_plan() -> None:
     """A worker that has the operator open goes on with it only if the class is the same: its methods may be others."""
 
     def plan(definition: Operator, grace: int = 0) -> CustomPlan:
         return CustomPlan(definition, Doing().declare({}), (("v", pa.float64()),), (), grace)
 
-    anew = type("Doing", (Doing,), {"__qualname__": "Doing"})
+    again = type("Doing", (Doing,), {"__qualname__": "Doing"})
     assert plan(Doing()) == plan(Doing())
     assert hash(plan(Doing())) == hash(plan(Doing()))
-    assert plan(Doing()).describe() == plan(anew()).describe()
-    assert plan(Doing()) != plan(anew())
+    assert plan(Doing()).describe() == plan(again()).describe()
+    assert plan(Doing()) != plan(again())
     assert plan(Doing()) != plan(Doing(), grace=1)
 
 

@@ -199,10 +199,10 @@ def test_waiting_records_are_refused_under_other_inputs(tmp_path: Path, policy: 
 def test_keys_are_those_of_the_frame() -> None:
     """Several columns, nulls among them, and none at all."""
     rows = pa.table({"k": ["a", None], "t": pa.array([1, 2], pa.timestamp("ms")), "v": [1, 2]})
-    told = acting(lambda _, context: [{"key": str(context.key)}], results={"key": "string"})
+    shown = acting(lambda _, context: [{"key": str(context.key)}], results={"key": "string"})
     for columns, expected in (
         (("k", "v"), ["{'k': 'a', 'v': 1}", "{'k': None, 'v': 2}"]),
         ((), ["{}", "{}"]),
     ):
-        with told.group_by(*columns).local_runner("t") as runner:
+        with shown.group_by(*columns).local_runner("t") as runner:
             assert expected == runner.process(rows, stream_time=10).column("key").to_pylist()

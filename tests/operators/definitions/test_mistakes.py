@@ -157,14 +157,16 @@ BINDINGS = {
 }
 CONFIGURATION = {
     "unknown state backend 'RocksDB'; did you mean rocksdb": lambda: run(COUNT, backend="RocksDB"),
-    "state backend <class 'dict'> is no name": lambda: run(COUNT, backend=dict),
+    "state backend <class 'dict'> is not a string": lambda: run(COUNT, backend=dict),
     r"unknown option spark\.windows\.buckets; did you mean spark\.windows\.state\.buckets": lambda: run(
         COUNT, options={"buckets": 4}
     ),
-    "snapshots.bytes is '16 MB'; .*such as 64m": lambda: run(
+    "snapshots.bytes is '16 MB': it must be .*such as 64m": lambda: run(
         COUNT, options={"state.snapshots.bytes": "16 MB"}
     ),
-    r"options are \['state\.buckets'\]; give them by name": lambda: run(COUNT, options=["state.buckets"]),
+    r"options is \['state\.buckets'\]: it must map names to values": lambda: run(
+        COUNT, options=["state.buckets"]
+    ),
 }
 FUNCTIONS = {
     r"fold lambda\(text\): add raised TypeError: unsupported operand": lambda: run(
@@ -261,7 +263,7 @@ def test_a_directory_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     for backend, directory in (("memory", tmp_path / "file"), ("rocksdb", tmp_path / "file" / "below")):
         with pytest.raises(
-            StateError, match=f"directory {directory} cannot be made: .*Name another directory"
+            StateError, match=f"cannot create the directory {directory}: .*Choose another directory"
         ):
             run(COUNT, backend=backend, directory=directory)
 
@@ -271,9 +273,13 @@ def test_a_savepoint_folder_is_used_once(tmp_path: Path) -> None:
     with COUNT.local_runner("departed") as runner:
         runner.process(TABLE)
         runner.savepoint(tmp_path / "one")
-        with pytest.raises(StateError, match=r"there is a savepoint in .*one already: name a new folder"):
+        with pytest.raises(
+            StateError, match=r"the folder .*one already contains a savepoint: choose a new folder"
+        ):
             runner.savepoint(tmp_path / "one")
-    with pytest.raises(StateError, match=r"there is no savepoint in .*two: savepoint\.json is missing"):
+    with pytest.raises(
+        StateError, match=r"the folder .*two contains no savepoint: savepoint\.json is missing"
+    ):
         run(COUNT, options={"state.savepoint": tmp_path / "two"})
 
 

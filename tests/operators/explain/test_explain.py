@@ -93,7 +93,7 @@ def power(name: str, **more: Any) -> AggregateOperation:
 
 @dataclass(frozen=True, kw_only=True)
 class Kept(Operator):
-    """Keeps what it sees for an hour."""
+    """Stores each record for an hour."""
 
     grace: str = "1 minute"
     what: str = "i"
@@ -114,7 +114,7 @@ class Kept(Operator):
 
 @dataclass(frozen=True, kw_only=True)
 class Untimed(Kept):
-    """Has no timers, and takes records that are late for others."""
+    """Has no timers, and accepts records that are late for others."""
 
     due = Operator.due
     fire = Operator.fire
@@ -135,7 +135,7 @@ class ByKey(KeyedOperator):
 
 
 def table(times: Any, first: int = 1_000_000) -> pa.Table:
-    """Records of one key at these milliseconds, with values as `explain` takes them to be."""
+    """Records of one key at these milliseconds, with the values that `explain` assumes."""
     number = np.arange(len(times)) + first
     columns = {
         "k": pa.array(["key"] * len(times)),
@@ -151,7 +151,7 @@ def table(times: Any, first: int = 1_000_000) -> pa.Table:
 
 
 def explained(operator: RunnableOperator, **more: Any) -> Explanation:
-    """What is told of an operator on those records."""
+    """The explanation of an operator on those records."""
     return Explanation.of(operator, SCHEMA, "at", **more)
 
 
@@ -186,15 +186,15 @@ def test_bytes_of_numbers_are_those_of_pages(kind: str, policy: str) -> None:
 
 @pytest.mark.parametrize("kind", ["sliding", "session up to a length"])
 def test_bytes_of_objects_are_about_those_of_pages(kind: str) -> None:
-    """Where an entry holds one record, of values as they are taken to be."""
+    """If an entry holds one record with the assumed values."""
     operator = KINDS[kind].group_by("k").aggregate(**OBJECTS)
     entries, pages, size = stored(operator, TODAY + PLACES)
     assert entries > 100
     assert size == pytest.approx(explained(operator).state.key_bytes(entries, pages), rel=0.05)
 
 
-def test_an_entry_of_many_records_is_told_with_its_growth() -> None:
-    """A hundred records in a frame: lists have grown, the largest word has not."""
+def test_an_entry_of_many_records_is_explained_with_its_growth() -> None:
+    """A hundred records in a pane: lists grow, the largest word does not."""
     operator = HoppingWindows("1 hour", "15 minutes").group_by("k").aggregate(**OBJECTS)
     state = explained(operator).state
     entries, pages, size = stored(operator, TODAY + np.arange(100))
@@ -245,8 +245,8 @@ def test_values_of_every_type_have_a_usual_size() -> None:
         assert state.grows, type_
 
 
-def test_bytes_of_own_operators() -> None:
-    """To the byte where the columns are numbers; else all but the objects, and it is said that these are not known."""
+def test_bytes_of_custom_operators() -> None:
+    """Exact if all columns are numbers; otherwise without objects, whose size is not known."""
     numbers = Kept().group_by("k")
     entries, pages, size = stored(numbers, PLACES)
     assert size == explained(numbers).state.key_bytes(entries, pages)
@@ -259,7 +259,7 @@ def test_bytes_of_own_operators() -> None:
 
 
 def test_what_a_key_takes_is_what_it_takes() -> None:
-    """A thousand event times over as long as they are kept; and a frame in every stretch, for the two ends that are told."""
+    """For a thousand event times over the time that they are kept, and for a pane in each interval."""
     sliding = KINDS["sliding"].group_by("k").aggregate(**NUMBERS)
     state = explained(sliding).state
     entries, pages, size = stored(sliding, np.linspace(0, state.needed_us // 1_000 - 1, 1_000))
@@ -291,7 +291,7 @@ def test_what_a_key_takes_is_what_it_takes() -> None:
         (SessionWindows(50, grace=7, max_length=100), agg.count(), 0),
     ],
 )
-def test_entries_stay_as_long_as_is_told(windows: Any, result: Any, since: int, policy: str) -> None:
+def test_entries_stay_as_long_as_explained(windows: Any, result: Any, since: int, policy: str) -> None:
     """With segments of a tick, which delay nothing: to the tick."""
     operator = windows.group_by("k").aggregate(x=result).emit(policy)
     options = {"state.segment": "1 ms"}
@@ -370,8 +370,8 @@ DEDUCTED = power("deducted", deduct=lambda a, b: (a[0] - b[0],))
 def test_the_strategy_that_is_named_is_the_one_that_runs(result: Any, strategy: Strategy) -> None:
     """The dearest, where a result is made from several states: the others only count its values."""
     operator = SlidingWindows(100).group_by("k").aggregate(x=result)
-    (told,) = explained(operator).aggregates
-    assert strategy is told.strategy
+    (part,) = explained(operator).aggregates
+    assert strategy is part.strategy
     found = ways(operator)
     assert strategy.name in found
     assert found <= {strategy.name, DEDUCT.name}
@@ -380,21 +380,21 @@ def test_the_strategy_that_is_named_is_the_one_that_runs(result: Any, strategy: 
 def test_a_given_deduct_is_used() -> None:
     """The function itself is called for each window."""
     operator = SlidingWindows(100).group_by("k").aggregate(x=DEDUCTED("i"))
-    (told,) = explained(operator).aggregates
-    assert (DEDUCT, None) == (told.strategy, told.change)
+    (part,) = explained(operator).aggregates
+    assert (DEDUCT, None) == (part.strategy, part.change)
     assert DEDUCTED.deduct.__code__ in ran(operator)
 
 
-def test_picked_values_are_told_by_what_their_operation_promises() -> None:
-    """Two blocks if it says that states may overlap, doubling if not; and that runs."""
+def test_picked_values_follow_from_what_their_operation_promises() -> None:
+    """Two blocks if states may overlap, doubling otherwise; and that strategy runs."""
     operator = SlidingWindows(100).group_by("k").aggregate(x=agg.first("i"))
-    (told,) = explained(operator).aggregates
-    (operation,) = told_operations(operator)
-    assert told.strategy is (OVERLAP if operation.idempotent else DOUBLING)
-    assert {told.strategy.name} == ways(operator)
+    (part,) = explained(operator).aggregates
+    (operation,) = operations_of(operator)
+    assert part.strategy is (OVERLAP if operation.idempotent else DOUBLING)
+    assert {part.strategy.name} == ways(operator)
 
 
-def told_operations(operator: RunnableOperator) -> tuple[Operation, ...]:
+def operations_of(operator: RunnableOperator) -> tuple[Operation, ...]:
     """The operations of an operator on those records."""
     return explained(operator).program.plan.operations
 
@@ -413,9 +413,9 @@ def test_sessions_join_states_where_records_meet(windows: Any, strategy: Strateg
 def test_one_fold_makes_all_results_additions() -> None:
     """And a merge for it is what would change that; then there are panes again."""
     operator = SlidingWindows(100).group_by("k").aggregate(n=agg.count(), last=LAST)
-    told = explained(operator).aggregates
-    assert [FOLD, FOLD] == [part.strategy for part in told]
-    assert "a merge for fold last(i) would allow panes" == told[0].change
+    parts = explained(operator).aggregates
+    assert [FOLD, FOLD] == [part.strategy for part in parts]
+    assert "a merge for fold last(i) would allow panes" == parts[0].change
     assert "rows" == explained(operator).streamed.way
     merged = explained(SlidingWindows(100).group_by("k").aggregate(n=agg.count(), newest=NEWEST))
     assert [DEDUCT, TWO_STACKS] == [part.strategy for part in merged.aggregates]
@@ -457,18 +457,18 @@ def test_every_way_to_combine_ranges_is_known() -> None:
 )
 def test_what_goes_through_the_shuffle_of_a_bounded_frame(operator: Any, way: str, why: str) -> None:
     """And why not less."""
-    told = explained(operator)
-    assert way == told.bounded.way
-    assert why in told.bounded.text
+    explanation = explained(operator)
+    assert way == explanation.bounded.way
+    assert why in explanation.bounded.text
 
 
 def test_a_time_without_zone_is_not_for_generated_code() -> None:
     """As the engine has it."""
     schema = SCHEMA.set(1, pa.field("at", pa.timestamp("us")))
     operator = TumblingWindows(9).group_by("k").aggregate(n=agg.count())
-    told = Explanation.of(operator, schema, "at")
-    assert "python" == told.bounded.way
-    assert "event time 'at' has no time zone" in told.bounded.text
+    explanation = Explanation.of(operator, schema, "at")
+    assert "python" == explanation.bounded.way
+    assert "event time 'at' has no time zone" in explanation.bounded.text
 
 
 def test_options_that_are_in_effect() -> None:
@@ -494,9 +494,9 @@ def test_options_that_are_in_effect() -> None:
         explained(operator, options={"state.bukkets": 8})
 
 
-def test_what_own_operators_declare() -> None:
+def test_what_custom_operators_declare() -> None:
     """Inputs, state, results, counts, settings, version, and whether there are timers."""
-    told = str(explained(Kept(what="i").group_by("k")))
+    explanation = str(explained(Kept(what="i").group_by("k")))
     for line in (
         "Kept, a custom operator, version 1, by k: string",
         "reads       i: int64",
@@ -507,12 +507,12 @@ def test_what_own_operators_declare() -> None:
         "columns     time: int64, value: int64, half: float64",
         "kept        until the operator takes it out of the store",
     ):
-        assert line in told
-    assert "what = 'i'" in told
+        assert line in explanation
+    assert "what = 'i'" in explanation
     untimed = str(explained(Untimed().group_by("k")))
     assert "timers      no timers" in untimed
     assert "a record before the time that `late_before` gives" in untimed
-    assert "aggregates" not in told
+    assert "aggregates" not in explanation
 
 
 def test_frames_without_spark_are_schemas_and_tables(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from oracle import Batch, FramedOracle, Record, Row, SlidingOracle, StreamClock, Window, in_order
+from oracle import Batch, HoppingOracle, Record, Row, SlidingOracle, StreamClock, Window, in_order
 
 from operators import HoppingWindows, SlidingWindows, WindowedAggregation
 from operators import aggregates as agg
@@ -115,7 +115,7 @@ class Scenario:
         """The judge of the operator."""
         if self.advance is None:
             return SlidingOracle(self.size, self.emit)
-        return FramedOracle(self.size, self.advance, self.offset, self.emit)
+        return HoppingOracle(self.size, self.advance, self.offset, self.emit)
 
     def emitted(self) -> list[pa.Table]:
         """What the operator emits step by step."""

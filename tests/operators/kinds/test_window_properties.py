@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracle import (
     Batch,
-    FramedOracle,
+    HoppingOracle,
     Record,
     Row,
     SessionOracle,
@@ -118,7 +118,7 @@ class Scenario:
             return SlidingOracle(self.size, self.emit)
         if self.kind in ("hopping", "tumbling"):
             step = self.advance if self.kind == "hopping" else self.size
-            return FramedOracle(self.size, step, self.offset, self.emit)
+            return HoppingOracle(self.size, step, self.offset, self.emit)
         gap = gap_of if self.kind == "gaps" else lambda _: self.size
         return SessionOracle(gap, self.longest, self.emit)
 

@@ -117,7 +117,7 @@ class Frame:
         operator = OPERATORS[name]
         program = operator.program(SCHEMA, "t", resolve("memory"))
         if late:
-            program = replace(program, late=LateSide(SCHEMA, pa.timestamp("us"), program.tick_us))
+            program = program.reporting(LateSide(SCHEMA, pa.timestamp("us"), program.tick_us))
         plan = operator.bounded().program(SCHEMA, "t", resolve("memory")).plan
         condensed = isinstance(program.plan, TwoStagePlan) and program.plan.condenses and not late
         rows = self._first_stage(program) if condensed else self._plain(program)

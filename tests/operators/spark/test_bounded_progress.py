@@ -13,7 +13,7 @@ from state_backends import resolve
 
 def test_rows_taken_are_logged(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """With every batch, if that is how often it is wanted; not at the level that hides it."""
-    monkeypatch.setattr(bounded, "_TELL_SECONDS", 0.0)
+    monkeypatch.setattr(bounded, "_LOG_SECONDS", 0.0)
     table = pa.table({"at": pa.array(range(100), pa.int64()), "order": pa.array(range(100), pa.int64())})
     program = SlidingWindows(10).aggregate(n=agg.count()).program(table.schema, "at", resolve())
     for level, lines in (("info", 4), ("warning", 0)):

@@ -151,7 +151,9 @@ def test_state_that_is_not_there(spark: SparkSession, source: Path, tmp_path: Pa
     missing = str(tmp_path / "nowhere")
     with pytest.raises(StateError, match=r"state in .*nowhere cannot be read"):
         read_state(missing)
-    with pytest.raises(StateError, match=r"there is no savepoint in .*nowhere: savepoint\.json is missing"):
+    with pytest.raises(
+        StateError, match=r"the folder .*nowhere contains no savepoint: savepoint\.json is missing"
+    ):
         COUNT.apply(stream(spark, source), "at", options={"state.savepoint": missing})
     with pytest.raises(StateError, match=r"folder 's4://x' has an unknown scheme: .*s3, gs"):
         COUNT.apply(stream(spark, source), "at", options={"state.snapshots.folder": "s4://x"})

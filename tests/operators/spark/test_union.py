@@ -95,5 +95,7 @@ def test_sessions_of_both_frames(spark: SparkSession, sources: dict[str, Path]) 
 def test_streams_and_bounded_frames_do_not_mix(spark: SparkSession, sources: dict[str, Path]) -> None:
     """One stream among bounded frames is refused by name."""
     frames = {"left": stream(spark, sources["left"]), "right": spark.read.parquet(str(sources["right"]))}
-    with pytest.raises(DefinitionError, match="all frames have to be streams or none; left are"):
+    with pytest.raises(
+        DefinitionError, match="either all frames must be streams or none: left are, right are not"
+    ):
         operator(TumblingWindows("3 seconds")).apply(frames, "at")

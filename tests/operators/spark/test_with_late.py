@@ -86,7 +86,7 @@ def test_a_bounded_frame_tells_of_bad_records(spark: SparkSession, source: Path)
 def test_what_cannot_be_told_is_refused(spark: SparkSession, source: Path) -> None:
     """A column that does not go through Arrow is named, with the way out; so is a result of the name that is taken."""
     frame = spark.read.parquet(str(source)).withColumn("months", F.expr("interval '3' month"))
-    with pytest.raises(DefinitionError, match=r"'months' is interval month.*df\.drop"):
+    with pytest.raises(DefinitionError, match=r"'months' is of type interval month.*df\.drop"):
         OPERATOR.apply_with_late(frame, event_time="at")
     taken = SlidingWindows("2 seconds").group_by("k").aggregate(late=agg.count())
     with pytest.raises(DefinitionError, match="output column 'late' occurs twice"):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from oracle import FramedOracle, SessionOracle, SlidingOracle, StreamClock
+from oracle import HoppingOracle, SessionOracle, SlidingOracle, StreamClock
 
 from operators import HoppingWindows, SessionWindows, SlidingWindows, TumblingWindows
 from operators import aggregates as agg
@@ -28,9 +28,9 @@ def last_bounds(kind: str, time: int) -> tuple[int, int]:
 KINDS: dict[str, Any] = {
     "sliding": (SlidingWindows(SIZE, GRACE), lambda emit: SlidingOracle(SIZE, emit)),
     "sliding fold": (SlidingWindows(SIZE, GRACE), lambda emit: SlidingOracle(SIZE, emit)),
-    "hopping": (HoppingWindows(SIZE, 10, GRACE), lambda emit: FramedOracle(SIZE, 10, 0, emit)),
-    "hopping fold": (HoppingWindows(SIZE, 10, GRACE), lambda emit: FramedOracle(SIZE, 10, 0, emit)),
-    "tumbling": (TumblingWindows(SIZE, GRACE), lambda emit: FramedOracle(SIZE, SIZE, 0, emit)),
+    "hopping": (HoppingWindows(SIZE, 10, GRACE), lambda emit: HoppingOracle(SIZE, 10, 0, emit)),
+    "hopping fold": (HoppingWindows(SIZE, 10, GRACE), lambda emit: HoppingOracle(SIZE, 10, 0, emit)),
+    "tumbling": (TumblingWindows(SIZE, GRACE), lambda emit: HoppingOracle(SIZE, SIZE, 0, emit)),
     "session": (SessionWindows(SIZE, grace=GRACE), lambda emit: SessionOracle(lambda _: SIZE, None, emit)),
     "limited session": (
         SessionWindows(SIZE, grace=GRACE, max_length=100),

@@ -73,12 +73,12 @@ def test_message_names_missing_unexpected_and_different_rows() -> None:
     expected = [row("a", 0, n=3, mean=1.5), row("a", 10, n=1, mean=2.0), row("c", 0, n=1, mean=0.0)]
 
     assert (
-        "rows differ: 1 missing, 1 not expected, 1 different; 3 came, 3 were expected\n"
+        "rows differ: 1 missing, 1 unexpected, 1 different; got 3 rows, expected 3\n"
         "\n"
         "missing:\n"
         "  k='c' window=(0, 10) n=1 mean=0.0\n"
         "\n"
-        "not expected:\n"
+        "unexpected:\n"
         "  k='b' window=(0, 10) n=1 mean=5.0\n"
         "\n"
         "different:\n"
@@ -105,20 +105,20 @@ def test_message_lists_ten_rows_and_counts_the_rest() -> None:
     """Long differences are cut."""
     message = difference([], [row("a", 10 * n, n=1) for n in range(13)])
 
-    assert message.startswith("rows differ: 13 missing; 0 came, 13 were expected")
+    assert message.startswith("rows differ: 13 missing; got 0 rows, expected 13")
     assert 10 == message.count("k='a'")
     assert message.endswith("  ... and 3 more")
 
 
 def test_a_window_that_comes_several_times_is_matched_row_by_row() -> None:
-    """Updates of one window are told apart by their results: those that are equal pair up first."""
+    """Updates of one window are distinguished by their results: those that are equal pair up first."""
     updates = [row("a", 0, n=n) for n in (1, 2, 3)]
 
     assert_rows(updates, updates[::-1])
     message = difference(updates, [updates[2], updates[1], row("a", 0, n=9)])
     assert "rows differ: 1 different" in message
     assert "n is 1, expected 9" in message
-    assert "1 not expected" in difference(updates, updates[:2])
+    assert "1 unexpected" in difference(updates, updates[:2])
 
 
 @pytest.mark.parametrize(
@@ -199,8 +199,8 @@ def test_keys_and_results_are_compared_by_value(one: Any, other: Any) -> None:
 def test_other_values_are_other_keys_and_results(one: Any, other: Any) -> None:
     """A boolean is not a number, text is not bytes, a day is not its midnight, and times are exact."""
     for actual, expected in ((one, other), (other, one)):
-        told = difference([{"k": actual, "n": 1}], [{"k": expected, "n": 1}], keys=["k"])
-        assert told.startswith("rows differ: 1 missing, 1 not expected;")
+        message = difference([{"k": actual, "n": 1}], [{"k": expected, "n": 1}], keys=["k"])
+        assert message.startswith("rows differ: 1 missing, 1 unexpected;")
         assert "1 different" in difference([{"k": 1, "x": actual}], [{"k": 1, "x": expected}], keys=["k"])
 
 
@@ -209,8 +209,8 @@ def test_the_timeline_is_that_of_the_key_in_whatever_type() -> None:
     midday = NOON.replace(tzinfo=None)
     records = pa.table({"k": [midday, midday + timedelta(hours=1)], "at": pa.array([1, 12], pa.int64())})
     expected = [{"k": NOON.astimezone(ZoneInfo("America/New_York")), "window": (0, 10), "n": 1}]
-    told = difference([], expected, windows=TumblingWindows(10), records=records, event_time="at")
-    assert told.endswith("[0, 10) [---*--------------------------)   n=1  <- missing"), told
+    message = difference([], expected, windows=TumblingWindows(10), records=records, event_time="at")
+    assert message.endswith("[0, 10) [---*--------------------------)   n=1  <- missing"), message
 
 
 def test_other_columns_are_named() -> None:
@@ -218,7 +218,7 @@ def test_other_columns_are_named() -> None:
     assert "columns differ: only in actual ['mean'], only in expected ['total']" == difference(
         emitted(), [row("a", 0, n=1, total=1.0)]
     )
-    assert "not every row has the same ones" in difference(
+    assert "not all rows have the same columns" in difference(
         [row("a", 0, n=1), row("b", 0)], [row("a", 0, n=1)]
     )
 
@@ -230,21 +230,21 @@ def test_timeline_of_the_first_difference() -> None:
 
     drawn = message.partition("\n\nk=a\n")[2].splitlines()
     assert ["records", "[0, 10)", "[10, 20)", "[20, 30)"] == [line[:8].strip() for line in drawn[2:]]
-    assert ["n=1 mean=1  <- not expected", "n=1 mean=2  <- different", "n=1 mean=0  <- missing"] == [
+    assert ["n=1 mean=1  <- unexpected", "n=1 mean=2  <- different", "n=1 mean=0  <- missing"] == [
         line[line.index("n=") :] for line in drawn[3:]
     ]
 
 
 def test_rows_without_windows_are_compared_as_a_whole() -> None:
-    """Operators of one's own may emit any rows; with keys, those that differ are told column by column."""
+    """Custom operators may emit any rows; with keys, differences are listed column by column."""
     alerts = pa.table({"k": ["a", "b"], "level": [1.0, 2.0]})
     expected = [{"level": 2.0 + 1e-12, "k": "b"}, {"level": 1.0, "k": "a"}]
 
     assert_rows(alerts, expected, tolerance=1e-9)
     assert_rows(alerts, expected, tolerance=1e-9, keys=["k"])
     assert (
-        "rows differ: 1 missing, 1 not expected; 2 came, 2 were expected\n\n"
-        "missing:\n  level=2.000000000001 k='b'\n\nnot expected:\n  k='b' level=2.0"
+        "rows differ: 1 missing, 1 unexpected; got 2 rows, expected 2\n\n"
+        "missing:\n  level=2.000000000001 k='b'\n\nunexpected:\n  k='b' level=2.0"
     ) == difference(alerts, expected)
     assert "different:\n  k='b'\n    level is 2.0, expected 2.000000000001" in difference(
         alerts, expected, keys=["k"]
@@ -255,7 +255,7 @@ def test_what_cannot_be_compared_or_drawn_is_refused() -> None:
     """Keys that are no columns, and records without a time or rows without windows, are errors that say what is missing."""
     with pytest.raises(DefinitionError, match="rows without windows have no timeline"):
         assert_rows([{"k": "a"}], [{"k": "b"}], records=RECORDS, event_time="at")
-    with pytest.raises(DefinitionError, match="there are no key columns j; the rows have k"):
+    with pytest.raises(DefinitionError, match="key columns j do not exist; the rows have the columns k"):
         assert_rows([{"k": "a"}], [{"k": "a"}], keys=["j"])
-    with pytest.raises(DefinitionError, match="records and event_time are given together"):
+    with pytest.raises(DefinitionError, match="records and event_time must be given together"):
         assert_rows([], [], records=RECORDS)

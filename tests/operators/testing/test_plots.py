@@ -141,7 +141,7 @@ def test_windows_without_records_are_drawn() -> None:
 
 
 def test_nothing_to_draw_is_an_error() -> None:
-    """A key without records and windows is more likely a slip than wanted."""
+    """A key without records and windows is probably a mistake."""
     batch = BATCH.append_column("k", pa.array(["x"] * 4))
     rows = pa.table({"k": ["x"], "window": [{"start": NINE, "end": NINE}], "n": [1]})
     with pytest.raises(DefinitionError, match="there is nothing to draw for k=y"):
@@ -149,7 +149,7 @@ def test_nothing_to_draw_is_an_error() -> None:
 
 
 def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who has not installed it is told how."""
+    """Without matplotlib, the message says how to install it."""
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(ImportError, match=r"needs matplotlib: pip install 'spark-stateful-windows\[plots\]'"):
         plot_windows(BATCH, [], None, "at")

@@ -156,17 +156,17 @@ def test_one_key_is_drawn() -> None:
     assert "k=a j=2" == timeline(batch, rows, windows, "at", key=("a", 2)).splitlines()[0]
     drawn = timeline(batch, rows, windows, "at", key=(None, 1)).splitlines()
     assert (5, 1) == (len(drawn), drawn[3].count("*"))
-    with pytest.raises(DefinitionError, match=r"3 keys, such as \('a', 1\), .*say which by key="):
+    with pytest.raises(DefinitionError, match=r"3 keys, such as \('a', 1\), .*choose one by key="):
         timeline(batch, rows, windows, "at")
-    with pytest.raises(DefinitionError, match="key is 'a'; values of k, j are wanted"):
+    with pytest.raises(DefinitionError, match="key must have a value for each of k, j, got 'a'"):
         timeline(batch, rows, windows, "at", key="a")
 
 
 def test_missing_columns_are_named() -> None:
     """An event time, key or label that the records lack is an error that says what they have."""
-    with pytest.raises(DefinitionError, match="the records lack columns: time, name; they have at"):
+    with pytest.raises(DefinitionError, match="the records lack the columns time, name; they have at"):
         timeline(records([1]), [], None, "time", label="name")
-    with pytest.raises(DefinitionError, match="there are no records"):
+    with pytest.raises(DefinitionError, match="records is empty: give at least one table"):
         timeline([], [], None, "at")
 
 

@@ -370,7 +370,9 @@ def test_missing_slot_is_told(journal: RecordingJournal) -> None:
         lambda: backend.write(WriteBatch({-1: {b"b": b"2"}}), b"v2"),
     ):
         backend.attach(journal)
-        with pytest.raises(StateError, match=r"lacks its blob 'slot--1-0-0'.*altered from outside; go back"):
+        with pytest.raises(
+            StateError, match=r"the blob 'slot--1-0-0' is missing in the journal: .*Restore it from a copy"
+        ):
             need()
 
 

@@ -102,7 +102,7 @@ def test_format_of_another_version_is_refused(tmp_path: Path) -> None:
         db[b"m:format"] = b"2"
     for _ in range(2):
         with pytest.raises(
-            StateError, match=f"{tmp_path} holds state of format b'2', this version reads b'1': delete"
+            StateError, match=f"{tmp_path} contains state of format b'2', this version reads b'1': delete"
         ):
             RocksDBBackend.open(tmp_path, {})
     with foreign(tmp_path) as db:
@@ -144,7 +144,9 @@ def test_damaged_directory_is_refused(tmp_path: Path) -> None:
     with opened(tmp_path) as backend:
         backend.write(WriteBatch(puts={0: {b"a": b"1"}}), b"v")
     (tmp_path / "CURRENT").write_text("nothing of use\n")
-    with pytest.raises(StateError, match=f"cannot open {tmp_path}.*delete the directory: it is restored"):
+    with pytest.raises(
+        StateError, match=f"cannot open {tmp_path}.*delete the directory: the state is restored"
+    ):
         RocksDBBackend.open(tmp_path, {})
 
 
@@ -203,7 +205,7 @@ def test_lock_of_another_process(tmp_path: Path) -> None:
         assert holder.stdout is not None
         assert b"open\n" == holder.stdout.readline()
         with pytest.raises(
-            StateError, match=f"cannot open {tmp_path}.*[lL]ock.*If another process holds it, stop that one"
+            StateError, match=f"cannot open {tmp_path}.*[lL]ock.*If another process uses the directory, stop"
         ):
             RocksDBBackend.open(tmp_path, {})
         holder.kill()
@@ -255,7 +257,7 @@ def test_files_that_are_no_snapshot_are_refused(tmp_path: Path) -> None:
         backend.snapshot(tmp_path / "good")
         (tmp_path / "bad").mkdir()
         (tmp_path / "bad" / "CURRENT").write_text("nonsense")
-        with pytest.raises(CorruptDataError, match="no database of this library"):
+        with pytest.raises(CorruptDataError, match="not a database of this library"):
             backend.restore(tmp_path / "bad")
         assert_holds(backend, {}, None)
         backend.restore(tmp_path / "good")

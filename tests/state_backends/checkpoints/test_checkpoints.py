@@ -250,9 +250,11 @@ def test_folder_with_a_savepoint_is_left_alone(saved: Path) -> None:
     before = {path: path.read_bytes() for path in saved.rglob("*.*")}
     with WINDOWS.aggregate(n=agg.count()).local_runner("at") as runner:
         runner.process(pa.table([["a"], [5]], ["k", "at"]))
-        with pytest.raises(StateError, match=f"there is a savepoint in {saved} already: name a new folder"):
+        with pytest.raises(
+            StateError, match=f"the folder {saved} already contains a savepoint: choose a new folder"
+        ):
             runner.savepoint(saved)
-        with pytest.raises(StateError, match=r"no savepoint in .*elsewhere"):
+        with pytest.raises(StateError, match=r"elsewhere contains no savepoint"):
             start(saved.parent / "elsewhere")
     assert before == {path: path.read_bytes() for path in saved.rglob("*.*")}
 

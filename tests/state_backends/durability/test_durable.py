@@ -180,7 +180,7 @@ def test_absent_copy_is_restored(open_copy: Opener) -> None:
 
 
 def test_copy_ahead_by_a_failed_attempt_is_restored(open_copy: Opener) -> None:
-    """A copy with a batch that never counted is made anew, and nothing of that batch is left."""
+    """A copy with a batch that never counted is restored, and nothing of that batch is left."""
     bucket, copy = Bucket(), open_copy("a")
     bucket.commits(copy, 1)
     bucket.fail(copy, WriteBatch(puts={9: {b"k": b"lost"}}, deletes={1: {b"k"}}))
@@ -219,7 +219,7 @@ def test_failed_attempt_does_not_count_as_behind(open_copy: Opener) -> None:
 
 
 def test_copy_of_another_state_is_restored(open_copy: Opener) -> None:
-    """A copy that holds another query's state at the same number is made anew."""
+    """A copy that holds another query's state at the same number is restored."""
     bucket, other, copy = Bucket(), Bucket(), open_copy("a")
     other.commits(copy, 5, 6)
     bucket.commits(open_copy("b"), 1, 2, 3)
@@ -229,7 +229,7 @@ def test_copy_of_another_state_is_restored(open_copy: Opener) -> None:
 
 @pytest.mark.parametrize("version", [b"", b"restoring", b"x" * 16, b"\xff" * 16, b"v" * 100])
 def test_copy_of_a_strange_version_is_restored(open_copy: Opener, version: bytes) -> None:
-    """A copy whose version is none of ours is made anew."""
+    """A copy whose version is unknown is restored."""
     bucket, copy = Bucket(), open_copy("a")
     bucket.commits(open_copy("b"), 1, 2)
     copy.write(put(9), version)
@@ -358,7 +358,8 @@ def test_missing_entry_is_a_clear_error(open_copy: Opener, missing: str) -> None
     bucket.journal.remove(name)
     absent = open_copy("b")
     with pytest.raises(
-        StateError, match=f"lacks its entry '{name}'.*go back to a copy of it or start with a new one"
+        StateError,
+        match=f"the entry '{name}' is missing in the changelog.*Restore it from a copy, or start with a new one",
     ):
         align(absent, bucket.journal, pointer)
     assert pointer.version != absent.version

@@ -268,9 +268,7 @@ def test_damaged_file_of_the_newest_snapshot(
         damage(store.files / name, how)
         caplog.clear()
         if name in before:
-            with pytest.raises(
-                CorruptDataError, match=r"cannot be restored: .*Bring the files back"
-            ) as error:
+            with pytest.raises(CorruptDataError, match=r"cannot be restored: .*Restore the files") as error:
                 store.assert_restores("memory")
             assert str(store.files / name) in str(error.value)
         else:
@@ -375,7 +373,9 @@ def test_manifest_that_names_a_file_outside(
     values = json.loads(path.read_bytes().partition(b"\n")[2])
     values["parts"][0][field] = outside
     path.write_bytes(signed(values))
-    with pytest.raises(CorruptDataError, match=f"manifest {path} names a file outside: '{outside}'"):
+    with pytest.raises(
+        CorruptDataError, match=f"manifest {path} names a file outside its folder: '{outside}'"
+    ):
         store.folder.manifest(store.pointer.newest.name)
 
 
@@ -405,7 +405,7 @@ def test_manifest_that_is_not_of_this_snapshot(
     else:
         shutil.copy(store.files / f"{store.pointer.snapshots[1].name}.json", path)
     store.assert_restores("memory")
-    assert f"the manifest {path} is of {foreign}" in caplog.text
+    assert f"the manifest {path} belongs to {foreign}" in caplog.text
 
 
 @pytest.mark.usefixtures("small_parts")
@@ -508,7 +508,7 @@ def test_nothing_is_removed_while_a_needed_manifest_is_damaged(
     assert gone
     copy._uploads.clean(store.folder, [one.name for one in store.pointer.snapshots], gone)
     assert before == names(store.files)
-    assert f"were not cleaned: the manifest {path}" in caplog.text
+    assert f"cannot remove old snapshots: the manifest {path}" in caplog.text
 
 
 def test_folder_that_is_given_in_another_way(tmp_path: Path, opened: Callable[..., Store]) -> None:
@@ -645,7 +645,7 @@ def test_unreadable_local_copy(
     store.pointer = replace(store.pointer, failures=10**6)
     for _ in range(3):
         store.commit(copy)
-    assert "no snapshot of version 3" in caplog.text
+    assert "cannot write a snapshot of version 3" in caplog.text
     assert "copy-a-scratch" in caplog.text
     (tmp_path / "copy-a-scratch").unlink()
     store.commit(copy)
@@ -760,9 +760,7 @@ def test_storage_that_refuses_everything_for_a_while(
     assert told
     assert all(f"s3://bucket/refused-{background}/{store.pointer.store_id}" in message for message in told)
     assert len(told) == len(set(told)) <= store.pointer.failures + 1 < 10
-    with pytest.raises(
-        StateError, match=f"cannot read s3://bucket/refused-{background}/.*start the query again"
-    ):
+    with pytest.raises(StateError, match=f"cannot read s3://bucket/refused-{background}/.*restart the query"):
         store.assert_restores("memory")
     s3.switch()
     store.assert_restores("memory")
@@ -902,5 +900,7 @@ def test_manifest_round_trip() -> None:
     assert (manifest, 0) == (Manifest.decode(blob, "here"), manifest.size)
     for at in range(len(blob)):
         for bad in (blob[:at], blob[:at] + bytes([blob[at] ^ 2]) + blob[at + 1 :]):
-            with pytest.raises(CorruptDataError, match="the manifest here is truncated, altered, or none"):
+            with pytest.raises(
+                CorruptDataError, match="the manifest here is truncated or altered, or was not written"
+            ):
                 Manifest.decode(bad, "here")

@@ -69,7 +69,7 @@ FILLED = {b"a": [(-3, "a-"), (0, "a0"), (9, "a9")], b"b": [(9, "b9"), (25, "b25"
 def test_segment_length_is_checked() -> None:
     """A segment of no length is refused."""
     for wrong in (0, -1):
-        with pytest.raises(ValueError, match=f"segment length is {wrong} ticks; at least 1"):
+        with pytest.raises(ValueError, match=f"segment length is {wrong} ticks: it must be at least 1"):
             WindowStore(MemoryBackend(), LAYOUT, wrong)
 
 
