@@ -162,10 +162,10 @@ class CustomStoreOperator(StoreOperator):
                 )
         return due.astype(np.int64, copy=False)
 
-    def rebuild(self, close: int, changes: Sequence[WriteBatch] | None = None) -> None:
+    def rebuild(self, close_time: int, changes: Sequence[WriteBatch] | None = None) -> None:
         if changes is None:
             self._entered.clear()
-        super().rebuild(close, changes)
+        super().rebuild(close_time, changes)
 
     def _set_page_timers(self, segment: int, keys: Sequence[bytes], entries: Entries) -> None:
         present, due = first_by_key(entries.key, self.next_due(entries))
@@ -184,30 +184,34 @@ class CustomStoreOperator(StoreOperator):
             self._set_page_timers(segment, keys, entries)
 
     def process(self, batch: Records, step: Step) -> list[OutputRows]:
-        emitted = list(self._fired(step, step.close_start)) if step.close_start > self.close else []
+        emitted = (
+            list(self._fired(step, step.close_time_start)) if step.close_time_start > self.close_time else []
+        )
         with self._calling("late_before"):
-            late = batch.time < operator.index(self._definition.late_before(step.close_start))
+            late = batch.time < operator.index(self._definition.late_before(step.close_time_start))
         records = self._accepted(batch, late, step, lambda time: (time, time))
         if len(records):
             nothing = merge_entries([], self.store.layout)
-            context = self._call_context(records.keys, records, nothing, step.close_start, step)
+            context = self._call_context(records.keys, records, nothing, step.close_time_start, step)
             emitted += self._called("process_batch", context)
-        return [*emitted, *self._fired(step, step.close_end)]
+        return [*emitted, *self._fired(step, step.close_time_end)]
 
-    def _fired(self, step: Step, close: int) -> Iterator[OutputRows]:
+    def _fired(self, step: Step, close_time: int) -> Iterator[OutputRows]:
         """Remove the entries whose timers are before the close time from the store and fire them, until none is left."""
         # The earliest timer of each call must be later than that of the previous call, or the loop would not end.
         latest, calls = -NEVER, 0
         while self.closes:
-            keys, entries = self._take_entries(close)
+            keys, entries = self._take_entries(close_time)
             if not len(entries):
                 return
             first = int(self.next_due(entries).min())
             calls += 1
-            if first <= latest or (close >= FAR_FUTURE and calls > _MOST_CALLS):
+            if first <= latest or (close_time >= FAR_FUTURE and calls > _MOST_CALLS):
                 raise OperatorError(self._endless(first, latest))
             latest = first
-            yield from self._called("fire", self._call_context(keys, _no_records(keys), entries, close, step))
+            yield from self._called(
+                "fire", self._call_context(keys, _no_records(keys), entries, close_time, step)
+            )
 
     def _endless(self, first: int, latest: int) -> str:
         name = type(self._definition).__name__
@@ -221,13 +225,13 @@ class CustomStoreOperator(StoreOperator):
             "stop setting timers at some point"
         )
 
-    def _take_entries(self, close: int) -> tuple[list[bytes], Entries]:
+    def _take_entries(self, close_time: int) -> tuple[list[bytes], Entries]:
         """Remove the entries that fire from the store, and return them with their keys."""
-        touched, parts = self._touched([], close), []
+        touched, parts = self._touched([], close_time), []
         keys = touched.keys
         for segment, numbers in touched.due.items():
             numbers.sort()
-            fired = self._popped(segment, [keys[n] for n in numbers.tolist()], close)
+            fired = self._popped(segment, [keys[n] for n in numbers.tolist()], close_time)
             parts.append(Entries(numbers[fired.key], fired.columns))
         entries = merge_entries(parts, self.store.layout)
         # A timer may be early: keys without an entry that fires are left out.
@@ -235,7 +239,7 @@ class CustomStoreOperator(StoreOperator):
         names = [keys[n] for n in entries.key[begins].tolist()]
         return names, Entries(np.cumsum(begins) - 1, entries.columns)
 
-    def _popped(self, segment: int, names: list[bytes], close: int) -> Entries:
+    def _popped(self, segment: int, names: list[bytes], close_time: int) -> Entries:
         """Remove the entries that fire from the pages, and set the timers of the rest of the pages again."""
         entered = self._entered.get(segment, {})
         for name in names:
@@ -243,7 +247,7 @@ class CustomStoreOperator(StoreOperator):
         if not entered:
             self._entered.pop(segment, None)
         entries = self.store.fetch_segment(segment, names)
-        fires = self.next_due(entries) < close
+        fires = self.next_due(entries) < close_time
         touched = np.zeros(len(names), bool)
         touched[entries.key[fires]] = True
         kept = ~fires & touched[entries.key]
@@ -252,7 +256,7 @@ class CustomStoreOperator(StoreOperator):
         return entries.take(fires)
 
     def _call_context(
-        self, keys: list[bytes], records: Records, due: Entries, close: int, step: Step
+        self, keys: list[bytes], records: Records, due: Entries, close_time: int, step: Step
     ) -> CallContext:
         plan = self.plan
         stored = named(due, self._names)
@@ -260,7 +264,7 @@ class CustomStoreOperator(StoreOperator):
             keys,
             records,
             stored,
-            close,
+            close_time,
             plan.grace,
             self.store,
             plan.declaration,
@@ -275,7 +279,7 @@ class CustomStoreOperator(StoreOperator):
             rows = getattr(self._definition, method)(context)
             if not isinstance(rows, OutputRows | None):
                 raise TypeError(f"expected context.rows(...) or None, got {type(rows).__name__}")
-        return [] if rows is None else [replace(rows, since=self.close - self._delay)]
+        return [] if rows is None else [replace(rows, since=self.close_time - self._delay)]
 
     @contextmanager
     def _calling(self, method: str) -> Iterator[None]:

@@ -37,9 +37,9 @@ class FoldHoppingPlan(Hops, FoldPlan):
     def identity(self) -> dict[str, Any]:
         return {"windows": "hopping by fold", **self.lengths}
 
-    def dead_before(self, close: int) -> int:
+    def dead_before(self, close_time: int) -> int:
         """Return the end before which no window is needed: a closed window is not used by others."""
-        return close
+        return close_time
 
     def bounds(self, end: Ints) -> tuple[Ints, Ints]:
         """Return starts and ends of windows as they are emitted."""
@@ -49,8 +49,8 @@ class FoldHoppingPlan(Hops, FoldPlan):
         """Return which entries are windows: all of them."""
         return np.ones(len(entries), bool)
 
-    def fold(self, stored: Entries, records: Records, close: int) -> FoldedWindows:
-        lo, start = self.windows(records.key, records.time, 1, close)
+    def fold(self, stored: Entries, records: Records, close_time: int) -> FoldedWindows:
+        lo, start = self.windows(records.key, records.time, 1, close_time)
         end = start + (self.size - 1)
         hi = positions(records.key, records.time, records.key[lo], end, "right")
         nothing = np.zeros(len(stored), np.int64)

@@ -63,22 +63,22 @@ class FoldSlidingPlan(FoldPlan):
         """How many ticks an entry can be away from a record that changes it or starts from its state."""
         return self.size + 1
 
-    def late_before(self, close: int) -> int:
-        """Return the time before which a record is late: no window that ends at `close` or later can contain it."""
-        return close - self.size
+    def late_before(self, close_time: int) -> int:
+        """Return the time before which a record is late: no window that ends at `close_time` or later can contain it."""
+        return close_time - self.size
 
     def last_window(self, time: Ints) -> tuple[Ints, Ints]:
         """Return the bounds of the last window that can contain a record at each time."""
         return time, time + self.size
 
-    def dead_before(self, close: int) -> int:
+    def dead_before(self, close_time: int) -> int:
         """Return the end before which no window needs an entry.
 
         An entry is needed until its latest record, which is not after its end, has left all windows that are open or can be
-        created. On close, a partly late record at close - size or later can still create its left window, which starts a size
-        earlier.
+        created. On close, a partly late record that lies up to a size before the close time can still create its left window,
+        which starts a size earlier.
         """
-        return close - (self.size + 1 if self.on_update else 2 * self.size)
+        return close_time - (self.size + 1 if self.on_update else 2 * self.size)
 
     def bounds(self, end: Ints) -> tuple[Ints, Ints]:
         """Return starts and ends of windows as they are emitted."""
@@ -88,12 +88,12 @@ class FoldSlidingPlan(FoldPlan):
         """Return which entries are windows."""
         return entries.columns[_IS_WINDOW] != 0
 
-    def fold(self, stored: Entries, records: Records, close: int) -> FoldedWindows:
-        ends = self._ends(stored, records, close)
+    def fold(self, stored: Entries, records: Records, close_time: int) -> FoldedWindows:
+        ends = self._ends(stored, records, close_time)
         base = self._base(stored, ends)
         lo = positions(records.key, records.time, ends.key, ends.end - self.size, "left")
         hi = positions(records.key, records.time, ends.key, ends.end, "right")
-        hi = np.where(ends.end >= close, hi, lo)
+        hi = np.where(ends.end >= close_time, hi, lo)
         held = (base >= 0) | (hi > lo)
         ends, base, lo, hi = ends.take(held), base[held], lo[held], hi[held]
         begun, added = base >= 0, hi > lo
@@ -112,7 +112,7 @@ class FoldSlidingPlan(FoldPlan):
         held[held] = stored.columns[_LATEST][base[held]] + self.size >= ends.end[held]
         return np.where(held, base, -1)
 
-    def _ends(self, stored: Entries, records: Records, close: int) -> "_Ends":
+    def _ends(self, stored: Entries, records: Records, close_time: int) -> "_Ends":
         """The ends at which an entry can be after the batch.
 
             stored entries           E         E
@@ -125,11 +125,11 @@ class FoldSlidingPlan(FoldPlan):
         left = stored.columns[_LATEST] + (self.size + 1)
         gap = _gaps(stored, left)
         # On update, closed windows are not emitted.
-        partly = np.flatnonzero(records.time < close) if not self.on_update else np.empty(0, np.int64)
+        partly = np.flatnonzero(records.time < close_time) if not self.on_update else np.empty(0, np.int64)
         parts = (
             (stored.key, stored.time, self.is_window(stored)),
             (stored.key[gap], left[gap], np.ones(len(gap), bool)),
-            (records.key, np.maximum(records.time, close), records.time >= close),
+            (records.key, np.maximum(records.time, close_time), records.time >= close_time),
             (records.key, records.time + (self.size + 1), np.ones(len(records), bool)),
             (records.key[partly], records.time[partly], np.ones(len(partly), bool)),
         )

@@ -48,9 +48,9 @@ class Hops:
         start = self.last_start(time)
         return start, start + self.size
 
-    def late_before(self, close: int) -> int:
+    def late_before(self, close_time: int) -> int:
         """Return the first start of a window that is open at a close time: earlier times are in closed windows only."""
-        return int(self.first_start(np.asarray(close + 1 - self.size)))
+        return int(self.first_start(np.asarray(close_time + 1 - self.size)))
 
     def windows(
         self, key: Ints, time: Ints, length: int, since: int, before: int | None = None

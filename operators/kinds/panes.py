@@ -144,10 +144,10 @@ def join_states(states: Sequence[State]) -> tuple[Column, ...]:
     return tuple(column for state in states for column in state)
 
 
-def seen_from(panes: Entries, close: int) -> Entries:
+def seen_from(panes: Entries, close_time: int) -> Entries:
     """Return panes of a `VisiblePaneSchema` that arrive at this close time: only windows that end then or later see them."""
     columns = panes.columns
-    return Entries(panes.key, (columns[0], np.maximum(columns[1], close), *columns[2:]))
+    return Entries(panes.key, (columns[0], np.maximum(columns[1], close_time), *columns[2:]))
 
 
 def visible(panes: Entries) -> Ints:

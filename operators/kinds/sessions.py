@@ -199,18 +199,18 @@ class SessionOperator(StoreOperator):
         return entries.time
 
     def process(self, batch: Partials, step: Step) -> list[Emission]:
-        close_start, close_end = step.close_start, step.close_end
+        close_time_start, close_time_end = step.close_time_start, step.close_time_end
         batch.check_order(distinct=self.plan.longest is None)
-        late = self._late(batch.entries, close_start)
+        late = self._late(batch.entries, close_time_start)
         batch.report(step, late, lambda _: _alone(batch.entries.take(late)))
         source = np.flatnonzero(~late)
         new = batch.entries.take(source)
-        touched = self._touched(batch.keys, close_end)
+        touched = self._touched(batch.keys, close_time_end)
         stored = self._load(touched, new)
-        final = stored.take(stored.time < close_start)
-        sessions = self._joined(stored.take(stored.time >= close_start), new, source)
+        final = stored.take(stored.time < close_time_start)
+        sessions = self._joined(stored.take(stored.time >= close_time_start), new, source)
         if self.plan.longest is None:
-            late = sessions.end < close_start
+            late = sessions.end < close_time_start
             if late.any():
                 self._report_late(batch, step, sessions.take(late))
                 sessions = sessions.take(~late)
@@ -224,16 +224,16 @@ class SessionOperator(StoreOperator):
             closed = self._joined(final, new.take(source[:0]), source[:0])
             windows = [
                 self._emission(touched.keys, closed),
-                self._emission(touched.keys, sessions.take(sessions.end < close_end)),
+                self._emission(touched.keys, sessions.take(sessions.end < close_time_end)),
             ]
-        self._save(touched, (stored, final), sessions, close_end)
+        self._save(touched, (stored, final), sessions, close_time_end)
         return windows
 
-    def _late(self, new: Entries, close: int) -> Mask:
+    def _late(self, new: Entries, close_time: int) -> Mask:
         """If sessions have a maximum length: the entries that would alone be a closed session."""
         if self.plan.longest is None:
             return np.zeros(len(new), bool)
-        return new.columns[_WAITS] < close
+        return new.columns[_WAITS] < close_time
 
     @staticmethod
     def _report_late(batch: Partials, step: Step, sessions: _Sessions) -> None:
@@ -285,7 +285,7 @@ class SessionOperator(StoreOperator):
         return Emission(keys, gone.key, gone.columns[_START], gone.columns[_END], (), retract=True)
 
     def _save(
-        self, touched: Touched, loaded: tuple[Entries, Entries], sessions: _Sessions, close: int
+        self, touched: Touched, loaded: tuple[Entries, Entries], sessions: _Sessions, close_time: int
     ) -> None:
         """Write the pages that lost or gained an entry.
 
@@ -293,10 +293,10 @@ class SessionOperator(StoreOperator):
             touched: what the step touched.
             loaded: all stored entries, and those of sessions that were final before the batch.
             sessions: of the other entries and of the batch.
-            close: the close time after the batch.
+            close_time: the close time after the batch.
         """
         ticks, (stored, final) = self.store.segment_ticks, loaded
-        changed, closed = sessions.changed, sessions.end < close
+        changed, closed = sessions.changed, sessions.end < close_time
         gone = sessions.stored & (changed | closed)[sessions.number]
         entries, number = self._to_store(sessions.take(~closed))
         moved = [final, sessions.entries.take(gone), entries.take(changed[~closed][number])]
@@ -305,7 +305,7 @@ class SessionOperator(StoreOperator):
         )
         pages = Pages.of(entries, ticks)
         ends = _page_ends(pages, Pages.of(stored, ticks)) if self.closes else None
-        self._write_back(touched, pages, Pages.of(places, ticks), ends, close)
+        self._write_back(touched, pages, Pages.of(places, ticks), ends, close_time)
 
     def _to_store(self, sessions: _Sessions) -> tuple[Entries, Ints]:
         """The entries to store for sessions, sorted by key and end, and the number of the session of each."""

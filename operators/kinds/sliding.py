@@ -51,9 +51,9 @@ class SlidingPlan(PanePlan):
     def pane_of(self, time: Ints) -> Ints:
         return time
 
-    def late_before(self, close: int) -> int:
-        """Return the time before which a record is late: no window that ends at `close` or later can contain it."""
-        return close - self.size
+    def late_before(self, close_time: int) -> int:
+        """Return the time before which a record is late: no window that ends at `close_time` or later can contain it."""
+        return close_time - self.size
 
     def last_window(self, time: Ints) -> tuple[Ints, Ints]:
         """Return the bounds of the last window that can contain a record at each time."""
@@ -63,23 +63,23 @@ class SlidingPlan(PanePlan):
         """Return the operator over a store."""
         return SlidingOperator(self, store)
 
-    def dead_before(self, close: int) -> int:
+    def dead_before(self, close_time: int) -> int:
         """Return the time before which no window needs a pane.
 
         On update, a pane is needed until its right window is closed. On close, also for the left window that a partly late
-        record can still create: the record is not before close - size, and the window starts a size earlier. A pane one
-        tick before that window has it as its right window, which shows that it was emitted:
+        record can still create: the record is not before the close time less a size, and the window starts a size earlier. A
+        pane one tick before that window has it as its right window, which shows that it was emitted:
 
-            close - 2 size - 1        close - size              close
-                     p|------------------------t|-------------------|
-                      the left window of t      the last window with t
+                     p|-------------------t|-------------------|
+                       left window of t      last window with t
+            close time less:  p two sizes and a tick, t a size
         """
-        return close - (self.size if self.on_update else 2 * self.size) - 1
+        return close_time - (self.size if self.on_update else 2 * self.size) - 1
 
-    def next_end(self, time: Ints, close: int) -> Ints:
+    def next_end(self, time: Ints, close_time: int) -> Ints:
         """Return the end of the next window to close that a pane at each time defines, or NEVER."""
-        right = np.where(time + (self.size + 1) >= close, time + (self.size + 1), NEVER)
-        return np.where(time >= close, time, right)
+        right = np.where(time + (self.size + 1) >= close_time, time + (self.size + 1), NEVER)
+        return np.where(time >= close_time, time, right)
 
 
 class SlidingOperator(PaneOperator):
@@ -87,29 +87,29 @@ class SlidingOperator(PaneOperator):
 
     plan: SlidingPlan
 
-    def arrive(self, panes: Entries, close: int) -> Entries:
-        return seen_from(panes, close)
+    def arrive(self, panes: Entries, close_time: int) -> Entries:
+        return seen_from(panes, close_time)
 
     def emit(
-        self, keys: list[bytes], merged: MergedPanes, close_start: int, close_end: int
+        self, keys: list[bytes], merged: MergedPanes, close_time_start: int, close_time_end: int
     ) -> Iterator[Emission]:
         if self.plan.on_update:
-            yield self._changed(keys, merged, close_start)
+            yield self._changed(keys, merged, close_time_start)
             return
-        if (merged.changed & (merged.panes.time < close_start)).any():
-            yield self._created_closed(keys, merged, close_start)
-        if close_end > close_start:
-            yield self.closed(keys, merged.panes, close_start, close_end)
+        if (merged.changed & (merged.panes.time < close_time_start)).any():
+            yield self._created_closed(keys, merged, close_time_start)
+        if close_time_end > close_time_start:
+            yield self.closed(keys, merged.panes, close_time_start, close_time_end)
 
-    def closed(self, keys: list[bytes], panes: Entries, since: int, close: int) -> Emission:
+    def closed(self, keys: list[bytes], panes: Entries, since: int, close_time: int) -> Emission:
         size = self.plan.size
         panes = self.plan.schema.by_time(panes)
         time = panes.time
-        left = (time >= since) & (time < close)
-        right = (time >= since - size - 1) & (time < close - size - 1)
+        left = (time >= since) & (time < close_time)
+        right = (time >= since - size - 1) & (time < close_time - size - 1)
         return self._emission(keys, panes, sliding_windows(panes.key, time, size, left, right))
 
-    def _changed(self, keys: list[bytes], merged: MergedPanes, close: int) -> Emission:
+    def _changed(self, keys: list[bytes], merged: MergedPanes, close_time: int) -> Emission:
         """The open windows that contain a record of the batch, and the right windows of new panes."""
         size = self.plan.size
         starts = run_starts(merged.panes.key, merged.panes.time)
@@ -119,14 +119,14 @@ class SlidingOperator(PaneOperator):
         changed = np.logical_or.reduceat(merged.changed, starts)
         fresh = np.logical_and.reduceat(merged.fresh, starts)
         windows = sliding_windows(
-            panes.key, panes.time, size, panes.time >= close, panes.time + (size + 1) >= close
+            panes.key, panes.time, size, panes.time >= close_time, panes.time + (size + 1) >= close_time
         )
         before = np.concatenate([[0], np.cumsum(changed)])
         emitted = before[windows.hi] > before[windows.lo]
         emitted |= windows.right & fresh[windows.pane]
         return self._emission(keys, panes, windows.take(emitted))
 
-    def _created_closed(self, keys: list[bytes], merged: MergedPanes, close: int) -> Emission:
+    def _created_closed(self, keys: list[bytes], merged: MergedPanes, close_time: int) -> Emission:
         """The left windows of partly late records, which are closed when the records arrive and have not been emitted.
 
             panes                    b   t  | close time
@@ -139,7 +139,7 @@ class SlidingOperator(PaneOperator):
         panes, size = merged.panes, self.plan.size
         starts = run_starts(panes.key, panes.time)
         new = np.logical_and.reduceat(merged.fresh, starts) if len(starts) else np.empty(0, bool)
-        pane = starts[new & (panes.time[starts] < close)]
+        pane = starts[new & (panes.time[starts] < close_time)]
         place = distances(panes.key, panes.time, size + 1)
         lo = np.searchsorted(place, place[pane] - size, "left")
         known = (lo > 0) & (place[lo - 1] == place[pane] - (size + 1))

@@ -50,13 +50,13 @@ class LateRecords:
     Attributes:
         row: shape (n,), int64: positions among the batch's usable records, in their order of arrival.
         start, end: shape (n,), int64: bounds of the window in ticks, as windows are emitted.
-        close: the close time in ticks that closed it.
+        close_time: the close time in ticks that closed it.
     """
 
     row: Ints
     start: Ints
     end: Ints
-    close: int
+    close_time: int
 
 
 @dataclass(slots=True)
@@ -64,21 +64,22 @@ class Step:
     """The close times of a step, and where it reports.
 
     Attributes:
-        close_start: close time in ticks at the start of the batch: decides which records are late and which windows are final.
-        close_end: close time in ticks after the batch; not before `close_start`.
+        close_time_start: close time in ticks at the start of the batch; it decides which records are late and which windows
+            are final.
+        close_time_end: close time in ticks after the batch; not before `close_time_start`.
         counters: are added to.
         late: receives late records; None if they are only counted.
     """
 
-    close_start: int
-    close_end: int
+    close_time_start: int
+    close_time_end: int
     counters: Counters = field(default_factory=Counters)
     late: list[LateRecords] | None = None
 
-    def begin(self, close: int) -> None:
+    def begin(self, close_time: int) -> None:
         """Continue from the close time of earlier steps: close times never decrease."""
-        self.close_start = max(self.close_start, close)
-        self.close_end = max(self.close_end, self.close_start)
+        self.close_time_start = max(self.close_time_start, close_time)
+        self.close_time_end = max(self.close_time_end, self.close_time_start)
 
     def report_late(self, row: Ints, bounds: tuple[Ints, Ints]) -> None:
         """Count records as late, and report them if `late` is given.
@@ -89,7 +90,7 @@ class Step:
         """
         self.counters.late += len(row)
         if self.late is not None and len(row):
-            self.late.append(LateRecords(row, *bounds, self.close_start))
+            self.late.append(LateRecords(row, *bounds, self.close_time_start))
 
     def count(self, name: str, number: Any = 1) -> None:
         """Add to a count of a custom operator."""

@@ -113,27 +113,27 @@ class StoreOperator(ABC):
     Attributes:
         store: holds its entries.
         closes: whether it has timers, because it emits windows when they close.
-        close: the close time of the last step, in ticks. The owner of the store persists it.
+        close_time: the close time of the last step, in ticks. The owner of the store persists it.
     """
 
     def __init__(self, store: WindowStore, closes: bool) -> None:
         self.store = store
         self.closes = closes
-        self.close = FAR_PAST
+        self.close_time = FAR_PAST
         self._timers = TimerQueue()
 
     @abstractmethod
     def next_due(self, entries: Entries) -> Ints:
         """Return the last tick of the next window to close that contains each stored entry, or NEVER."""
 
-    def rebuild(self, close: int, changes: Sequence[WriteBatch] | None = None) -> None:
+    def rebuild(self, close_time: int, changes: Sequence[WriteBatch] | None = None) -> None:
         """Set the timers of what is stored, after the store was written from outside.
 
         Args:
-            close: the close time of the stored state.
+            close_time: the close time of the stored state.
             changes: what was written since the timers were last right; None reads the whole store.
         """
-        self.close = close
+        self.close_time = close_time
         if not self.closes:
             if changes is None:
                 self.store.note_keys()
@@ -153,9 +153,9 @@ class StoreOperator(ABC):
         present, due = first_by_key(entries.key, self.next_due(entries))
         self._timers.add(segment, [keys[n] for n in present.tolist()], due)
 
-    def _touched(self, keys: list[bytes], close: int) -> Touched:
+    def _touched(self, keys: list[bytes], close_time: int) -> Touched:
         """Return the keys of a batch and the pages that are due before the close time, whose spans are still empty."""
-        due = self._timers.drain_due(close) if self.closes else {}
+        due = self._timers.drain_due(close_time) if self.closes else {}
         if not due:
             return Touched(keys, {})
         number = {key: n for n, key in enumerate(keys)}
@@ -172,9 +172,9 @@ class StoreOperator(ABC):
             batch: as `Program.read` returns it for the plan.
             step: the close times, and where to count.
         """
-        step.begin(self.close)
+        step.begin(self.close_time)
         emitted = self.process(batch, step)
-        self.close = step.close_end
+        self.close_time = step.close_time_end
         for rows in emitted:
             if rows.retract:
                 step.counters.retracted += len(rows.key)
@@ -184,7 +184,7 @@ class StoreOperator(ABC):
 
     @abstractmethod
     def process(self, batch: Any, step: Step) -> Sequence[Emitted]:
-        """Process one batch while `close` is still that of the step before; rows are counted by `step`."""
+        """Process one batch while `close_time` is still that of the step before; rows are counted by `step`."""
 
     @staticmethod
     def _accepted(records: Records, late: Mask, step: Step, bounds: Bounds) -> Records:

@@ -45,9 +45,9 @@ class _Run:
             rows = slice(begin, begin + _MOST_PACKED)
             yield _Run(self.due[rows], self.keys[rows])
 
-    def drain(self, close: int) -> list[bytes]:
+    def drain(self, close_time: int) -> list[bytes]:
         """Remove the timers that are due before the close time, and return their keys."""
-        edge = max(self.used, int(np.searchsorted(self.due, close, "left")))
+        edge = max(self.used, int(np.searchsorted(self.due, close_time, "left")))
         begin, self.used = self.used, edge
         return self.keys[begin:edge].tolist()
 
@@ -73,11 +73,11 @@ class _PackedRun:
         """Whether at least half of the timers have fired."""
         return 2 * self._used >= len(self._after)
 
-    def drain(self, close: int) -> list[bytes]:
+    def drain(self, close_time: int) -> list[bytes]:
         """Remove the timers that are due before the close time, and return their keys."""
-        if close <= self._next:
+        if close_time <= self._next:
             return []
-        begin, self._used = self._used, self._edge(close - self._base)
+        begin, self._used = self._used, self._edge(close_time - self._base)
         if len(self):
             self._next = self._base + int(self._after[self._used])
         return self._keys[begin : self._used].to_pylist()
@@ -119,10 +119,10 @@ class _SegmentTimers:
     def _not_longer(self, run: _Run) -> list[_Run]:
         return list(takewhile(lambda earlier: earlier.level <= run.level, reversed(self._runs)))
 
-    def drain(self, close: int) -> list[bytes]:
+    def drain(self, close_time: int) -> list[bytes]:
         """Remove the timers that are due before the close time, and return their distinct keys."""
         runs: Iterable[_Run | _PackedRun] = chain(self._runs, self._packed)
-        due = list(dict.fromkeys(chain.from_iterable([run.drain(close) for run in runs])))
+        due = list(dict.fromkeys(chain.from_iterable([run.drain(close_time) for run in runs])))
         if due:
             self._runs = [run for run in self._runs if len(run)]
             self._trim()
@@ -165,9 +165,9 @@ class TimerQueue:
         run = _Run(due[rows], fill(keys)[rows])
         self._segments.setdefault(segment, _SegmentTimers()).add(run)
 
-    def drain_due(self, close: int) -> dict[int, list[bytes]]:
+    def drain_due(self, close_time: int) -> dict[int, list[bytes]]:
         """Remove the timers that are due before the close time, and return their pages: keys by segment."""
-        due = {segment: timers.drain(close) for segment, timers in self._segments.items()}
+        due = {segment: timers.drain(close_time) for segment, timers in self._segments.items()}
         due = {segment: keys for segment, keys in due.items() if keys}
         for segment in due:
             if not len(self._segments[segment]):
