@@ -44,7 +44,7 @@ class Touched:
         self.last = np.full(len(self.keys), FAR_PAST)
 
     def widen(self, keys: Ints, first: Ints | int, last: Ints | int) -> None:
-        """Have the spans of these distinct keys include the time from `first` to `last`."""
+        """Extend the spans of these distinct keys, so that they include the time from `first` to `last`."""
         self.first[keys] = np.minimum(self.first[keys], first)
         self.last[keys] = np.maximum(self.last[keys], last)
 
@@ -233,7 +233,7 @@ class StoreOperator(ABC):
         Args:
             touched: what the step touched.
             pages: all entries of the pages after the step; those that no window needs are in no segment.
-            changed: pages that lost or gained an entry; of their entries, only key and time are read.
+            changed: pages that lost or gained an entry; they may repeat.
             ends: when each of `pages` is due; None if windows do not close.
             dead_before: the time before which no window needs an entry.
         """
