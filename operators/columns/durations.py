@@ -26,7 +26,7 @@ def microseconds(value: Duration, name: str) -> int:
         name: the argument's name, for errors.
 
     Raises:
-        DefinitionError: the value is none of these.
+        DefinitionError: the value is not a length of time.
     """
     if isinstance(value, timedelta):
         return value // timedelta(microseconds=1)
@@ -49,21 +49,21 @@ def ticks(value: Duration, tick_us: int, name: str, least: int) -> int:
         value: the duration.
         tick_us: length of a tick in microseconds.
         name: the argument's name, for errors.
-        least: the smallest number of ticks that is legal.
+        least: the smallest valid number of ticks.
 
     Raises:
-        DefinitionError: the duration is too small, longer than time can be counted, or no whole number of ticks.
+        DefinitionError: the duration is too short, too long for 64-bit times, or not a whole number of ticks.
     """
     length = microseconds(value, name)
     if length % tick_us:
         raise DefinitionError(
-            f"{name} is {value!r}, which is no whole number of ticks of {tick_us} us; choose tick='1 us' for finer times"
+            f"{name} is {value!r}, which is not a whole number of ticks of {tick_us} us; choose tick='1 us' for finer times"
         )
     if length // tick_us < least:
-        wanted = "must be positive" if least > 0 else "must not be negative"
-        raise DefinitionError(f"{name} is {value!r}: it {wanted}")
+        rule = "must be positive" if least > 0 else "must not be negative"
+        raise DefinitionError(f"{name} is {value!r}: it {rule}")
     if length // tick_us >= _LONGEST:
-        raise DefinitionError(f"{name} {value!r} is longer than time can be counted")
+        raise DefinitionError(f"{name} {value!r} is too long: times would overflow 64 bits")
     return length // tick_us
 
 
@@ -71,7 +71,7 @@ def tick_length(tick: str) -> int:
     """Return the length in microseconds of a tick that is given as text.
 
     Raises:
-        DefinitionError: it is not among the known ones.
+        DefinitionError: it is not a known tick.
     """
     if tick not in _TICKS_US:
         raise DefinitionError(f"tick is {tick!r}; known are {', '.join(map(repr, _TICKS_US))}")
@@ -79,7 +79,7 @@ def tick_length(tick: str) -> int:
 
 
 def as_text(length: int) -> str:
-    """Return a length in microseconds as text that is a duration, such as "90 seconds": in the largest unit that divides it."""
+    """Return a length in microseconds as text such as "90 seconds": in the largest unit that divides it."""
     whole = [(unit, scale) for unit, scale in _UNITS.items() if (length or 1_000_000) % scale == 0]
     unit, scale = whole[-1]
     count = length // scale

@@ -82,7 +82,7 @@ def test_late_records_are_those_of_brute_force(kind: str, emit: str) -> None:
                 assert row["reason"] == "late"
                 assert row["record"]["note"] == f"note {row['record']['v']}"
                 start, end = ms(row["window"]["start"]), ms(row["window"]["end"])
-                assert row["late_by_ms"] == batch.close_start - end
+                assert row["late_by_ms"] == batch.close_time_start - end
                 if "session" not in kind:
                     assert (start, end) == last_bounds(kind, ms(row["record"]["at"]))
                 else:
