@@ -43,13 +43,13 @@ MUTATIONS = (
     ),
     Mutation(
         "lateness",
-        "late = batch.entries.time < plan.late_before(close_start)",
-        "late = batch.entries.time <= plan.late_before(close_start)",
+        "late = batch.entries.time < plan.late_before(close_time_start)",
+        "late = batch.entries.time <= plan.late_before(close_time_start)",
     ),
     Mutation(
         "how long panes of sliding windows are kept",
-        "return close - (self.size if self.on_update else 2 * self.size) - 1",
-        "return close - self.size - 1",
+        "return close_time - (self.size if self.on_update else 2 * self.size) - 1",
+        "return close_time - self.size - 1",
     ),
     Mutation(
         "expiry of segments",
@@ -128,8 +128,8 @@ MUTATIONS = (
     ),
     Mutation(
         "the copy of a state that an error left half done",
-        "known = self._ready and not done.restored and self.operator.close <= close",
-        "known = not done.restored and self.operator.close <= close",
+        "known = self._ready and not done.restored and self.operator.close_time <= close",
+        "known = not done.restored and self.operator.close_time <= close",
     ),
     Mutation(
         "combination of ranges of three panes",

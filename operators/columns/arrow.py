@@ -20,7 +20,7 @@ class ColumnData:
 
     Attributes:
         values: shape (n,): int64, float64, or objects; where not valid, the value is 0 or None.
-        valid: shape (n,), bool, or None if every value is there.
+        valid: shape (n,), bool, or None if no value is null.
     """
 
     values: npt.NDArray[Any]
@@ -37,7 +37,7 @@ class ColumnData:
         return ColumnData(np.where(valid, self.values, np.asarray(nothing, self.values.dtype)), valid)
 
     def filled(self, default: object) -> npt.NDArray[Any]:
-        """Return the values with `default` where there is none."""
+        """Return the values, with `default` for null."""
         if self.valid is None:
             return self.values
         return np.where(self.valid, self.values, np.asarray(default, self.values.dtype))
@@ -53,7 +53,7 @@ def state_code(type_: pa.DataType) -> str:
 
 
 def plain_type(type_: pa.DataType) -> pa.DataType:
-    """Return the type that columns of a type are taken as: what a dictionary holds, no view, no small decimal."""
+    """Return the type as which columns of a type are read: the values of a dictionary, not a view, not a small decimal."""
     if pat.is_dictionary(type_):
         return plain_type(type_.value_type)
     if pat.is_string_view(type_):
@@ -66,7 +66,7 @@ def plain_type(type_: pa.DataType) -> pa.DataType:
 
 
 def plain_table(table: pa.Table) -> pa.Table:
-    """Return a table without types that Arrow has few functions for: views of text and bytes, decimals of 32 and 64 bits."""
+    """Return a table without types that few functions of Arrow support: views, and decimals of 32 and 64 bits."""
     for number, field in enumerate(table.schema):
         type_ = field.type.value_type if pat.is_dictionary(field.type) else field.type
         if plain_type(type_) != type_:
@@ -88,7 +88,7 @@ def plain_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def canonical_floats(array: pa.Array) -> pa.Array:
-    """Return an array in which floats that count as equal are the same bits: one NaN, and no minus zero."""
+    """Return an array in which equal floats have equal bits: one NaN, and no minus zero."""
     if not pat.is_floating(array.type):
         return array
     wide = pc.add(array.cast(pa.float64()), 0.0)
@@ -142,7 +142,7 @@ def to_unit(ticks: Ints, tick_us: int, unit: str) -> Ints:
 
 
 def bounds_type(type_: pa.DataType, tick_us: int) -> pa.DataType:
-    """Return a timestamp type like the event time's, with a unit that can tell ticks apart."""
+    """Return a timestamp type like that of the event time, with a unit not coarser than ticks."""
     coarse = ("s", "ms") if tick_us == 1 else ("s",)
     tick_unit = "us" if tick_us == 1 else "ms"
     if pat.is_int64(type_):

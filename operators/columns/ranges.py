@@ -1,6 +1,6 @@
-"""Windows over sorted panes, on whole columns: which panes a window covers, and their combination.
+"""Ranges of rows in columns, and the combination of the states in each range.
 
-Panes are sorted by key number and time. A window is a range [lo, hi) of them. Nothing here touches stores or Spark.
+Windows over sorted panes are such ranges. No stores and no Spark.
 """
 
 from collections.abc import Callable
@@ -38,7 +38,7 @@ def combine_ranges(combine: Combine, state: State, lo: Ints, hi: Ints) -> State:
     """Return each range's combination by doubling, in order, without subtraction.
 
     Level j holds the combination of 2**j neighbours; a range adds the levels of its length's binary digits from left to
-    right. O(log(longest)) array passes for any associative `combine`. (Range queries by doubling; DESIGN.md section 7)
+    right. O(log(longest)) array passes for any associative `combine`. (Range queries by doubling)
 
     Args:
         combine: associative, on columns.
@@ -89,9 +89,9 @@ def _powers(length: Ints) -> npt.NDArray[np.int8]:
 
 
 def prefix_difference(column: npt.NDArray[Any], lo: Ints, hi: Ints) -> npt.NDArray[Any]:
-    """Return the sum of each range by deducting prefixes: exact for integers, O(1) a range.
+    """Return the sum of each range as the difference of two prefix sums: exact for integers, O(1) for a range.
 
-    A prefix may wrap beyond 64 bits; the difference is right all the same as long as the sum itself fits.
+    A prefix sum may overflow 64 bits. The difference is right as long as the sum of the range fits.
     """
     prefix = np.empty(len(column) + 1, column.dtype)
     prefix[0] = 0

@@ -98,7 +98,7 @@ class RecordColumns:
         return Sifted(rows, bad, self._reasons(bad))
 
     def _reasons(self, bad: pa.Table) -> pa.Array:
-        """Why each of some rows that cannot be used cannot, as text."""
+        """Why each of these rows cannot be used, as text."""
         reasons = np.full(bad.num_rows, "event time is out of range", object)
         if self.gap is not None:
             _, timed = event_ticks(bad.column(self.event_time), self.tick_us, self.reach)
@@ -168,7 +168,7 @@ def _usable_rows(
 
 
 def _gap_ticks(column: pa.ChunkedArray, tick_us: int) -> Ints:
-    """Gaps floored to ticks; 0 where there is none, and more than can be used where there is too much."""
+    """Gaps floored to ticks; 0 for null, and a value that is out of range for gaps that are too long."""
     unit_us = _UNIT_US.get(column.type.unit, 1) if pat.is_duration(column.type) else 1_000
     if pat.is_duration(column.type) and column.type.unit == "ns":
         column = column.cast(pa.duration("us"), safe=False)
@@ -197,7 +197,7 @@ def event_ticks(
 def most_ticks(type_: pa.DataType, tick_us: int, reach: int = 0) -> int:
     """Return the number of ticks from the epoch that event times have to be below, before it and after it.
 
-    It is 2**60, or less where the bounds of windows, which are told in the unit of the event time, would leave 64 bits.
+    It is 2**60, or less if the bounds of windows, which have the unit of the event time, would overflow 64 bits.
 
     Args:
         type_: of the event time.

@@ -149,7 +149,7 @@ class CustomStoreOperator(StoreOperator):
         self._names = tuple(plan.declaration.state)
         self._delay = ticks(plan.declaration.delay, tick_length(definition.tick), "delay", 0)
         self._entered: dict[int, dict[bytes, int]] = {}
-        """The due time of each page in the calendar. A later due time of the page is not entered before this one is reached."""
+        """The timer of each page. A later timer of the page is not set before this one has fired."""
         if self.closes:
             store.on_write = self._enter_written
 
@@ -162,12 +162,12 @@ class CustomStoreOperator(StoreOperator):
                 )
         return due.astype(np.int64, copy=False)
 
-    def rebuild(self, close: int, changes: Sequence[WriteBatch] | None = None) -> None:
+    def rebuild(self, close_time: int, changes: Sequence[WriteBatch] | None = None) -> None:
         if changes is None:
             self._entered.clear()
-        super().rebuild(close, changes)
+        super().rebuild(close_time, changes)
 
-    def _enter_pages(self, segment: int, keys: Sequence[bytes], entries: Entries) -> None:
+    def _set_page_timers(self, segment: int, keys: Sequence[bytes], entries: Entries) -> None:
         present, due = first_by_key(entries.key, self.next_due(entries))
         entered, names, times = self._entered.get(segment, {}), [], []
         for number, time in zip(present.tolist(), due.tolist(), strict=True):
@@ -177,37 +177,41 @@ class CustomStoreOperator(StoreOperator):
                 times.append(time)
         if names:
             self._entered[segment] = entered
-            self._calendar.add(segment, names, np.array(times, np.int64))
+            self._timers.add(segment, names, np.array(times, np.int64))
 
     def _enter_written(self, segment: int, keys: Sequence[bytes], entries: Entries) -> None:
         if len(entries):
-            self._enter_pages(segment, keys, entries)
+            self._set_page_timers(segment, keys, entries)
 
-    def take(self, batch: Records, step: Step) -> list[OutputRows]:
-        emitted = list(self._fired(step, step.close_start)) if step.close_start > self.close else []
+    def process(self, batch: Records, step: Step) -> list[OutputRows]:
+        emitted = (
+            list(self._fired(step, step.close_time_start)) if step.close_time_start > self.close_time else []
+        )
         with self._calling("late_before"):
-            late = batch.time < operator.index(self._definition.late_before(step.close_start))
+            late = batch.time < operator.index(self._definition.late_before(step.close_time_start))
         records = self._accepted(batch, late, step, lambda time: (time, time))
         if len(records):
             nothing = merge_entries([], self.store.layout)
-            context = self._call_context(records.keys, records, nothing, step.close_start, step)
+            context = self._call_context(records.keys, records, nothing, step.close_time_start, step)
             emitted += self._called("process_batch", context)
-        return [*emitted, *self._fired(step, step.close_end)]
+        return [*emitted, *self._fired(step, step.close_time_end)]
 
-    def _fired(self, step: Step, close: int) -> Iterator[OutputRows]:
+    def _fired(self, step: Step, close_time: int) -> Iterator[OutputRows]:
         """Remove the entries whose timers are before the close time from the store and fire them, until none is left."""
         # The earliest timer of each call must be later than that of the previous call, or the loop would not end.
         latest, calls = -NEVER, 0
         while self.closes:
-            keys, entries = self._take_entries(close)
+            keys, entries = self._take_entries(close_time)
             if not len(entries):
                 return
             first = int(self.next_due(entries).min())
             calls += 1
-            if first <= latest or (close >= FAR_FUTURE and calls > _MOST_CALLS):
+            if first <= latest or (close_time >= FAR_FUTURE and calls > _MOST_CALLS):
                 raise OperatorError(self._endless(first, latest))
             latest = first
-            yield from self._called("fire", self._call_context(keys, _no_records(keys), entries, close, step))
+            yield from self._called(
+                "fire", self._call_context(keys, _no_records(keys), entries, close_time, step)
+            )
 
     def _endless(self, first: int, latest: int) -> str:
         name = type(self._definition).__name__
@@ -221,38 +225,38 @@ class CustomStoreOperator(StoreOperator):
             "stop setting timers at some point"
         )
 
-    def _take_entries(self, close: int) -> tuple[list[bytes], Entries]:
+    def _take_entries(self, close_time: int) -> tuple[list[bytes], Entries]:
         """Remove the entries that fire from the store, and return them with their keys."""
-        touched, parts = self._touched([], close), []
+        touched, parts = self._touched([], close_time), []
         keys = touched.keys
         for segment, numbers in touched.due.items():
             numbers.sort()
-            fired = self._popped(segment, [keys[n] for n in numbers.tolist()], close)
+            fired = self._popped(segment, [keys[n] for n in numbers.tolist()], close_time)
             parts.append(Entries(numbers[fired.key], fired.columns))
         entries = merge_entries(parts, self.store.layout)
-        # The calendar may have a page too early: keys without an entry that fires are left out.
+        # A timer may be early: keys without an entry that fires are left out.
         begins = np.diff(entries.key, prepend=-1) > 0
         names = [keys[n] for n in entries.key[begins].tolist()]
         return names, Entries(np.cumsum(begins) - 1, entries.columns)
 
-    def _popped(self, segment: int, names: list[bytes], close: int) -> Entries:
-        """Remove the entries that fire from the pages, and enter the rest of the pages in the calendar again."""
+    def _popped(self, segment: int, names: list[bytes], close_time: int) -> Entries:
+        """Remove the entries that fire from the pages, and set the timers of the rest of the pages again."""
         entered = self._entered.get(segment, {})
         for name in names:
             entered.pop(name, None)
         if not entered:
             self._entered.pop(segment, None)
         entries = self.store.fetch_segment(segment, names)
-        fires = self.next_due(entries) < close
+        fires = self.next_due(entries) < close_time
         touched = np.zeros(len(names), bool)
         touched[entries.key[fires]] = True
         kept = ~fires & touched[entries.key]
         self._replace(segment, names, touched, entries.take(kept))
-        self._enter_pages(segment, names, entries.take(~touched[entries.key]))
+        self._set_page_timers(segment, names, entries.take(~touched[entries.key]))
         return entries.take(fires)
 
     def _call_context(
-        self, keys: list[bytes], records: Records, due: Entries, close: int, step: Step
+        self, keys: list[bytes], records: Records, due: Entries, close_time: int, step: Step
     ) -> CallContext:
         plan = self.plan
         stored = named(due, self._names)
@@ -260,7 +264,7 @@ class CustomStoreOperator(StoreOperator):
             keys,
             records,
             stored,
-            close,
+            close_time,
             plan.grace,
             self.store,
             plan.declaration,
@@ -275,7 +279,7 @@ class CustomStoreOperator(StoreOperator):
             rows = getattr(self._definition, method)(context)
             if not isinstance(rows, OutputRows | None):
                 raise TypeError(f"expected context.rows(...) or None, got {type(rows).__name__}")
-        return [] if rows is None else [replace(rows, since=self.close - self._delay)]
+        return [] if rows is None else [replace(rows, since=self.close_time - self._delay)]
 
     @contextmanager
     def _calling(self, method: str) -> Iterator[None]:

@@ -87,9 +87,9 @@ class KeyedOperator(Operator):
     """A custom operator that processes one record at a time. Make it a frozen dataclass: its fields are its settings.
 
     Records and timers of a key are processed in order of event time. A record waits in the store until the close time has
-    passed it, because an earlier one can still arrive until then. So results depend neither on how a stream is cut into
-    batches nor on the order of arrival. Only records with equal times are processed in order of arrival (on Spark, in any order
-    within a batch); they are processed before a timer of that time.
+    passed it, because an earlier one can still arrive until then. So results do not depend on how a stream is cut into
+    batches, nor on the order of arrival. Only records with equal times are processed in order of arrival (on Spark, in any
+    order within a batch); they are processed before a timer of that time.
 
     An exception in `process` or `on_timer` is raised as an `OperatorError` with the operator, the method and the event time.
 

@@ -1,6 +1,6 @@
-"""Where windows lie over sorted panes, on whole columns: which panes each covers, and where sessions begin.
+"""The bounds of windows as columns: the range of sorted panes that each window contains, and where sessions begin.
 
-Panes are sorted by key number and time. A window is a range [lo, hi) of them. Nothing here touches stores or Spark.
+Panes are sorted by key number and time, and a window is a range [lo, hi) of panes. No stores and no Spark.
 """
 
 from bisect import bisect_right
@@ -16,13 +16,16 @@ from state_backends.store.ordering import row_order
 def distances(key: Ints, time: Ints, reach: int) -> Ints:
     """Return one ascending coordinate per pane in which distances of up to `reach` ticks within a key are exact.
 
-    Gaps longer than `reach`, and steps to another key, are cut to `reach + 1`: so far-apart times and many keys share
-    one column that can be searched, without overflow and without a loop over the empty time between.
+    Longer distances, and the distance to the next key, count as `reach + 1`. So one column can be searched for all keys, and
+    times that are far apart do not overflow:
+
+        key and time    a 0    a 3    a 1,000    b 2
+        reach 10          0      3         14     25
 
     Args:
         key: shape (n,), int64, ascending.
         time: shape (n,), int64, ascending within a key.
-        reach: the longest distance that will be asked for, in ticks.
+        reach: the longest distance that is searched for, in ticks.
 
     Raises:
         OverflowError: n * reach is beyond 64 bits.
@@ -40,7 +43,7 @@ def distances(key: Ints, time: Ints, reach: int) -> Ints:
 
 
 def running_max(group: Ints, value: Ints) -> Ints:
-    """Return the largest value so far in each group. One sort, if the values do not ascend already.
+    """Return the largest value so far in each group. Takes one sort unless the values ascend.
 
     Args:
         group: shape (n,), int64, ascending.
@@ -50,19 +53,19 @@ def running_max(group: Ints, value: Ints) -> Ints:
     if order is None:
         return value
     rank = np.empty(len(order), np.int64)
-    rank[order] = np.arange(len(order))  # every rank of a group is above all those of the groups before
+    rank[order] = np.arange(len(order))  # all ranks of a group are above those of earlier groups
     return value[order[np.maximum.accumulate(rank)]]
 
 
 def session_starts(key: Ints, start: Ints, end: Ints, longest: int | None = None) -> Ints:
-    """Return where each session begins: a row begins one if it starts after every earlier row's end.
+    """Return where each session begins: at a row that starts after the end of every earlier row of its key.
 
     Args:
         key, start: shape (n,), int64: rows sorted by key and start.
-        end: shape (n,), int64: the tick up to which each row's session waits for the next one, not before its start.
-        longest: if given, a row that starts more than this many ticks after its session's first begins the next session.
+        end: shape (n,), int64: the tick until which each row's session waits for the next row; not before its start.
+        longest: if given, a row that starts more than this many ticks after the first row of its session begins a session.
 
-    Cost: O(n) array work; with `longest` a step in Python for every session that had to be cut.
+    Cost: O(n) array operations; with `longest`, also a step in Python for each session that is cut.
     """
     begins = np.ones(len(key), bool)
     begins[1:] = (key[1:] != key[:-1]) | (start[1:] > running_max(key, end)[:-1])
@@ -87,7 +90,7 @@ def session_starts(key: Ints, start: Ints, end: Ints, longest: int | None = None
 
 
 def _first_gap(start: Ints, end: Ints) -> int:
-    """Where the first row is that starts after the ends of all rows before it, or the number of rows."""
+    """The first row that starts after the ends of all rows before it, or the number of rows."""
     gap = start[1:] > np.maximum.accumulate(end[:-1])
     return int(gap.argmax()) + 1 if gap.any() else len(start)
 
@@ -97,7 +100,7 @@ class Windows:
     """Windows as ranges of panes.
 
     Attributes:
-        lo, hi: shape (n,), int64: the panes [lo, hi) that each window covers.
+        lo, hi: shape (n,), int64: the panes [lo, hi) that each window contains.
         pane: shape (n,), int64: the pane that defines the window.
         end: shape (n,), int64: last tick of the window.
         right: shape (n,), bool: whether it is the right window of its pane.
@@ -119,12 +122,12 @@ def sliding_windows(
 ) -> Windows:
     """Return the left windows [t - size, t] and the non-empty right windows [t + 1, t + 1 + size] of some panes.
 
-    A right window with the bounds of some pane's left window is left out: it is the same window. (KIP-450)
+    A right window with the bounds of another pane's left window is the same window, and is left out. (KIP-450)
 
     Args:
         key, time: the panes, sorted, one per distinct (key, time).
         size: window size in ticks.
-        left, right: masks of the panes whose left and right windows are wanted.
+        left, right: masks of the panes whose left and right windows are returned.
 
     Cost: two binary searches over sorted queries.
     """
@@ -133,8 +136,8 @@ def sliding_windows(
     lo = np.searchsorted(place, place[a] - size, "left")
     beyond = place[b] + (size + 1)
     hi = np.searchsorted(place, beyond, "right")
-    wanted = np.flatnonzero((hi > b + 1) & (place[hi - 1] != beyond))
-    b, hi = b[wanted], hi[wanted]
+    kept = np.flatnonzero((hi > b + 1) & (place[hi - 1] != beyond))
+    b, hi = b[kept], hi[kept]
     return Windows(
         np.concatenate([lo, b + 1]),
         np.concatenate([a + 1, hi]),

@@ -1,4 +1,4 @@
-"""Hopping and tumbling windows by folds: a stored state per window, to which every record that it holds is added."""
+"""Hopping and tumbling windows with a stored state for each window, to which each of its records is added."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -37,9 +37,9 @@ class FoldHoppingPlan(Hops, FoldPlan):
     def identity(self) -> dict[str, Any]:
         return {"windows": "hopping by fold", **self.lengths}
 
-    def dead_before(self, close: int) -> int:
-        """Return the end before which no window matters any more: closed ones are of no use to others."""
-        return close
+    def dead_before(self, close_time: int) -> int:
+        """Return the end before which no window is needed: a closed window is not used by others."""
+        return close_time
 
     def bounds(self, end: Ints) -> tuple[Ints, Ints]:
         """Return starts and ends of windows as they are emitted."""
@@ -49,15 +49,8 @@ class FoldHoppingPlan(Hops, FoldPlan):
         """Return which entries are windows: all of them."""
         return np.ones(len(entries), bool)
 
-    def fold(self, stored: Entries, records: Records, close: int) -> FoldedWindows:
-        """Return the windows after a batch.
-
-        Args:
-            stored: windows of the records' keys, sorted by key and end.
-            records: those that are not late, sorted by key and time.
-            close: the close time at which they come; windows that end before it are left as they are.
-        """
-        lo, start = self.windows(records.key, records.time, 1, close)
+    def fold(self, stored: Entries, records: Records, close_time: int) -> FoldedWindows:
+        lo, start = self.windows(records.key, records.time, 1, close_time)
         end = start + (self.size - 1)
         hi = positions(records.key, records.time, records.key[lo], end, "right")
         nothing = np.zeros(len(stored), np.int64)
@@ -68,7 +61,7 @@ class FoldHoppingPlan(Hops, FoldPlan):
         if order is not None:
             key, end, base, lo, hi = (column[order] for column in (key, end, base, lo, hi))
         starts = run_starts(key, end)
-        if len(starts) < len(key):  # a window that was stored, and the same one with its new records
+        if len(starts) < len(key):  # a stored window is followed by the same window with new records
             base, lo, hi = (np.maximum.reduceat(column, starts) for column in (base, lo, hi))
         states = self.schema.fold(stored, base, records, lo, hi)
         return FoldedWindows(self.schema.entries(key[starts], (end[starts],), states), base < 0, hi > lo)

@@ -1,8 +1,8 @@
-"""Operators over windows that are store entries of their own: what all window kinds share when states are folds.
+"""Operators that store a state for each window: what sliding and hopping windows share if a state is a fold.
 
-A step takes one batch and two close times (DESIGN.md section 4). It loads the pages that the calendar names and those that the
-batch can touch, has the window kind fold the batch in, emits, and writes back what changed. The end of a window is its last
-tick here, for every kind, so a window is closed when its end is before the close time.
+A step processes one batch between two close times. It reads the pages that are due and those that the batch can change, adds
+the records to the windows, emits, and writes back the pages that changed. In this module the end of a window is its last tick,
+so a window is closed if its end is before the close time.
 """
 
 from abc import abstractmethod
@@ -22,13 +22,13 @@ from state_backends import Entries, WindowStore
 
 
 class FoldPlan(WindowPlan):
-    """A window kind whose windows are stored, each with the state that its records were added to."""
+    """A window kind that stores a state for each window."""
 
     __slots__ = ()
 
     @property
     def schema(self) -> FoldSchema:
-        """The windows' columns."""
+        """The columns of stored windows."""
         return FoldSchema(len(self.head), self.operations)
 
     def operator(self, store: WindowStore) -> "FoldOperator":
@@ -38,19 +38,19 @@ class FoldPlan(WindowPlan):
     @property
     @abstractmethod
     def reach(self) -> int:
-        """How far in ticks an entry can be from a record that has to see it."""
+        """How many ticks an entry can be away from a record that changes it or starts from it."""
 
     @abstractmethod
-    def late_before(self, close: int) -> int:
-        """Return the time before which a record is late as a whole."""
+    def late_before(self, close_time: int) -> int:
+        """Return the time before which a record is late: all its windows are closed."""
 
     @abstractmethod
     def last_window(self, time: Ints) -> tuple[Ints, Ints]:
-        """Return start and end, as they are emitted, of the last window that can hold a record at each time."""
+        """Return start and end, as they are emitted, of the last window that can contain a record at each time."""
 
     @abstractmethod
-    def dead_before(self, close: int) -> int:
-        """Return the end before which no entry can matter any more."""
+    def dead_before(self, close_time: int) -> int:
+        """Return the end before which no window needs an entry."""
 
     @abstractmethod
     def bounds(self, end: Ints) -> tuple[Ints, Ints]:
@@ -61,13 +61,13 @@ class FoldPlan(WindowPlan):
         """Return which entries are windows."""
 
     @abstractmethod
-    def fold(self, stored: Entries, records: Records, close: int) -> FoldedWindows:
+    def fold(self, stored: Entries, records: Records, close_time: int) -> FoldedWindows:
         """Return the windows after a batch.
 
         Args:
-            stored: entries of the records' keys that can matter to them, sorted by key and end.
+            stored: entries of the records' keys within reach, sorted by key and end.
             records: those that are not late, sorted by key and time.
-            close: the close time at which they come.
+            close_time: the close time at which they arrive.
         """
 
 
@@ -79,27 +79,27 @@ class FoldOperator(StoreOperator):
         self.plan = plan
 
     def next_due(self, entries: Entries) -> Ints:
-        return self._next_end(entries, self.plan.is_window(entries), self.close)
+        return self._next_end(entries, self.plan.is_window(entries), self.close_time)
 
     @staticmethod
-    def _next_end(entries: Entries, windows: Mask, close: int) -> Ints:
-        return np.where(windows & (entries.time >= close), entries.time, NEVER)
+    def _next_end(entries: Entries, windows: Mask, close_time: int) -> Ints:
+        return np.where(windows & (entries.time >= close_time), entries.time, NEVER)
 
-    def take(self, batch: Records, step: Step) -> list[Emission]:
-        close_start, close_end = step.close_start, step.close_end
-        late = batch.time < self.plan.late_before(close_start)
+    def process(self, batch: Records, step: Step) -> list[Emission]:
+        close_time_start, close_time_end = step.close_time_start, step.close_time_end
+        late = batch.time < self.plan.late_before(close_time_start)
         accepted = self._accepted(batch, late, step, self.plan.last_window)
-        touched = self._touched(batch.keys, close_end)
+        touched = self._touched(batch.keys, close_time_end)
         stored = self._load(touched, accepted)
-        folded = self.plan.fold(stored, accepted, close_start)
+        folded = self.plan.fold(stored, accepted, close_time_start)
         fresh = self.plan.is_window(folded.entries) & folded.fresh
         step.counters.panes += int(np.count_nonzero(fresh))
-        windows = list(self._emit(touched.keys, stored, folded, (close_start, close_end)))
-        self._save(touched, folded, close_end)
+        windows = list(self._emit(touched.keys, stored, folded, (close_time_start, close_time_end)))
+        self._save(touched, folded, close_time_end)
         return windows
 
     def _load(self, touched: Touched, records: Records) -> Entries:
-        """Whole pages: those that are due, and those of the batch's keys within reach of their records."""
+        """Read whole pages: those that are due, and those within reach of the records of their key."""
         keys, earliest = first_by_key(records.key, records.time)
         ends = np.append(np.searchsorted(records.key, keys[1:]), len(records)) - 1
         latest = records.time[ends[: len(keys)]]
@@ -109,31 +109,31 @@ class FoldOperator(StoreOperator):
     def _emit(
         self, keys: list[bytes], stored: Entries, folded: FoldedWindows, closes: tuple[int, int]
     ) -> Iterator[Emission]:
-        close_start, close_end = closes
+        close_time_start, close_time_end = closes
         end, windows = folded.entries.time, self.plan.is_window(folded.entries)
         if self.plan.on_update:
-            yield self._emission(keys, folded.entries, windows & folded.changed & (end >= close_start))
+            yield self._emission(keys, folded.entries, windows & folded.changed & (end >= close_time_start))
             return
-        closed = (stored.time >= self.close) & (stored.time < close_start)
+        closed = (stored.time >= self.close_time) & (stored.time < close_time_start)
         yield self._emission(keys, stored, self.plan.is_window(stored) & closed)
-        # What comes to be although it is closed is emitted at once.
-        closed = (end < close_end) & ((end >= close_start) | folded.fresh)
+        # Windows that are new and closed already are emitted at once.
+        closed = (end < close_time_end) & ((end >= close_time_start) | folded.fresh)
         yield self._emission(keys, folded.entries, windows & closed)
 
-    def _emission(self, keys: list[bytes], entries: Entries, wanted: Mask) -> Emission:
-        windows = entries.take(wanted)
+    def _emission(self, keys: list[bytes], entries: Entries, chosen: Mask) -> Emission:
+        windows = entries.take(chosen)
         return Emission(keys, windows.key, *self.plan.bounds(windows.time), self.plan.schema.results(windows))
 
-    def _save(self, touched: Touched, folded: FoldedWindows, close: int) -> None:
-        """Write the pages that changed, without what is dead."""
-        dead, ticks = self.plan.dead_before(close), self.store.segment_ticks
+    def _save(self, touched: Touched, folded: FoldedWindows, close_time: int) -> None:
+        """Write the pages that changed, without entries that no window needs."""
+        dead, ticks = self.plan.dead_before(close_time), self.store.segment_ticks
         pages = Pages.of(folded.entries, ticks, dead)
         changed = Pages.of(folded.entries.take(folded.changed), ticks)
-        ends = self._page_ends(folded, pages, close) if self.closes else None
+        ends = self._page_ends(folded, pages, close_time) if self.closes else None
         self._write_back(touched, pages, changed, ends, dead)
 
-    def _page_ends(self, folded: FoldedWindows, pages: Pages, close: int) -> PageEnds:
+    def _page_ends(self, folded: FoldedWindows, pages: Pages, close_time: int) -> PageEnds:
         windows = self.plan.is_window(folded.entries)
-        now = self._next_end(folded.entries, windows, close)
-        before = self._next_end(folded.entries, windows & ~folded.fresh, close)
+        now = self._next_end(folded.entries, windows, close_time)
+        before = self._next_end(folded.entries, windows & ~folded.fresh, close_time)
         return PageEnds(pages.least(now), pages.least(before))

@@ -1,14 +1,21 @@
-"""Record-driven sliding windows as Kafka's proposal has them (KIP-450): a stored state per window, made from those of others.
+"""Record-driven sliding windows with a stored state for each window, which starts as the state of another one (KIP-450).
 
-A record at t that came at close time c counts in the windows that end from max(t, c) to t + size: in an interval of ends.
-So what windows hold, as a function of their end, changes only where some record's interval begins or has just ended. There
-an entry stands, unless nothing is held: its state is right from its end up to the next entry's, or until its latest
-record has left, at latest + size + 1. So the state of any new window is that of the last entry at its end or before, or
-is empty if that one's latest record has left. Nothing has to be merged or taken away, and nothing is approximate.
+A record at t that arrives at close time c is in the windows that end from max(t, c) to t + size. So the records in a window
+depend on its end, and change only where the interval of a record starts, or one tick after it ends:
 
-Entries at a record's time and one tick after it has left are windows: its left and its right one. An entry where a partly
-late record begins to be seen, at the close time of then, is no window of its own but keeps that record for later ones. A
-closed left window that a partly late record brings about stays on record when emission is on close: it is emitted once.
+    ends             t1      t2            t1 + size   t2 + size
+    interval of 1    |---------------------|
+    interval of 2            |-------------------------|
+    entries          L1      L2             R1          (none: no record is left)
+    state            1       1, 2           2
+
+L1 and L2 are the left windows of the records, R1 is the right window of record 1. An entry's state is that of all windows that
+end from its own end until the next entry, or until its latest record leaves, at latest + size + 1. So a new window starts with
+the state of the last entry before it, or with no state if all records of that entry have left. No states are merged, nothing
+is deducted, and results are exact.
+
+A partly late record starts at the close time of its arrival. The entry there is not a window: it keeps the record for later
+windows. If windows are emitted on close, the closed left window of a partly late record is stored, so that it is emitted once.
 (https://cwiki.apache.org/confluence/display/KAFKA/KIP-450)
 """
 
@@ -53,24 +60,25 @@ class FoldSlidingPlan(FoldPlan):
 
     @property
     def reach(self) -> int:
-        """How far in ticks an entry can be from a record that changes it, or whose windows begin as it is."""
+        """How many ticks an entry can be away from a record that changes it or starts from its state."""
         return self.size + 1
 
-    def late_before(self, close: int) -> int:
-        """Return the time before which a record is late: no window that ends at `close` or later can hold it."""
-        return close - self.size
+    def late_before(self, close_time: int) -> int:
+        """Return the time before which a record is late: no window that ends at `close_time` or later can contain it."""
+        return close_time - self.size
 
     def last_window(self, time: Ints) -> tuple[Ints, Ints]:
-        """Return the bounds of the last window that can hold a record at each time."""
+        """Return the bounds of the last window that can contain a record at each time."""
         return time, time + self.size
 
-    def dead_before(self, close: int) -> int:
-        """Return the end before which no entry can matter any more.
+    def dead_before(self, close_time: int) -> int:
+        """Return the end before which no window needs an entry.
 
-        An entry matters while its latest record, which is no later than its end, is in a window that is open or comes to be,
-        or has just left the one before. On close the closed left window of a partly late record can come to be: two sizes.
+        An entry is needed until its latest record, which is not after its end, has left all windows that are open or can be
+        created. On close, a partly late record that lies up to a size before the close time can still create its left window,
+        which starts a size earlier.
         """
-        return close - (self.size + 1 if self.on_update else 2 * self.size)
+        return close_time - (self.size + 1 if self.on_update else 2 * self.size)
 
     def bounds(self, end: Ints) -> tuple[Ints, Ints]:
         """Return starts and ends of windows as they are emitted."""
@@ -80,19 +88,12 @@ class FoldSlidingPlan(FoldPlan):
         """Return which entries are windows."""
         return entries.columns[_IS_WINDOW] != 0
 
-    def fold(self, stored: Entries, records: Records, close: int) -> FoldedWindows:
-        """Return the windows after a batch.
-
-        Args:
-            stored: entries of the records' keys that can matter to them, sorted by key and end.
-            records: those that are not late, sorted by key and time.
-            close: the close time at which they come.
-        """
-        ends = self._ends(stored, records, close)
+    def fold(self, stored: Entries, records: Records, close_time: int) -> FoldedWindows:
+        ends = self._ends(stored, records, close_time)
         base = self._base(stored, ends)
         lo = positions(records.key, records.time, ends.key, ends.end - self.size, "left")
         hi = positions(records.key, records.time, ends.key, ends.end, "right")
-        hi = np.where(ends.end >= close, hi, lo)
+        hi = np.where(ends.end >= close_time, hi, lo)
         held = (base >= 0) | (hi > lo)
         ends, base, lo, hi = ends.take(held), base[held], lo[held], hi[held]
         begun, added = base >= 0, hi > lo
@@ -104,23 +105,31 @@ class FoldSlidingPlan(FoldPlan):
         return FoldedWindows(self.schema.entries(ends.key, head, states), ends.fresh, added | ends.fresh)
 
     def _base(self, stored: Entries, ends: "_Ends") -> Ints:
-        """The stored entry that holds what each end held before the batch, or -1 where that was nothing."""
+        """The stored entry with the state of each end before the batch, or -1 if no records were in it."""
         base = positions(stored.key, stored.time, ends.key, ends.end, "right") - 1
         held = base >= 0
         held[held] = stored.key[base[held]] == ends.key[held]
         held[held] = stored.columns[_LATEST][base[held]] + self.size >= ends.end[held]
         return np.where(held, base, -1)
 
-    def _ends(self, stored: Entries, records: Records, close: int) -> "_Ends":
-        """Where entries can stand now: where they stood, and where records come to be seen or leave."""
+    def _ends(self, stored: Entries, records: Records, close_time: int) -> "_Ends":
+        """The ends at which an entry can be after the batch.
+
+            stored entries           E         E
+            their records leave                     G        a right window that was empty, if nothing follows
+            a record t                    L             R    its left and its right window
+            a partly late record     W      |V       R       V: the close time, from which on it is visible
+
+        W is the left window of the partly late record, which is closed. V is not a window.
+        """
         left = stored.columns[_LATEST] + (self.size + 1)
         gap = _gaps(stored, left)
-        # On update nobody asks for closed windows.
-        partly = np.flatnonzero(records.time < close) if not self.on_update else np.empty(0, np.int64)
+        # On update, closed windows are not emitted.
+        partly = np.flatnonzero(records.time < close_time) if not self.on_update else np.empty(0, np.int64)
         parts = (
             (stored.key, stored.time, self.is_window(stored)),
             (stored.key[gap], left[gap], np.ones(len(gap), bool)),
-            (records.key, np.maximum(records.time, close), records.time >= close),
+            (records.key, np.maximum(records.time, close_time), records.time >= close_time),
             (records.key, records.time + (self.size + 1), np.ones(len(records), bool)),
             (records.key[partly], records.time[partly], np.ones(len(partly), bool)),
         )
@@ -138,7 +147,7 @@ class FoldSlidingPlan(FoldPlan):
 
 @dataclass(frozen=True, slots=True)
 class _Ends:
-    """Distinct pairs of key and end, sorted; whether each is a window, and whether it was none before."""
+    """Distinct pairs of key and end, sorted; whether each is a window, and whether it is a new one."""
 
     key: Ints
     end: Ints
@@ -150,7 +159,7 @@ class _Ends:
 
 
 def _gaps(stored: Entries, left: Ints) -> Ints:
-    """The entries whose content is gone before the next one begins: a right window that was empty stands there."""
+    """The entries whose records have all left before the next entry: right windows there were empty, and were not stored."""
     gone = np.ones(len(stored), bool)
     gone[:-1] = (stored.key[1:] != stored.key[:-1]) | (left[:-1] < stored.time[1:])
     return np.flatnonzero(gone)

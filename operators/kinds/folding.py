@@ -1,7 +1,7 @@
-"""Windows as store entries of their own, whose states are built record by record: what folds need, and Kafka Streams does.
+"""States of windows built record by record, as in Kafka Streams: what folds need.
 
-An entry is a window under its last tick; its columns are that tick, what the window kind keeps besides, and the states of
-all operations in turn. Nothing here touches stores.
+An entry is a window. Its columns are its last tick, further columns of the window kind, and the states of all operations.
+No stores.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ _DTYPES = {"i8": np.dtype(np.int64), "f8": np.dtype(np.float64), "object": np.dt
 
 @dataclass(frozen=True, slots=True)
 class FoldSchema:
-    """How windows are laid out whose states are folds.
+    """The columns of windows whose states are folds.
 
     Attributes:
         head: number of columns before the states, all int64.
@@ -40,10 +40,10 @@ class FoldSchema:
         """Return the states of windows, one per operation: stored ones with records added.
 
         Args:
-            stored: windows with states to begin with.
-            base: shape (n,), int64: the stored window that each window begins as, or -1 for none.
+            stored: windows.
+            base: shape (n,), int64: the stored window whose state each window starts with, or -1 for no state.
             records: sorted by key and time.
-            lo, hi: shape (n,), int64: the records [lo, hi) that each window gets; some, if it begins as none.
+            lo, hi: shape (n,), int64: the records [lo, hi) to add to each window; not empty for a window without a base.
 
         Cost: one addition for each record of each range.
         """
@@ -54,10 +54,10 @@ class FoldSchema:
         ]
 
     def results(self, windows: Entries) -> list[State]:
-        """Return the states of windows, ready to be finished."""
+        """Return the states of windows as `finish` needs them."""
         each = np.arange(len(windows))
         states = split_states(self.operations, windows.columns[self.head :])
-        # Records were added as they came: `reduce` puts what keeps its values into their order.
+        # Records were added in order of arrival: `reduce` sorts the values of states that keep them.
         return [
             op.combine_ranges(op.reduce(state, each), each, each + 1)
             for op, state in zip(self.operations, states, strict=True)
@@ -66,11 +66,11 @@ class FoldSchema:
 
 @dataclass(frozen=True, slots=True)
 class FoldedWindows:
-    """Stored windows and those that a batch brought about, with its records added.
+    """The windows of a step: stored and new ones, with the records of the batch.
 
     Attributes:
         entries: sorted by key and end.
-        fresh: shape (n,), bool: whether there was no such window before the batch.
+        fresh: shape (n,), bool: whether the window is new.
         changed: shape (n,), bool: whether records were added, or the window is fresh.
     """
 
@@ -99,8 +99,8 @@ def _folded(
 
 
 def _add_ranges(operation: Operation, state: State, records: Records, lo: Ints, hi: Ints) -> None:
-    """Add the records [lo, hi) to each row of the state, in place: in each pass one record to every row that has one left."""
-    # Longest ranges first: so the rows that have one left are always a prefix.
+    """Add the records [lo, hi) to each row of the state, in place: each pass adds one record to every row with records left."""
+    # Longest ranges first, so that the rows with records left are always a prefix.
     rows = np.argsort(lo - hi, kind="stable")[: np.count_nonzero(hi > lo)]
     first, length = lo[rows], (hi - lo)[rows]
     folded = tuple(column[rows] for column in state)
@@ -117,11 +117,11 @@ def _assign(target: State, rows: Mask | Ints | slice, values: State) -> None:
 
 
 def positions(key: Ints, time: Ints, at_key: Ints, at_time: Ints, side: str) -> Ints:
-    """Return where pairs of key and time would stand among sorted ones, as `np.searchsorted` does. One sort of all.
+    """Return the positions of pairs of key and time among sorted ones, as `np.searchsorted` does. One sort of all pairs.
 
     Args:
         key, time: shape (n,), int64: sorted by key, then by time.
-        at_key, at_time: shape (m,), int64: pairs to look for, in any order.
+        at_key, at_time: shape (m,), int64: the pairs to look up, in any order.
         side: "left" or "right" of equal ones.
     """
     skip = 0 if side == "left" else len(key)

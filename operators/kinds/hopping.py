@@ -1,4 +1,4 @@
-"""Hopping and tumbling windows over panes: each record is accumulated once, in one pane, and windows combine their panes.
+"""Hopping and tumbling windows over panes: each record is accumulated in one pane, and windows combine their panes.
 
 A pane covers as many ticks as the greatest common divisor of the window's size and advance, so that no window holds only a
 part of one. (Hazelcast Jet's sliding windows)
@@ -53,14 +53,14 @@ class HoppingPlan(Hops, PanePlan):
     def pane_of(self, time: Ints) -> Ints:
         return time - (time - self.offset) % self.pane
 
-    def next_end(self, time: Ints, close: int) -> Ints:
-        first_open = self.first_start(np.maximum(close + 1 - self.size, FAR_PAST))
+    def next_end(self, time: Ints, close_time: int) -> Ints:
+        first_open = self.first_start(np.maximum(close_time + 1 - self.size, FAR_PAST))
         following = np.maximum(self.first_start(time + self.pane - self.size), first_open)
         return np.where(following <= self.last_start(time), following + self.size - 1, NEVER)
 
-    def dead_before(self, close: int) -> int:
+    def dead_before(self, close_time: int) -> int:
         """Return the time before which every window is closed."""
-        return self.late_before(close)
+        return self.late_before(close_time)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,29 +80,29 @@ class HoppingOperator(PaneOperator):
 
     plan: HoppingPlan
 
-    def arrive(self, panes: Entries, close: int) -> Entries:
-        # A window that is still open sees every record that was accepted, so panes need not know when they came.
-        del close
+    def arrive(self, panes: Entries, close_time: int) -> Entries:
+        # An open window sees every accepted record, so panes do not need the time of their arrival.
+        del close_time
         return panes
 
-    def closed(self, keys: list[bytes], panes: Entries, since: int, close: int) -> Emission:
-        return self._emission(keys, panes, self._windows(panes, since, close))
+    def closed(self, keys: list[bytes], panes: Entries, since: int, close_time: int) -> Emission:
+        return self._emission(keys, panes, self._windows(panes, since, close_time))
 
     def emit(
-        self, keys: list[bytes], merged: MergedPanes, close_start: int, close_end: int
+        self, keys: list[bytes], merged: MergedPanes, close_time_start: int, close_time_end: int
     ) -> Iterator[Emission]:
         if self.plan.on_update:
-            windows = self._windows(merged.panes, close_start, None)
+            windows = self._windows(merged.panes, close_time_start, None)
             before = np.concatenate([[0], np.cumsum(merged.changed)])
             changed = before[windows.hi] > before[windows.lo]
             yield self._emission(keys, merged.panes, windows.take(changed))
-        elif close_end > close_start:
-            yield self.closed(keys, merged.panes, close_start, close_end)
+        elif close_time_end > close_time_start:
+            yield self.closed(keys, merged.panes, close_time_start, close_time_end)
 
-    def _windows(self, panes: Entries, since: int, close: int | None) -> _Windows:
-        """The windows that hold a pane and end at `since` or later, and before `close` if given."""
+    def _windows(self, panes: Entries, since: int, close_time: int | None) -> _Windows:
+        """The windows with a pane that end at `since` or later, and before `close_time` if given."""
         plan, key, time = self.plan, panes.key, panes.time
-        lo, start = plan.windows(key, time, plan.pane, since, close)
+        lo, start = plan.windows(key, time, plan.pane, since, close_time)
         place = distances(key, time, plan.size)
         hi = np.searchsorted(place, place[lo] + (start + (plan.size - plan.pane) - time[lo]), "right")
         return _Windows(lo, hi, start)

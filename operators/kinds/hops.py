@@ -23,7 +23,7 @@ class Hops:
 
     @property
     def lengths(self) -> dict[str, int]:
-        """The lengths, under the names that stored state has them by."""
+        """The lengths, under the names that are stored with the state."""
         return {
             "size in ticks": self.size,
             "step in ticks": self.advance,
@@ -40,37 +40,37 @@ class Hops:
         return time + (self.offset - time) % self.advance
 
     def last_start(self, time: Ints) -> Ints:
-        """Return the start of the last window that holds each time."""
+        """Return the start of the last window that contains each time."""
         return time - (time - self.offset) % self.advance
 
     def last_window(self, time: Ints) -> tuple[Ints, Ints]:
-        """Return start and end of the last window that holds each time."""
+        """Return start and end of the last window that contains each time."""
         start = self.last_start(time)
         return start, start + self.size
 
-    def late_before(self, close: int) -> int:
-        """Return the first start of a window that is open at a close time: what is earlier is in closed windows only."""
-        return int(self.first_start(np.asarray(close + 1 - self.size)))
+    def late_before(self, close_time: int) -> int:
+        """Return the first start of a window that is open at a close time: earlier times are in closed windows only."""
+        return int(self.first_start(np.asarray(close_time + 1 - self.size)))
 
     def windows(
         self, key: Ints, time: Ints, length: int, since: int, before: int | None = None
     ) -> tuple[Ints, Ints]:
-        """Return every window that holds some of these slices of time: the row of the first slice in it, and its start.
+        """Return every window that contains slices of time: the row of the first slice in it, and its start.
 
-        A window belongs to the first of the slices that it holds, so that each is returned once:
+        A window is returned once, for the first slice that it contains:
 
-            slices of a key        a  b        c
-            windows            |------|                of a
-                                  |------|             of a
-                                     |------|          of b
-                                        |------|       of c
-                                           |------|    of c
+            slices of a key      a  b           c
+            windows           |-----|                     of a: [ includes a, ) excludes b
+                                 |-----|                  of a
+                                    |-----|               of b
+                                             |-----|      of c
+                                                |-----|   of c
 
         Args:
             key, time: shape (n,), int64: key and start of each slice, sorted.
-            length: of a slice in ticks; no window holds only a part of one.
+            length: of a slice in ticks; no window contains only a part of one.
             since: a close time; windows that it closes are left out.
-            before: a close time; windows that it leaves open are left out. None leaves out none.
+            before: a close time; windows that are still open at it are left out. By default all are returned.
 
         Cost: O(slices + windows).
         """

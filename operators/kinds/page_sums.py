@@ -1,7 +1,7 @@
-"""What whole pages combine to, for steps whose windows are long.
+"""Sums of whole pages, for steps with long windows.
 
-It stands in for a page that each window of a step holds as a whole: the step reads the pages where its windows begin and end,
-and not those between.
+If all windows of a step contain a page as a whole, the step reads its sum instead: it reads only the pages in which windows
+begin or end.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,7 +23,7 @@ class _Segment:
 
     Attributes:
         rows: one pane for each page that was summed.
-        row: the row of each key whose page was.
+        row: the row of each key.
     """
 
     rows: Entries
@@ -31,14 +31,14 @@ class _Segment:
 
 
 class PageSums:
-    """The combined panes of pages of one store, by segment and key, kept in memory as long as the pages stay as they are.
+    """The combined panes of the pages of one store, by segment and key, in memory until a page changes.
 
-    Only of segments whose pages hold `_DENSE` panes or more on average: others are read as quickly as they are looked up. And
-    only of states of fixed width: a collected list is as large as what it was collected from.
+    Segments whose pages have less than `_DENSE` panes on average are not kept: reading them is as fast as looking them up.
+    States of variable width are not kept either: a collected list is as large as the values in the pages.
 
     Args:
         schema: the panes.
-        store: where the pages are.
+        store: has the pages.
     """
 
     def __init__(self, schema: PaneSchema, store: WindowStore) -> None:
@@ -51,7 +51,7 @@ class PageSums:
     def fetch(self, segment: int, keys: Sequence[bytes]) -> Entries:
         """Return one pane for each of the keys that has a page in the segment, or all its panes where they are few.
 
-        Cost: pages are read when they are first asked for.
+        Cost: a page is read when it is requested for the first time.
         """
         if segment in self._sparse or not self._small:
             return self._store.fetch_segment(segment, keys)
@@ -83,18 +83,18 @@ class PageSums:
         known.rows = Entries(np.zeros(len(columns[0]), np.int64), columns)
 
     def forget(self, segment: int, keys: Iterable[bytes]) -> None:
-        """Forget pages that were written."""
+        """Drop the sums of pages that were written."""
         known = self._segments.get(segment)
         if known is not None:
             for key in keys:
                 known.row.pop(key, None)
 
     def keep_from(self, segment: int) -> None:
-        """Forget the segments before this one."""
+        """Drop the sums of segments before this one."""
         self._segments = {number: known for number, known in self._segments.items() if number >= segment}
         self._sparse = {number for number in self._sparse if number >= segment}
 
     def clear(self) -> None:
-        """Forget all."""
+        """Drop all sums."""
         self._segments.clear()
         self._sparse.clear()

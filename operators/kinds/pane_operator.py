@@ -1,8 +1,8 @@
-"""Operators over panes: what all window kinds share.
+"""Operators over panes: what sliding and hopping windows share.
 
-A step takes one batch and two close times (DESIGN.md section 4). It loads the pages that the calendar names and those that the
-batch touches, and no others; lets the window kind emit; and writes back what the batch changed. Here the end of a window is its
-last tick, for every kind, so a window is closed when its end is before the close time.
+A step processes one batch between two close times. It reads the pages that are due and those that the batch touches, emits
+windows, and writes back the pages that the batch changed. In this module the end of a window is its last tick, so a window is
+closed if its end is before the close time.
 """
 
 from abc import abstractmethod
@@ -37,7 +37,7 @@ class PanePlan(WindowPlan):
     __slots__ = ()
     size: int
     condenses: ClassVar[bool]
-    """Whether panes stand for stretches of time, so that they are few where records are many."""
+    """Whether a pane stands for a span of time, so that panes are few even if records are many."""
 
     @property
     def schema(self) -> PaneSchema:
@@ -57,29 +57,29 @@ class PanePlan(WindowPlan):
         return self.schema.accumulate(records, self.pane_of(records.time))
 
     def reduce(self, partials: Partials) -> Partials:
-        """Return one pane for each place of those of several tasks."""
+        """Return the panes of several tasks sorted, and one for each key and time."""
         return self.schema.join(partials)
 
     @property
     @abstractmethod
     def reach(self) -> int:
-        """How far in ticks a pane can be from what it takes to know its windows."""
+        """How many ticks a pane can be away from the panes that determine its windows."""
 
     @abstractmethod
-    def late_before(self, close: int) -> int:
-        """Return the time before which a record is late as a whole."""
+    def late_before(self, close_time: int) -> int:
+        """Return the time before which a record is late: all its windows are closed."""
 
     @abstractmethod
     def last_window(self, time: Ints) -> tuple[Ints, Ints]:
-        """Return start and end, as they are emitted, of the last window that a pane at each time is part of."""
+        """Return start and end, as they are emitted, of the last window that contains a pane at each time."""
 
     @abstractmethod
-    def dead_before(self, close: int) -> int:
-        """Return the time before which no pane can matter any more."""
+    def dead_before(self, close_time: int) -> int:
+        """Return the time before which no window needs a pane."""
 
     @abstractmethod
-    def next_end(self, time: Ints, close: int) -> Ints:
-        """Return the last tick of the next window to close that a pane at each time takes part in, or NEVER."""
+    def next_end(self, time: Ints, close_time: int) -> Ints:
+        """Return the last tick of the next window to close that a pane at each time defines, or NEVER."""
 
 
 class PaneOperator(StoreOperator):
@@ -91,44 +91,44 @@ class PaneOperator(StoreOperator):
         self._sums = PageSums(plan.schema, store)
 
     @abstractmethod
-    def arrive(self, panes: Entries, close: int) -> Entries:
-        """Return the panes of a batch's accepted records as they are stored when they come at this close time."""
+    def arrive(self, panes: Entries, close_time: int) -> Entries:
+        """Return the panes of accepted records as they are stored if they arrive at this close time."""
 
     @abstractmethod
-    def closed(self, keys: list[bytes], panes: Entries, since: int, close: int) -> Emission:
-        """Return the windows of sorted panes that end at `since` or later and before `close`."""
+    def closed(self, keys: list[bytes], panes: Entries, since: int, close_time: int) -> Emission:
+        """Return the windows of sorted panes that end at `since` or later and before `close_time`."""
 
     @abstractmethod
     def emit(
-        self, keys: list[bytes], merged: MergedPanes, close_start: int, close_end: int
+        self, keys: list[bytes], merged: MergedPanes, close_time_start: int, close_time_end: int
     ) -> Iterator[Emission]:
-        """Yield the windows to emit when the batch has been taken in; those that close before it have been emitted."""
+        """Yield the windows to emit after the batch; those that its first close time closes have been emitted."""
 
     def next_due(self, entries: Entries) -> Ints:
-        return self.plan.next_end(entries.time, self.close)
+        return self.plan.next_end(entries.time, self.close_time)
 
-    def take(self, batch: Partials, step: Step) -> list[Emission]:
-        plan, close_start, close_end = self.plan, step.close_start, step.close_end
+    def process(self, batch: Partials, step: Step) -> list[Emission]:
+        plan, close_time_start, close_time_end = self.plan, step.close_time_start, step.close_time_end
         batch.check_order(distinct=True)
-        late = batch.entries.time < plan.late_before(close_start)
+        late = batch.entries.time < plan.late_before(close_time_start)
         batch.report(step, late, plan.last_window)
         accepted = batch.entries.take(~late) if late.any() else batch.entries
-        new = Pages.of(self.arrive(accepted, close_start), self.store.segment_ticks)
-        touched = self._touched(batch.keys, close_end)
-        self._choose_spans(touched, new.entries, close_end)
-        stored, windows = self._load(touched, new, close_start, close_end), []
-        if not plan.on_update and close_start > self.close:
+        new = Pages.of(self.arrive(accepted, close_time_start), self.store.segment_ticks)
+        touched = self._touched(batch.keys, close_time_end)
+        self._choose_spans(touched, new.entries, close_time_end)
+        stored, windows = self._load(touched, new, close_time_start, close_time_end), []
+        if not plan.on_update and close_time_start > self.close_time:
             before = merge_entries(stored, self.store.layout)
-            windows.append(self.closed(touched.keys, before, self.close, close_start))
+            windows.append(self.closed(touched.keys, before, self.close_time, close_time_start))
         merged = merge_panes(plan.schema, stored, new.entries)
-        del stored  # as large as what was made of it, and room for what follows
+        del stored  # It is as large as `merged`, and the rest of the step needs memory.
         step.counters.panes += int(np.count_nonzero(merged.fresh))
-        windows += self.emit(touched.keys, merged, close_start, close_end)
-        self._save(touched, new, merged, close_end)
+        windows += self.emit(touched.keys, merged, close_time_start, close_time_end)
+        self._save(touched, new, merged, close_time_end)
         return windows
 
-    def rebuild(self, close: int, changes: Sequence[WriteBatch] | None = None) -> None:
-        super().rebuild(close, changes)
+    def rebuild(self, close_time: int, changes: Sequence[WriteBatch] | None = None) -> None:
+        super().rebuild(close_time, changes)
         if changes is None:
             self._sums.clear()
         for batch in changes or ():
@@ -136,46 +136,71 @@ class PaneOperator(StoreOperator):
                 for segment, keys in pages.items():
                     self._sums.forget(segment, keys)
 
-    def _load(self, touched: Touched, new: Pages, close_start: int, close_end: int) -> list[Entries]:
-        """The panes that the step has to see, by segment; of a page that all its windows hold as a whole, the sum will do.
+    def _load(
+        self, touched: Touched, new: Pages, close_time_start: int, close_time_end: int
+    ) -> list[Entries]:
+        """Read the panes that the step needs, by segment. If its windows contain a whole page, they need only its sum.
 
-        A window that the step emits because it closes ends at `self.close` or later, and begins before `close_end` less its
-        size. Keys with a partly late record are read as they are: older windows may come to be.
+        A window that closes in this step ends at `self.close_time` or later and before `close_time_end`:
+
+            first window        |--------------------|              ends at self.close_time
+            last window                |--------------------|       ends before close_time_end
+            segments         |read |read | sum | sum |read |read |
+
+        A segment that all of them contain starts at `close_time_end` less the size or later, and ends before
+        `self.close_time`. For keys with a partly late record all panes are read: the record may create older windows.
         """
         if self.plan.on_update:
             return [self._fetch(touched)]
         ticks, panes, parts = self.store.segment_ticks, new.entries, []
-        plain = np.zeros(len(touched.keys), bool)
-        plain[panes.key[panes.time < close_start]] = True
+        partly_late = np.zeros(len(touched.keys), bool)
+        partly_late[panes.key[panes.time < close_time_start]] = True
         since, written = self._since(panes), set(new.segment.tolist())
         for segment, numbers in self._pages(touched):
             begin = segment * ticks
-            inside = begin >= close_end - self.plan.size and begin + ticks <= self.close
+            inside = begin >= close_time_end - self.plan.size and begin + ticks <= self.close_time
             summed = np.zeros(len(numbers), bool)
             if inside:
-                summed = ~plain[numbers] & ~np.isin(numbers, touched.due.get(segment, NO_KEYS))
-            for read, some in (
+                summed = ~partly_late[numbers] & ~np.isin(numbers, touched.due.get(segment, NO_KEYS))
+            for read, group in (
                 (self.store.fetch_segment, numbers[~summed]),
                 (self._sums.fetch, numbers[summed]),
             ):
-                if len(some):
-                    entries = read(segment, [touched.keys[n] for n in some.tolist()])
+                if len(group):
+                    entries = read(segment, [touched.keys[n] for n in group.tolist()])
                     if begin < since and segment not in written:
                         entries = entries.take(np.flatnonzero(entries.time >= since))
-                    parts.append(Entries(some[entries.key], entries.columns))
+                    parts.append(Entries(group[entries.key], entries.columns))
         return parts
 
     def _since(self, panes: Entries) -> int:
-        """The time before which no pane matters to windows that the step closes, or that its records bring into being.
+        """The time before which the windows that the step emits have no pane.
 
-        A window that closes in this step began at most `reach` before the close time of the last one; a window that a
-        partly late record brings into being may have begun before that.
+        The earliest window that closes in this step ends at `self.close_time`, the close time of the last step. A partly late
+        record at t can create the window that ends at t:
+
+                        since                t         self.close_time
+                          |------------------|                       created by the record
+                                    |------------------|             the earliest one that closes
+                          |<---- reach ----->|
         """
         earliest = int(panes.time.min()) if len(panes) else FAR_FUTURE
-        return min(self.close, earliest) - self.plan.reach
+        return min(self.close_time, earliest) - self.plan.reach
 
-    def _choose_spans(self, touched: Touched, panes: Entries, close: int) -> None:
-        """Which times of each key the step has to see."""
+    def _choose_spans(self, touched: Touched, panes: Entries, close_time: int) -> None:
+        """Set the span of time of each key that the step reads.
+
+        A key that has a record in a window that closes, or a page that is due, has to be read for all windows that close:
+
+            since                                      close_time - 1
+              |---- windows that close in this step ---------|
+                                 ^ a record, or a page that is due
+
+        For the other keys, the pages of their records are enough. On update, windows change that contain a record:
+
+            t - reach             t             t + reach
+              |-------------------|-------------------|
+        """
         plan = self.plan
         starts = np.flatnonzero(np.diff(panes.key, prepend=-1))
         ends = np.append(starts[1:], len(panes))[: len(starts)] - 1
@@ -184,22 +209,22 @@ class PaneOperator(StoreOperator):
             touched.widen(keys, earliest - plan.reach, latest + plan.reach)
             return
         touched.widen(keys, earliest, latest)
-        closing = keys[plan.next_end(earliest, FAR_PAST) < close]
-        touched.widen(closing, self._since(panes), close - 1)
+        closing = keys[plan.next_end(earliest, FAR_PAST) < close_time]
+        touched.widen(closing, self._since(panes), close_time - 1)
         for segment, due in touched.due.items():
             begin = segment * self.store.segment_ticks
-            touched.widen(due, min(begin, self.close - plan.reach), max(begin, close - 1))
+            touched.widen(due, min(begin, self.close_time - plan.reach), max(begin, close_time - 1))
 
-    def _save(self, touched: Touched, new: Pages, merged: MergedPanes, close: int) -> None:
-        """Write the pages that the batch has panes of, without what is dead."""
-        dead, ticks = self.plan.dead_before(close), self.store.segment_ticks
+    def _save(self, touched: Touched, new: Pages, merged: MergedPanes, close_time: int) -> None:
+        """Write the pages in which the batch has panes, without panes that no window needs."""
+        dead, ticks = self.plan.dead_before(close_time), self.store.segment_ticks
         pages = Pages.of(merged.panes, ticks, dead)
-        ends = self._page_ends(merged, pages, close) if self.closes else None
+        ends = self._page_ends(merged, pages, close_time) if self.closes else None
         self._write_back(touched, pages, new, ends, dead)
         self._sums.keep_from(dead // ticks)
 
-    def _page_ends(self, merged: MergedPanes, pages: Pages, close: int) -> PageEnds:
-        ends = self.plan.next_end(merged.panes.time, close)
+    def _page_ends(self, merged: MergedPanes, pages: Pages, close_time: int) -> PageEnds:
+        ends = self.plan.next_end(merged.panes.time, close_time)
         before = np.where(merged.fresh, NEVER, ends)
         return PageEnds(pages.least(ends), pages.least(before))
 

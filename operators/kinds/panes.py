@@ -1,7 +1,7 @@
-"""Panes: the partial aggregates of records of one key and one event time, as entries of the window store.
+"""Panes: the partial aggregates of the records of one key in one slice of time, as entries of the window store.
 
-An entry's columns are the time, the tick from which on windows see it, and the states of all operations in turn. A record
-that was partly late when it came is seen only by windows that end at or after the close time of then.
+An entry's columns are the head, which begins with the time, and the states of all operations in turn. Entries of one key
+with equal heads are one pane.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from operators.steps.partials import Partials
 from serializers.pages import Column, PageLayout
 from state_backends import Entries
 from state_backends.store.ordering import row_order
-from state_backends.store.schema import TIME
+from state_backends.store.schema import TIME, head_codes
 from state_backends.store.window_store import merge_entries
 
 
@@ -37,39 +37,40 @@ class PaneSchema:
 
     operations: tuple[Operation, ...]
 
-    head: ClassVar[tuple[tuple[str, str], ...]] = (("time", TIME), ("visible_from", TIME))
+    head: ClassVar[tuple[tuple[str, str], ...]] = (("time", TIME),)
+    """Name and kind of each column before the states."""
 
     @property
     def layout(self) -> PageLayout:
         """The layout of a page of panes."""
-        return PageLayout(("i8", "i8", *(code for op in self.operations for code in op.codes)))
+        return PageLayout((*head_codes(self.head), *(code for op in self.operations for code in op.codes)))
 
-    def entries(self, key: Ints, time: Ints, visible: Ints, states: Sequence[State]) -> Entries:
+    def entries(self, key: Ints, head: Sequence[Ints], states: Sequence[State]) -> Entries:
         """Return panes as entries."""
-        return Entries(key, (time, visible, *join_states(states)))
+        return Entries(key, (*head, *join_states(states)))
 
     def states(self, panes: Entries) -> list[State]:
         """Return the panes' states, one per operation."""
-        return split_states(self.operations, panes.columns[2:])
+        return split_states(self.operations, panes.columns[len(self.head) :])
 
-    def accumulate(self, records: Records, slot: Ints) -> Partials:
+    def accumulate(self, records: Records, pane: Ints) -> Partials:
         """Return the panes of a batch, sorted by key and time. One sort and one reduction.
 
         Args:
-            records: what the batch brings.
-            slot: shape (n,), int64: the time of each record's pane, which follows the record's own.
+            records: of the batch.
+            pane: shape (n,), int64: the time of each record's pane; it ascends with the record's own time.
         """
         order = row_order(records.key, records.time)
         if order is not None:
-            records, slot = records.take(order), slot[order]
-        starts = run_starts(records.key, slot)
+            records, pane = records.take(order), pane[order]
+        starts = run_starts(records.key, pane)
         states = [op.accumulate(records, starts) for op in self.operations]
-        time, count = slot[starts], np.diff(np.append(starts, len(records)))
-        panes = self.entries(records.key[starts], time, time, states)
+        time, count = pane[starts], np.diff(np.append(starts, len(records)))
+        panes = self.entries(records.key[starts], (time,) * len(self.head), states)
         return Partials(records.keys, panes, count, records.bad, order)
 
     def join(self, partials: Partials) -> Partials:
-        """Return panes in any order as one pane for each key and time, sorted."""
+        """Return unsorted panes sorted, and combined to one for each key and time."""
         panes, count = partials.entries, partials.records
         order = row_order(panes.key, panes.time)
         if order is not None:
@@ -86,30 +87,51 @@ class PaneSchema:
         states = [
             op.reduce(state, starts) for op, state in zip(self.operations, self.states(panes), strict=True)
         ]
-        return self.entries(panes.key[starts], panes.time[starts], visible(panes)[starts], states)
+        head = [column[starts] for column in panes.columns[: len(self.head)]]
+        return self.entries(panes.key[starts], head, states)
 
     def by_time(self, panes: Entries) -> Entries:
-        """Return one pane per key and time, whatever they are visible from."""
+        """Return one pane for each key and time, whatever else is in the head."""
         return self.reduce(panes, run_starts(panes.key, panes.time))
+
+    def starts(self, panes: Entries) -> Ints:
+        """Return where each run of sorted panes with equal key and head begins."""
+        change = np.ones(len(panes), bool)
+        change[1:] = panes.key[1:] != panes.key[:-1]
+        for column in panes.columns[: len(self.head)]:
+            change[1:] |= column[1:] != column[:-1]
+        return np.flatnonzero(change)
 
     def combine_ranges(self, panes: Entries, lo: Ints, hi: Ints) -> list[State]:
         """Return the states of the ranges [lo, hi) of panes; none is empty."""
         states = dict(zip(self.operations, self.states(panes), strict=True))
-        # Together, they search each range's levels once.
-        alike = [op for op in self.operations if op.idempotent]
-        joined = join_states([states[op] for op in alike])
+        # Combined together, so that the levels of each range are searched once.
+        idempotent = [op for op in self.operations if op.idempotent]
+        joined = join_states([states[op] for op in idempotent])
 
         def combine(left: State, right: State) -> State:
-            pairs = zip(alike, split_states(alike, left), split_states(alike, right), strict=True)
+            pairs = zip(
+                idempotent, split_states(idempotent, left), split_states(idempotent, right), strict=True
+            )
             return join_states([op.combine(a, b) for op, a, b in pairs])
 
-        overlapped = split_states(alike, overlap_ranges(combine, joined, lo, hi)) if alike else []
-        found = dict(zip(alike, overlapped, strict=True))
+        overlapped = split_states(idempotent, overlap_ranges(combine, joined, lo, hi)) if idempotent else []
+        found = dict(zip(idempotent, overlapped, strict=True))
         return [found[op] if op in found else op.combine_ranges(states[op], lo, hi) for op in self.operations]
 
 
+class VisiblePaneSchema(PaneSchema):
+    """Panes that not every open window sees, so that each has the tick from which on windows see it.
+
+    Some windows that contain the time of a partly late record are closed when it arrives. They do not change: only windows
+    that end at the close time of its arrival or later see the record.
+    """
+
+    head: ClassVar[tuple[tuple[str, str], ...]] = (("time", TIME), ("visible_from", TIME))
+
+
 def split_states(operations: Sequence[Operation], columns: Sequence[Column]) -> list[State]:
-    """Return the columns of all states in turn as one state per operation."""
+    """Return the columns of all states, one after another, as one state per operation."""
     states, at = [], 0
     for operation in operations:
         states.append(tuple(columns[at : at + len(operation.codes)]))
@@ -118,18 +140,18 @@ def split_states(operations: Sequence[Operation], columns: Sequence[Column]) -> 
 
 
 def join_states(states: Sequence[State]) -> tuple[Column, ...]:
-    """Return the columns of all states in turn."""
+    """Return the columns of all states, one after another."""
     return tuple(column for state in states for column in state)
 
 
-def seen_from(panes: Entries, close: int) -> Entries:
-    """Return panes that come at this close time: only windows that end then or later see them."""
+def seen_from(panes: Entries, close_time: int) -> Entries:
+    """Return panes of a `VisiblePaneSchema` that arrive at this close time: only windows that end then or later see them."""
     columns = panes.columns
-    return Entries(panes.key, (columns[0], np.maximum(columns[1], close), *columns[2:]))
+    return Entries(panes.key, (columns[0], np.maximum(columns[1], close_time), *columns[2:]))
 
 
 def visible(panes: Entries) -> Ints:
-    """Return the tick from which on windows see each pane: int64."""
+    """Return the tick from which on windows see each pane of a `VisiblePaneSchema`: int64."""
     return panes.columns[1]
 
 
@@ -138,9 +160,9 @@ class MergedPanes:
     """Stored panes and those of a batch in one order.
 
     Attributes:
-        panes: sorted by key, time and visibility, one entry for each.
-        fresh: shape (n,), bool: whether nothing was stored at this key, time and visibility.
-        changed: shape (n,), bool: whether the batch brought records for this entry.
+        panes: sorted by key and head, one entry for each.
+        fresh: shape (n,), bool: whether nothing was stored with this key and head.
+        changed: shape (n,), bool: whether the batch has records of this pane.
     """
 
     panes: Entries
@@ -148,25 +170,25 @@ class MergedPanes:
     changed: npt.NDArray[np.bool_]
 
 
-def merge_panes(schema: PaneSchema, stored: Sequence[Entries], brought: Entries) -> MergedPanes:
-    """Return stored and new panes as one sorted set; panes of the same key, time and visibility are combined.
+def merge_panes(schema: PaneSchema, stored: Sequence[Entries], new_panes: Entries) -> MergedPanes:
+    """Return stored and new panes as one sorted set; those of equal key and head are combined.
 
     Args:
         schema: the panes.
-        stored: panes in parts, each of which is sorted; no key's are later than those in the parts that follow.
-        brought: new panes, sorted.
+        stored: panes in sorted parts; in each part, no pane of a key is later than those in the parts that follow.
+        new_panes: new panes, sorted.
 
     Cost: O(panes) if the batch only appends in time, else one sort.
     """
     parts = [_marked(part, new=False) for part in stored if len(part)]
-    if len(brought):
-        parts.append(_marked(brought, new=True))
+    if len(new_panes):
+        parts.append(_marked(new_panes, new=True))
     if not parts:
         nothing = np.empty(0, bool)
-        return MergedPanes(brought, nothing, nothing)
+        return MergedPanes(new_panes, nothing, nothing)
     marked = merge_entries(parts, schema.layout)
     panes, new = Entries(marked.key, marked.columns[:-1]), marked.columns[-1]
-    starts = _distinct(panes)
+    starts = schema.starts(panes)
     if len(starts) == len(panes):
         return MergedPanes(panes, new, new)
     changed = np.logical_or.reduceat(new, starts)
@@ -176,13 +198,3 @@ def merge_panes(schema: PaneSchema, stored: Sequence[Entries], brought: Entries)
 def _marked(panes: Entries, *, new: bool) -> Entries:
     """Panes with a last column that says whether they are new."""
     return Entries(panes.key, (*panes.columns, np.full(len(panes), new)))
-
-
-def _distinct(panes: Entries) -> Ints:
-    """Where each run of equal (key, time, visible) begins."""
-    change = np.ones(len(panes), bool)
-    seen = visible(panes)
-    change[1:] = (
-        (panes.key[1:] != panes.key[:-1]) | (panes.time[1:] != panes.time[:-1]) | (seen[1:] != seen[:-1])
-    )
-    return np.flatnonzero(change)

@@ -1,4 +1,4 @@
-"""What the plans of all window kinds have in common: the layout of what they store, and what stored state depends on."""
+"""The base of the plans of all window kinds: the layout of stored entries, and what stored state depends on."""
 
 from abc import ABC, abstractmethod
 from typing import Any
@@ -28,11 +28,11 @@ class WindowPlan(ABC):
     @property
     @abstractmethod
     def identity(self) -> dict[str, Any]:
-        """The name of the window kind and its lengths, under the names that stored state has them by."""
+        """The window kind and its lengths, under the names that are stored with the state."""
 
     @property
     def layout(self) -> PageLayout:
-        """The layout of stored entries: the head, then the states of all operations in turn."""
+        """The layout of stored entries: the head, then the states of all operations."""
         codes = (code for operation in self.operations for code in operation.codes)
         return PageLayout((*head_codes(self.head), *codes))
 

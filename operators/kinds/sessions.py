@@ -1,9 +1,9 @@
-"""Session windows: records of a key that follow one another with no gap, merged on columns.
+"""Session windows: records of a key that follow one another without a gap, merged as columns.
 
-A store entry is a session, under the last tick for which it waits: its first event time plus what it takes to go on.
-Where sessions have a greatest length, a late-coming record can move the cuts between them; so there an entry is one event
-time of a session, and sessions are put together anew from these. An entry's columns are the end of its session, the start
-of its session, its own event time, the tick up to which it waits itself, and the states of all operations in turn.
+A store entry is a session, and its time is the session's end: the last tick until which it waits for the next record. If
+sessions have a maximum length, an out-of-order record can move the cuts between them. Then an entry is one event time of a
+session, and sessions are built from these entries in each step. The columns of an entry are the end and the start of its
+session, its own event time, the tick until which it waits, and the states of all operations.
 """
 
 from dataclasses import dataclass, field
@@ -35,8 +35,8 @@ class SessionPlan(WindowPlan):
     """What a session operator computes.
 
     Attributes:
-        gap: ticks for which a session waits for its next record; None if each record brings its own.
-        longest: ticks from a session's first event to its last at most, or None.
+        gap: ticks for which a session waits for its next record; None if each record has its own gap.
+        longest: maximum number of ticks from a session's first event to its last, or None.
         on_update: whether changed sessions are emitted after each batch, instead of closed ones once.
         operations: the distinct operations of all aggregates.
     """
@@ -48,7 +48,7 @@ class SessionPlan(WindowPlan):
 
     @property
     def condenses(self) -> bool:
-        """Whether entries are few where records are many."""
+        """Whether an entry stands for a span of time, so that entries are few even if records are many."""
         return self.longest is None
 
     @property
@@ -57,7 +57,7 @@ class SessionPlan(WindowPlan):
 
     @property
     def reach(self) -> int:
-        """How far in ticks a session's end can be from its last record; 0 if each record brings its own gap."""
+        """How many ticks a session ends after its last record; 0 if each record has its own gap."""
         return self.gap or 0
 
     @property
@@ -73,11 +73,11 @@ class SessionPlan(WindowPlan):
         return SessionOperator(self, store)
 
     def waits(self, records: Records) -> Ints:
-        """Return the tick up to which each record's session waits for the next one."""
+        """Return the tick until which each record's session waits for the next record."""
         return records.time + (self.gap or 0 if records.gap is None else records.gap)
 
     def accumulate(self, records: Records) -> Partials:
-        """Return a batch's records as entries, as few as can be. The bounds of their sessions are not filled in yet."""
+        """Return the records of a batch as entries, as few as possible. The bounds of their sessions are not set yet."""
         waits = self.waits(records)
         order = self._order(records.key, records.time, waits)
         if order is not None:
@@ -90,7 +90,7 @@ class SessionPlan(WindowPlan):
         return Partials(records.keys, entries, count, records.bad, order)
 
     def reduce(self, partials: Partials) -> Partials:
-        """Return the entries of several tasks as few as can be."""
+        """Return the entries of several tasks sorted, and combined to as few as possible."""
         entries, count = partials.entries, partials.records
         order = self._order(entries.key, entries.columns[_AT], entries.columns[_WAITS])
         if order is not None:
@@ -105,7 +105,7 @@ class SessionPlan(WindowPlan):
         return row_order(key, at)
 
     def _starts(self, key: Ints, at: Ints, waits: Ints) -> Ints:
-        """Where the records begin that make one entry: a session, or what cannot be told apart."""
+        """Where each entry's records begin: those of a session, or those with equal times if sessions have a maximum length."""
         if self.longest is None:
             return session_starts(key, at, waits)
         change = np.ones(len(key), bool)
@@ -134,11 +134,11 @@ def _entries(key: Ints, times: tuple[Ints, ...], states: list[State]) -> Entries
 
 @dataclass(frozen=True, slots=True)
 class _Sessions:
-    """Stored entries and those of a batch, sorted by key and event time and cut into sessions.
+    """The entries of a step, stored and new, sorted by key and event time and divided into sessions.
 
     Attributes:
-        entries: with the end and start that their sessions had in the store; those of the batch have none.
-        source: shape (n,), int64: position of each entry among those of the batch; -1 if it was stored.
+        entries: with the end and start of their stored sessions; not set for those of the batch.
+        source: shape (n,), int64: position of each entry among those of the batch; -1 for a stored entry.
         first: shape (m,), int64: where each session begins.
         start, end: shape (m,), int64: bounds of each session.
         number: shape (n,), int64: the number of each entry's session.
@@ -157,37 +157,35 @@ class _Sessions:
 
     @property
     def stored(self) -> Mask:
-        """Whether each entry was stored before."""
+        """Whether each entry was stored."""
         return self.source < 0
 
     @property
     def moved(self) -> Mask:
-        """Whether each entry was stored in a session of other bounds than those of the one that it is in now."""
+        """Whether each entry was stored in a session with other bounds than those of its session now."""
         columns = self.entries.columns
         same = (columns[_START] == self.start[self.number]) & (columns[_END] == self.end[self.number])
         return self.stored & ~same
 
     @property
     def changed(self) -> Mask:
-        """Whether each session is another than it was in the store."""
+        """Whether each session differs from what was stored."""
         changed = np.zeros(len(self.first), bool)
         changed[self.number[~self.stored | self.moved]] = True
         return changed
 
     @property
     def begun(self) -> int:
-        """How many sessions have nothing that was stored."""
+        """The number of sessions without a stored entry."""
         return len(self.first) - len(np.unique(self.number[self.stored]))
 
-    def take(self, wanted: Mask) -> "_Sessions":
+    def take(self, rows: Mask) -> "_Sessions":
         """Return the sessions under the mask."""
-        if wanted.all():
+        if rows.all():
             return self
-        kept = wanted[self.number]
+        kept = rows[self.number]
         first = np.flatnonzero(np.diff(self.number[kept], prepend=-1))
-        return _Sessions(
-            self.entries.take(kept), self.source[kept], first, self.start[wanted], self.end[wanted]
-        )
+        return _Sessions(self.entries.take(kept), self.source[kept], first, self.start[rows], self.end[rows])
 
 
 class SessionOperator(StoreOperator):
@@ -200,19 +198,19 @@ class SessionOperator(StoreOperator):
     def next_due(self, entries: Entries) -> Ints:
         return entries.time
 
-    def take(self, batch: Partials, step: Step) -> list[Emission]:
-        close_start, close_end = step.close_start, step.close_end
+    def process(self, batch: Partials, step: Step) -> list[Emission]:
+        close_time_start, close_time_end = step.close_time_start, step.close_time_end
         batch.check_order(distinct=self.plan.longest is None)
-        late = self._late(batch.entries, close_start)
+        late = self._late(batch.entries, close_time_start)
         batch.report(step, late, lambda _: _alone(batch.entries.take(late)))
         source = np.flatnonzero(~late)
-        brought = batch.entries.take(source)
-        touched = self._touched(batch.keys, close_end)
-        stored = self._load(touched, brought)
-        final = stored.take(stored.time < close_start)
-        sessions = self._joined(stored.take(stored.time >= close_start), brought, source)
+        new = batch.entries.take(source)
+        touched = self._touched(batch.keys, close_time_end)
+        stored = self._load(touched, new)
+        final = stored.take(stored.time < close_time_start)
+        sessions = self._joined(stored.take(stored.time >= close_time_start), new, source)
         if self.plan.longest is None:
-            late = sessions.end < close_start
+            late = sessions.end < close_time_start
             if late.any():
                 self._report_late(batch, step, sessions.take(late))
                 sessions = sessions.take(~late)
@@ -223,37 +221,44 @@ class SessionOperator(StoreOperator):
                 self._emission(touched.keys, sessions.take(sessions.changed)),
             ]
         else:
-            closed = self._joined(final, brought.take(source[:0]), source[:0])
+            closed = self._joined(final, new.take(source[:0]), source[:0])
             windows = [
                 self._emission(touched.keys, closed),
-                self._emission(touched.keys, sessions.take(sessions.end < close_end)),
+                self._emission(touched.keys, sessions.take(sessions.end < close_time_end)),
             ]
-        self._save(touched, (stored, final), sessions, close_end)
+        self._save(touched, (stored, final), sessions, close_time_end)
         return windows
 
-    def _late(self, brought: Entries, close: int) -> Mask:
-        """Where lengths are limited: the entries that would make no open session by themselves."""
+    def _late(self, new: Entries, close_time: int) -> Mask:
+        """If sessions have a maximum length: the entries that would alone be a closed session."""
         if self.plan.longest is None:
-            return np.zeros(len(brought), bool)
-        return brought.columns[_WAITS] < close
+            return np.zeros(len(new), bool)
+        return new.columns[_WAITS] < close_time
 
     @staticmethod
     def _report_late(batch: Partials, step: Step, sessions: _Sessions) -> None:
-        """Report the records of sessions that were closed before these came."""
-        brought = ~sessions.stored
-        number = sessions.number[brought]
-        batch.report_late(step, sessions.source[brought], (sessions.start[number], sessions.end[number]))
+        """Report the records of sessions that were closed when they arrived."""
+        late = ~sessions.stored
+        number = sessions.number[late]
+        batch.report_late(step, sessions.source[late], (sessions.start[number], sessions.end[number]))
 
-    def _load(self, touched: Touched, brought: Entries) -> Entries:
-        """The due pages, and of the batch's keys those that can hold a session that waits for one of its records."""
-        keys, earliest = first_by_key(brought.key, brought.columns[_AT])
+    def _load(self, touched: Touched, new: Entries) -> Entries:
+        """Read the pages that are due, and those that can have a session of a key that waits for one of its records.
+
+            stored sessions     |------|       |------|      |------|
+            first record of the key         |
+            read                            |--------------------------
+
+        Sessions that end before the first record do not wait for it, nor for later ones.
+        """
+        keys, earliest = first_by_key(new.key, new.columns[_AT])
         touched.widen(keys, earliest, FAR_FUTURE)
         return self._fetch(touched)
 
-    def _joined(self, stored: Entries, brought: Entries, source: Ints) -> _Sessions:
-        """Put stored entries and new ones together to sessions."""
-        columns = tuple(map(np.concatenate, zip(stored.columns, brought.columns, strict=True)))
-        entries = Entries(np.concatenate([stored.key, brought.key]), columns)
+    def _joined(self, stored: Entries, new: Entries, source: Ints) -> _Sessions:
+        """Build sessions from stored and new entries."""
+        columns = tuple(map(np.concatenate, zip(stored.columns, new.columns, strict=True)))
+        entries = Entries(np.concatenate([stored.key, new.key]), columns)
         source = np.concatenate([np.full(len(stored), -1), source])
         order = row_order(entries.key, entries.columns[_AT])
         if order is not None:
@@ -274,24 +279,24 @@ class SessionOperator(StoreOperator):
 
     @staticmethod
     def _retracted(keys: list[bytes], sessions: _Sessions) -> Emission:
-        """The stored sessions that are no more: the first entry of each is in a session of other bounds now."""
+        """The stored sessions that no longer exist: the first entry of each is in a session with other bounds now."""
         entries = sessions.entries
         gone = entries.take(sessions.moved & (entries.columns[_AT] == entries.columns[_START]))
         return Emission(keys, gone.key, gone.columns[_START], gone.columns[_END], (), retract=True)
 
     def _save(
-        self, touched: Touched, loaded: tuple[Entries, Entries], sessions: _Sessions, close: int
+        self, touched: Touched, loaded: tuple[Entries, Entries], sessions: _Sessions, close_time: int
     ) -> None:
         """Write the pages that lost or gained an entry.
 
         Args:
             touched: what the step touched.
-            loaded: all entries that were stored, and those of sessions that were final before the batch.
-            sessions: those of the other entries, and of the batch.
-            close: the close time after the batch.
+            loaded: all stored entries, and those of sessions that were final before the batch.
+            sessions: of the other entries and of the batch.
+            close_time: the close time after the batch.
         """
         ticks, (stored, final) = self.store.segment_ticks, loaded
-        changed, closed = sessions.changed, sessions.end < close
+        changed, closed = sessions.changed, sessions.end < close_time
         gone = sessions.stored & (changed | closed)[sessions.number]
         entries, number = self._to_store(sessions.take(~closed))
         moved = [final, sessions.entries.take(gone), entries.take(changed[~closed][number])]
@@ -300,10 +305,10 @@ class SessionOperator(StoreOperator):
         )
         pages = Pages.of(entries, ticks)
         ends = _page_ends(pages, Pages.of(stored, ticks)) if self.closes else None
-        self._write_back(touched, pages, Pages.of(places, ticks), ends, close)
+        self._write_back(touched, pages, Pages.of(places, ticks), ends, close_time)
 
     def _to_store(self, sessions: _Sessions) -> tuple[Entries, Ints]:
-        """The entries to be stored for some sessions, sorted by key and end, and the number of each one's session."""
+        """The entries to store for sessions, sorted by key and end, and the number of the session of each."""
         entries = sessions.entries
         whole = self.plan.longest is None
         starts = sessions.first if whole else run_starts(entries.key, entries.columns[_AT])
@@ -316,7 +321,7 @@ class SessionOperator(StoreOperator):
 
 
 def _alone(entries: Entries) -> tuple[Ints, Ints]:
-    """Bounds of the sessions that entries would be by themselves."""
+    """Bounds of the sessions that entries would be alone."""
     return entries.columns[_AT], entries.columns[_WAITS]
 
 

@@ -1,6 +1,7 @@
-"""Record-driven sliding windows (KIP-450) over panes: one pane per distinct key and event time, windows as ranges of panes.
+"""Record-driven sliding windows (KIP-450) over panes: one pane for each key and event time, windows as ranges of panes.
 
-Each window's left or right defining pane says when it closes.
+A pane at t defines two windows of a size: the left one [t - size, t], and the right one [t + 1, t + 1 + size] if it contains
+a pane. (https://cwiki.apache.org/confluence/display/KAFKA/KIP-450)
 """
 
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from operators.aggregates.operation import Operation
 from operators.columns.ranges import Ints, rows_of_ranges, run_starts
 from operators.kinds.bounds import Windows, distances, sliding_windows
 from operators.kinds.pane_operator import PaneOperator, PanePlan
-from operators.kinds.panes import MergedPanes, seen_from, visible
+from operators.kinds.panes import MergedPanes, VisiblePaneSchema, seen_from, visible
 from operators.steps.emission import Emission
 from operators.steps.timers import NEVER
 from state_backends import Entries, WindowStore
@@ -35,41 +36,50 @@ class SlidingPlan(PanePlan):
     condenses: ClassVar[bool] = False
 
     @property
+    def schema(self) -> VisiblePaneSchema:
+        return VisiblePaneSchema(self.operations)
+
+    @property
     def identity(self) -> dict[str, Any]:
         return {"windows": "sliding", "size in ticks": self.size}
 
     @property
     def reach(self) -> int:
-        """How far a pane can be from what it takes to know its windows: its right window's last tick."""
+        """How many ticks a pane can be away from the panes that determine its windows: up to the end of its right window."""
         return self.size + 1
 
     def pane_of(self, time: Ints) -> Ints:
         return time
 
-    def late_before(self, close: int) -> int:
-        """Return the time before which a record is late: no window that ends at `close` or later can hold it."""
-        return close - self.size
+    def late_before(self, close_time: int) -> int:
+        """Return the time before which a record is late: no window that ends at `close_time` or later can contain it."""
+        return close_time - self.size
 
     def last_window(self, time: Ints) -> tuple[Ints, Ints]:
-        """Return the bounds of the last window that can hold a record at each time."""
+        """Return the bounds of the last window that can contain a record at each time."""
         return time, time + self.size
 
     def operator(self, store: WindowStore) -> "SlidingOperator":
         """Return the operator over a store."""
         return SlidingOperator(self, store)
 
-    def dead_before(self, close: int) -> int:
-        """Return the time before which no pane can matter any more.
+    def dead_before(self, close_time: int) -> int:
+        """Return the time before which no window needs a pane.
 
-        On update, a pane matters while its right window is open. On close, it can also be in the closed left window of a
-        partly late record that is still to come, or tell by its own right window that it was emitted: two sizes and a tick.
+        On update, a pane is needed until its right window is closed. On close, also for the left window that a partly late
+        record can still create: the record is not before the close time less a size, and the window starts a size earlier. A
+        pane one tick before that window has it as its right window, which shows that it was emitted:
+
+                     p|-------------------t|-------------------|
+                       left window of t      last window with t
+            close time less:  p two sizes and a tick, t a size
         """
-        return close - (self.size if self.on_update else 2 * self.size) - 1
+        return close_time - (self.size if self.on_update else 2 * self.size) - 1
 
-    def next_end(self, time: Ints, close: int) -> Ints:
+    def next_end(self, time: Ints, close_time: int) -> Ints:
         """Return the end of the next window to close that a pane at each time defines, or NEVER."""
-        right = np.where(time + (self.size + 1) >= close, time + (self.size + 1), NEVER)
-        return np.where(time >= close, time, right)
+        right = np.where(time + (self.size + 1) >= close_time, time + (self.size + 1), NEVER)
+        return np.where(time >= close_time, time, right)
 
 
 class SlidingOperator(PaneOperator):
@@ -77,30 +87,30 @@ class SlidingOperator(PaneOperator):
 
     plan: SlidingPlan
 
-    def arrive(self, panes: Entries, close: int) -> Entries:
-        return seen_from(panes, close)
+    def arrive(self, panes: Entries, close_time: int) -> Entries:
+        return seen_from(panes, close_time)
 
     def emit(
-        self, keys: list[bytes], merged: MergedPanes, close_start: int, close_end: int
+        self, keys: list[bytes], merged: MergedPanes, close_time_start: int, close_time_end: int
     ) -> Iterator[Emission]:
         if self.plan.on_update:
-            yield self._changed(keys, merged, close_start)
+            yield self._changed(keys, merged, close_time_start)
             return
-        if (merged.changed & (merged.panes.time < close_start)).any():
-            yield self._born_closed(keys, merged, close_start)
-        if close_end > close_start:
-            yield self.closed(keys, merged.panes, close_start, close_end)
+        if (merged.changed & (merged.panes.time < close_time_start)).any():
+            yield self._created_closed(keys, merged, close_time_start)
+        if close_time_end > close_time_start:
+            yield self.closed(keys, merged.panes, close_time_start, close_time_end)
 
-    def closed(self, keys: list[bytes], panes: Entries, since: int, close: int) -> Emission:
+    def closed(self, keys: list[bytes], panes: Entries, since: int, close_time: int) -> Emission:
         size = self.plan.size
         panes = self.plan.schema.by_time(panes)
         time = panes.time
-        left = (time >= since) & (time < close)
-        right = (time >= since - size - 1) & (time < close - size - 1)
+        left = (time >= since) & (time < close_time)
+        right = (time >= since - size - 1) & (time < close_time - size - 1)
         return self._emission(keys, panes, sliding_windows(panes.key, time, size, left, right))
 
-    def _changed(self, keys: list[bytes], merged: MergedPanes, close: int) -> Emission:
-        """The open windows that hold a record of the batch, and those that a new pane defines."""
+    def _changed(self, keys: list[bytes], merged: MergedPanes, close_time: int) -> Emission:
+        """The open windows that contain a record of the batch, and the right windows of new panes."""
         size = self.plan.size
         starts = run_starts(merged.panes.key, merged.panes.time)
         panes = self.plan.schema.reduce(merged.panes, starts)
@@ -109,37 +119,41 @@ class SlidingOperator(PaneOperator):
         changed = np.logical_or.reduceat(merged.changed, starts)
         fresh = np.logical_and.reduceat(merged.fresh, starts)
         windows = sliding_windows(
-            panes.key, panes.time, size, panes.time >= close, panes.time + (size + 1) >= close
+            panes.key, panes.time, size, panes.time >= close_time, panes.time + (size + 1) >= close_time
         )
         before = np.concatenate([[0], np.cumsum(changed)])
-        wanted = before[windows.hi] > before[windows.lo]
-        wanted |= windows.right & fresh[windows.pane]
-        return self._emission(keys, panes, windows.take(wanted))
+        emitted = before[windows.hi] > before[windows.lo]
+        emitted |= windows.right & fresh[windows.pane]
+        return self._emission(keys, panes, windows.take(emitted))
 
-    def _born_closed(self, keys: list[bytes], merged: MergedPanes, close: int) -> Emission:
-        """Left windows that partly late records bring into being although they are closed already.
+    def _created_closed(self, keys: list[bytes], merged: MergedPanes, close_time: int) -> Emission:
+        """The left windows of partly late records, which are closed when the records arrive and have not been emitted.
 
-        Such a window holds the records that came while it was open, which the new record did not. If a pane just before it
-        has it as its right window, it was emitted as such.
+            panes                    b   t  | close time
+            left of t        |-----------|              closed before t arrived: contains b and not t
+            right of b                |-----|-----|     open: contains t
+
+        The left window of t contains the panes that it sees: those that arrived while it was open. If it sees none, it is not
+        emitted. It is not emitted either if it was the right window of a pane one tick before it: then it was emitted before.
         """
         panes, size = merged.panes, self.plan.size
         starts = run_starts(panes.key, panes.time)
         new = np.logical_and.reduceat(merged.fresh, starts) if len(starts) else np.empty(0, bool)
-        pane = starts[new & (panes.time[starts] < close)]
+        pane = starts[new & (panes.time[starts] < close_time)]
         place = distances(panes.key, panes.time, size + 1)
         lo = np.searchsorted(place, place[pane] - size, "left")
-        # Every pair of such a window and a pane in its span, of which it keeps those that it may see.
         known = (lo > 0) & (place[lo - 1] == place[pane] - (size + 1))
         pane, lo = pane[~known], lo[~known]
+        # Every pair of such a window and a pane that it contains; those that the window sees are kept.
         window, row = rows_of_ranges(lo, pane)
         seen = visible(panes)[row] <= panes.time[pane][window]
-        window, held = window[seen], panes.take(row[seen])
-        tied = run_starts(window, held.time)
-        window, held = window[tied], self.plan.schema.reduce(held, tied)
+        window, inside = window[seen], panes.take(row[seen])
+        same_time = run_starts(window, inside.time)
+        window, inside = window[same_time], self.plan.schema.reduce(inside, same_time)
         begins = np.flatnonzero(np.diff(window, prepend=-1))
-        ends = np.append(begins[1:], len(held))[: len(begins)]
-        chosen = Windows(begins, ends, begins, panes.time[pane[window[begins]]], np.zeros(len(begins), bool))
-        return self._emission(keys, held, chosen)
+        ends = np.append(begins[1:], len(inside))[: len(begins)]
+        created = Windows(begins, ends, begins, panes.time[pane[window[begins]]], np.zeros(len(begins), bool))
+        return self._emission(keys, inside, created)
 
     def _emission(self, keys: list[bytes], panes: Entries, windows: Windows) -> Emission:
         states = self.plan.schema.combine_ranges(panes, windows.lo, windows.hi)

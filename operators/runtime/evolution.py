@@ -155,7 +155,7 @@ def _source(operation: Operation, names: Sequence[str], widened: Sequence[str]) 
 
 @dataclass(frozen=True)
 class Adaption:
-    """How stored entries become those of an operator with other aggregates.
+    """How stored entries become those of an operator with other aggregates, or with fewer columns before the states.
 
     Attributes:
         program: the operator, settled.
@@ -170,7 +170,8 @@ class Adaption:
     def columns(self, old: Sequence[Column]) -> list[Column]:
         """Return entries' columns: states that stay as they are, those of added aggregates as of no record."""
         rows, at = len(old[0]), len(self.stored.head)
-        columns = list(old[:at])
+        head = {name: column for (name, _), column in zip(self.stored.head, old, strict=False)}
+        columns = [head[name] for name, _ in self.program.plan.head]
         found: dict[str, list[State]] = {}
         for state in self.stored.states:
             found.setdefault(state.name, []).append(tuple(old[at : at + len(state.parts)]))
@@ -223,6 +224,9 @@ def adaption(
 ) -> Adaption | None:
     """Return how stored state has to be changed for the operator, or None if it fits as it is.
 
+    The policy decides about changes that users make. A former version of this library may have stored more columns before
+    the states: such entries are always converted.
+
     Args:
         program: the operator.
         stored_identity: what the state depends on, as its program recorded it.
@@ -237,7 +241,8 @@ def adaption(
     own = program.identity()
     different = [name for name in differing(stored_identity, own) if not (moved and name == SEGMENT)]
     if not different:
-        return None
+        fits = stored is None or stored.head == program.plan.head
+        return None if fits or stored is None else Adaption(program, stored)
     place = "savepoint" if moved else "checkpoint"
     restart = (
         "start without spark.windows.state.savepoint" if moved else "start this one with a new checkpoint"

@@ -54,7 +54,7 @@ def counted(program: Program, counters: Counters) -> dict[str, int]:
         "windows_updated": counters.windows if updated else 0,
         "windows_retracted": counters.retracted,
         "buckets": 1,
-        **counters.own,
+        **counters.custom,
     }
 
 

@@ -25,9 +25,11 @@ _MOST_LIVE_SEGMENTS = 16
 class WindowOperator(Protocol):
     """An operator over one store. A batch is what `Program.read` returns for its plan."""
 
-    close: int
+    close_time: int
 
-    def rebuild(self, close: int, changes: "list[WriteBatch] | tuple[WriteBatch, ...] | None" = None) -> None:
+    def rebuild(
+        self, close_time: int, changes: "list[WriteBatch] | tuple[WriteBatch, ...] | None" = None
+    ) -> None:
         """Rebuild what the operator keeps in memory, after the store was filled from outside."""
 
     def step(self, batch: Any, step: Step) -> Sequence[Any]:

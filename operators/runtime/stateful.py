@@ -1,5 +1,6 @@
 """One operator over one durable store: what the local runner and each bucket of a streaming query run."""
 
+import logging
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,6 +23,8 @@ from state_backends.durability.durable import Alignment, Durable
 from state_backends.durability.pointer import Pointer, read_pointer
 from state_backends.durability.progress import Progress
 from state_backends.journal import Journal
+
+_LOG = logging.getLogger(__name__)
 
 
 class StatefulOperator:
@@ -74,14 +77,16 @@ class StatefulOperator:
         done = self._durable.align(journal, pointer)
         if change is not None:
             pointer = self._durable.rewrite(journal, done.pointer, change.pages)
+            columns = ", ".join(name for name, _ in self._working.plan.head)
+            _LOG.info("state %s was rewritten: before the states, entries have %s", pointer.store_id, columns)
             done = Alignment(pointer, restored=True)
-        close = progress.close_time
+        close_time = progress.close_time
         # Read as a whole: a copy just opened, one that an error left half done, and one that is ahead of what was committed,
         # because the batch failed elsewhere.
-        known = self._ready and not done.restored and self.operator.close <= close
+        known = self._ready and not done.restored and self.operator.close_time <= close_time
         changes = done.replayed if known else None
         self.store.changed_outside(changes)
-        self.operator.rebuild(close, changes)
+        self.operator.rebuild(close_time, changes)
         if change is None and progress.usage is not None:
             self.store.usage.load(progress.usage)
         else:
@@ -109,13 +114,13 @@ class StatefulOperator:
         program = self._working
         change = adaption(program, savepoint.identity, savepoint.schema, self._evolution, moved=True)
         emitted: list[Emission] = []
-        for close, keys, entries in savepoint.groups(bucket, buckets):
+        for close_time, keys, entries in savepoint.groups(bucket, buckets):
             if change is not None:
                 entries = Entries(entries.key, tuple(change.columns(entries.columns)))  # noqa: PLW2901
             store = program.store(MemoryBackend())
             store.put_many(keys, entries)
             operator = program.plan.operator(store)
-            operator.rebuild(close)
+            operator.rebuild(close_time)
             nothing = program.read([program.inputs.empty()])
             emitted += operator.step(nothing, Step(savepoint.close_time, savepoint.close_time))
             for names, left in store.scan():
@@ -157,7 +162,7 @@ class StatefulOperator:
             host,
             identity=self._working.identity(),
             schema=self._working.stored(),
-            close_time=self.operator.close,
+            close_time=self.operator.close_time,
             usage=self.store.usage.plain(),
         )
         pointer = self._durable.commit(journal, pointer, changes, progress, clock)

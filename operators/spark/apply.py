@@ -15,7 +15,7 @@ from operators.runtime.metrics import names
 from operators.runtime.program import Program, Runnable
 from operators.spark.bounded import BoundedRun, FirstStage, FirstStageRows, InputRows, Slicing, Source
 from operators.spark.chains import Incoming, as_windows, marked
-from operators.spark.first_stage import FRAME, EngineStage
+from operators.spark.first_stage import PANE, EngineStage
 from operators.spark.gaps import quoted
 from operators.spark.packing import PACKED_DDL, Pack, Unpack, partition_labels
 from operators.spark.prepare import prepare
@@ -106,7 +106,7 @@ def _bounded(df: DataFrame, program: Program, out: StructType, name: str, log_le
     )
     stage = EngineStage.of(program, df) if program.late is None else None
     if stage is not None:
-        df, micros, source = stage.grouped(df), F.col(FRAME), stage
+        df, micros, source = stage.grouped(df), F.col(PANE), stage
     elif isinstance(program.plan, TwoStagePlan) and program.plan.condenses and program.late is None:
         first = FirstStage(program, name, SLICING.rows)
         df, keys, source = df.mapInArrow(first, first.ddl), [KEY], FirstStageRows(program)

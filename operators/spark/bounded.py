@@ -179,14 +179,14 @@ class BoundedRun:
     def _operator(self) -> WindowOperator:
         return self.program.plan.operator(self.program.store(MemoryBackend()))
 
-    def _step(self, operator: WindowOperator, table: pa.Table, close: int) -> Iterator[pa.RecordBatch]:
-        """Process rows and close what ends before `close`."""
+    def _step(self, operator: WindowOperator, table: pa.Table, close_time: int) -> Iterator[pa.RecordBatch]:
+        """Process rows and close what ends before `close_time`."""
         program, rows = self.program, table.drop_columns([ORDER])
         if program.late is None:
             batch = Batch(self.source.read(rows))
         else:
             batch = program.batch([rows.rename_columns(program.inputs.names)])
-        done = program.process(operator, batch, (operator.close, close))
+        done = program.process(operator, batch, (operator.close_time, close_time))
         if done.counters.late:
             raise OperatorError(
                 f"{done.counters.late} records are late in a bounded frame, where none can be: the operator is wrong, not "

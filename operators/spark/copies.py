@@ -8,7 +8,7 @@ import logging
 import os
 import shutil
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -143,9 +143,11 @@ def _sweep(root: Path) -> None:
     if not root.is_dir():
         return
     for home in root.iterdir():
-        locks = list(home.glob("*.lock")) if home.is_dir() else []
-        if locks and not any(time.time() - lock.stat().st_mtime < _ORPHAN_SECONDS for lock in locks):
-            _remove_unless_held(home, locks)
+        # Another process may remove the same copies at the same time, and what cannot be removed must not stop a batch.
+        with suppress(OSError):
+            locks = list(home.glob("*.lock")) if home.is_dir() else []
+            if locks and not any(time.time() - lock.stat().st_mtime < _ORPHAN_SECONDS for lock in locks):
+                _remove_unless_held(home, locks)
 
 
 def _remove_unless_held(home: Path, locks: list[Path]) -> None:

@@ -24,9 +24,8 @@ from operators.kinds.hopping import HoppingPlan
 from operators.runtime.program import Program
 from operators.steps.partials import Partials
 from serializers.keys import NO_COLUMNS, encode_keys
-from state_backends import Entries
 
-FRAME = "frame"
+PANE = "pane"
 _ROWS = "rows"
 _BINADES = 32
 _LIMB_BITS = 28
@@ -39,7 +38,7 @@ _Source = tuple[str, str | None]
 
 @dataclass(frozen=True)
 class EngineStage:
-    """The first stage of a program over frames.
+    """The first stage of a program over panes of hopping windows.
 
     Attributes:
         program: whose plan is a `HoppingPlan`.
@@ -66,8 +65,8 @@ class EngineStage:
         return [self.program.inputs.aliases[name] for name in self.program.inputs.group_by]
 
     def grouped(self, df: DataFrame) -> DataFrame:
-        """Return a row for each key, frame, scale and special value."""
-        df = df.select("*", self._frame().alias(FRAME)).where(F.col(FRAME).isNotNull())
+        """Return a row for each key, pane, scale and special value."""
+        df = df.select("*", self._pane().alias(PANE)).where(F.col(PANE).isNotNull())
         for number, source in enumerate(self._floats):
             df = _scaled(df, number, self._values(source))
         cuts = [f"{part}{n}" for n in range(len(self._floats)) for part in ("scale", "special")]
@@ -77,10 +76,10 @@ class EngineStage:
             aggregates.append(F.count(f"value{number}").alias(f"count{number}"))
         for number, operation in enumerate(self.program.plan.operations):
             aggregates += self._aggregates(number, operation)
-        return df.groupBy(*self.keys, FRAME, *cuts).agg(*aggregates)
+        return df.groupBy(*self.keys, PANE, *cuts).agg(*aggregates)
 
-    def _frame(self) -> Column:
-        """The start of each row's frame in microseconds; null where the event time cannot be used."""
+    def _pane(self) -> Column:
+        """The start of each row's pane in microseconds; null where the event time cannot be used."""
         plan, tick_us = self.program.plan, self.program.tick_us
         assert isinstance(plan, HoppingPlan)  # noqa: S101 - `of` makes it for no other
         time = F.unix_micros(F.col(self.program.inputs.aliases[self.program.inputs.event_time]))
@@ -118,15 +117,14 @@ class EngineStage:
         return F.col(self.program.inputs.aliases[operation.where or ""])
 
     def read(self, table: pa.Table) -> Partials:
-        """Return rows of `grouped` as panes, one for each key and frame."""
+        """Return rows of `grouped` as panes, one for each key and start."""
         number, distinct = number_keys([table.column(name) for name in self.keys], table.num_rows)
         keys = encode_keys(distinct) if distinct else [NO_COLUMNS]
-        time = table.column(FRAME).to_numpy() // self.program.tick_us
+        time = table.column(PANE).to_numpy() // self.program.tick_us
         states = [self._state(table, n, op) for n, op in enumerate(self.program.plan.operations)]
-        columns = tuple(column for state in states for column in state)
-        entries = Entries(number, (time, time, *columns))
         plan = self.program.plan
         assert isinstance(plan, HoppingPlan)  # noqa: S101 - `of` makes it for no other
+        entries = plan.schema.entries(number, (time,), states)
         return plan.reduce(Partials(keys, entries, table.column(_ROWS).to_numpy()))
 
     def _state(self, table: pa.Table, number: int, operation: Operation) -> State:

@@ -2,7 +2,7 @@
 
 from pyspark.sql.streaming import StatefulProcessorHandle
 
-from state_backends import StateError
+from state_backends.errors import CHECKPOINT_CHANGED, StateError
 from state_backends.journal import Blob, blob_bytes
 
 _PART_BYTES = 4 << 20
@@ -24,10 +24,7 @@ class SparkJournal:
         self._parts[name] = first[0]
         rest = [self._map.getValue((name, part)) for part in range(1, first[0])]
         if None in rest:
-            raise StateError(
-                f"the blob {name!r} in Spark's state is incomplete: the checkpoint was changed by another program. "
-                "Restore it from a copy, or start with a new one"
-            )
+            raise StateError(f"the blob {name!r} in Spark's state is incomplete: {CHECKPOINT_CHANGED}")
         return b"".join([bytes(first[1]), *(bytes(part[1]) for part in rest if part is not None)])
 
     def put(self, name: str, blob: Blob) -> None:

@@ -134,9 +134,8 @@ class BucketProcessor(StatefulProcessor):
         timer = pointer.progress.timer
         # In a chain each bucket works in each batch, to know the close time of the batch before in the next one.
         due = timer == fired if fired is not None else begins or self._closing.chained
-        if not (blobs or due):
+        if not (blobs or due) and self._fits(pointer):
             # A timer that a later one has replaced, or a call that only starts or checks the bucket.
-            stored_change(self._program, pointer.progress, self._config.evolution)
             return
         operator = open_copy(self._program, self._config, pointer.store_id)
         try:
@@ -159,6 +158,16 @@ class BucketProcessor(StatefulProcessor):
         )
         rows = self._program.joined(pa.concat_tables([*first, done.rows]), done.late)
         yield from self._results(label, rows, metrics)
+
+    def _fits(self, pointer: Pointer) -> bool:
+        """Whether the stored state has the form that this operator writes; otherwise the bucket has to be opened.
+
+        All buckets are asked in a run's first batch, so that all have one form after it, as `read_state` needs it.
+
+        Raises:
+            StateError: the state belongs to another operator, or the policy forbids to change it.
+        """
+        return stored_change(self._program, pointer.progress, self._config.evolution) is None
 
     def _results(self, label: int, rows: pa.Table, metrics: dict[str, int]) -> Iterator[pd.DataFrame]:
         """Yield the result blobs; the first one has the metrics."""

@@ -1,4 +1,4 @@
-"""Windows that leave an operator: first as columns of numbers and states, then as Arrow rows."""
+"""The output of an operator: windows as columns of numbers and states, then as Arrow rows."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,8 +24,8 @@ class Emission:
         keys: encoded keys.
         key: shape (n,), int64: position of each window's key in `keys`.
         start, end: shape (n,), int64: bounds in ticks.
-        states: one state per operation; none if windows are retracted.
-        retract: whether these windows, which were emitted before, are no more.
+        states: one state per operation; empty if windows are retracted.
+        retract: whether the windows were emitted before and no longer exist.
     """
 
     keys: Sequence[bytes]
@@ -38,15 +38,15 @@ class Emission:
 
 @dataclass(frozen=True)
 class OutputSchema:
-    """The rows of an operator: key columns, the window, the aggregates, and `change` if emitted on update.
+    """The rows of an operator: key columns, the window, the aggregates, and `change` if windows are emitted on update.
 
     Attributes:
         keys: names and Arrow types of the key columns.
         time: Arrow type of the window's bounds.
         tick_us: length of a tick in microseconds.
         aggregates: result names and their bound aggregates.
-        with_change: whether there is a column `change`.
-        retracts: whether windows may be retracted, by rows whose aggregates are null.
+        with_change: whether rows have the column `change`.
+        retracts: whether windows can be retracted, by rows whose aggregates are null.
     """
 
     keys: tuple[tuple[str, pa.DataType], ...]
@@ -76,7 +76,7 @@ class OutputSchema:
         return pa.schema(fields)
 
     def table(self, emissions: Sequence[Emission]) -> pa.Table:
-        """Return emitted windows as rows."""
+        """Return emitted windows as a table."""
         batches = [self._batch(emission) for emission in emissions if len(emission.key)]
         return pa.Table.from_batches(batches, self.arrow)
 
@@ -124,7 +124,7 @@ def bind_aggregates(
     """Return the aggregates bound to a frame's column types.
 
     Raises:
-        DefinitionError: a column is missing or of a wrong type; the message begins with the result's name.
+        DefinitionError: a column is missing or has a wrong type; the message starts with the name of the result.
     """
     bound = []
     for name, aggregate in aggregates.items():

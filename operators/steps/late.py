@@ -55,7 +55,7 @@ class LateSide:
             _joined([report.start for report in late]),
             _joined([report.end for report in late]),
         )
-        late_by = to_unit(_joined([report.close - report.end for report in late]), self.tick_us, "ms")
+        late_by = to_unit(_joined([report.close_time - report.end for report in late]), self.tick_us, "ms")
         bad, type_ = batch.bad.num_rows, self.type
         window = type_.field("window").type
         bounds = pa.StructArray.from_arrays([self._time(start), self._time(end)], fields=list(window))

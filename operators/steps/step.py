@@ -1,4 +1,4 @@
-"""One step of an operator: the close times between which it moves, and what it reports beside its rows."""
+"""One step of an operator: its two close times, and what it reports in addition to its rows."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,16 +11,16 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(slots=True)
 class Counters:
-    """What a step saw and did.
+    """What a step counts.
 
     Attributes:
-        rows: records that came, late and bad ones included.
-        late: records of which every window was closed; they changed nothing.
+        rows: records read, including late and bad ones.
+        late: records all of whose windows were closed; they changed nothing.
         bad: records that could not be used, because of their event time or gap.
-        panes: panes, frames, sessions or folded windows that began: what windows are made of.
-        windows: rows that were emitted, without those that retract.
-        retracted: rows that took an emitted one back.
-        own: what an operator counts itself, by name.
+        panes: new panes, sessions or stored windows.
+        windows: rows emitted, without retractions.
+        retracted: rows that retract an emitted row.
+        custom: counts of a custom operator, by name.
     """
 
     rows: int = 0
@@ -29,7 +29,7 @@ class Counters:
     panes: int = 0
     windows: int = 0
     retracted: int = 0
-    own: dict[str, int] = field(default_factory=dict)
+    custom: dict[str, int] = field(default_factory=dict)
 
     def add(self, other: "Counters") -> None:
         """Add what another step counted."""
@@ -39,58 +39,59 @@ class Counters:
         self.panes += other.panes
         self.windows += other.windows
         self.retracted += other.retracted
-        for name, number in other.own.items():
-            self.own[name] = self.own.get(name, 0) + number
+        for name, number in other.custom.items():
+            self.custom[name] = self.custom.get(name, 0) + number
 
 
 @dataclass(frozen=True, slots=True)
 class LateRecords:
-    """Some records of a batch that came too late, and the last window that could have held each.
+    """Late records of a batch, and the last window that could have contained each.
 
     Attributes:
         row: shape (n,), int64: positions among the batch's usable records, in their order of arrival.
         start, end: shape (n,), int64: bounds of the window in ticks, as windows are emitted.
-        close: the close time in ticks that had closed it.
+        close_time: the close time in ticks that closed it.
     """
 
     row: Ints
     start: Ints
     end: Ints
-    close: int
+    close_time: int
 
 
 @dataclass(slots=True)
 class Step:
-    """What an operator's step is given beside its batch.
+    """The close times of a step, and where it reports.
 
     Attributes:
-        close_start: close time in ticks that says what is late and what is final already.
-        close_end: close time in ticks after the batch, not before `close_start`.
+        close_time_start: close time in ticks at the start of the batch; it decides which records are late and which windows
+            are final.
+        close_time_end: close time in ticks after the batch; not before `close_time_start`.
         counters: are added to.
-        late: where late records are reported; None if nobody wants them.
+        late: receives late records; None if they are only counted.
     """
 
-    close_start: int
-    close_end: int
+    close_time_start: int
+    close_time_end: int
     counters: Counters = field(default_factory=Counters)
     late: list[LateRecords] | None = None
 
-    def begin(self, close: int) -> None:
-        """Start where earlier steps came to: close times never go back."""
-        self.close_start = max(self.close_start, close)
-        self.close_end = max(self.close_end, self.close_start)
+    def begin(self, close_time: int) -> None:
+        """Continue from the close time of earlier steps: close times never decrease."""
+        self.close_time_start = max(self.close_time_start, close_time)
+        self.close_time_end = max(self.close_time_end, self.close_time_start)
 
     def report_late(self, row: Ints, bounds: tuple[Ints, Ints]) -> None:
-        """Count records as late, and tell of them if somebody wants to know.
+        """Count records as late, and report them if `late` is given.
 
         Args:
             row: shape (n,), int64: positions among the batch's usable records.
-            bounds: start and end in ticks of the last window that could have held each, each of shape (n,).
+            bounds: start and end in ticks of the last window that could have contained each record, each of shape (n,).
         """
         self.counters.late += len(row)
         if self.late is not None and len(row):
-            self.late.append(LateRecords(row, *bounds, self.close_start))
+            self.late.append(LateRecords(row, *bounds, self.close_time_start))
 
     def count(self, name: str, number: Any = 1) -> None:
-        """Add to a count of the operator's own."""
-        self.counters.own[name] = self.counters.own.get(name, 0) + int(number)
+        """Add to a count of a custom operator."""
+        self.counters.custom[name] = self.counters.custom.get(name, 0) + int(number)

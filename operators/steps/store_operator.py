@@ -1,6 +1,6 @@
-"""What all operators are made of: steps between two close times, over one store, with timers that follow from what is stored.
+"""The base of all operators: steps over one store, and timers that follow from what is stored.
 
-The timers are kept by page, in a calendar: so a step looks only at the pages that its batch touches or that are due.
+A timer belongs to a page, so a step reads only the pages that its batch touches and those that are due.
 """
 
 from abc import ABC, abstractmethod
@@ -14,14 +14,14 @@ import numpy as np
 from operators.columns.ranges import Ints, Mask, run_starts
 from operators.columns.records import FAR_FUTURE, FAR_PAST, Records
 from operators.steps.step import Step
-from operators.steps.timers import ClosingCalendar
+from operators.steps.timers import TimerQueue
 from state_backends import Entries, WindowStore, WriteBatch
 from state_backends.store.ordering import row_order
 from state_backends.store.window_store import merge_entries
 
 NO_KEYS = np.empty(0, np.int64)
 Bounds = Callable[[Ints], tuple[Ints, Ints]]
-"""Start and end of windows, of times in ticks."""
+"""Returns start and end of windows for times in ticks."""
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ class Touched:
         self.last = np.full(len(self.keys), FAR_PAST)
 
     def widen(self, keys: Ints, first: Ints | int, last: Ints | int) -> None:
-        """Have the spans of these distinct keys include the time from `first` to `last`."""
+        """Extend the spans of these distinct keys, so that they include the time from `first` to `last`."""
         self.first[keys] = np.minimum(self.first[keys], first)
         self.last[keys] = np.maximum(self.last[keys], last)
 
@@ -66,7 +66,7 @@ class Pages:
 
     @classmethod
     def of(cls, entries: Entries, segment_ticks: int, since: int = FAR_PAST) -> "Pages":
-        """Return entries by page; those before `since` form pages of a segment that no store has."""
+        """Return entries by page. Entries before `since` form pages of a segment that no store has."""
         segment = entries.time // segment_ticks
         if since > FAR_PAST:
             segment = np.where(entries.time >= since, segment, FAR_PAST)
@@ -77,7 +77,7 @@ class Pages:
         """Return the least value of each page's entries."""
         return least(value, self.start)
 
-    def read(self, pages: Ints) -> Entries:
+    def entries_of(self, pages: Ints) -> Entries:
         """Return the entries of the pages at these positions, sorted by key and time if the pages are of one segment."""
         stop = np.append(self.start[1:], len(self.entries))
         return self.entries.take_runs(self.start[pages], (stop - self.start)[pages])
@@ -104,57 +104,58 @@ class Emitted(Protocol):
 
     @property
     def retract(self) -> bool:
-        """Whether the rows take back what was emitted before."""
+        """Whether the rows retract emitted rows."""
 
 
 class StoreOperator(ABC):
-    """An operator over one store. `close` is the close time reached; it is kept by whoever owns the store.
+    """An operator over one store.
 
-    Args:
-        store: where its entries live.
-        closes: whether windows are emitted when they close, so that a calendar is needed.
+    Attributes:
+        store: holds its entries.
+        closes: whether it has timers, because it emits windows when they close.
+        close_time: the close time of the last step, in ticks. The owner of the store persists it.
     """
 
     def __init__(self, store: WindowStore, closes: bool) -> None:
         self.store = store
         self.closes = closes
-        self.close = FAR_PAST
-        self._calendar = ClosingCalendar()
+        self.close_time = FAR_PAST
+        self._timers = TimerQueue()
 
     @abstractmethod
     def next_due(self, entries: Entries) -> Ints:
-        """Return the last tick of the next window to close that each stored entry takes part in, or NEVER."""
+        """Return the last tick of the next window to close that contains each stored entry, or NEVER."""
 
-    def rebuild(self, close: int, changes: Sequence[WriteBatch] | None = None) -> None:
-        """Learn the due times of what is stored, after the store was filled from outside.
+    def rebuild(self, close_time: int, changes: Sequence[WriteBatch] | None = None) -> None:
+        """Set the timers of what is stored, after the store was written from outside.
 
         Args:
-            close: the close time that the stored state had reached.
-            changes: what was written since the calendar was last right; None reads the whole store.
+            close_time: the close time of the stored state.
+            changes: what was written since the timers were last right; None reads the whole store.
         """
-        self.close = close
+        self.close_time = close_time
         if not self.closes:
             if changes is None:
                 self.store.note_keys()
             return
         if changes is None:
-            self._calendar.clear()
+            self._timers.clear()
             for segment in self.store.segments():
                 for keys, entries in self.store.scan_segment(segment):
-                    self._enter_pages(segment, keys, entries)
+                    self._set_page_timers(segment, keys, entries)
             return
         for batch in changes:
             for segment, pages in batch.puts.items():
                 keys = list(pages)
-                self._enter_pages(segment, keys, self.store.fetch_segment(segment, keys))
+                self._set_page_timers(segment, keys, self.store.fetch_segment(segment, keys))
 
-    def _enter_pages(self, segment: int, keys: list[bytes], entries: Entries) -> None:
+    def _set_page_timers(self, segment: int, keys: list[bytes], entries: Entries) -> None:
         present, due = first_by_key(entries.key, self.next_due(entries))
-        self._calendar.add(segment, [keys[n] for n in present.tolist()], due)
+        self._timers.add(segment, [keys[n] for n in present.tolist()], due)
 
-    def _touched(self, keys: list[bytes], close: int) -> Touched:
+    def _touched(self, keys: list[bytes], close_time: int) -> Touched:
         """Return the keys of a batch and the pages that are due before the close time, whose spans are still empty."""
-        due = self._calendar.take_due(close) if self.closes else {}
+        due = self._timers.drain_due(close_time) if self.closes else {}
         if not due:
             return Touched(keys, {})
         number = {key: n for n, key in enumerate(keys)}
@@ -165,25 +166,25 @@ class StoreOperator(ABC):
         return Touched(list(number), numbered)
 
     def step(self, batch: Any, step: Step) -> Sequence[Emitted]:
-        """Take one batch and return what to emit.
+        """Process one batch and return the rows to emit.
 
         Args:
-            batch: what `Program.read` makes for the plan.
+            batch: as `Program.read` returns it for the plan.
             step: the close times, and where to count.
         """
-        step.begin(self.close)
-        emitted = self.take(batch, step)
-        self.close = step.close_end
-        for some in emitted:
-            if some.retract:
-                step.counters.retracted += len(some.key)
+        step.begin(self.close_time)
+        emitted = self.process(batch, step)
+        self.close_time = step.close_time_end
+        for rows in emitted:
+            if rows.retract:
+                step.counters.retracted += len(rows.key)
             else:
-                step.counters.windows += len(some.key)
+                step.counters.windows += len(rows.key)
         return emitted
 
     @abstractmethod
-    def take(self, batch: Any, step: Step) -> Sequence[Emitted]:
-        """Do what `step` says, but for moving `close`, which is still that of the step before, and counting rows."""
+    def process(self, batch: Any, step: Step) -> Sequence[Emitted]:
+        """Process one batch while `close_time` is still that of the step before; rows are counted by `step`."""
 
     @staticmethod
     def _accepted(records: Records, late: Mask, step: Step, bounds: Bounds) -> Records:
@@ -191,9 +192,9 @@ class StoreOperator(ABC):
 
         Args:
             records: those of a batch.
-            late: shape (n,), bool: which of them are.
+            late: shape (n,), bool: which of them are late.
             step: where to count and report.
-            bounds: returns start and end of the last window that records of these times could have been in.
+            bounds: returns start and end of the last window that could have contained records of these times.
         """
         step.counters.rows += len(records) + records.bad
         step.counters.bad += records.bad
@@ -224,17 +225,17 @@ class StoreOperator(ABC):
     def _write_back(
         self, touched: Touched, pages: Pages, changed: Pages, ends: PageEnds | None, dead_before: int
     ) -> None:
-        """Write the pages that changed, set the timers of pages, and drop the segments that are dead.
+        """Write the pages that changed, set timers, and drop the segments that no window needs any more.
 
-        A timer is set for pages that were due, and for those that are due earlier than they were. So a page whose next
-        window only closes later keeps the timer that it has: an early timer costs a visit, a late one costs a window.
+        A timer is set for pages that were due, since their timers have fired, and for pages that are due earlier than
+        before. A page that is due later keeps its timer: an early timer costs one read of a page, and the queue stays short.
 
         Args:
             touched: what the step touched.
-            pages: all entries of these pages after the step, without those that are dead.
-            changed: pages that lost or gained an entry; of their entries, only key and time are read.
+            pages: all entries of the pages after the step; those that no window needs are in no segment.
+            changed: pages that lost or gained an entry; they may repeat.
             ends: when each of `pages` is due; None if windows do not close.
-            dead_before: the time before which no entry matters any more.
+            dead_before: the time before which no window needs an entry.
         """
         segments = np.union1d(changed.segment, np.fromiter(touched.due, np.int64, len(touched.due)))
         rows = [rows_by_segment(each.segment, segments) for each in (pages, changed)]
@@ -242,7 +243,9 @@ class StoreOperator(ABC):
             if len(written):
                 mask = np.zeros(len(touched.keys), bool)
                 mask[changed.key[written]] = True
-                self._replace(segment, touched.keys, mask, pages.read(present[mask[pages.key[present]]]))
+                self._replace(
+                    segment, touched.keys, mask, pages.entries_of(present[mask[pages.key[present]]])
+                )
             if ends is not None:
                 self._set_timers(
                     segment, touched, pages.key[present], ends.now[present], ends.before[present]
@@ -260,11 +263,11 @@ class StoreOperator(ABC):
         was_due = np.zeros(len(touched.keys), bool)
         was_due[touched.due.get(segment, NO_KEYS)] = True
         set_now = was_due[key] | (now < before)
-        self._calendar.add(segment, [touched.keys[n] for n in key[set_now].tolist()], now[set_now])
+        self._timers.add(segment, [touched.keys[n] for n in key[set_now].tolist()], now[set_now])
 
 
 def first_by_key(key: Ints, value: Ints) -> tuple[Ints, Ints]:
-    """Return the distinct keys of rows that are sorted by key, and the least value of each."""
+    """Return the distinct keys of rows that are sorted by key, and the least value of each key."""
     starts = np.flatnonzero(np.diff(key, prepend=-1))
     return key[starts], least(value, starts)
 

@@ -1,7 +1,7 @@
-"""Which pages next have a window to close, and when: kept in memory, so that a step touches only what is due.
+"""The timer queue of an operator: the next due time of each page, in memory, so that a step reads only pages that are due.
 
-The entries of a segment are kept in runs, each in order of due time. Short runs are merged, several at a time, so that they
-stay few. Long ones are packed into a dozen bytes an entry beside its key, and no longer merged before half of one is spent.
+The timers of a segment are kept in sorted runs. Short runs are merged, several at a time, so that there are few of them. Long
+runs are packed: about a dozen bytes for each timer in addition to its key. They are merged again when half of one is used up.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,14 +18,14 @@ Ints = npt.NDArray[np.int64]
 NEVER = 2**62
 _LEVEL_BITS = 3
 _MERGED = 2**_LEVEL_BITS
-"""So many runs of a level are merged: what comes of them is of the next one."""
+"""Number of runs of one level that are merged into one run of the next level."""
 _LONG = 2**16
 _MOST_PACKED = 2**17
 
 
 @dataclass(slots=True)
 class _Run:
-    """Some entries in order of their due time, of which those before `used` are spent."""
+    """Timers in order of their due time; those before `used` have fired."""
 
     due: Ints
     keys: npt.NDArray[np.object_]
@@ -36,24 +36,24 @@ class _Run:
 
     @property
     def level(self) -> int:
-        """Runs of one level are of about the same length."""
+        """The runs of one level have similar lengths."""
         return len(self).bit_length() // _LEVEL_BITS
 
     def pieces(self) -> "Iterator[_Run]":
-        """Yield what is left as runs of bounded length."""
+        """Yield the remaining timers as runs of bounded length."""
         for begin in range(self.used, len(self.due), _MOST_PACKED):
             rows = slice(begin, begin + _MOST_PACKED)
             yield _Run(self.due[rows], self.keys[rows])
 
-    def take(self, close: int) -> list[bytes]:
-        """Strike out what is due before the close time, and return its keys."""
-        edge = max(self.used, int(np.searchsorted(self.due, close, "left")))
+    def drain(self, close_time: int) -> list[bytes]:
+        """Remove the timers that are due before the close time, and return their keys."""
+        edge = max(self.used, int(np.searchsorted(self.due, close_time, "left")))
         begin, self.used = self.used, edge
         return self.keys[begin:edge].tolist()
 
 
 class _PackedRun:
-    """A new run that is packed: keys in one buffer, and due times as what they are after the first, in few bytes."""
+    """A packed run: keys in one buffer, and due times as differences from the first one, in few bytes."""
 
     __slots__ = ("_after", "_base", "_keys", "_next", "_used")
 
@@ -69,15 +69,15 @@ class _PackedRun:
         return len(self._after) - self._used
 
     @property
-    def half_spent(self) -> bool:
-        """Whether at least half of what was packed is struck out."""
+    def half_used(self) -> bool:
+        """Whether at least half of the timers have fired."""
         return 2 * self._used >= len(self._after)
 
-    def take(self, close: int) -> list[bytes]:
-        """Strike out what is due before the close time, and return its keys."""
-        if close <= self._next:
+    def drain(self, close_time: int) -> list[bytes]:
+        """Remove the timers that are due before the close time, and return their keys."""
+        if close_time <= self._next:
             return []
-        begin, self._used = self._used, self._edge(close - self._base)
+        begin, self._used = self._used, self._edge(close_time - self._base)
         if len(self):
             self._next = self._base + int(self._after[self._used])
         return self._keys[begin : self._used].to_pylist()
@@ -85,17 +85,17 @@ class _PackedRun:
     def _edge(self, after: int) -> int:
         if after > int(self._after[-1]):
             return len(self._after)
-        # A number of another type would have the whole array converted.
+        # A number of another type would make NumPy convert the whole array.
         return int(np.searchsorted(self._after, self._after.dtype.type(after), "left"))
 
     def opened(self) -> _Run:
-        """Return what is left as a run that can be merged."""
+        """Return the remaining timers as a run that can be merged."""
         keys = self._keys[self._used :].to_numpy(zero_copy_only=False)
         return _Run(self._after[self._used :].astype(np.int64) + self._base, keys)
 
 
-class _SegmentCalendar:
-    """The entries of one segment."""
+class _SegmentTimers:
+    """The timers of one segment."""
 
     __slots__ = ("_packed", "_runs")
 
@@ -107,7 +107,7 @@ class _SegmentCalendar:
         return sum(map(len, self._runs)) + sum(map(len, self._packed))
 
     def add(self, run: _Run) -> None:
-        """Enter a run: merged with those before it that are not longer, if these are many; packed if it is long."""
+        """Add a run: merged with earlier runs that are not longer, if there are many of them; packed if it is long."""
         while len(same := self._not_longer(run)) >= _MERGED - 1:
             del self._runs[-len(same) :]
             run = _merged([*same, run])
@@ -119,55 +119,55 @@ class _SegmentCalendar:
     def _not_longer(self, run: _Run) -> list[_Run]:
         return list(takewhile(lambda earlier: earlier.level <= run.level, reversed(self._runs)))
 
-    def take(self, close: int) -> list[bytes]:
-        """Return, and strike out, the distinct keys of the entries before the close time."""
+    def drain(self, close_time: int) -> list[bytes]:
+        """Remove the timers that are due before the close time, and return their distinct keys."""
         runs: Iterable[_Run | _PackedRun] = chain(self._runs, self._packed)
-        due = list(dict.fromkeys(chain.from_iterable([run.take(close) for run in runs])))
+        due = list(dict.fromkeys(chain.from_iterable([run.drain(close_time) for run in runs])))
         if due:
             self._runs = [run for run in self._runs if len(run)]
             self._trim()
         return due
 
     def _trim(self) -> None:
-        """Give back the room of packed runs of which half is spent."""
-        worn = [run for run in self._packed if run.half_spent]
+        """Free the memory of packed runs that are half used."""
+        worn = [run for run in self._packed if run.half_used]
         if worn:
-            self._packed = [run for run in self._packed if not run.half_spent]
+            self._packed = [run for run in self._packed if not run.half_used]
             for run in filter(len, worn):
                 self.add(run.opened())
 
 
-class ClosingCalendar:
-    """Pages (segment and key) by the end of the next window that one of their panes defines.
+class TimerQueue:
+    """The pages (segment and key) of a store by the end of their next window.
 
-    An entry may be early, never late: an early visit finds nothing to close and is entered again. Adding costs O(log n)
-    amortised; taking O(log n) and what is due, and some 0.1 us for each 2**16 entries.
+    A timer may be early, never late: a page whose timer is early is read for nothing, and its timer is set again. `add` costs
+    O(log n) amortised. `drain_due` costs O(log n), the number of due timers, and about 0.1 us for each 2**16 timers.
     """
 
     def __init__(self) -> None:
-        self._segments: dict[int, _SegmentCalendar] = {}
+        self._segments: dict[int, _SegmentTimers] = {}
 
     def __len__(self) -> int:
         return sum(map(len, self._segments.values()))
 
     def add(self, segment: int, keys: Sequence[bytes], due: Ints) -> None:
-        """Enter pages of one segment; those due at `NEVER` are passed over.
+        """Set timers for pages of one segment, except for those that are due `NEVER`.
 
         Args:
             segment: number of the segment.
             keys: n keys.
             due: shape (n,), int64: last tick of the next window.
         """
-        wanted = np.flatnonzero(due < NEVER)
-        if not len(wanted):
+        rows = np.flatnonzero(due < NEVER)
+        if not len(rows):
             return
-        wanted = wanted[np.argsort(due[wanted], kind="stable")]
-        run = _Run(due[wanted], fill(keys)[wanted])
-        self._segments.setdefault(segment, _SegmentCalendar()).add(run)
+        rows = rows[np.argsort(due[rows], kind="stable")]
+        run = _Run(due[rows], fill(keys)[rows])
+        self._segments.setdefault(segment, _SegmentTimers()).add(run)
 
-    def take_due(self, close: int) -> dict[int, list[bytes]]:
-        """Return, and strike out, the pages with a window that ends before the close time: keys by segment."""
-        due = {segment: entries.take(close) for segment, entries in self._segments.items()}
+    def drain_due(self, close_time: int) -> dict[int, list[bytes]]:
+        """Remove the timers that are due before the close time, and return their pages: keys by segment."""
+        due = {segment: timers.drain(close_time) for segment, timers in self._segments.items()}
         due = {segment: keys for segment, keys in due.items() if keys}
         for segment in due:
             if not len(self._segments[segment]):
@@ -175,7 +175,7 @@ class ClosingCalendar:
         return due
 
     def clear(self) -> None:
-        """Strike out every entry."""
+        """Remove all timers."""
         self._segments.clear()
 
 

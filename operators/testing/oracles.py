@@ -19,8 +19,8 @@ class Batch:
     """Records, and the close times before and after them."""
 
     records: Sequence[Record]
-    close_start: float
-    close_end: float
+    close_time_start: float
+    close_time_end: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class _Accepted:
     time: int
     number: int
     value: Any = field(compare=False)
-    close: float = field(compare=False)
+    close_time: float = field(compare=False)
 
 
 class SlidingOracle:
@@ -83,28 +83,28 @@ class SlidingOracle:
 
     def step(self, batch: Batch) -> Output:
         """Process a batch."""
-        before = list(self._closed(batch.close_start)) if self.emit == "on_close" else []
+        before = list(self._closed(batch.close_time_start)) if self.emit == "on_close" else []
         touched = {key for key, _, _ in batch.records}
         existed = {(key, end) for key in touched for end in self._ends(key)}
         first, late = self._count, []
         for position, record in enumerate(batch.records):
-            if self._last_end(record[1]) < batch.close_start:
+            if self._last_end(record[1]) < batch.close_time_start:
                 late.append(position)
             else:
-                self._accept(record, batch.close_start)
+                self._accept(record, batch.close_time_start)
         if self.emit == "on_close":
-            return Output([*before, *self._closed(batch.close_end)], late)
+            return Output([*before, *self._closed(batch.close_time_end)], late)
         changed = [
             self._window(key, end)
             for key in touched
             for end in self._ends(key)
-            if end >= batch.close_start and ((key, end) not in existed or self._has_new(key, end, first))
+            if end >= batch.close_time_start and ((key, end) not in existed or self._has_new(key, end, first))
         ]
         return Output(changed, late)
 
-    def _accept(self, record: Record, close: float) -> None:
+    def _accept(self, record: Record, close_time: float) -> None:
         key, time, value = record
-        insort(self._records.setdefault(key, []), _Accepted(time, self._count, value, close))
+        insort(self._records.setdefault(key, []), _Accepted(time, self._count, value, close_time))
         self._count += 1
 
     def _start(self, end: int) -> int:
@@ -120,7 +120,7 @@ class SlidingOracle:
         records = self._records[key]
         first = bisect_left(records, self._start(end), key=lambda record: record.time)
         last = bisect_right(records, end, key=lambda record: record.time)
-        return [record for record in records[first:last] if end >= record.close]
+        return [record for record in records[first:last] if end >= record.close_time]
 
     def _ends(self, key: Any) -> set[int]:
         """The ends of a key's windows: left and right windows of each record, if they contain records."""
@@ -128,11 +128,11 @@ class SlidingOracle:
         ends = times | {time + 1 + self.size for time in times}
         return {end for end in ends if self._content(key, end)}
 
-    def _closed(self, close: float) -> Iterator[Window]:
+    def _closed(self, close_time: float) -> Iterator[Window]:
         """The windows that are closed at this close time and have not been emitted."""
         for key in self._records:
             for end in self._ends(key):
-                if end < close and (key, end) not in self._emitted:
+                if end < close_time and (key, end) not in self._emitted:
                     self._emitted.add((key, end))
                     yield self._window(key, end)
 
@@ -195,24 +195,24 @@ class SessionOracle:
 
     def step(self, batch: Batch) -> Output:
         """Process a batch."""
-        closed = self._remove_closed(batch.close_start)
+        closed = self._remove_closed(batch.close_time_start)
         before = {(key, *self._bounds(session)) for key, session in self._sessions()}
         first, late = self._count, []
         numbers = {self._count + position: position for position in range(len(batch.records))}
         for record in batch.records:
             waits = record[1] + self.gap(record)
-            if self.longest is not None and waits < batch.close_start:
+            if self.longest is not None and waits < batch.close_time_start:
                 late.append(self._count)
             else:
                 insort(self._open.setdefault(record[0], []), _Event(record[1], self._count, waits, record[2]))
             self._count += 1
         for key, session in list(self._sessions()):
-            if self.longest is None and self._bounds(session)[1] < batch.close_start:
+            if self.longest is None and self._bounds(session)[1] < batch.close_time_start:
                 late += [event.number for event in session]
                 self._remove(key, session)
         late = sorted(numbers[number] for number in late)
         if self.emit == "on_close":
-            return Output([*closed, *self._remove_closed(batch.close_end)], late)
+            return Output([*closed, *self._remove_closed(batch.close_time_end)], late)
         after = list(self._sessions())
         bounds = {(key, *self._bounds(session)) for key, session in after}
         changed = [
@@ -220,7 +220,7 @@ class SessionOracle:
             for key, session in after
             if (key, *self._bounds(session)) not in before or any(e.number >= first for e in session)
         ]
-        self._remove_closed(batch.close_end)
+        self._remove_closed(batch.close_time_end)
         return Output(changed, late, [Window(*gone, ()) for gone in before - bounds])
 
     def _sessions(self) -> Iterator[tuple[Any, list[_Event]]]:
@@ -240,9 +240,11 @@ class SessionOracle:
         too_long = self.longest is not None and event.time - session[0].time > self.longest
         return too_long or event.time > max(e.waits for e in session)
 
-    def _remove_closed(self, close: float) -> list[Window]:
+    def _remove_closed(self, close_time: float) -> list[Window]:
         """Remove and return the sessions that end before the close time."""
-        closed = [(key, session) for key, session in self._sessions() if self._bounds(session)[1] < close]
+        closed = [
+            (key, session) for key, session in self._sessions() if self._bounds(session)[1] < close_time
+        ]
         for key, session in closed:
             self._remove(key, session)
         return [self._window(key, session) for key, session in closed]

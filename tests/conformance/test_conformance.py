@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from oracle import FramedOracle, SessionOracle, SlidingOracle, StreamClock
+from oracle import HoppingOracle, SessionOracle, SlidingOracle, StreamClock
 
 from operators import (
     HoppingWindows,
@@ -103,7 +103,7 @@ def oracle_of(options: dict[str, Any]) -> SlidingOracle | SessionOracle:
         return SlidingOracle(options["size"], options["emit"])
     if options["window"] == "session":
         return SessionOracle(lambda _: options["gap"], None, options["emit"])
-    return FramedOracle(options["size"], options.get("advance", options["size"]), 0, options["emit"])
+    return HoppingOracle(options["size"], options.get("advance", options["size"]), 0, options["emit"])
 
 
 def record_table(records: list[Row]) -> pa.Table:

@@ -103,7 +103,7 @@ def test_dictionary_encoded_columns() -> None:
 
 
 def test_nan_is_no_null() -> None:
-    """NaN is a value, in and out, beside nulls and without them."""
+    """NaN is a value, in and out, with nulls and without them."""
     for values in ([math.nan, 1.0], [math.nan, None]):
         data = column_data(pa.array(values, pa.float64(), from_pandas=False))
         assert math.isnan(data.values[0])
@@ -172,7 +172,7 @@ ALIKE = {
 @pytest.mark.parametrize("dictionary", [False, True])
 @pytest.mark.parametrize("name", ALIKE)
 def test_types_that_are_taken_as_others(name: str, dictionary: bool) -> None:
-    """As keys, as values and beside late records these columns give what the older form of their values gives."""
+    """As keys, as values and in late records these columns give what the older form of their values gives."""
     narrow, plain, values = ALIKE[name]
     found = []
     for type_ in (narrow, plain):

@@ -73,7 +73,7 @@ class TestSlidingWindows:
 
     @given(DISTINCT, st.integers(1, 25) | st.integers(1, 2**50), st.data())
     def test_windows(self, panes: list[Pane], size: int, data: st.DataObject) -> None:
-        """Each wanted left window, and right one with records and bounds of its own, covers its panes."""
+        """Each requested left window, and each right one with records and other bounds, contains its panes."""
         mask = st.lists(st.booleans(), min_size=len(panes), max_size=len(panes))
         left, right = data.draw(mask), data.draw(mask)
         windows = sliding_windows(*columns(panes), size, np.array(left, bool), np.array(right, bool))

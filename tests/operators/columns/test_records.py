@@ -30,8 +30,8 @@ def test_times_are_floored_to_ticks(unit: str, tick_us: int, words: list[int]) -
     """A time of any unit is the tick that it lies in; beyond 2**60 ticks, or what the unit can tell, it is not usable."""
     exact = [word * (10**6 // tick_us) // PER_SECOND[unit] for word in words]
     times, usable = event_ticks(pa.array(words, pa.timestamp(unit)), tick_us)
-    told = max(1, tick_us * PER_SECOND[unit] // 10**6)
-    good = [abs(tick) < min(EDGE, (2**63 - 1) // told) for tick in exact]
+    units_per_tick = max(1, tick_us * PER_SECOND[unit] // 10**6)
+    good = [abs(tick) < min(EDGE, (2**63 - 1) // units_per_tick) for tick in exact]
     assert good == ([True] * len(words) if usable is None else usable.tolist())
     assert [tick for tick, near in zip(exact, good, strict=True) if near] == times[
         np.array(good, bool)
@@ -134,7 +134,7 @@ class TestNumberKeys:
         assert ([], [0] * width) == (numbers, [*map(len, columns)])
 
     def test_zeros(self) -> None:
-        """-0.0 is 0.0, alone and beside other columns."""
+        """-0.0 is 0.0, alone and with other columns."""
         zeros = pa.array([0.0, -0.0, 1.0, -0.0])
         assert [0, 0, 1, 0] == number(zeros)[0]
         assert [0, 0, 1, 0] == number(zeros, pa.array([1, 1, 1, 1]))[0]
@@ -150,12 +150,12 @@ class TestNumberKeys:
 
     @pytest.mark.parametrize("type_", [pa.float32(), pa.float64()], ids=str)
     def test_dictionary_encoded_floats(self, type_: pa.DataType) -> None:
-        """Dictionary-encoded floats make the keys that plain ones make, alone and beside other columns."""
+        """Dictionary-encoded floats make the keys that plain ones make, alone and with other columns."""
         plain = pa.array([-0.0, 1.0, 0.0, None, math.nan], type_, from_pandas=False)
         other = pa.array([1, 1, 1, 1, 1])
-        for beside in ([], [other]):
-            expected = keys_of(*number(plain, *beside))
-            assert expected == keys_of(*number(plain.dictionary_encode(), *beside))
+        for others in ([], [other]):
+            expected = keys_of(*number(plain, *others))
+            assert expected == keys_of(*number(plain.dictionary_encode(), *others))
 
     def test_two_columns_are_not_mixed_up(self) -> None:
         """(a, null), (null, a) and (a, a) are three keys."""

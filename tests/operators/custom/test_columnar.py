@@ -103,7 +103,7 @@ def test_rows_are_those_of_brute_force(backend: str, seed: int) -> None:
         counters = runner.counters
     expected = judge(accepted, 4)
     assert sorted(expected) == sorted(rows)
-    assert (len(records) - len(accepted), {"made": len(rows)}) == (counters.late, counters.own)
+    assert (len(records) - len(accepted), {"made": len(rows)}) == (counters.late, counters.custom)
     assert counters.late > 0
 
 
@@ -171,15 +171,15 @@ def test_fire_gets_the_keys_that_are_due() -> None:
     assert operator.store.is_empty()
 
 
-def test_the_calendar_does_not_grow_with_batches() -> None:
+def test_the_timer_queue_does_not_grow_with_batches() -> None:
     """A page whose timer is put off with each batch stays at one entry, which is early."""
     operator, program = own_operator(Latest())
     for n in range(100):
         operator.step(program.read([table([("a", 100_000 + n, 1.0)])]), Step(n, n))
-    assert 1 == len(operator._calendar)
+    assert 1 == len(operator._timers)
     [rows] = operator.step(program.read([table([])]), Step(200_000, 200_000))
     assert [("a", 100_099, 1.0)] == plain(program.output.table([rows]), "value")
-    assert 0 == len(operator._calendar) == len(operator._entered)
+    assert 0 == len(operator._timers) == len(operator._entered)
 
 
 def test_the_operator_says_what_is_late() -> None:

@@ -147,7 +147,7 @@ def test_rows_are_those_of_going_through_one_by_one(backend: str, seed: int) -> 
         rest = plain(runner.process(table([]), stream_time=10**9))
         assert sorted(map(repr, rest)) == sorted(repr(row) for now, row in expected if now >= before)
         assert len(records) - len(accepted) == runner.counters.late > 0
-        assert {"records": len(accepted)} == runner.counters.own
+        assert {"records": len(accepted)} == runner.counters.custom
         assert {*runner.store.segments()} <= {runner.store.segment_of(FAR_FUTURE)}
         assert {"record", "quiet", "past", "far", "gone"} == {row[2] for _, row in expected}
 
@@ -190,7 +190,7 @@ def test_keys_leave_nothing_behind() -> None:
     batch = program.read([table(shuffled(random.Random(2), 80))])
     operator.step(batch, Step(FAR_PAST, FAR_FUTURE))
     assert operator.store.is_empty()
-    assert 0 == len(operator._calendar) == len(operator._entered)
+    assert 0 == len(operator._timers) == len(operator._entered)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,12 +209,12 @@ class Forgetful(KeyedOperator):
         context.value = None
 
 
-def test_the_calendar_does_not_grow_with_batches() -> None:
+def test_the_timer_queue_does_not_grow_with_batches() -> None:
     """A key whose timer is put off with each batch has one entry for its state, and others for records that wait."""
     operator, program = own_operator(Forgetful())
     for n in range(60):
         operator.step(program.read([table([("a", n * 10, 1)])]), Step(n * 10, n * 10))
-    assert len(operator._calendar) <= 3
+    assert len(operator._timers) <= 3
     assert 1 == len(operator.step(program.read([table([])]), Step(10**6, 10**6)))
 
 

@@ -50,16 +50,16 @@ def bind(operator: WindowedAggregation, time: str = "time", table: pa.Table = TA
         ({"size": 10, "grace": "soon"}, "grace is 'soon': write a number and a unit"),
         (
             {"size": "10 us"},
-            "size is '10 us', which is no whole number of ticks of 1000 us; choose tick='1 us'",
+            "size is '10 us', which is not a whole number of ticks of 1000 us; choose tick='1 us'",
         ),
         (
             {"size": timedelta(microseconds=1500)},
-            "size is .*, which is no whole number of ticks .* choose tick='1 us'",
+            "size is .*, which is not a whole number of ticks .* choose tick='1 us'",
         ),
-        ({"size": 10, "grace": "1 us"}, "grace is '1 us', which is no whole number of ticks"),
+        ({"size": 10, "grace": "1 us"}, "grace is '1 us', which is not a whole number of ticks"),
         ({"size": 10, "tick": "1 s"}, "tick is '1 s'; known are '1 ms', '1 us'"),
-        ({"size": 2**60}, f"size {2**60} is longer than time can be counted"),
-        ({"size": 10, "grace": 2**60}, f"grace {2**60} is longer than time can be counted"),
+        ({"size": 2**60}, f"size {2**60} is too long: times would overflow 64 bits"),
+        ({"size": 10, "grace": 2**60}, f"grace {2**60} is too long: times would overflow 64 bits"),
     ],
     ids=str,
 )
@@ -256,7 +256,7 @@ def test_types_that_cannot_be_stored(column: str) -> None:
     [
         ("0 ms", "must be positive"),
         ("soon", "write a number and a unit"),
-        ("1 us", "no whole number of ticks"),
+        ("1 us", "not a whole number of ticks"),
     ],
 )
 def test_length_of_a_segment(segment: str, message: str) -> None:

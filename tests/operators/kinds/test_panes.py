@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from operators import aggregates as agg
 from operators.columns.arrow import column_data
 from operators.columns.records import Records
-from operators.kinds.panes import PaneSchema, merge_panes, seen_from, visible
+from operators.kinds.panes import VisiblePaneSchema, merge_panes, seen_from, visible
 from state_backends import Entries
 
 Record = tuple[int, int, int | None]
@@ -21,7 +21,7 @@ AGGREGATES = (agg.count(), agg.sum("v"), agg.max("v"), agg.collect_list("v"))
 OPERATIONS = tuple(
     dict.fromkeys(operation for aggregate in AGGREGATES for operation in aggregate.bind(TYPES).operations)
 )
-SCHEMA = PaneSchema(OPERATIONS)
+SCHEMA = VisiblePaneSchema(OPERATIONS)
 RECORDS = st.lists(
     st.tuples(st.integers(0, 2), st.integers(-6, 6), st.none() | st.integers(-9, 9)), max_size=15
 )
@@ -75,7 +75,7 @@ def read(panes: Entries) -> list[tuple[tuple[int, int, int], list[object]]]:
     ]
 
 
-def wanted(panes: Listed) -> list[tuple[tuple[int, int, int], list[object]]]:
+def panes_of(panes: Listed) -> list[tuple[tuple[int, int, int], list[object]]]:
     """What `read` shows for panes that a plain loop gathered."""
     return [(place, states_of(panes[place])) for place in sorted(panes)]
 
@@ -88,7 +88,7 @@ def test_layout_has_time_visibility_and_states() -> None:
 @given(RECORDS, st.integers(-8, 8))
 def test_accumulate(rows: list[Record], close: int) -> None:
     """A batch becomes one pane for each key and time, sorted, visible from its time or the close time on."""
-    assert wanted(listed(rows, close)) == read(accumulated(records_of(rows), close))
+    assert panes_of(listed(rows, close)) == read(accumulated(records_of(rows), close))
 
 
 @given(RECORDS, st.data())
@@ -100,28 +100,28 @@ def test_accumulate_knows_no_order(rows: list[Record], data: st.DataObject) -> N
 
 
 @given(RECORDS, RECORDS, st.integers(-8, 2), st.integers(0, 6))
-def test_merge(stored: list[Record], brought: list[Record], close: int, later: int) -> None:
-    """Stored and new panes become one sorted set, those of one place combined; new ones are told."""
+def test_merge(stored: list[Record], arrived: list[Record], close: int, later: int) -> None:
+    """Stored and new panes become one sorted set, those of one place combined; new ones are marked."""
     old = accumulated(records_of(stored), close)
-    new = accumulated(records_of(brought), close + later)
+    new = accumulated(records_of(arrived), close + later)
     before = [read(old), read(new)]
     merged = merge_panes(SCHEMA, [old], new)
-    was, came = listed(stored, close), listed(brought, close + later)
+    was, came = listed(stored, close), listed(arrived, close + later)
     both = {place: [*was.get(place, []), *came.get(place, [])] for place in {*was, *came}}
-    assert wanted(both) == read(merged.panes)
+    assert panes_of(both) == read(merged.panes)
     assert [place not in was for place in sorted(both)] == merged.fresh.tolist()
     assert [place in came for place in sorted(both)] == merged.changed.tolist()
     assert before == [read(old), read(new)]
 
 
 @given(RECORDS, RECORDS, st.integers(-8, 2), st.integers(0, 6))
-def test_by_time(stored: list[Record], brought: list[Record], close: int, later: int) -> None:
+def test_by_time(stored: list[Record], arrived: list[Record], close: int, later: int) -> None:
     """Panes of one key and time become one, whatever they are visible from."""
     old = accumulated(records_of(stored), close)
-    new = accumulated(records_of(brought), close + later)
+    new = accumulated(records_of(arrived), close + later)
     panes = SCHEMA.by_time(merge_panes(SCHEMA, [old], new).panes)
     gathered: dict[tuple[int, int], list[int | None]] = {}
-    for key, time, value in [*stored, *brought]:
+    for key, time, value in [*stored, *arrived]:
         gathered.setdefault((key, time), []).append(value)
     found = [(place[:2], states) for place, states in read(panes)]
     assert [(place, states_of(gathered[place])) for place in sorted(gathered)] == found
@@ -153,7 +153,7 @@ def test_combined(rows: list[Record], data: st.DataObject) -> None:
 def test_states_and_entries_are_inverse() -> None:
     """States put into entries come out as they were, the same columns."""
     panes = accumulated(records_of([(0, 1, 5), (1, 2, None)]), 0)
-    again = SCHEMA.entries(panes.key, panes.time, visible(panes), SCHEMA.states(panes))
+    again = SCHEMA.entries(panes.key, panes.columns[:2], SCHEMA.states(panes))
     assert all(one is other for one, other in zip(panes.columns, again.columns, strict=True))
     assert [len(operation.codes) for operation in OPERATIONS] == [
         len(state) for state in SCHEMA.states(panes)

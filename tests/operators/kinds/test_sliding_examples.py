@@ -78,7 +78,7 @@ def test_on_close_each_window_comes_once_when_stream_time_has_passed_its_end() -
 
 
 def test_on_update_each_changed_window_comes_with_its_value_after_the_batch() -> None:
-    """A batch emits the windows that it changed or brought about, once each, closed or not by then."""
+    """A batch emits the windows that it changed or created, each once, whether closed by then or not."""
     #            0     5          11
     #            a     b           c
     # [-10, 0] ..a                       first batch

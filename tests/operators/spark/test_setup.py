@@ -53,7 +53,11 @@ def test_hash_is_sparks(spark: SparkSession) -> None:
             OP.aggregate(total=agg.sum("nothing")),
             "aggregate 'total': sum.nothing.: column 'nothing' does not exist",
         ),
-        ("at", OP.aggregate(total=agg.sum("at")), "aggregate 'total': sum.at.: column 'at' is timestamp"),
+        (
+            "at",
+            OP.aggregate(total=agg.sum("at")),
+            "aggregate 'total': sum.at.: column 'at' is of type timestamp",
+        ),
         ("at", SlidingWindows(size=1).group_by("k"), "the operator has no aggregates"),
     ],
 )

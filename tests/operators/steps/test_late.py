@@ -66,7 +66,7 @@ def table(records: list[tuple[str, int, int]]) -> pa.Table:
 @pytest.mark.parametrize("emit", ["on_close", "on_update"])
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_late_records_are_those_of_brute_force(kind: str, emit: str) -> None:
-    """Each late record is told once, whole, with the window that it missed."""
+    """Each late record is reported once, with all its columns, with the window that it missed."""
     windows, judge = KINDS[kind]
     result = agg.fold(0, lambda n, _: n + 1, "v", type="bigint") if "fold" in kind else agg.count()
     oracle, clock, late = judge(emit), StreamClock(GRACE), 0
@@ -75,19 +75,21 @@ def test_late_records_are_those_of_brute_force(kind: str, emit: str) -> None:
             batch = clock.batch(records)
             expected = sorted(records[position] for position in oracle.step(batch).late)
             runner.process(table(records))
-            told = runner.late.to_pylist()
-            found = sorted((row["record"]["k"], ms(row["record"]["at"]), row["record"]["v"]) for row in told)
+            reports = runner.late.to_pylist()
+            found = sorted(
+                (row["record"]["k"], ms(row["record"]["at"]), row["record"]["v"]) for row in reports
+            )
             assert expected == found
-            for row in told:
+            for row in reports:
                 assert row["reason"] == "late"
                 assert row["record"]["note"] == f"note {row['record']['v']}"
                 start, end = ms(row["window"]["start"]), ms(row["window"]["end"])
-                assert row["late_by_ms"] == batch.close_start - end
+                assert row["late_by_ms"] == batch.close_time_start - end
                 if "session" not in kind:
                     assert (start, end) == last_bounds(kind, ms(row["record"]["at"]))
                 else:
                     assert start <= ms(row["record"]["at"]) <= end - SIZE
-            late += len(told)
+            late += len(reports)
         assert runner.counters.late == late
     assert late > 10
 
@@ -105,9 +107,9 @@ def test_bad_records_are_told_with_what_is_wrong() -> None:
     rows = pa.table({"k": ["a"] * 7, "at": pa.array(times, pa.int64()), "gap": pa.array(gaps, pa.int64())})
     with op.local_runner("at", late=True) as runner:
         runner.process(rows)
-        told = runner.late.to_pylist()
+        reports = runner.late.to_pylist()
         assert (runner.counters.rows, runner.counters.bad, runner.counters.late) == (7, 6, 0)
-    assert [(row["reason"], row["record"]["at"], row["record"]["gap"]) for row in told] == [
+    assert [(row["reason"], row["record"]["at"], row["record"]["gap"]) for row in reports] == [
         ("event time is null", None, 10),
         ("event time is out of range", 2**61, 10),
         ("gap is null", 7, None),
@@ -115,7 +117,7 @@ def test_bad_records_are_told_with_what_is_wrong() -> None:
         ("gap is not positive, or out of range", 9, 2**60),
         ("event time is null", None, None),
     ]
-    assert all(row["window"] is None and row["late_by_ms"] is None for row in told)
+    assert all(row["window"] is None and row["late_by_ms"] is None for row in reports)
 
 
 def test_without_being_asked_nothing_is_kept() -> None:
@@ -135,5 +137,5 @@ def test_late_by_as_much_as_can_be() -> None:
     with op.local_runner("at", late=True) as runner:
         runner.process(rows.slice(0, 0), stream_time=2**60 - 1)
         runner.process(rows)
-        (told,) = runner.late.to_pylist()
-    assert 2**60 - (5 + SIZE + 1) == told["late_by_ms"]
+        (report,) = runner.late.to_pylist()
+    assert 2**60 - (5 + SIZE + 1) == report["late_by_ms"]

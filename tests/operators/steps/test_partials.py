@@ -113,10 +113,10 @@ def test_stages_give_the_windows_of_plain_rows(
         whole.append(([table(rows, program_)], [], close))
         parted.append((tables, entries, close))
     end = ([table([], program_)], [], FAR_FUTURE)
-    expected, wanted = emitted(program_, [*whole, end])
+    expected, expected_counters = emitted(program_, [*whole, end])
     found, counters = emitted(program_, [*parted, end])
     assert expected == found
-    assert wanted == counters
+    assert expected_counters == counters
 
 
 def packed(kind: str, rows: list[Any]) -> tuple[Program, list[dict[str, Any]]]:

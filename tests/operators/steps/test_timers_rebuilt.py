@@ -30,13 +30,13 @@ def feed(kind: str, backend: str, directory: Path, restarts: int) -> list[dict[s
             if number % restarts == restarts - 1:
                 runner.restart()
         rows += runner.process(table.slice(0, 0), stream_time=10_000).to_pylist()
-        assert 0 == len(runner._operator.operator._calendar)
+        assert 0 == len(runner._operator.operator._timers)
     return sorted(rows, key=repr)
 
 
 @pytest.mark.parametrize("backend", ["memory", "rocksdb"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_calendar_is_rebuilt_in_parts(
+def test_timers_are_rebuilt_in_parts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, backend: str
 ) -> None:
     """Restarts that read the store in small parts, and pack what they find, change no row."""

@@ -72,8 +72,8 @@ def test_clock_goes_by_given_stream_times() -> None:
     clock = StreamClock(grace=1)
     closes = [clock.batch([("a", 5, None)], time) for time in (None, 9, 7)]
 
-    assert [4, 8, 8] == [batch.close_end for batch in closes]
-    assert [4, 8] == [batch.close_start for batch in closes[1:]]
+    assert [4, 8, 8] == [batch.close_time_end for batch in closes]
+    assert [4, 8] == [batch.close_time_start for batch in closes[1:]]
 
 
 def test_late_rows_are_positions_in_all_batches() -> None:
