@@ -154,7 +154,7 @@ class Clinging(Filed):
 
 
 BROKEN = [
-    (Unordered, "get_many_keeps_the_order_asked", "in the order asked"),
+    (Unordered, "get_many_keeps_the_order_asked", "in the order of the keys"),
     (Greedy, "drop_before_keeps_its_own_segment", "drops the segments below it as a whole, and no others"),
     (Lazy, "version_is_that_of_the_last_write", "also of one without changes (version)"),
     (Scattered, "segments_are_ascending", "in the order of their numbers"),
