@@ -79,7 +79,7 @@ class SlidingWindows(_Grouping):
     [t + tick, t + tick + size] if it holds any record. Both ends belong to a window. (Kafka Streams, KIP-450)
 
     Args:
-        size: length: text such as "60 minutes", a timedelta, or whole milliseconds; positive.
+        size: length: text such as "60 minutes" or "PT1H", a timedelta, or whole milliseconds; positive.
         grace: how long after its end a window still takes records, likewise; 0 or more.
         tick: resolution of time, "1 ms" or "1 us"; event times are floored to it.
 
@@ -127,7 +127,7 @@ class HoppingWindows(_Grouping):
     divisor is tiny (size 1 hour, advance 7 minutes and 1 ms: 1 ms), a pane holds few records and nothing is saved.
 
     Args:
-        size: length: text such as "60 minutes", a timedelta, or whole milliseconds; positive.
+        size: length: text such as "60 minutes" or "PT1H", a timedelta, or whole milliseconds; positive.
         advance: from one window's start to the next one's, likewise; positive and at most `size`.
         grace: how long after its end a window still takes records, likewise; 0 or more.
         offset: shifts all starts from multiples of `advance` since the epoch, as Spark's startTime; 0 or more.
@@ -185,7 +185,7 @@ class TumblingWindows(HoppingWindows):
     """Windows of one size, one after another: [start, start + size), each record in one of them.
 
     Args:
-        size: length: text such as "60 minutes", a timedelta, or whole milliseconds; positive.
+        size: length: text such as "60 minutes" or "PT1H", a timedelta, or whole milliseconds; positive.
         grace: how long after its end a window still takes records, likewise; 0 or more.
         offset: shifts all starts from multiples of `size` since the epoch, as Spark's startTime; 0 or more.
         tick: resolution of time, "1 ms" or "1 us"; event times are floored to it.
@@ -214,8 +214,8 @@ class SessionWindows(_Grouping):
     sessions may then overlap by the gap, and a record is late once the session that it would make alone has closed.
 
     Args:
-        gap: text such as "5 minutes", a timedelta, or whole milliseconds, positive; or, on Spark, a column or expression
-            with each record's gap: an interval, its text, or whole milliseconds.
+        gap: text such as "5 minutes" or "PT5M", a timedelta, or whole milliseconds, positive; or, on Spark, a column or
+            expression with each record's gap: an interval, its text, or whole milliseconds.
         gap_column: in place of `gap`, the name of a column with each record's gap, on Spark as well as in the local runner.
             Records whose gap is null, not positive, or longer than 2**59 ticks are counted as bad.
         grace: how long after its end a session still takes records, likewise; 0 or more.
