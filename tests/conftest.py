@@ -1,6 +1,7 @@
 """Settings for all tests: how long they wait, how many examples they try, and which of them share a process."""
 
 import os
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -34,23 +35,36 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests on Spark's session share a process, since they share the session; so do other tests of a file.
-
-    What takes longest comes first, so that all processes end together.
-    """
-    for item in items:
-        group = "spark" if _on_session(item) else str(item.path)
-        item.add_marker(pytest.mark.xdist_group(group))
-    items.sort(key=lambda item: (not _on_session(item), not _of_processes(item)))
+    """What takes longest comes first, so that all processes end together."""
+    items.sort(key=lambda item: _place(item.nodeid))
 
 
-def _on_session(item: pytest.Item) -> bool:
-    return "spark" in getattr(item, "fixturenames", ())
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Deal out whole files; those on the Spark session of a folder go to one process, since they share the session."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = _file(nodeid)
+            return ON_SESSION if file.startswith(ON_SESSION) and file not in APART else file
+
+    return ByFile(config, log)
 
 
-def _of_processes(item: pytest.Item) -> bool:
-    """Whether a test most likely waits for other processes."""
-    folders = item.nodeid.partition("::")[0].split("/")
-    return "spark" in folders or "faults" in folders
+ON_SESSION = "tests/operators/spark/"
+APART = {f"{ON_SESSION}test_connect.py", f"{ON_SESSION}test_bounded_local.py"}
+"""Files of that folder which don't use the session."""
+_FIRST = (ON_SESSION, "tests/faults/", "tests/compatibility/", "tests/examples/", "tests/docs/")
+
+
+def _file(nodeid: str) -> str:
+    return nodeid.partition("::")[0]
+
+
+def _place(nodeid: str) -> tuple[bool, int]:
+    """Where a test stands in the order: files that stand apart go behind those on the session."""
+    file = _file(nodeid)
+    folder = next((n for n, first in enumerate(_FIRST) if file.startswith(first)), len(_FIRST))
+    return (folder > 0 or file in APART, folder)

@@ -194,9 +194,7 @@ def main() -> int:
     for number, mutation in chosen:
         began = time.monotonic()
         with applied(mutation) as path:
-            found = finder(
-                given.tests, ["-n", given.workers, "--dist", "loadgroup", "--no-loadscope-reorder"]
-            )
+            found = finder(given.tests, ["-n", given.workers, "--dist", "loadfile", "--no-loadscope-reorder"])
         missed += found is None
         where = f"{number}. {mutation.breaks} ({path.relative_to(ROOT)})"
         print(f"{where}: {found or 'NOT FOUND'}, {time.monotonic() - began:.0f} s", flush=True)

@@ -239,7 +239,7 @@ def _refusals(client: Client) -> None:
     with pytest.warns(UserWarning, match="has 9 buckets"):
         by_key("sliding").apply(frame, "at", options={"state.buckets": 9})
     plain.conf.set("spark.sql.shuffle.partitions", "200")
-    with pytest.warns(UserWarning, match="is 200: each is a state store"):
+    with pytest.warns(UserWarning, match="is 200: each partition is a state store"):
         by_key("sliding").apply(frame, "at")
     with pytest.raises(DefinitionError, match="watermark of 5000 ms already"):
         by_key("sliding").apply(frame.withWatermark("at", "5 seconds"), "at")
@@ -282,7 +282,7 @@ def main(url: str, folder: Path, state: Path) -> None:
         try:
             check(client)
             wrong = None
-        except Exception:  # noqa: BLE001 - told to the test, which fails with it
+        except (Exception, pytest.fail.Exception):  # noqa: BLE001 - the test fails with it
             wrong = traceback.format_exc()
         print(json.dumps({"case": name, "wrong": wrong}), flush=True)  # noqa: T201 - what the test reads
     spark.stop()
