@@ -216,7 +216,7 @@ def test_checkpoints_of_others_are_refused(spark: SparkSession, source: Path, ot
     """By the driver; the number of the operator says which one is meant."""
     frame = stream(spark, source)
     for name, number in (("spark", 0), ("stateless", 0), ("behind", 1)):
-        with pytest.raises(StateError, match="cannot be read: (it is not|the query has) "):
+        with pytest.raises(StateError, match=r"cannot be read: (it is not|the query has) "):
             OP.check(frame, "at", others / name, operator=number)
     assert OP.check(frame, "at", others / "behind") is not None
 
