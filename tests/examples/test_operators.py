@@ -99,7 +99,7 @@ def sessions(flights: Flights) -> Emitted:
         slow(
             LastFlights(n=30, every=5, grace="24 hours"), "origin", last_flights, "memory", id="count windows"
         ),
-        pytest.param(DelayAlert(grace="24 hours"), "origin", alerts, "rocksdb", id="alerts"),
+        slow(DelayAlert(grace="24 hours"), "origin", alerts, "rocksdb", id="alerts"),
         slow(Recovery(grace="24 hours"), "tailnum", sessions, "spark", id="funnel"),
     ],
 )

@@ -59,7 +59,8 @@ def test_bounded_frame_gives_sparks_own_windows(spark: SparkSession, source: Pat
     assert rows(judged(frame, kind)) == rows(operator(kind).apply(frame, event_time="at"))
 
 
-@pytest.mark.parametrize("kind", slow_but(["hopping"], CASES))
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", CASES)
 def test_stream_closes_sparks_own_windows(
     spark: SparkSession, source: Path, tmp_path: Path, kind: str
 ) -> None:

@@ -100,7 +100,7 @@ def test_stream_closes_sparks_own_sessions(
     assert 0 == sum(m["windows_out"]["late"] or 0 for m in metrics)
 
 
-@pytest.mark.parametrize(("kind", "backend"), [("fixed", "memory"), slow("expression", "rocksdb")])
+@pytest.mark.parametrize(("kind", "backend"), [slow("fixed", "memory"), slow("expression", "rocksdb")])
 def test_updates_and_retractions_leave_the_table_of_the_bounded_frame(
     spark: SparkSession, source: Path, tmp_path: Path, kind: str, backend: str
 ) -> None:

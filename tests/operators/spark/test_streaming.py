@@ -64,6 +64,7 @@ def test_updates_end_at_the_bounded_values(
     assert rows(bounded) == sorted(seen.values(), key=repr)
 
 
+@pytest.mark.slow
 def test_a_query_goes_on_with_another_backend(spark: SparkSession, source: Path, tmp_path: Path) -> None:
     """A query that is stopped and started again with another backend ends with the same rows."""
     for files, backend in ((2, "memory"), (4, "rocksdb"), (6, "memory")):

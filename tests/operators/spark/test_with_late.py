@@ -31,6 +31,7 @@ def with_extras(frame: DataFrame) -> DataFrame:
     return frame.withColumn("at", F.when(F.col("v") != 13, F.col("at")).cast("timestamp_ntz"))
 
 
+@pytest.mark.slow
 def test_a_stream_hands_over_windows_and_late_records(
     spark: SparkSession, source: Path, tmp_path: Path
 ) -> None:

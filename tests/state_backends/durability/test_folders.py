@@ -196,6 +196,7 @@ def test_s3_errors_name_the_place(s3: S3, tmp_path: Path) -> None:
         Folder("s3://bucket/a?nonsense=1").has("b")
 
 
+@pytest.mark.slow
 def test_unreachable_endpoint() -> None:
     """Storage that nobody answers for is an error that names the place."""
     folder = Folder("s3://bucket/a?endpoint_override=127.0.0.1:1&scheme=http&region=eu-central-1")
@@ -248,6 +249,7 @@ class BreakingFile(io.BytesIO):
         return bytes(1_000)
 
 
+@pytest.mark.slow
 def test_no_part_of_a_file_that_cannot_be_read(s3: S3, tmp_path: Path) -> None:
     """A local file that is not there, or that breaks off, leaves nothing in the folder."""
     for folder in (Folder(str(tmp_path / "folder")), Folder(s3.uri("bucket/broken"))):

@@ -770,6 +770,7 @@ def test_storage_that_refuses_everything_for_a_while(
     store.assert_restores("rocksdb")
 
 
+@pytest.mark.slow
 def test_storage_that_is_overloaded_for_a_while(
     tmp_path: Path,
     opened: Callable[..., Store],
