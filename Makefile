@@ -22,8 +22,8 @@ help: ## print this list
 demo: $(VENV)/.installed-demo ## run the flights example
 	$(BIN)/python -m examples.flights $(ARGS)
 
-examples: $(VENV)/.installed-demo ## run the operators of examples/operators on a year of flights
-	for name in count_windows delay_alert funnel; do $(BIN)/python -m examples.operators.$$name || exit 1; done
+examples: $(VENV)/.installed-demo ## run the features and the operators of examples/ on a year of flights
+	for name in features operators.count_windows operators.delay_alert operators.funnel; do $(BIN)/python -m examples.$$name || exit 1; done
 
 test: $(VENV)/.installed-test ## run the tests that are not slow (5 minutes), in as many processes as WORKERS says (2)
 	$(PYTEST) -m 'not slow' $(ARGS)

@@ -8,7 +8,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from operators import HoppingWindows, SessionWindows, SlidingWindows, TumblingWindows, WindowedAggregation
+from operators import (
+    HoppingWindows,
+    RollingAggregation,
+    RollingWindows,
+    SessionWindows,
+    SlidingWindows,
+    TumblingWindows,
+    WindowedAggregation,
+)
 from operators import aggregates as agg
 from operators.aggregates import Aggregate
 
@@ -91,6 +99,12 @@ def operator(per_window: int, grace_ms: int = 0, emit: str = "on_close") -> Wind
     """Return sliding windows of so many records on average, with five aggregates."""
     windows = SlidingWindows(size=per_window * GAP_MS, grace=grace_ms).group_by("k")
     return windows.aggregate(**five_aggregates()).emit(emit)
+
+
+def rolling(*per_window: int, grace_ms: int = 0, emit: str = "on_close") -> RollingAggregation:
+    """Return rolling windows of so many records on average, with the same aggregates for each lookback."""
+    windows = RollingWindows({str(n): n * GAP_MS for n in per_window}, grace=grace_ms)
+    return windows.group_by("k").aggregate(**five_aggregates()).emit(emit)
 
 
 def operator_of(kind: str) -> WindowedAggregation:

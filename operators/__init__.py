@@ -15,10 +15,12 @@ if TYPE_CHECKING:
     from operators.definitions.aggregation import CoGroupedAggregation, WindowedAggregation
     from operators.definitions.custom import Operator
     from operators.definitions.keyed import KeyContext, KeyedOperator
+    from operators.definitions.rolling import RollingAggregation, RollingWindows
     from operators.definitions.windows import HoppingWindows, SessionWindows, SlidingWindows, TumblingWindows
     from operators.errors import DefinitionError, OperatorError, SessionSetupError, WorkerError
     from operators.explain.explanation import Explanation
     from operators.runtime.local import LocalRunner
+    from operators.runtime.local_as_of import AsOfRunner
     from operators.runtime.local_cogroup import CoGroupedRunner
     from operators.spark.failures import what_failed
     from operators.spark.java import JavaNotFoundError, ensure_java
@@ -46,6 +48,10 @@ _HOMES = {
         "KeyContext",
         "KeyedOperator",
     ),
+    "operators.definitions.rolling": (
+        "RollingAggregation",
+        "RollingWindows",
+    ),
     "operators.definitions.windows": (
         "HoppingWindows",
         "SessionWindows",
@@ -60,6 +66,7 @@ _HOMES = {
     ),
     "operators.explain.explanation": ("Explanation",),
     "operators.runtime.local": ("LocalRunner",),
+    "operators.runtime.local_as_of": ("AsOfRunner",),
     "operators.runtime.local_cogroup": ("CoGroupedRunner",),
     "operators.spark.failures": ("what_failed",),
     "operators.spark.java": (
@@ -81,6 +88,7 @@ _HOME = {name: module for module, names in _HOMES.items() for name in names}
 __all__ = [
     "NEVER",
     "AggregateOperation",
+    "AsOfRunner",
     "CallContext",
     "CoGroupedAggregation",
     "CoGroupedRunner",
@@ -96,6 +104,8 @@ __all__ = [
     "Operator",
     "OperatorError",
     "OutputRows",
+    "RollingAggregation",
+    "RollingWindows",
     "SessionSetupError",
     "SessionWindows",
     "SlidingWindows",

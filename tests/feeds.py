@@ -7,7 +7,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from operators import HoppingWindows, SessionWindows, SlidingWindows, TumblingWindows, WindowedAggregation
+from operators import (
+    HoppingWindows,
+    RollingAggregation,
+    RollingWindows,
+    SessionWindows,
+    SlidingWindows,
+    TumblingWindows,
+    WindowedAggregation,
+)
 from operators import aggregates as agg
 from operators.columns.records import FAR_FUTURE
 from operators.runtime.program import Processed
@@ -36,6 +44,7 @@ KINDS: Mapping[str, Any] = {
     "session": SessionWindows(gap=4, grace=GRACE),
     "session of a greatest length": SessionWindows(gap=6, grace=GRACE, max_length=20),
     "session with a gap per record": SessionWindows(gap_column="gap", grace=GRACE),
+    "rolling": RollingWindows(15, grace=GRACE),
     "sliding by fold": SlidingWindows(size=15, grace=GRACE),
     "hopping by fold": HoppingWindows(size=15, advance=4, grace=GRACE),
 }
@@ -52,8 +61,13 @@ FOLDED = {"folded": agg.fold(list, appended, "v", type="array<bigint>", name="al
 """What makes windows be computed by folds."""
 
 
-def operator(kind: str, policy: str, aggregates: Mapping[str, agg.Aggregate]) -> WindowedAggregation:
+def operator(
+    kind: str, policy: str, aggregates: Mapping[str, agg.Aggregate]
+) -> WindowedAggregation | RollingAggregation:
     """Windows of the kind by key."""
+    if kind == "rolling":
+        emit: Any = "on_arrival" if policy == "on_update" else policy
+        return KINDS[kind].group_by("k").aggregate(**aggregates).emit(emit)
     folded = FOLDED if kind.endswith("by fold") else {}
     return KINDS[kind].group_by("k").aggregate(**folded, **aggregates).emit(policy)
 
@@ -96,8 +110,9 @@ class Feed:
 
 
 def rows(emitted: pa.Table, names: Sequence[str] | None = None) -> list[str]:
-    """Rows as texts, in order; with only these results if names are given."""
-    columns = [name for name in emitted.column_names if names is None or name in (*names, *SHARED)]
+    """Rows as texts, in order; with only these results if names are given, and of the records' columns only the key."""
+    results = [name for name in emitted.column_names if name in SHARED or name not in SCHEMA.names]
+    columns = [name for name in results if names is None or name in (*names, *SHARED)]
     return sorted(map(repr, emitted.select(sorted(columns)).to_pylist()))
 
 

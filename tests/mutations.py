@@ -113,8 +113,8 @@ MUTATIONS = (
     ),
     Mutation(
         "sides of cogrouped frames",
-        'changes: dict[str, Any] = {"where": self.marker}',
-        "changes: dict[str, Any] = {}",
+        "return renamed if aggregate.where is not None else replace(renamed, where=self.marker)",
+        "return renamed",
     ),
     Mutation(
         "the watermark of chains",
@@ -135,6 +135,21 @@ MUTATIONS = (
         "combination of ranges of three panes",
         "combine(_rows(result, later), _rows(level, position[later]))",
         "combine(_rows(level, position[later]), _rows(result, later))",
+    ),
+    Mutation(
+        "which ends belong to rolling windows",
+        'skipped = ranks.before(since) if closed in ("both", "left") else ranks.until(since)',
+        'skipped = ranks.before(since) if closed in ("both", "right") else ranks.until(since)',
+    ),
+    Mutation(
+        "the timers of waiting rows",
+        "waits = (entries.columns[_WAITING] > 0) & (entries.time >= close_time)",
+        "waits = (entries.columns[_WAITING] > 0) & (entries.time > close_time)",
+    ),
+    Mutation(
+        "which panes go into a lifetime",
+        "if (segment + 1) * self.store.segment_ticks > forgotten:",
+        "if (segment + 1) * self.store.segment_ticks >= forgotten:",
     ),
 )
 

@@ -19,7 +19,8 @@ USUAL = [
 """Workloads of all systems. With many keys, tumbling and hopping windows would hardly ever end."""
 LONG = Workload("sliding", 10_000)
 WITH_MANY_KEYS = Workload("sliding", 10, MANY_KEYS)
-ALSO = {"polars": (LONG,)}
+ROLLING = Workload("rolling", 1_000)
+ALSO = {"polars": (LONG, ROLLING)}
 """Further workloads that a target needs."""
 FULL = {
     "polars": (WITH_MANY_KEYS,),

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from benchmarks.data import rolling
 from benchmarks.peers.efforts import AT_ONCE, STREAMS, Effort
 from benchmarks.peers.processes import run
 from benchmarks.peers.works import LONG_AGO_MS, Workload, later_records
@@ -55,6 +56,22 @@ def test_results_agree(tmp_path: Path, python: Path, records: pa.Table, peer: st
     assert mine.height == theirs.height == both.height > 0
     for name in AGGREGATES:
         assert (both[name] - both[f"{name}_right"]).abs().max() < 1e-9
+
+
+@pytest.mark.parametrize("peer", ["polars"])
+def test_rolling_results_agree(tmp_path: Path, python: Path, records: pa.Table, peer: str) -> None:
+    """Each record has the same results of the longest lookback."""
+    given, results = tmp_path / "records.parquet", tmp_path / "results.parquet"
+    pq.write_table(records, given)
+    run(python, peer, Workload("rolling", 1_000, KEYS), Effort(len(records), rounds=1), given, results)
+    with rolling(1_000).local_runner(event_time="at") as runner:
+        mine = pl.from_arrow(runner.process(records))
+    theirs = pl.read_parquet(results).sort("k", "at", "n")
+    mine = mine.sort("k", "at", "n_1000")
+    mine, theirs = before_the_last(mine), before_the_last(theirs)
+    assert mine.height == theirs.height > 0
+    for name in AGGREGATES:
+        assert (mine[f"{name}_1000"] - theirs[name]).abs().max() < 1e-9
 
 
 def ours(records: pa.Table, work: Workload) -> pl.DataFrame:

@@ -17,8 +17,8 @@ class Workload:
     """Windows of one kind and size, with five aggregates.
 
     Attributes:
-        kind: sliding, tumbling, hopping or session.
-        per_window: records per sliding window.
+        kind: sliding, rolling, tumbling, hopping or session. Rolling ones have three lookbacks.
+        per_window: records per sliding window, or per longest rolling window.
         keys: number of keys.
     """
 
@@ -32,7 +32,7 @@ class Workload:
     @property
     def size_ms(self) -> int:
         """Length of the windows, or the gap of sessions."""
-        if self.kind == "sliding":
+        if self.kind in ("sliding", "rolling"):
             return self.per_window * GAP_MS
         return KINDS[self.kind].gap_ticks if self.kind == "session" else KINDS[self.kind].size_ticks
 
@@ -43,7 +43,7 @@ class Workload:
 
     @property
     def operator(self) -> WindowedAggregation:
-        """Our operator for this workload."""
+        """Our operator for this workload, unless it is a rolling one."""
         return operator(self.per_window) if self.kind == "sliding" else operator_of(self.kind)
 
     @property
@@ -54,6 +54,8 @@ class Workload:
     @property
     def axes(self) -> dict[str, int]:
         """Position of the figures in the section."""
+        if self.kind == "rolling":
+            return {"lookbacks": 3, "keys": self.keys}
         return {"per_window": self.per_window, "keys": self.keys} if self.per_window else {"keys": self.keys}
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from benchmarks.data import GAP_MS, operator, operator_of
+from benchmarks.data import GAP_MS, operator, operator_of, rolling
 
 OWN: dict[str, Callable[[], Column]] = {
     "tumbling": lambda: F.window("at", "10 seconds"),
@@ -36,6 +36,22 @@ def own_sliding(frame: DataFrame, per_window: int) -> DataFrame:
 def our_sliding(frame: DataFrame, per_window: int, backend: str = "memory") -> DataFrame:
     """Return the left and the right window of each row."""
     return operator(per_window).apply(frame, event_time="at", backend=backend)
+
+
+def own_rolling(frame: DataFrame, *per_window: int) -> DataFrame:
+    """Return each row with its windows of several lengths."""
+    by_time = Window.partitionBy("k").orderBy(F.unix_millis("at"))
+    columns = [
+        column.over(by_time.rangeBetween(-n * GAP_MS, 0)).alias(f"{name}_{n}")
+        for n in per_window
+        for name, column in _named().items()
+    ]
+    return frame.select("*", *columns)
+
+
+def our_rolling(frame: DataFrame, *per_window: int) -> DataFrame:
+    """Return the same of ours."""
+    return rolling(*per_window).apply(frame, event_time="at", backend="memory")
 
 
 def _named() -> dict[str, Column]:

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from benchmarks.data import KINDS, records, spark_times
-from benchmarks.pipelines.kinds import our_sliding, ours, own, own_sliding
+from benchmarks.pipelines.kinds import our_rolling, our_sliding, ours, own, own_rolling, own_sliding
 
 RESULTS = ["n", "total", "low", "high", "mean"]
 
@@ -41,6 +41,11 @@ def test_left_windows_agree(few: DataFrame) -> None:
     left = our_sliding(few, 10).withColumn("at", F.col("window.end")).join(few.select("k", "at"), ["k", "at"])
     columns = "k", F.unix_millis("at").alias("at"), *RESULTS
     check_equal(left.select(*columns), own_sliding(few, 10).select(*columns))
+
+
+def test_rolling_windows_agree(few: DataFrame) -> None:
+    mine, theirs = our_rolling(few, 10, 100), own_rolling(few, 10, 100)
+    check_equal(mine.select(theirs.columns), theirs)
 
 
 def check_equal(mine: DataFrame, theirs: DataFrame) -> None:

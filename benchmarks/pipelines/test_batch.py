@@ -11,13 +11,15 @@ from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.data import KINDS, records, spark_times
 from benchmarks.measure import Measure
-from benchmarks.pipelines.kinds import our_sliding, ours, own, own_sliding
+from benchmarks.pipelines.kinds import our_rolling, our_sliding, ours, own, own_rolling, own_sliding
 from benchmarks.pipelines.streams import ROWS
 
 SYSTEMS = ["Spark's own", "memory"]
 LARGE_FILES = {"tumbling": 4, "hopping": 1, "session": 4}
 SLIDING = {10: (1_000_000, 100), 1_000: (100_000, 10)}
 """Rows and keys by records per window."""
+ROLLING = 10, 100, 1_000
+"""Records per lookback. Spark's own cost grows with them, so it gets fewer rows."""
 
 
 def collect(frame: DataFrame) -> None:
@@ -54,4 +56,21 @@ def test_sliding(measure: Measure, spark: SparkSession, tmp_path: Path, system: 
         rows=rows,
         rounds=5,
         per_window=per_window,
+    )
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_rolling(measure: Measure, spark: SparkSession, tmp_path: Path, system: str) -> None:
+    """Fifteen results beside each row."""
+    rows, keys = 200_000, 20
+    pq.write_table(spark_times(records(rows, keys)), tmp_path / "rows.parquet")
+    frame = spark.read.parquet(str(tmp_path / "rows.parquet"))
+    windows = (own_rolling if system == "Spark's own" else our_rolling)(frame, *ROLLING)
+    measure(
+        lambda: collect(windows),
+        section="batch: rolling windows",
+        system=system,
+        rows=rows,
+        rounds=3,
+        lookbacks=len(ROLLING),
     )

@@ -38,6 +38,14 @@ QUESTIONS = [
         ],
     ),
     Question(
+        "How fast are aggregates beside each record, over several lookbacks?",
+        "Longer bars are faster: rows per second with five results for each lookback. Three lookbacks share their panes.",
+        [
+            BarChart(("rolling windows, local",), f"{RATE}, local", {"keys": 100}),
+            BarChart(("batch: rolling windows",), f"{RATE}, batch on Spark"),
+        ],
+    ),
+    Question(
         "Which backend for which number of keys?",
         "Left: all keys have records in each batch, so that the cost is that of reading and writing their pages; higher is "
         "faster. Right: time of a batch with 1,000 active keys and a growing number of idle keys with open windows; it should "

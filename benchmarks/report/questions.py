@@ -141,5 +141,5 @@ def _in_order(figures: Sequence[Figure]) -> Iterator[Figure]:
 
 
 def _axis_text(name: str, value: object) -> str:
-    words = {"per_window": "per window", "keys": "keys"}
+    words = {"per_window": "per window", "keys": "keys", "lookbacks": "lookbacks"}
     return f"{value:,} {words[name]}" if name in words else str(value)

@@ -8,6 +8,7 @@ from benchmarks.report.figures import NotMeasured, Run
 NOT_MEASURED = "not measured in this run"
 PER_WINDOW = 10, 100, 1_000, 10_000
 SLIDING = "sliding windows, local"
+ROLLING = "rolling windows, local"
 KIP450 = "panes beside KIP-450"
 KEYS = "number of keys"
 THROUGH = "streaming: pass-through"
@@ -66,7 +67,7 @@ def _found(target: Target, run: Run) -> float | None:
 
 def targets() -> Iterator[Target]:
     """All targets, grouped."""
-    for group in (_sliding, _kip450, _state, _streams, _beside_own):
+    for group in (_sliding, _rolling, _kip450, _state, _streams, _beside_own):
         yield from group()
 
 
@@ -79,6 +80,15 @@ def _sliding() -> Iterator[Target]:
     for n, bound in ((10, 200), (1_000, 10_000)):
         what = f"records/s, of Quix Streams', {n:,} per window"
         yield Target(group, what, bound, True, _vs("Quix Streams", n))
+
+
+def _rolling() -> Iterator[Target]:
+    group = "Rolling windows without Spark, memory, 100 keys"
+    found = _ratio(ROLLING, "memory", "polars", lookbacks=3)
+    yield Target(
+        group, "records/s, of polars', three lookbacks: 15 results beside each record", 0.7, True, found
+    )
+    yield Target(group, "time of three lookbacks, of that of the longest alone", 1.6, False, _lookbacks)
 
 
 def _kip450() -> Iterator[Target]:
@@ -126,6 +136,8 @@ def _beside_own() -> Iterator[Target]:
         what = f"sliding windows, batch, compared with rangeBetween, {n:,} per window"
         found = _ratio("batch: sliding windows", "memory", OWN, per_window=n)
         yield Target(group, what, least, True, found)
+    what = "rolling windows, batch, compared with rangeBetween over the same three lookbacks"
+    yield Target(group, what, 2, True, _ratio("batch: rolling windows", "memory", OWN))
 
 
 def _ratio(section: str, system: str, other: str, **axes: int) -> Callable[[Run], float]:
@@ -139,6 +151,11 @@ def _vs(other: str, per_window: int) -> Callable[[Run], float]:
 def _spread(run: Run) -> float:
     rates = [run.one(SLIDING, "memory", per_window=n, keys=100).rate for n in PER_WINDOW]
     return max(rates) / min(rates)
+
+
+def _lookbacks(run: Run) -> float:
+    three, one = (run.one(ROLLING, "memory", lookbacks=n, keys=100) for n in (3, 1))
+    return three.seconds / one.seconds
 
 
 def _idle(run: Run) -> float:

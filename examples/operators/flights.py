@@ -9,13 +9,13 @@ from pyspark.sql import DataFrame
 from examples.flights_data import SOURCE_DDL, departed, half_months, load_flights, write_source
 from examples.flights_stream import Folders, flights_session
 
-DDL = f"{SOURCE_DDL}, tailnum string"
-_FOLDERS = Folders(Path("build/operators"))
+DDL = f"{SOURCE_DDL}, tailnum string, carrier string"
+_FOLDERS = Folders(Path("build/examples"))
 
 
 @contextmanager
 def flights(*, streaming: bool = False) -> Iterator[DataFrame]:
-    """Yield the flights that left, with their aircraft, in a new Spark session.
+    """Yield the flights that left, with their aircraft and carrier, in a new Spark session.
 
     Args:
         streaming: a stream, of which each batch is half a month in scheduled order, so that flights are out of order by up
@@ -23,7 +23,7 @@ def flights(*, streaming: bool = False) -> Iterator[DataFrame]:
     """
     if not _FOLDERS.source.exists():
         _FOLDERS.out.mkdir(parents=True, exist_ok=True)
-        table = load_flights("tailnum")
+        table = load_flights("tailnum", "carrier")
         write_source(table, half_months(departed(table)), _FOLDERS.source)
     print(f"Starting Spark, whose own messages go to {_FOLDERS.messages}.\n", flush=True)
     with flights_session(_FOLDERS) as spark:

@@ -27,6 +27,7 @@ from operators.aggregates.operations import (
     SumLong,
     decimal_of,
 )
+from operators.aggregates.over import OverLookbacks
 from operators.columns.arrow import arrow_column, state_code
 from operators.columns.checks import check_column_name, listed_columns
 from operators.columns.ranges import Ints, State
@@ -74,6 +75,14 @@ class Aggregate(ABC):
             given = getattr(self, role, None)
             if given is not None:
                 check_column_name("an aggregate" if role != "where" else "where", given)
+
+    def over(self, *lookbacks: str) -> OverLookbacks:
+        """Return the aggregate of rolling windows limited to these lookbacks, given by name."""
+        if not lookbacks or not all(isinstance(name, str) for name in lookbacks):
+            raise DefinitionError(
+                f"over takes names of lookbacks, such as over('1h', '1d'), not {lookbacks!r}"
+            )
+        return OverLookbacks(self, tuple(dict.fromkeys(lookbacks)))
 
     @abstractmethod
     def bind(self, types: Types) -> Bound:

@@ -36,8 +36,15 @@ class Operation(ABC):
     """Whether states can be combined. If not, records are added to the state of each window one by one (a fold)."""
     idempotent: ClassVar[bool] = False
     """Whether overlapping ranges can be combined: a state combined with itself, or with a part of itself, does not change."""
+    keeps_all: ClassVar[bool] = False
+    """Whether a state has each value, so that it grows with the number of records."""
     former_name: ClassVar[str | None] = None
     """Former name of the operation, when its state had fewer columns: the first ones. The others of such a state are 0."""
+
+    @property
+    def bare(self) -> "Operation":
+        """The operation itself, whenever its state was begun."""
+        return self
 
     @property
     def inputs(self) -> tuple[str, ...]:

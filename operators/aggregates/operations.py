@@ -284,6 +284,8 @@ class Collect(Operation):
     A state is a list of event times in ticks and the list of values.
     """
 
+    keeps_all: ClassVar[bool] = True
+
     @property
     def codes(self) -> tuple[str, ...]:
         return ("object", "object")

@@ -42,7 +42,12 @@ class Side:
         return {name: self._joint(aggregate) for name, aggregate in self.aggregates}
 
     def _joint(self, aggregate: Aggregate) -> Aggregate:
-        changes: dict[str, Any] = {"where": self.marker}
+        renamed = self.renamed(aggregate)
+        return renamed if aggregate.where is not None else replace(renamed, where=self.marker)
+
+    def renamed(self, aggregate: Aggregate) -> Aggregate:
+        """Return an aggregate over columns of the union, whatever frame its rows are of."""
+        changes: dict[str, Any] = {}
         for field in fields(aggregate):
             value = getattr(aggregate, field.name)
             if field.name in INPUTS and value is not None:
@@ -50,6 +55,21 @@ class Side:
             if field.name == "columns":
                 changes["columns"] = tuple(map(self.joint, value))
         return replace(aggregate, **changes)
+
+
+@dataclass(frozen=True, slots=True)
+class WholeSide(Side):
+    """A frame of which all columns are read.
+
+    Attributes:
+        all_columns: their names.
+    """
+
+    all_columns: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> list[str]:
+        return list(self.all_columns)
 
 
 def _inputs(aggregate: Aggregate) -> Sequence[str]:

@@ -32,6 +32,8 @@ class Records:
         values: input columns by name, each of length n.
         bad: records left out because their event time is null or out of range (`most_ticks`), or their gap is no gap.
         gap: shape (n,), int64: ticks for which each record's session waits for the next one; None if it is the same for all.
+        rows: the rows that the records were read from, for operators that emit them.
+        row: shape (n,), int64: position of each record in `rows`.
     """
 
     keys: list[bytes]
@@ -40,6 +42,8 @@ class Records:
     values: dict[str, ColumnData]
     bad: int
     gap: Ints | None = None
+    rows: pa.Table | None = None
+    row: Ints | None = None
 
     def __len__(self) -> int:
         return len(self.key)
@@ -48,7 +52,8 @@ class Records:
         """Return the records at these positions, with the keys unchanged."""
         values = {name: data.take(rows) for name, data in self.values.items()}
         gap = None if self.gap is None else self.gap[rows]
-        return Records(self.keys, self.key[rows], self.time[rows], values, self.bad, gap)
+        row = None if self.row is None else self.row[rows]
+        return Records(self.keys, self.key[rows], self.time[rows], values, self.bad, gap, self.rows, row)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +67,7 @@ class RecordColumns:
         tick_us: length of a tick in microseconds.
         gap: each record's session gap: durations, or whole milliseconds; None if there is none.
         reach: ticks from an event time to the bounds of its windows at most.
+        rows: the columns of the rows that operators emit; none if they emit windows only.
     """
 
     event_time: str
@@ -70,6 +76,7 @@ class RecordColumns:
     tick_us: int
     gap: str | None = None
     reach: int = 0
+    rows: tuple[str, ...] = ()
 
     def read(self, table: pa.Table) -> Records:
         """Return a table as records. O(rows) array work and one Python call per distinct key."""
@@ -86,7 +93,10 @@ class RecordColumns:
         key, distinct = number_keys([table.column(name) for name in self.group_by], table.num_rows)
         keys = encode_keys(distinct) if self.group_by else [NO_COLUMNS]
         values = {name: column_data(table.column(name)) for name in self.values}
-        return Records(keys, key, rows.time, values, rows.bad, rows.gap)
+        if not self.rows:
+            return Records(keys, key, rows.time, values, rows.bad, rows.gap)
+        whole = table.select(self.rows)
+        return Records(keys, key, rows.time, values, rows.bad, rows.gap, whole, np.arange(table.num_rows))
 
     def sift(self, table: pa.Table) -> "Sifted":
         """Return all rows of a table by whether they can be used; of those that cannot, with the reason."""

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from operators.aggregates import Aggregate, AggregateOperation
 from operators.aggregates.operation import Operation
+from operators.aggregates.over import OverLookbacks
 from operators.aggregates.sides import EVENT_TIME, Side, check_side_columns, event_times
 from operators.columns.arrow import bounds_type
 from operators.columns.checks import check_column_name, check_columns, check_gap, column_types, refuse_twice
@@ -98,7 +99,7 @@ class WindowedAggregation(RunnableOperator):
             )
         for name, aggregate in aggregates.items():
             if not isinstance(aggregate, Aggregate):
-                raise DefinitionError(_no_aggregate(name, aggregate))
+                raise DefinitionError(no_aggregate(name, aggregate))
         return _checked(replace(self, aggregates=(*self.aggregates, *aggregates.items())))
 
     def cogroup(self, **frames: Mapping[str, Aggregate]) -> "CoGroupedAggregation":
@@ -297,8 +298,10 @@ class CoGroupedAggregation:
         return [*self.operator.keys, *([] if gap is None else [gap])]
 
 
-def _no_aggregate(name: str, given: object) -> str:
-    """The message for a result that is not an aggregate."""
+def no_aggregate(name: str, given: object) -> str:
+    """Return the message for a result that is not an aggregate."""
+    if isinstance(given, OverLookbacks):
+        return f"{name} is over lookbacks {given.lookbacks}, but only RollingWindows have lookbacks: leave over(...) out"
     if isinstance(given, AggregateOperation):
         return (
             f"{name} is the AggregateOperation {given.name!r} itself: call it with columns, such as op('v')"

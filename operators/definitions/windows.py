@@ -7,6 +7,7 @@ from operators.aggregates import Aggregate
 from operators.aggregates.operation import Operation
 from operators.columns.durations import Duration, tick_length, ticks
 from operators.definitions.aggregation import WindowedAggregation
+from operators.definitions.attributes import unknown_attribute
 from operators.errors import DefinitionError
 from operators.kinds.fold_hopping import FoldHoppingPlan
 from operators.kinds.fold_sliding import FoldSlidingPlan
@@ -61,14 +62,7 @@ class _Grouping:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            kind = type(self).__name__
-            said = f"{kind!r} object has no attribute {name!r}"
-            if name in _OF_OPERATORS:
-                said = (
-                    f"{kind} define windows only: say what to compute before {name!r}, as in "
-                    f".group_by('k').aggregate(n=agg.count()).{name}(...)"
-                )
-            raise AttributeError(said, name=name, obj=self)
+            raise unknown_attribute(self, name, _OF_OPERATORS)
 
 
 @dataclass(frozen=True, slots=True)

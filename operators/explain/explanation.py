@@ -15,7 +15,7 @@ from operators.explain.strategies import aggregates_of
 from operators.explain.text import text
 from operators.explain.windows import windows_of
 from operators.runtime.program import Program, Runnable
-from operators.steps.emission import OutputSchema
+from operators.steps.emission import AggregateOutput
 from state_backends import StateConfig, resolve
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class Explanation(Parts):
         windows, output = windows_of(program), program.output
         return cls(
             windows,
-            aggregates_of(program.plan, output) if isinstance(output, OutputSchema) else (),
+            aggregates_of(program.plan, output) if isinstance(output, AggregateOutput) else (),
             state_of(program, windows),
             None if streaming else bounded_stage(bounded, types),
             None if streaming is False else streamed_stage(program),

@@ -8,6 +8,7 @@ import pyarrow.types as pat
 
 from operators.custom.plan import CustomPlan
 from operators.explain.parts import StagePart
+from operators.kinds.rolling import RollingPlan
 from operators.runtime.program import Program
 from operators.steps.partials import TwoStagePlan
 
@@ -60,6 +61,8 @@ def _why_rows(program: Program) -> str:
     plan = program.plan
     if isinstance(plan, CustomPlan):
         return "a custom operator processes single records"
+    if isinstance(plan, RollingPlan):
+        return "each row comes out with all its columns"
     if isinstance(plan, TwoStagePlan):
         return "a pane is one event time, so that partial aggregation would save little"
     unmerged = ", ".join(op.describe() for op in plan.operations if not op.combines)

@@ -15,9 +15,10 @@ from operators.aggregates.user_operation import UserOperation
 from operators.explain.parts import AggregatePart, Strategy
 from operators.kinds.fold_hopping import FoldHoppingPlan
 from operators.kinds.fold_sliding import FoldSlidingPlan
+from operators.kinds.rolling_rows import RollingOutput
 from operators.kinds.sessions import SessionPlan
 from operators.runtime.program import Plan
-from operators.steps.emission import OutputSchema
+from operators.steps.emission import AggregateOutput
 
 DEDUCT = Strategy(
     "deducting",
@@ -90,10 +91,18 @@ def strategy_of(operation: Operation) -> Strategy:
     return BY_METHOD.get(type(operation).combine_ranges, CUSTOM)
 
 
-def aggregates_of(plan: Plan, output: OutputSchema) -> tuple[AggregatePart, ...]:
+def aggregates_of(plan: Plan, output: AggregateOutput) -> tuple[AggregatePart, ...]:
     """Return each result with the strategy that computes it."""
     unmerged = [op.describe() for op in plan.operations if not op.combines]
-    return tuple(_part(plan, name, bound, unmerged) for name, bound in output.aggregates)
+    names = [name for name, _ in output.aggregates]
+    if isinstance(output, RollingOutput):
+        names = [
+            ", ".join(f"{name}{output.suffixes[n]}" for n in over)
+            for name, over in zip(names, output.over, strict=True)
+        ]
+    return tuple(
+        _part(plan, name, bound, unmerged) for name, (_, bound) in zip(names, output.aggregates, strict=True)
+    )
 
 
 def _part(plan: Plan, name: str, bound: Bound, unmerged: list[str]) -> AggregatePart:

@@ -8,6 +8,7 @@ from typing import Any
 from operators.custom.plan import CustomPlan
 from operators.explain.parts import Parts, StatePart
 from operators.explain.words import length, number_range, plural
+from operators.kinds.rolling import RollingPlan
 from operators.steps.emission import OutputSchema
 from state_backends.store.schema import head_codes
 
@@ -66,6 +67,8 @@ def _time(of: Parts) -> Iterator[Line]:
     yield "timers" if isinstance(plan, CustomPlan) else "closed", windows.closes
     if isinstance(program.output, OutputSchema):
         yield "emits", _emission(program.output)
+    elif isinstance(plan, RollingPlan):
+        yield "emits", _rolling_emission(plan)
 
 
 def _close_time(of: Parts) -> str:
@@ -97,6 +100,15 @@ def _emission(output: OutputSchema) -> str:
         return "each window once, when it is closed"
     retracted = ", and retractions of those that no longer exist" if output.retracts else ""
     return f"after each batch, the windows that it changed{retracted}; for a bounded frame, each window once"
+
+
+def _rolling_emission(plan: RollingPlan) -> str:
+    when = (
+        "in the batch in which it came"
+        if plan.on_arrival
+        else "when no record can change its windows any more"
+    )
+    return f"each record once, with all its columns and the aggregates of its windows, {when}"
 
 
 def _aggregates(of: Parts) -> Iterator[Line]:

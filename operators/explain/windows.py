@@ -9,6 +9,7 @@ from operators.explain.words import length
 from operators.kinds.fold_hopping import FoldHoppingPlan
 from operators.kinds.fold_sliding import FoldSlidingPlan
 from operators.kinds.hopping import HoppingPlan
+from operators.kinds.rolling import RollingPlan
 from operators.kinds.sessions import SessionPlan
 from operators.kinds.sliding import SlidingPlan
 from operators.runtime.program import Program
@@ -135,6 +136,34 @@ def _(plan: SessionPlan, program: Program) -> WindowsPart:
         "its last record",
         None if plan.gap is None else (plan.gap + 1) * program.tick_us,
         lone=plan.longest is None,
+    )
+
+
+@_windows.register
+def _(plan: RollingPlan, program: Program) -> WindowsPart:
+    lengths = ["the lifetime" if n is None else length(n * program.tick_us) for n in plan.lookbacks]
+    opening, closing = (
+        "[" if plan.closed in ("both", "left") else "(",
+        "]" if plan.closed in ("both", "right") else ")",
+    )
+    bounds = [
+        f"{opening}t - {length(n * program.tick_us)}, t{closing}" for n in plan.lookbacks if n is not None
+    ]
+    bounds += [f"all {'until' if closing == ']' else 'before'} t"] if plan.lifetime else []
+    entry = "a pane for each distinct event time of a key"
+    if plan.lifetime:
+        entry += ", one pane for all that is older than the longest other lookback"
+    if not plan.on_arrival:
+        entry += ", and the rows of a key, segment and batch while they wait"
+    return WindowsPart(
+        f"rolling windows of {', '.join(lengths)}",
+        f"{', '.join(bounds)} for each record at t",
+        "a record before the close time: it gets no row, but counts in the rows that are not out",
+        "a row whose event time is before the close time",
+        entry,
+        "panes",
+        "its event time",
+        (plan.longest + 1) * program.tick_us,
     )
 
 

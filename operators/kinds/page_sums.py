@@ -4,13 +4,16 @@ If all windows of a step contain a page as a whole, the step reads its sum inste
 begin or end.
 """
 
+from abc import ABC
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from operators.columns.ranges import Mask
 from operators.kinds.panes import PaneSchema
-from state_backends import Entries, WindowStore
+from operators.steps.store_operator import StoreOperator
+from state_backends import Entries, WindowStore, WriteBatch
 from state_backends.store.window_store import merge_entries
 
 _DENSE = 32
@@ -46,7 +49,7 @@ class PageSums:
         self._store = store
         self._segments: dict[int, _Segment] = {}
         self._sparse: set[int] = set()
-        self._small = _FIXED.issuperset(schema.layout.codes)
+        self._small = all(_FIXED.issuperset(operation.codes) for operation in schema.operations)
 
     def fetch(self, segment: int, keys: Sequence[bytes]) -> Entries:
         """Return one pane for each of the keys that has a page in the segment, or all its panes where they are few.
@@ -98,3 +101,31 @@ class PageSums:
         """Drop all sums."""
         self._segments.clear()
         self._sparse.clear()
+
+
+class SummingOperator(StoreOperator, ABC):
+    """An operator that keeps sums of the pages of its store.
+
+    Args:
+        store: has the pages.
+        closes: whether it emits windows when they close.
+        schema: the panes, as they are stored.
+    """
+
+    def __init__(self, store: WindowStore, closes: bool, schema: PaneSchema) -> None:
+        super().__init__(store, closes)
+        self._sums = PageSums(schema, store)
+
+    def rebuild(self, close_time: int, changes: Sequence[WriteBatch] | None = None) -> None:
+        super().rebuild(close_time, changes)
+        if changes is None:
+            self._sums.clear()
+        for batch in changes or ():
+            for pages in (batch.puts, batch.deletes):
+                for segment, keys in pages.items():
+                    self._sums.forget(segment, keys)
+
+    def _replace(self, segment: int, keys: list[bytes], replaced: Mask, entries: Entries) -> list[bytes]:
+        names = super()._replace(segment, keys, replaced, entries)
+        self._sums.forget(segment, names)
+        return names

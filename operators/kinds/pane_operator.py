@@ -6,28 +6,22 @@ closed if its end is before the close time.
 """
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
 
-from operators.columns.ranges import Ints, Mask
+from operators.columns.ranges import Ints
 from operators.columns.records import FAR_FUTURE, FAR_PAST, Records
-from operators.kinds.page_sums import PageSums
+from operators.kinds.page_sums import SummingOperator
 from operators.kinds.panes import MergedPanes, PaneSchema, merge_panes
 from operators.kinds.plan import WindowPlan
 from operators.steps.emission import Emission
 from operators.steps.partials import Partials
 from operators.steps.step import Step
-from operators.steps.store_operator import (
-    NO_KEYS,
-    PageEnds,
-    Pages,
-    StoreOperator,
-    Touched,
-)
+from operators.steps.store_operator import NO_KEYS, PageEnds, Pages, Touched
 from operators.steps.timers import NEVER
-from state_backends import Entries, WindowStore, WriteBatch
+from state_backends import Entries, WindowStore
 from state_backends.store.window_store import merge_entries
 
 
@@ -82,13 +76,12 @@ class PanePlan(WindowPlan):
         """Return the last tick of the next window to close that a pane at each time defines, or NEVER."""
 
 
-class PaneOperator(StoreOperator):
+class PaneOperator(SummingOperator):
     """An operator over the panes of one store."""
 
     def __init__(self, plan: PanePlan, store: WindowStore) -> None:
-        super().__init__(store, closes=not plan.on_update)
+        super().__init__(store, not plan.on_update, plan.schema)
         self.plan = plan
-        self._sums = PageSums(plan.schema, store)
 
     @abstractmethod
     def arrive(self, panes: Entries, close_time: int) -> Entries:
@@ -126,15 +119,6 @@ class PaneOperator(StoreOperator):
         windows += self.emit(touched.keys, merged, close_time_start, close_time_end)
         self._save(touched, new, merged, close_time_end)
         return windows
-
-    def rebuild(self, close_time: int, changes: Sequence[WriteBatch] | None = None) -> None:
-        super().rebuild(close_time, changes)
-        if changes is None:
-            self._sums.clear()
-        for batch in changes or ():
-            for pages in (batch.puts, batch.deletes):
-                for segment, keys in pages.items():
-                    self._sums.forget(segment, keys)
 
     def _load(
         self, touched: Touched, new: Pages, close_time_start: int, close_time_end: int
@@ -227,8 +211,3 @@ class PaneOperator(StoreOperator):
         ends = self.plan.next_end(merged.panes.time, close_time)
         before = np.where(merged.fresh, NEVER, ends)
         return PageEnds(pages.least(ends), pages.least(before))
-
-    def _replace(self, segment: int, keys: list[bytes], replaced: Mask, entries: Entries) -> list[bytes]:
-        names = super()._replace(segment, keys, replaced, entries)
-        self._sums.forget(segment, names)
-        return names

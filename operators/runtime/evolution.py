@@ -12,18 +12,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from operators.aggregates import exact
+from operators.aggregates.empty import empty_state
 from operators.aggregates.operation import Operation
 from operators.aggregates.operations import SumFloat, SumInt
-from operators.columns.arrow import column_data
 from operators.columns.ranges import Ints, State
 from operators.columns.records import Records
 from operators.kinds.panes import join_states, split_states
 from operators.runtime.identity import COLUMNS, SEGMENT, STATE, differences, differing
 from operators.runtime.program import Program
-from operators.steps.emission import OutputSchema
+from operators.steps.emission import AggregateOutput
 from operators.steps.partials import Partials
 from serializers.pages import Column
 from state_backends import Entries, StateError
@@ -32,7 +31,6 @@ from state_backends.store.schema import StoredSchema
 
 REFUSE, ADAPT = "refuse", "adapt"
 _WIDTHS = ["int8", "int16", "int32", "int64"], ["float", "double"]
-_NEVER = "never"
 _SINCE = re.compile(r" since (\d+)$")
 
 
@@ -47,6 +45,10 @@ class Later(Operation):
 
     of: Operation
     since: int
+
+    @property
+    def bare(self) -> Operation:
+        return self.of
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -86,10 +88,6 @@ class Later(Operation):
         return self.of.accumulate(records, starts)
 
 
-def _bare(operation: Operation) -> Operation:
-    return operation.of if isinstance(operation, Later) else operation
-
-
 def _begun(operation: Operation, since: int) -> Operation:
     return Later(operation.column, operation, since, where=operation.where) if since else operation
 
@@ -102,7 +100,7 @@ def settled(program: Program, stored_identity: dict[str, Any]) -> Program:
     names = list(stored_identity.get(STATE) or [])
     given = program.output
     same = names == [operation.describe() for operation in program.plan.operations]
-    if same or not isinstance(given, OutputSchema):
+    if same or not isinstance(given, AggregateOutput):
         return program
     widened = _widened_columns(program, stored_identity)
     latest = max([0, *(int(found[1]) for found in map(_SINCE.search, names) if found)])
@@ -118,10 +116,10 @@ def settled(program: Program, stored_identity: dict[str, Any]) -> Program:
 
     aggregates = []
     for name, bound in given.aggregates:
-        operations = tuple(map(_bare, bound.operations))
+        operations = tuple(operation.bare for operation in bound.operations)
         number = since(operations)
         aggregates.append((name, replace(bound, operations=tuple(_begun(op, number) for op in operations))))
-    output = replace(given, aggregates=tuple(aggregates))
+    output: Any = replace(given, aggregates=tuple(aggregates))  # type: ignore[type-var]
     if output.operations == given.operations:
         return program
     plan: Any = program.plan
@@ -136,7 +134,7 @@ def adapt(batch: Partials, given: Program, working: Program) -> Partials:
     states = dict(
         zip(given.plan.operations, split_states(given.plan.operations, columns[head:]), strict=True)
     )
-    copied = join_states([states[_bare(operation)] for operation in working.plan.operations])
+    copied = join_states([states[operation.bare] for operation in working.plan.operations])
     return replace(batch, entries=Entries(batch.entries.key, (*columns[:head], *copied)))
 
 
@@ -145,7 +143,7 @@ def _source(operation: Operation, names: Sequence[str], widened: Sequence[str]) 
     for name in (operation.describe(), operation.former):
         if name in names:
             return name
-    bare = _bare(operation)
+    bare = operation.bare
     if not isinstance(bare, SumFloat) or bare.column not in widened:
         return None
     since = operation.since if isinstance(operation, Later) else 0
@@ -198,20 +196,6 @@ class Adaption:
         """Return each page with the columns of the operator."""
         old, counts = self.stored.layout.decode(pages)
         return self.program.plan.layout.encode(self.columns(old), counts)
-
-
-def empty_state(operation: Operation, types: dict[str, pa.DataType]) -> State:
-    """Return the state of one row that no record was added to: of a record that `where` leaves out.
-
-    Args:
-        operation: whose state.
-        types: of the input columns.
-    """
-    nulls = {name: pa.nulls(1, types[name]) for name in operation.inputs}
-    values = {name: column_data(pa.chunked_array([array])) for name, array in nulls.items()}
-    values[_NEVER] = column_data(pa.chunked_array([pa.array([False])]))
-    zero = np.zeros(1, np.int64)
-    return replace(_bare(operation), where=_NEVER).lift(Records([b""], zero, zero, values, 0))
 
 
 def adaption(

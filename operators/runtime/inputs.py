@@ -19,6 +19,7 @@ class Inputs:
         reach: ticks from an event time to the bounds of its windows at most.
         gap: name of the column of session gaps, or None.
         others: columns that only late records are reported with, with their types.
+        rows: columns of the rows that come out, with their types; none if windows come out.
     """
 
     event_time: str
@@ -28,6 +29,7 @@ class Inputs:
     reach: int
     gap: str | None = None
     others: tuple[tuple[str, pa.DataType], ...] = ()
+    rows: tuple[tuple[str, pa.DataType], ...] = ()
 
     @property
     def group_by(self) -> tuple[str, ...]:
@@ -38,7 +40,7 @@ class Inputs:
     def names(self) -> list[str]:
         """Names of all columns, each once."""
         gap = [] if self.gap is None else [self.gap]
-        named = [*self.keys, *self.values, *self.others]
+        named = [*self.keys, *self.values, *self.rows, *self.others]
         first = [*self.group_by, self.event_time, *gap]
         return list(dict.fromkeys([*first, *(name for name, _ in named)]))
 
@@ -50,8 +52,8 @@ class Inputs:
     @property
     def records(self) -> RecordColumns:
         """Which columns make the records."""
-        values = tuple(name for name, _ in self.values)
-        return RecordColumns(self.event_time, self.group_by, values, self.tick_us, self.gap, self.reach)
+        values, rows = (tuple(name for name, _ in columns) for columns in (self.values, self.rows))
+        return RecordColumns(self.event_time, self.group_by, values, self.tick_us, self.gap, self.reach, rows)
 
     def empty(self) -> pa.Table:
         """Return a table without rows that can be read."""
@@ -60,6 +62,7 @@ class Inputs:
             self.event_time: pa.timestamp("us"),
             **dict(self.keys),
             **dict(self.values),
+            **dict(self.rows),
         }
         if self.gap is not None:
             types.setdefault(self.gap, pa.duration("us"))

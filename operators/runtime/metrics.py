@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from operators.errors import DefinitionError
 from operators.runtime.program import Program
-from operators.steps.emission import OutputSchema
+from operators.steps.emission import AggregateOutput
 from operators.steps.step import Counters
 
 METRICS = {
@@ -43,8 +43,8 @@ def names(counts: Sequence[str]) -> list[str]:
 
 def counted(program: Program, counters: Counters) -> dict[str, int]:
     """Return the metrics that follow from a step's counters."""
-    final = isinstance(program.output, OutputSchema) and not program.output.with_change
-    updated = isinstance(program.output, OutputSchema) and program.output.with_change
+    final = isinstance(program.output, AggregateOutput) and not program.output.may_change
+    updated = isinstance(program.output, AggregateOutput) and program.output.may_change
     return {
         "rows": counters.rows,
         "late": counters.late,

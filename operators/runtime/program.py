@@ -15,7 +15,7 @@ from operators.steps.late import LateSide
 from operators.steps.partials import Partials, TwoStagePlan, from_table, join
 from operators.steps.step import Counters, Step
 from serializers.pages import PageLayout
-from state_backends import StateConfig, WindowStore, WriteBatch
+from state_backends import Entries, StateConfig, WindowStore, WriteBatch
 from state_backends.store.schema import StoredSchema, StoredState
 
 _FEWEST_SEGMENT_US = 60_000_000
@@ -72,6 +72,9 @@ class Plan(Protocol):
 
     def describe(self) -> dict[str, Any]:
         """Return what stored state depends on, as plain values to be compared."""
+
+    def placed(self, entries: Entries, segment_ticks: int) -> Entries:
+        """Return entries of a savepoint as a store with segments of this length has them."""
 
     def operator(self, store: WindowStore) -> WindowOperator:
         """Return the operator over a store."""

@@ -9,7 +9,7 @@ from pyspark.sql import types as spark
 
 from operators.errors import DefinitionError
 from operators.runtime.program import Program
-from operators.steps.emission import OutputSchema
+from operators.steps.emission import AggregateOutput
 
 _TO_ARROW: dict[type[spark.DataType], pa.DataType] = {
     spark.BooleanType: pa.bool_(),
@@ -62,7 +62,7 @@ def check_collations(schema: spark.StructType, program: Program) -> None:
         DefinitionError: names the column, what compares it, and the ways out.
     """
     compared = dict.fromkeys(program.inputs.group_by, "group_by")
-    if isinstance(program.output, OutputSchema):
+    if isinstance(program.output, AggregateOutput):
         for result, bound in program.output.aggregates:
             for name in (name for operation in bound.operations for name in operation.compared):
                 compared.setdefault(name, f"aggregate {result!r}")

@@ -1,7 +1,9 @@
 """The output of an operator: windows as columns of numbers and states, then as Arrow rows."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -36,8 +38,35 @@ class Emission:
     retract: bool = False
 
 
+class AggregateOutput(ABC):
+    """The rows of an operator that computes aggregates.
+
+    Attributes:
+        keys: names and Arrow types of the key columns.
+        aggregates: result names and their bound aggregates.
+    """
+
+    keys: tuple[tuple[str, pa.DataType], ...]
+    aggregates: tuple[tuple[str, Bound], ...]
+
+    @property
+    @abstractmethod
+    def arrow(self) -> pa.Schema:
+        """The Arrow schema of a result."""
+
+    @property
+    def may_change(self) -> bool:
+        """Whether a row that was emitted can be followed by another one in its place."""
+        return False
+
+    @cached_property
+    def operations(self) -> tuple[Operation, ...]:
+        """The distinct operations of all aggregates."""
+        return tuple(dict.fromkeys(op for _, bound in self.aggregates for op in bound.operations))
+
+
 @dataclass(frozen=True)
-class OutputSchema:
+class OutputSchema(AggregateOutput):
     """The rows of an operator: key columns, the window, the aggregates, and `change` if windows are emitted on update.
 
     Attributes:
@@ -55,11 +84,10 @@ class OutputSchema:
     aggregates: tuple[tuple[str, Bound], ...]
     with_change: bool
     retracts: bool = False
-    operations: tuple[Operation, ...] = field(init=False)
 
-    def __post_init__(self) -> None:
-        distinct = dict.fromkeys(op for _, bound in self.aggregates for op in bound.operations)
-        object.__setattr__(self, "operations", tuple(distinct))
+    @property
+    def may_change(self) -> bool:
+        return self.with_change
 
     @property
     def arrow(self) -> pa.Schema:

@@ -7,6 +7,7 @@ from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
+from operators.definitions.rolling import RollingWindows
 from operators.definitions.windows import HoppingWindows, SessionWindows, SlidingWindows
 from operators.errors import DefinitionError
 from operators.testing.oracles import (
@@ -19,6 +20,7 @@ from operators.testing.oracles import (
     StreamClock,
     Window,
 )
+from operators.testing.rolling import RollingOracle, RollingRows, rolling_rows
 from operators.testing.times import column_ticks, tick_of
 
 Definition = SlidingWindows | HoppingWindows | SessionWindows
@@ -87,7 +89,7 @@ def evaluate(
 
 
 def expected_rows(
-    windows: Definition,
+    windows: Definition | RollingWindows,
     batches: Iterable[Step],
     event_time: str,
     aggregates: Mapping[str, Callable[[list[dict[str, Any]]], Any]],
@@ -100,18 +102,24 @@ def expected_rows(
         windows: the window definition.
         batches: tables, or pairs of a table and the stream time after it, as `LocalRunner.process` takes them.
         event_time: column of timestamps, or of int64 ticks; rows where it is null are ignored.
-        aggregates: functions by name of the result, called with the rows of a window as dictionaries in order of event time.
+        aggregates: functions by name of the result, called with the rows of a window as dictionaries in order of event time. A
+            rolling window may have no rows.
         keys: key columns.
-        emit: "on_close" or "on_update".
+        emit: "on_close" or "on_update"; of rolling windows "on_close" or "on_arrival".
 
     Returns:
-        For each batch the rows as dictionaries: keys, `window` with its bounds in ticks, results and, on update, `change`.
+        For each batch the rows as dictionaries: keys, `window` with its bounds in ticks, results and, on update, `change`. Of
+        rolling windows all columns of the record, then the results of each lookback.
 
     Raises:
         DefinitionError: as for `oracle`.
     """
-    found = []
+    found: list[list[dict[str, Any]]] = []
     for output, _ in _outputs(windows, batches, event_time, keys, emit):
+        if isinstance(output, RollingRows):
+            assert isinstance(windows, RollingWindows)  # noqa: S101 - they alone have such rows
+            found.append(rolling_rows(windows, output.rows, aggregates))
+            continue
         updates = [(window, "update") for window in output.windows]
         updates += [(window, "retract") for window in output.retracted]
         change = emit == "on_update"
@@ -120,7 +128,7 @@ def expected_rows(
 
 
 def late_rows(
-    windows: Definition, batches: Iterable[Step], event_time: str, keys: Sequence[str] = ()
+    windows: Definition | RollingWindows, batches: Iterable[Step], event_time: str, keys: Sequence[str] = ()
 ) -> list[int]:
     """Return the positions of the late rows in the concatenation of all batches.
 
@@ -131,13 +139,18 @@ def late_rows(
         DefinitionError: as for `oracle`.
     """
     # Whether a record is late does not depend on when windows are emitted.
-    outputs = _outputs(windows, batches, event_time, keys, "on_update")
+    emit = "on_arrival" if isinstance(windows, RollingWindows) else "on_update"
+    outputs = _outputs(windows, batches, event_time, keys, emit)
     return [numbers[position] for output, numbers in outputs for position in output.late]
 
 
 def _outputs(
-    windows: Definition, batches: Iterable[Step], event_time: str, keys: Sequence[str], emit: str
-) -> Iterator[tuple[Output, list[int]]]:
+    windows: Definition | RollingWindows,
+    batches: Iterable[Step],
+    event_time: str,
+    keys: Sequence[str],
+    emit: str,
+) -> Iterator[tuple[Output | RollingRows, list[int]]]:
     """The output of each batch, and the row number of each of its records."""
     column = windows.gap_column if isinstance(windows, SessionWindows) else None
     tick_us = windows.tick_us
@@ -145,7 +158,11 @@ def _outputs(
     def gap(record: Record) -> int:
         return _gap_ticks(record[2][column], tick_us) or 0
 
-    judge = oracle(windows, emit, gap if column else None)
+    judge: Oracle | RollingOracle = (
+        RollingOracle(windows, emit)
+        if isinstance(windows, RollingWindows)
+        else oracle(windows, emit, gap if column else None)
+    )
     clock, before = StreamClock(windows.grace_ticks), 0
     for step in batches:
         table, moment = step if isinstance(step, tuple) else (step, None)

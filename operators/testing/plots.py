@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from operators.definitions.rolling import RollingWindows
 from operators.errors import DefinitionError
 from operators.explain.words import plural
 from operators.testing.evaluator import Definition, Step
@@ -26,7 +27,7 @@ _RECORDS_Y = -1.0
 def plot_windows(
     records: pa.Table | Sequence[Step],
     rows: pa.Table | Sequence[Mapping[str, Any]],
-    windows: Definition | None,
+    windows: Definition | RollingWindows | None,
     event_time: str,
     *,
     key: Any = None,
@@ -47,7 +48,8 @@ def plot_windows(
         rows: the emitted rows, as a table, or as dictionaries with bounds in ticks.
         windows: the window definition; None for windows of a custom operator, whose bounds are both inclusive.
         event_time: column of the records with timestamps, or with int64 ticks.
-        key: value of the key column, or a tuple of values of several; optional if there is only one key.
+        key: value of the key column, or a tuple of values of several; optional if there is only one key. For rolling windows,
+            values by name, such as {"card": "gold"}, if they have keys.
         label: column of the records with the labels to show above them.
         ax: axes to draw on; by default those of a new figure of a suitable height.
 

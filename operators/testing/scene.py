@@ -7,9 +7,11 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.types as pat
 
+from operators.definitions.rolling import RollingWindows
 from operators.definitions.windows import HoppingWindows, SlidingWindows
 from operators.errors import DefinitionError
 from operators.testing.evaluator import Definition, Step, late_rows
+from operators.testing.rolling import window_rows
 from operators.testing.times import DEFAULT_TICK_US, Clock, column_ticks
 from operators.testing.values import identity
 
@@ -98,7 +100,7 @@ class Scene:
 def scene(
     records: pa.Table | Sequence[Step],
     rows: pa.Table | Sequence[Mapping[str, Any]],
-    windows: Definition | None,
+    windows: Definition | RollingWindows | None,
     event_time: str,
     key: Any = None,
     label: str | None = None,
@@ -111,7 +113,8 @@ def scene(
         rows: the emitted rows, as a table, or as dictionaries with bounds in ticks.
         windows: the window definition; None for windows of a custom operator, whose bounds are both inclusive.
         event_time: column of the records with timestamps, or with int64 ticks.
-        key: value of the key column, or a tuple of values of several; None if there is only one key.
+        key: value of the key column, or a tuple of values of several; None if there is only one key. For rolling windows, whose
+            rows do not say what their keys are, values by name, such as {"card": "gold"}; None if they have no keys.
         label: column of the records with their labels.
 
     Raises:
@@ -119,8 +122,11 @@ def scene(
     """
     batches = _tables(records)
     tick_us = windows.tick_us if windows else DEFAULT_TICK_US
-    keys, found = read_rows(rows, tick_us)
     joined = pa.concat_tables(batches)
+    if isinstance(windows, RollingWindows):
+        names, key = _named_key(key)
+        rows = window_rows(rows, windows, event_time, names, joined.column_names)
+    keys, found = read_rows(rows, tick_us)
     _check_columns(joined, [event_time, *keys, *([label] if label else [])])
     late = (
         set() if windows is None or len(batches) == 1 else set(late_rows(windows, records, event_time, keys))
@@ -140,9 +146,21 @@ def scene(
         " ".join(f"{name}={value}" for name, value in chosen),
         tuple(marks),
         tuple(sorted(bars, key=lambda bar: (bar.start, bar.end))),
-        isinstance(windows, HoppingWindows),
+        isinstance(windows, HoppingWindows)
+        or (isinstance(windows, RollingWindows) and windows.closed in ("left", "none")),
         Clock.over(moments, tick_us, numbers=numbers),
     )
+
+
+def _named_key(key: Any) -> tuple[list[str], Any]:
+    """Names and values of the key of rolling windows."""
+    if key is None:
+        return [], None
+    if not isinstance(key, Mapping):
+        raise DefinitionError(
+            f"key must be given by name for rolling windows, such as {{'card': 'gold'}}, got {key!r}"
+        )
+    return list(key), tuple(key.values())
 
 
 def column_type(records: pa.Table | Sequence[Step], name: str | None) -> pa.DataType | None:

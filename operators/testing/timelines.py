@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from operators.definitions.rolling import RollingWindows
 from operators.testing.evaluator import Definition, Step
 from operators.testing.scene import Bar, Mark, Scene, scene
 
@@ -17,7 +18,7 @@ _MOST_BARS = 40
 def timeline(
     records: pa.Table | Sequence[Step],
     rows: pa.Table | Sequence[Mapping[str, Any]],
-    windows: Definition | None,
+    windows: Definition | RollingWindows | None,
     event_time: str,
     *,
     key: Any = None,
@@ -36,7 +37,8 @@ def timeline(
         rows: the emitted rows, as a table, or as dictionaries with bounds in ticks.
         windows: the window definition; None for windows of a custom operator, whose bounds are both inclusive.
         event_time: column of the records with timestamps, or with int64 ticks.
-        key: value of the key column, or a tuple of values of several; optional if there is only one key.
+        key: value of the key column, or a tuple of values of several; optional if there is only one key. For rolling windows,
+            values by name, such as {"card": "gold"}, if they have keys.
         label: column of the records; the first character of its value marks a record. By default each is a `*`.
         width: number of characters per line, if bounds and results leave enough for the axis.
 

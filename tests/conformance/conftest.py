@@ -14,11 +14,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test with the argument `case` once for each case."""
-    if "case" in metafunc.fixturenames:
+    """Run a test with the argument `case` once for each case, one with `sliding_case` for those of final sliding windows."""
+    for argument in {"case", "sliding_case"} & {*metafunc.fixturenames}:
         directory = metafunc.config.getoption("cases", default=None) or RECORDED
         cases = find_cases(directory)
-        metafunc.parametrize("case", cases.values(), ids=cases.keys())
+        if argument == "sliding_case":
+            cases = {name: case for name, case in cases.items() if _is_final_sliding(case)}
+        metafunc.parametrize(argument, cases.values(), ids=cases.keys())
+
+
+def _is_final_sliding(case: dict[str, Any]) -> bool:
+    return case["options"]["window"] == "sliding" and case["options"]["emit"] == "on_close"
 
 
 def find_cases(directory: Path) -> dict[str, dict[str, Any]]:

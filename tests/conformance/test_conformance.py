@@ -13,6 +13,7 @@ from oracle import HoppingOracle, SessionOracle, SlidingOracle, StreamClock
 
 from operators import (
     HoppingWindows,
+    RollingWindows,
     SessionWindows,
     SlidingWindows,
     TumblingWindows,
@@ -60,6 +61,21 @@ def test_operator_emits_what_was_recorded(case: Case, backend: str) -> None:
     assert [sorted(expected) for expected in case["emitted"]] == emitted
     assert case["late"] == late
     assert empty
+
+
+def test_rolling_rows_have_the_recorded_left_windows(sliding_case: Case) -> None:
+    """Beside each record is what was recorded of the sliding window that ends at its time."""
+    options, records = sliding_case["options"], record_table(sliding_case["records"])
+    windows = RollingWindows(options["size"], options["grace"]).group_by("key")
+    rolling = windows.aggregate(result=AGGREGATES[options["aggregate"]])
+    recorded = {(key, end): found for batch in sliding_case["emitted"] for key, _, end, found in batch}
+    with rolling.local_runner("time") as runner:
+        batches = [runner.process(records.slice(number, 1)) for number in range(len(records))]
+        batches.append(runner.process(records.slice(0, 0), stream_time=FAR_FUTURE // 2))
+        late = runner.counters.late
+    found = [row for batch in batches[:-1] for row in batch.to_pylist()]
+    assert len(found) + batches[-1].num_rows + late == len(records)
+    assert [value(row) for row in found] == [recorded[row["key"], in_ms(row["time"])] for row in found]
 
 
 def test_oracle_emits_what_was_recorded(case: Case) -> None:

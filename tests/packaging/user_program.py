@@ -6,11 +6,16 @@ from importlib.metadata import version
 import pyarrow as pa
 
 import operators
-from operators import SlidingWindows, WindowedAggregation
+from operators import RollingAggregation, RollingWindows, SlidingWindows, WindowedAggregation
 from operators import aggregates as agg
 
 op: WindowedAggregation = (
     SlidingWindows(size="1 minute").group_by("k").aggregate(n=agg.count(), s=agg.sum("v"))
+)
+beside: RollingAggregation = (
+    RollingWindows({"1m": "1 minute", "ever": "lifetime"})
+    .group_by("k")
+    .aggregate(n=agg.count(), first=agg.first("v").over("ever"))
 )
 noon = datetime(2024, 1, 1, 12)
 table = pa.table({"k": ["a", "a", "b"], "at": [noon, noon, noon.replace(hour=13)], "v": [1, 2, 3]})

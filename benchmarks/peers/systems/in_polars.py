@@ -28,6 +28,23 @@ def sliding(frame: pl.DataFrame, task: Task) -> pl.DataFrame:
     )
 
 
+def rolling(frame: pl.DataFrame, task: Task) -> pl.DataFrame:
+    """Return each record with its windows of three lengths; the names of the longest have no suffix."""
+    frame = frame.with_columns(pl.col("v").is_not_null().cast(pl.Int64).alias("one"))
+    results = []
+    for length, suffix in ((task.size // 100, "_s"), (task.size // 10, "_m"), (task.size, "")):
+        window = {"by": "at", "window_size": f"{length}ms", "closed": "both"}
+        value = pl.col("v")
+        results += [
+            pl.col("one").rolling_sum_by(**window).over("k").alias(f"n{suffix}"),
+            value.rolling_sum_by(**window).over("k").alias(f"total{suffix}"),
+            value.rolling_min_by(**window).over("k").alias(f"low{suffix}"),
+            value.rolling_max_by(**window).over("k").alias(f"high{suffix}"),
+            value.rolling_mean_by(**window).over("k").alias(f"mean{suffix}"),
+        ]
+    return frame.select("k", "at", "v", *results)
+
+
 def tumbling(frame: pl.DataFrame, task: Task) -> pl.DataFrame:
     """Return tumbling windows, by truncated event time."""
     return frame.group_by("k", pl.col("at").dt.truncate(f"{task.size}ms")).agg(FIVE)
@@ -46,7 +63,7 @@ def session(frame: pl.DataFrame, task: Task) -> pl.DataFrame:
     return frame.with_columns(number).group_by("k", "number").agg(pl.col("at").min(), *FIVE)
 
 
-WORKS = {"sliding": sliding, "tumbling": tumbling, "hopping": hopping, "session": session}
+WORKS = {"sliding": sliding, "rolling": rolling, "tumbling": tumbling, "hopping": hopping, "session": session}
 
 
 def main() -> None:

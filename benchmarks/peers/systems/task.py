@@ -27,7 +27,7 @@ class Task:
     """The work to do.
 
     Attributes:
-        work: sliding, tumbling, hopping or session.
+        work: sliding, rolling, tumbling, hopping or session.
         size: of the windows, or the gap of sessions, in ms.
         step: of hopping windows, in ms.
         fill: how many of the first records fill windows before the clock starts.

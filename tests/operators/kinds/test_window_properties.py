@@ -28,10 +28,10 @@ from oracle import (
 from operators import HoppingWindows, SessionWindows, SlidingWindows, TumblingWindows
 from operators import aggregates as agg
 from operators.columns.records import FAR_FUTURE
-from operators.kinds import page_sums
 from operators.runtime.local import LocalRunner
 from tests.effort import examples
 
+pytestmark = pytest.mark.usefixtures("sums_of_all_pages")
 Step = tuple[list[Record], int | None]
 """A batch and its explicit stream time."""
 
@@ -57,15 +57,6 @@ FLOATING = {
     "variance": agg.variance("value"),
     "stddev": agg.stddev("value"),
 }
-
-
-@pytest.fixture(autouse=True, scope="module")
-def sums_of_all_pages() -> Iterator[None]:
-    """Sums stand in for pages of any size and state, so that the few records of these tests go the way of many."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(page_sums, "_DENSE", 1)
-        patch.setattr(page_sums, "_FIXED", page_sums._FIXED | {"object"})
-        yield
 
 
 @dataclass(frozen=True)

@@ -1,38 +1,29 @@
 """Several copies of one state, as Spark's workers keep them: whoever takes the next batch ends at the same rows."""
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from feeds import committed
 
-from operators import HoppingWindows, SessionWindows, SlidingWindows
+from operators import HoppingWindows, RollingWindows, SessionWindows, SlidingWindows
 from operators import aggregates as agg
 from operators.columns.records import FAR_PAST
-from operators.kinds import page_sums
 from operators.runtime.stateful import StatefulOperator
 from state_backends import resolve
 from state_backends.journal import MemoryJournal
 
 SCHEMA = pa.schema([("k", pa.int64()), ("at", pa.timestamp("ms")), ("v", pa.int64())])
+pytestmark = pytest.mark.usefixtures("sums_of_all_pages")
 KINDS = {
     "sliding": SlidingWindows(size=15, grace=10),
     "hopping": HoppingWindows(size=15, advance=4, grace=10),
     "session": SessionWindows(gap=6, grace=10),
     "session of a greatest length": SessionWindows(gap=6, grace=10, max_length=20),
     "session with a gap per record": SessionWindows(gap_column="v", grace=10, max_length=40),
+    "rolling": RollingWindows({"short": 5, "long": 20}, grace=10),
 }
-
-
-@pytest.fixture(autouse=True, scope="module")
-def sums_of_all_pages() -> Iterator[None]:
-    """Sums stand in for pages of any size and state, so that the few records of these tests go the way of many."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(page_sums, "_DENSE", 1)
-        patch.setattr(page_sums, "_FIXED", page_sums._FIXED | {"object"})
-        yield
 
 
 def batches(chance: random.Random, count: int) -> list[tuple[pa.Table, int]]:
@@ -73,7 +64,8 @@ def test_copies_agree_whoever_takes_a_batch(kind: str, seed: int, policy: str, t
     op = KINDS[kind].group_by("k").aggregate(n=agg.count(), s=agg.sum("v"), top=agg.max("v"))
     options = {"state.segment": "40 ms", "state.snapshots.bytes": "2k"}
     folder = {"state.snapshots.folder": str(tmp_path / "snapshots")}
-    program = op.emit(policy).program(SCHEMA, "at", resolve("memory", options))
+    emit = "on_arrival" if kind == "rolling" and policy == "on_update" else policy
+    program = op.emit(emit).program(SCHEMA, "at", resolve("memory", options))
     feed = batches(random.Random(seed), 25)
 
     def copy(name: str, backend: str) -> StatefulOperator:

@@ -20,11 +20,11 @@ from operators import HoppingWindows, SessionWindows, SlidingWindows, TumblingWi
 from operators import aggregates as agg
 from operators.aggregates import exact
 from operators.aggregates.definitions import Bound
+from operators.aggregates.empty import empty_state
 from operators.aggregates.operation import Operation
 from operators.aggregates.operations import CountValid, SumInt
 from operators.columns.ranges import State
 from operators.columns.records import FAR_FUTURE, FAR_PAST, Records
-from operators.runtime.evolution import empty_state
 from operators.runtime.stateful import StatefulOperator
 from operators.steps.partials import to_table
 from state_backends import StateError, resolve

@@ -26,6 +26,7 @@ import operators
 from operators import (
     DefinitionError,
     HoppingWindows,
+    RollingWindows,
     SessionSetupError,
     SessionWindows,
     SlidingWindows,
@@ -177,6 +178,24 @@ def _cogroup(client: Client) -> None:
         whole = pa.concat_tables(tables(client.source))
         wanted = runner.process({"left": whole, "right": whole}).to_pylist()
     assert sorted(map(repr, wanted)) == client.run(op.apply(frames, "at"), "cogroup")[0]
+
+
+@case("stream, aggregates beside each record, and as of labels")
+def _rolling(client: Client) -> None:
+    """A rolling row for each record of a stream whose time is closed; as of bounded labels, what is beside the records."""
+    op = (
+        RollingWindows({"1s": "1 second", "ever": "lifetime"}, grace=GRACE).group_by("k").aggregate(**RESULTS)
+    )
+    rows = op.apply(stream(client.spark, client.source), "at")
+    found, metrics = client.run(rows, "rolling")
+    beside = lines(op.apply(client.bounded, "at"))
+    assert len(found) == metrics["windows_out.windows"] > 50
+    assert set(found) < set(beside)
+    labels = client.bounded.select("k", F.col("at").alias("asked"), "v")
+    known = op.apply_as_of(labels, client.bounded, "asked", "at").drop("v")
+    assert lines(known) == lines(
+        op.apply(client.bounded.select("k", F.col("at").alias("asked"), "v", "x"), "asked").drop("v", "x")
+    )
 
 
 @case("stream, windows over windows")

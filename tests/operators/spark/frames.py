@@ -11,13 +11,21 @@ import pyarrow.parquet as pq
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-from operators import SessionWindows, SlidingWindows, TumblingWindows, WindowedAggregation
+from operators import (
+    RollingAggregation,
+    RollingWindows,
+    SessionWindows,
+    SlidingWindows,
+    TumblingWindows,
+    WindowedAggregation,
+)
 from operators import aggregates as agg
 from tests.patience import TOO_BUSY, TRIES
 
 SCHEMA = "k string, at timestamp, v bigint, x double"
-KINDS = {
+KINDS: dict[str, Any] = {
     "sliding": SlidingWindows(size="2 seconds", grace="8 seconds"),
+    "rolling": RollingWindows({"short": "100 ms", "long": "2 seconds", "ever": "lifetime"}, "8 seconds"),
     "session": SessionWindows("40 ms", grace="8 seconds"),
 }
 BASE_US = 1_700_000_000_000_000
@@ -59,7 +67,7 @@ def write_numbered(table: pa.Table, folder: Path, number: int) -> None:
     os.utime(path, (BASE_US // 1_000_000 + number,) * 2)
 
 
-def operator(policy: str = "on_close", kind: str = "sliding") -> WindowedAggregation:
+def operator(policy: Any = "on_close", kind: str = "sliding") -> WindowedAggregation | RollingAggregation:
     """Return the operator of these tests; its float sums are exact, so that results can be compared as they are."""
     results = (
         KINDS[kind]
@@ -126,8 +134,9 @@ def use_up(start: Callable[[], Any], begun: Any = None) -> Any:
 
 
 def rows(frame: DataFrame) -> list[tuple[Any, ...]]:
-    """Return a windows frame as sorted tuples, the window's bounds as two columns in front."""
-    flat = frame.select("window.start", "window.end", *[c for c in frame.columns if c != "window"])
+    """Return a frame as sorted tuples, the bounds of its windows, if it has any, as two columns in front."""
+    bounds = ["window.start", "window.end"] if "window" in frame.columns else []
+    flat = frame.select(*bounds, *[c for c in frame.columns if c != "window"])
     return sorted((tuple(row) for row in flat.collect()), key=repr)
 
 
@@ -136,5 +145,5 @@ def closed_rows(spark: SparkSession, folder: Path, kind: str = "sliding") -> lis
     frame = spark.read.schema(SCHEMA).parquet(str(folder))
     close = frame.selectExpr("max(at) - interval 8 seconds").first()[0]
     found = windows(frame, kind)
-    end = found["window"]["end"]
+    end = found["at"] if kind == "rolling" else found["window"]["end"]
     return rows(found.where(end <= close if kind == "chain" else end < close))

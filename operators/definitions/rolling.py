@@ -1,0 +1,378 @@
+"""Rolling windows: aggregates beside each record, over one or several lookbacks."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, get_args
+
+import pyarrow as pa
+
+from operators.aggregates import Aggregate
+from operators.aggregates.over import OverLookbacks
+from operators.aggregates.sides import EVENT_TIME, Side, check_side_columns
+from operators.columns.checks import (
+    check_column_name,
+    check_columns,
+    column_types,
+    listed_names,
+    refuse_twice,
+)
+from operators.columns.durations import Duration, as_text, tick_length, ticks
+from operators.definitions.aggregation import no_aggregate
+from operators.definitions.attributes import unknown_attribute
+from operators.definitions.labels import Aggregated, Labels, with_labels
+from operators.definitions.runnable import RunnableOperator
+from operators.errors import DefinitionError
+from operators.kinds.panes import all_combine
+from operators.kinds.rolling import RollingPlan
+from operators.kinds.rolling_rows import Closed, RollingOutput
+from operators.runtime.inputs import Inputs
+from operators.runtime.program import OutputTime, Program, default_segment
+from operators.steps.emission import bind_aggregates
+from serializers import SerializationError
+from serializers.rows import RowCodec
+from state_backends import StateConfig
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from operators.runtime.local import LocalRunner
+    from operators.runtime.local_as_of import AsOfRunner
+LIFETIME = "lifetime"
+"""The lookback without end."""
+Policy = Literal["on_close", "on_arrival"]
+"""When a row is emitted: when no record can change its windows any more, or in the batch of its record."""
+_OF_OPERATORS = ("apply", "apply_as_of", "apply_with_late", "check", "emit", "explain", "local_runner")
+
+
+@dataclass(frozen=True, slots=True)
+class RollingWindows:
+    """The windows of each record that end at its own time: its key's records of the last hour, day, week, or of all time.
+
+    One row comes out for each record, with all its columns and the aggregates of each lookback.
+
+    Args:
+        lookbacks: lengths by name, such as {"1h": "1 hour", "1d": "1 day", "ever": "lifetime"}: text such as "60 minutes" or
+            "PT1H", a timedelta, or whole milliseconds, positive; "lifetime" is all of a key's records. The results are named
+            `<aggregate>_<name>`. Or one length without a name; the results then have the names of the aggregates.
+        grace: how long a row waits for records that are out of order, likewise; 0 or more.
+        closed: which ends belong to a window of the length L at the time t, as in pandas and polars: "both" [t - L, t],
+            "left" [t - L, t), "right" (t - L, t], "none" (t - L, t). Without t, a row's aggregates have nothing of the record
+            itself.
+        tick: resolution of time, "1 ms" or "1 us"; event times are floored to it.
+
+    Raises:
+        DefinitionError: a length is invalid, too small, or not a whole number of ticks; two are equal; no lookback,
+            or one without a name; `closed` is unknown.
+    """
+
+    lookbacks: Duration | Mapping[str, Duration]
+    grace: Duration = 0
+    closed: Closed = "both"
+    tick: str = "1 ms"
+    lookback_ticks: tuple[int | None, ...] = field(init=False, repr=False)
+    names: tuple[str, ...] = field(init=False, repr=False)
+    grace_ticks: int = field(init=False, repr=False)
+    tick_us: int = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        tick_us = tick_length(self.tick)
+        given = self.lookbacks
+        if isinstance(given, list | tuple | set | frozenset):
+            raise DefinitionError(
+                f"lookbacks is {given!r}: give lengths by name, such as {{'1h': '1 hour', '1d': '1 day'}}; results are named "
+                "after them"
+            )
+        named: dict[Any, Duration] = dict(given) if isinstance(given, Mapping) else {"": given}
+        if not named:
+            raise DefinitionError("lookbacks is empty: give at least one, such as {'1h': '1 hour'}")
+        lengths: dict[int | None, str] = {}
+        for name, length in named.items():
+            if isinstance(given, Mapping) and not (isinstance(name, str) and name):
+                raise DefinitionError(
+                    f"lookback name {name!r} must be text that is not empty: results are named after it"
+                )
+            what = f"lookback {name!r}" if name else "lookback"
+            count = None if length == LIFETIME else ticks(length, tick_us, what, 1)
+            if count in lengths:
+                same = LIFETIME if count is None else as_text(count * tick_us)
+                raise DefinitionError(
+                    f"lookbacks {lengths[count]!r} and {name!r} are equal, {same}: leave one out"
+                )
+            lengths[count] = name
+        if self.closed not in get_args(Closed):
+            raise DefinitionError(
+                f"closed is {self.closed!r}; known are {', '.join(map(repr, get_args(Closed)))}"
+            )
+        object.__setattr__(self, "lookback_ticks", tuple(lengths))
+        object.__setattr__(self, "names", tuple(named))
+        object.__setattr__(self, "grace_ticks", ticks(self.grace, tick_us, "grace", 0))
+        object.__setattr__(self, "tick_us", tick_us)
+
+    @property
+    def suffixes(self) -> tuple[str, ...]:
+        """What follows the name of an aggregate, for each lookback."""
+        return tuple(f"_{name}" if name else "" for name in self.names)
+
+    def group_by(self, *columns: str) -> "RollingAggregation":
+        """Return an operator with separate windows for each distinct value of these columns.
+
+        Null is a value like any other; all NaN are one value. Without columns all records are one group.
+        """
+        return RollingAggregation(self).group_by(*columns)
+
+    def aggregate(self, *unnamed: NoReturn, **aggregates: Aggregate | OverLookbacks) -> "RollingAggregation":
+        """Return an operator over all records as one group, with these results by name."""
+        return RollingAggregation(self).aggregate(*unnamed, **aggregates)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            raise unknown_attribute(self, name, _OF_OPERATORS)
+
+
+@dataclass(frozen=True, slots=True)
+class RollingAggregation(RunnableOperator):
+    """Rolling windows, keys, aggregates and an emission policy; each method returns a changed copy.
+
+    Attributes:
+        windows: the window definition.
+        keys: key columns.
+        aggregates: results by name, each with the names of its lookbacks.
+        policy: "on_close" or "on_arrival".
+        labels: what comes out of an as-of join; None if each record gets a row.
+    """
+
+    windows: RollingWindows
+    keys: tuple[str, ...] = ()
+    aggregates: tuple[Aggregated, ...] = ()
+    policy: Policy = "on_close"
+    labels: Labels | None = None
+
+    def group_by(self, *columns: str) -> "RollingAggregation":
+        """Return the operator grouped by these columns, in place of earlier ones."""
+        for column in columns:
+            check_column_name("group_by", column)
+        refuse_twice("key column", columns)
+        return replace(self, keys=columns)
+
+    def aggregate(self, *unnamed: NoReturn, **aggregates: Aggregate | OverLookbacks) -> "RollingAggregation":
+        """Return the operator with these results added, for each lookback, such as `mean=agg.avg("amount")`.
+
+        An aggregate can be limited to some of the lookbacks: `shops=agg.collect_set("shop").over("1h", "1d")`.
+
+        Raises:
+            DefinitionError: an aggregate without a name, what is not an aggregate, or an unknown lookback.
+        """
+        if unnamed:
+            raise DefinitionError(
+                "each result needs a name: .aggregate(n=agg.count()), not .aggregate(agg.count())"
+            )
+        added = []
+        for name, given in aggregates.items():
+            limited = given if isinstance(given, OverLookbacks) else OverLookbacks(given, self.windows.names)
+            if not isinstance(limited.aggregate, Aggregate):
+                raise DefinitionError(no_aggregate(name, given))
+            for lookback in limited.lookbacks:
+                if lookback not in self.windows.names:
+                    raise DefinitionError(
+                        f"{name} is over lookback {lookback!r}, which does not exist; the windows have "
+                        f"{listed_names(lookback, map(repr, self.windows.names))}"
+                    )
+            added.append((name, limited.aggregate, limited.lookbacks))
+        operator = replace(self, aggregates=(*self.aggregates, *added))
+        refuse_twice("output column", tuple(operator.results))
+        return operator
+
+    @property
+    def results(self) -> Iterator[str]:
+        """Names of the results, in the order of their columns."""
+        for lookback, suffix in zip(self.windows.names, self.windows.suffixes, strict=True):
+            yield from (f"{name}{suffix}" for name, _, over in self.aggregates if lookback in over)
+
+    def emit(self, policy: Policy) -> "RollingAggregation":
+        """Return the operator with an emission policy.
+
+        Args:
+            policy: "on_close": each row once its windows are closed, so that no record can change them any more: exact.
+                "on_arrival": each row in the batch in which its record came, from what is known by then; a record that comes
+                later changes no row that is out.
+        """
+        if policy not in get_args(Policy):
+            known = " or ".join(map(repr, get_args(Policy)))
+            raise DefinitionError(f"emit of rolling windows takes {known}, not {policy!r}")
+        return replace(self, policy=policy)
+
+    def bounded(self) -> "RollingAggregation":
+        # After the last record both policies say the same.
+        return replace(self, policy="on_close")
+
+    def program(self, schema: pa.Schema, event_time: str, config: StateConfig) -> Program:
+        windows, types = self.windows, column_types(schema)
+        if not self.aggregates:
+            raise DefinitionError(
+                "the operator has no aggregates: add some, such as .aggregate(n=agg.count())"
+            )
+        check_columns(types, event_time, self.keys, {})
+        rows = self._rows(types)
+        output = self._output(types, rows)
+        inputs = sorted({name for operation in output.operations for name in operation.inputs})
+        read = tuple((name, types[name]) for name in inputs)
+        label = None if self.labels is None else self.labels.marker
+        plan = RollingPlan(
+            windows.lookback_ticks,
+            windows.closed,
+            self.policy == "on_arrival",
+            output.operations,
+            self._lasting(output),
+            read,
+            tuple((name, type_) for name, _, type_ in rows),
+            self._time_of_rows(event_time),
+            windows.tick_us,
+            label,
+        )
+        values = read if label is None else (*read, (label, pa.bool_()))
+        keys = tuple((name, types[name]) for name in self.keys)
+        return Program(
+            plan,
+            output,
+            Inputs(event_time, keys, values, windows.tick_us, plan.reach, rows=plan.rows),
+            windows.grace_ticks,
+            self._segment(plan, config),
+            times=(OutputTime({name: out for name, out, _ in rows}[plan.event_time], None, 0),),
+        )
+
+    def _rows(self, types: Mapping[str, pa.DataType]) -> tuple[tuple[str, str, pa.DataType], ...]:
+        """The columns of the rows that come out: name, name in the result, and type."""
+        named = tuple(zip(types, types, strict=True)) if self.labels is None else self.labels.columns
+        rows = tuple((name, out, types[name]) for name, out in named)
+        for name, out, type_ in rows:
+            try:
+                RowCodec(pa.schema([(out, type_)]))
+            except SerializationError as error:
+                raise DefinitionError(
+                    f"all columns come out beside the aggregates, but {error}: cast column {out!r}, or drop it first"
+                ) from error
+            if out in self.results:
+                raise DefinitionError(
+                    f"result {out!r} has the name of a column of the frame: give the aggregate, or the lookback, another name"
+                )
+            del name
+        refuse_twice("column", tuple(out for _, out, _ in rows))
+        return rows
+
+    def _output(
+        self, types: Mapping[str, pa.DataType], rows: tuple[tuple[str, str, pa.DataType], ...]
+    ) -> RollingOutput:
+        windows = self.windows
+        bound = bind_aggregates({name: aggregate for name, aggregate, _ in self.aggregates}, types)
+        for name, one in bound:
+            if not all_combine(one.operations):
+                raise DefinitionError(
+                    f"aggregate {name!r} cannot be combined, but rolling windows of all records share their parts: "
+                    "give the fold a merge function"
+                )
+        over = tuple(tuple(windows.names.index(name) for name in over) for _, _, over in self.aggregates)
+        return RollingOutput(
+            tuple((name, types[name]) for name in self.keys),
+            bound,
+            rows,
+            windows.suffixes,
+            over,
+        )
+
+    def _lasting(self, output: RollingOutput) -> tuple[Any, ...]:
+        """The operations of the aggregates over the lifetime.
+
+        Raises:
+            DefinitionError: the state of one of them would grow without end.
+        """
+        lasting: dict[Any, None] = {}
+        for (name, bound), over in zip(output.aggregates, output.over, strict=True):
+            lifetimes = [n for n in over if self.windows.lookback_ticks[n] is None]
+            if not lifetimes:
+                continue
+            if any(operation.keeps_all for operation in bound.operations):
+                raise DefinitionError(
+                    f"aggregate {name!r} keeps each value, so that its state of a lifetime would grow without end: limit it to "
+                    f"other lookbacks, as in {name}=agg.collect_list('v').over('1h'), or use first, last, top_n or an estimate"
+                )
+            lasting |= dict.fromkeys(bound.operations)
+        return tuple(lasting)
+
+    def _time_of_rows(self, event_time: str) -> str:
+        """The event-time column among those of the rows that come out."""
+        if self.labels is None:
+            return event_time
+        return self.labels.time
+
+    def _segment(self, plan: RollingPlan, config: StateConfig) -> int:
+        if config.segment is not None:
+            return ticks(config.segment, plan.tick_us, "spark.windows.state.segment", 1)
+        return default_segment(0, plan.longest, self.windows.grace_ticks, plan.tick_us)
+
+    def apply_as_of(
+        self,
+        labels: "DataFrame",
+        records: "DataFrame",
+        label_time: str,
+        event_time: str,
+        *,
+        backend: str | None = None,
+        options: Mapping[str, object] | None = None,
+        name: str = "windows",
+    ) -> "DataFrame":
+        """Return each label with the aggregates of its key's records as of the label's own time.
+
+        For training sets that are right at each point in time: a label sees what `apply` would have put beside a record of its
+        time. Labels are in no window. A label without records gets what the aggregates are of nothing: 0 or null.
+
+        Args:
+            labels, records: both batch or both streaming. A streaming label waits until its time is closed; the slower one of
+                the two watermarks counts. The key columns have the same names and types in both.
+            label_time: column of the labels with their times.
+            event_time: column of the records, of the same type.
+            backend, options, name: as for `apply`.
+
+        Raises:
+            DefinitionError: a column is missing, or types differ.
+        """
+        from operators.spark.apply import apply
+        from operators.spark.union import check_frames, united
+
+        frames = {"labels": labels, "records": records}
+        check_frames(frames)
+        operator, sides = self._as_of(labels.columns, label_time)
+        times = {"labels": label_time, "records": event_time}
+        for side in sides:
+            check_side_columns(side, frames[side.name].columns, [*self.keys, times[side.name], *side.columns])
+        grace_us = self.windows.grace_ticks * self.windows.tick_us
+        frame, incoming = united(sides, self.keys, frames, times, grace_us)
+        return apply(operator, frame, EVENT_TIME, backend, options, name, incoming=incoming)
+
+    def local_runner_as_of(
+        self,
+        label_time: str,
+        event_time: str,
+        backend: str = "memory",
+        directory: str | Path | None = None,
+        options: Mapping[str, object] | None = None,
+    ) -> "AsOfRunner":
+        """Return a runner of `apply_as_of` that needs no Spark; its `process` takes a table of labels and one of records.
+
+        Args:
+            label_time, event_time: as for `apply_as_of`.
+            backend, directory, options: as for `local_runner`.
+        """
+        from operators.runtime.local_as_of import AsOfRunner
+
+        def made(columns: Sequence[str]) -> "tuple[list[Side], LocalRunner]":
+            operator, sides = self._as_of(columns, label_time)
+            return sides, operator.local_runner(EVENT_TIME, backend, directory, options)
+
+        return AsOfRunner(made, self.keys, {"labels": label_time, "records": event_time})
+
+    def _as_of(self, columns: Sequence[str], label_time: str) -> "tuple[RollingAggregation, list[Side]]":
+        """The operator over labels and records as one frame, and the two."""
+        aggregates, labels, sides = with_labels(self.aggregates, columns, label_time)
+        return replace(self, aggregates=aggregates, labels=labels), sides

@@ -1,0 +1,398 @@
+"""Rolling windows: the windows of each record that end at its own time, one for each of several lookbacks.
+
+All lookbacks share one set of panes, one pane for each key and event time. With a lookback without end ("lifetime"), panes that
+are older than the longest finite lookback are combined to one pane for each key, in a segment of its own. Rows that wait until
+their windows are closed are stored beside the panes: those of one key, segment and batch in one entry.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from operators.aggregates.empty import empty_state
+from operators.aggregates.operation import Operation
+from operators.columns.ranges import Ints, Mask, run_starts
+from operators.columns.records import FAR_FUTURE, FAR_PAST, Records
+from operators.kinds.page_sums import SummingOperator
+from operators.kinds.panes import PaneSchema, join_states, merge_panes
+from operators.kinds.plan import WindowPlan
+from operators.kinds.rolling_rows import Closed, RollingRows, windows_of
+from operators.kinds.rolling_state import LIFETIME, RollingPaneSchema, Waiting, WaitingSchema
+from operators.steps.step import Step
+from operators.steps.store_operator import NO_KEYS, PageEnds, Pages, Touched
+from operators.steps.timers import NEVER
+from serializers.pages import PageLayout
+from serializers.rows import RowCodec
+from state_backends import Entries, WindowStore
+from state_backends.store.ordering import row_order
+from state_backends.store.window_store import merge_entries
+
+
+@dataclass(frozen=True, slots=True)
+class RollingPlan(WindowPlan):
+    """What a rolling operator computes.
+
+    Attributes:
+        lookbacks: lengths in ticks; None is a lookback without end.
+        closed: which ends belong to the windows.
+        on_arrival: whether a row is emitted in the batch of its record, instead of when its windows are closed.
+        operations: the distinct operations of all aggregates.
+        lasting: those of aggregates over the lookback without end.
+        types: names and Arrow types of the columns that the operations read.
+        rows: names and Arrow types of the columns of the rows that come out.
+        event_time: the column of event times among the rows.
+        tick_us: length of a tick in microseconds.
+        label: a boolean column that is true in rows that come out and are in no window, while all others are in windows and
+            don't come out; None if each row is both.
+    """
+
+    lookbacks: tuple[int | None, ...]
+    closed: Closed
+    on_arrival: bool
+    operations: tuple[Operation, ...]
+    lasting: tuple[Operation, ...]
+    types: tuple[tuple[str, pa.DataType], ...]
+    rows: tuple[tuple[str, pa.DataType], ...]
+    event_time: str
+    tick_us: int
+    label: str | None = None
+
+    @property
+    def on_update(self) -> bool:  # type: ignore[override]
+        return self.on_arrival
+
+    @property
+    def longest(self) -> int:
+        """The longest finite lookback in ticks, or 0."""
+        return max([0, *(lookback for lookback in self.lookbacks if lookback is not None)])
+
+    @property
+    def lifetime(self) -> bool:
+        """Whether a lookback has no end."""
+        return None in self.lookbacks
+
+    @property
+    def panes(self) -> PaneSchema:
+        """The panes without what is stored beside them."""
+        return PaneSchema(self.operations)
+
+    @property
+    def stored(self) -> RollingPaneSchema:
+        """The panes as they are stored."""
+        return (RollingPaneSchema if self.on_arrival else WaitingSchema)(self.operations)
+
+    @property
+    def head(self) -> tuple[tuple[str, str], ...]:
+        return self.stored.head
+
+    @property
+    def reach(self) -> int:
+        """How far in ticks the bounds of windows can be from an event time in them."""
+        return self.longest
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        return {"windows": "rolling", "longest lookback in ticks": self.longest, "lifetime": self.lifetime}
+
+    def describe(self) -> dict[str, Any]:
+        """Return what stored state depends on. Shorter lookbacks, and which ends belong to them, may change."""
+        emission = "on_arrival" if self.on_arrival else "on_close"
+        rows = None if self.on_arrival else [f"{name}: {type_}" for name, type_ in self.rows]
+        return {**WindowPlan.describe(self), "emission": emission, "rows": rows}
+
+    @property
+    def codec(self) -> RowCodec:
+        """Packs the rows that wait."""
+        return RowCodec(pa.schema(list(self.rows)))
+
+    def empty(self) -> Entries:
+        """Return one pane of no records."""
+        types = dict(self.types)
+        columns = join_states([empty_state(operation, types) for operation in self.operations])
+        return Entries(np.zeros(1, np.int64), (np.zeros(1, np.int64), *columns))
+
+    def placed(self, entries: Entries, segment_ticks: int) -> Entries:
+        """Return entries of a savepoint as a store with segments of this length has them."""
+        if self.on_arrival:
+            return entries
+        times = self.event_time, self.tick_us
+        return WaitingSchema(self.operations).placed(entries, self.codec, times, segment_ticks, self.empty())
+
+    def needed_since(self, close_time: int) -> int:
+        """Return the time before which no window that is open at a close time contains records, but for the lifetime."""
+        return close_time - self.longest
+
+    def own_window(self, time: Ints) -> tuple[Ints, Ints]:
+        """Return start and end of the longest finite window of records at these times."""
+        return time - self.longest, time
+
+    def operator(self, store: WindowStore) -> "RollingOperator":
+        """Return the operator over a store."""
+        return RollingOperator(self, store)
+
+
+class RollingOperator(SummingOperator):
+    """Rolling windows over one store."""
+
+    def __init__(self, plan: RollingPlan, store: WindowStore) -> None:
+        super().__init__(store, not plan.on_arrival, plan.stored)
+        self.plan = plan
+        self._stored = plan.stored
+        self._codec = plan.codec
+        self._empty = plan.empty()
+        lasting = set(plan.lasting)
+        self._lasting = [operation.bare in lasting for operation in plan.operations]
+        self._life_segment = store.segment_of(LIFETIME)
+
+    def next_due(self, entries: Entries) -> Ints:
+        return WaitingSchema.due(entries, self.close_time)
+
+    def process(self, batch: Records, step: Step) -> list[RollingRows]:
+        plan, start, end = self.plan, step.close_time_start, step.close_time_end
+        records, emitting = self._accepted_records(batch, step)
+        panes = self._new_panes(records, plan.needed_since(start))
+        edge = FAR_FUTURE if plan.on_arrival else end
+        now, later = (
+            Waiting.of(records, emitting & side) for side in (records.time < edge, records.time >= edge)
+        )
+        touched = self._touched(batch.keys, end)
+        self._choose_spans(touched, panes, now, later, end)
+        stored, waiting = self._load(touched, panes, later, self._emitted_times(touched, now, end))
+        life = self._fetch_life(touched.keys)
+        emitted, merged = [], merge_panes(plan.panes, stored, panes)
+        if not plan.on_arrival:
+            times = plan.event_time, plan.tick_us
+            ready = WaitingSchema.unpacked(waiting, self._codec, times, self.close_time, end)
+            if start > self.close_time:
+                before = merge_entries(stored, plan.panes.layout)
+                emitted.append(self._windows(ready.between(self.close_time, start), before, life))
+            now = Waiting.joined([ready.between(start, end), now])
+        emitted.append(self._windows(now, merged.panes, life))
+        step.counters.panes += int(np.count_nonzero(merged.fresh))
+        if end < FAR_FUTURE:  # Nothing follows the end of a bounded frame, so that nothing has to be stored.
+            self._save(touched, panes, merged.panes, waiting, later, (self._forgotten(end), end))
+        return emitted
+
+    def _accepted_records(self, batch: Records, step: Step) -> tuple[Records, Mask]:
+        """The records in order of key and time, and which of them are rows that come out. Late ones are reported."""
+        step.counters.rows += len(batch) + batch.bad
+        step.counters.bad += batch.bad
+        late = np.flatnonzero(batch.time < step.close_time_start)
+        step.report_late(late, self.plan.own_window(batch.time[late]))
+        order = row_order(batch.key, batch.time)
+        records = batch if order is None else batch.take(order)
+        emitting = records.time >= step.close_time_start
+        if self.plan.label is not None:
+            emitting &= records.values[self.plan.label].filled(0) != 0
+        return records, emitting
+
+    def _forgotten(self, close_time: int) -> int:
+        """The time before which panes are no longer stored by themselves: whole segments, if they go into the lifetime."""
+        since, ticks = self.plan.needed_since(close_time), self.store.segment_ticks
+        return since // ticks * ticks if self.plan.lifetime else since
+
+    def _new_panes(self, records: Records, since: int) -> Entries:
+        """The panes of records. Records that no window contains any more are left out, and labels."""
+        kept = np.ones(len(records), bool)
+        if not self.plan.lifetime:
+            kept &= records.time >= since
+        if self.plan.label is not None:
+            kept &= records.values[self.plan.label].filled(0) == 0
+        if not kept.all():
+            records = records.take(np.flatnonzero(kept))
+        return self.plan.panes.accumulate(records, records.time).entries
+
+    def _choose_spans(
+        self, touched: Touched, panes: Entries, now: Waiting, later: Waiting, close_time: int
+    ) -> None:
+        """Set the span of time of each key that the step reads.
+
+        Pages that get panes or rows are read, and for rows that come out all that their longest window contains:
+
+            t - longest               t
+              |-----------------------|
+
+        For the lifetime, all panes of the key are read.
+        """
+        plan, ticks = self.plan, self.store.segment_ticks
+        for key, time in ((panes.key, panes.time), (later.key, later.time)):
+            first, last = _edges(key)
+            touched.widen(key[first], time[first], time[last])
+        first, last = _edges(now.key)
+        since = np.full(len(first), FAR_PAST) if plan.lifetime else now.time[first] - plan.longest
+        touched.widen(now.key[first], since, now.time[last])
+        for segment, due in touched.due.items():
+            begin = segment * ticks
+            earliest = FAR_PAST if plan.lifetime else max(begin, self.close_time) - plan.longest
+            touched.widen(due, earliest, min(begin + ticks, close_time) - 1)
+
+    def _emitted_times(self, touched: Touched, now: Waiting, end: int) -> tuple[int, int]:
+        """The first and the last time of the rows that come out in this step, or earlier and later ones."""
+        ticks, times = self.store.segment_ticks, [now.time] if len(now.time) else []
+        first, last = (int(now.time.min()), int(now.time.max())) if times else (FAR_FUTURE, FAR_PAST)
+        for segment in touched.due:
+            first = min(first, max(segment * ticks, self.close_time))
+            last = max(last, min((segment + 1) * ticks, end) - 1)
+        return first, last
+
+    def _load(
+        self, touched: Touched, panes: Entries, later: Waiting, emitted: tuple[int, int]
+    ) -> tuple[list[Entries], Entries]:
+        """Read what the step needs: panes in parts by segment, without what is stored beside them; and waiting rows.
+
+        A page of which each window contains all or nothing is read as its sum:
+
+            rows that come out                       first     last
+            lookback              |----------------------|
+                                            |----------------------|
+            segments         | sum | read | read | sum | sum | read |
+        """
+        ticks, parts, waiting = self.store.segment_ticks, [], []
+        pages = [_pages_of(each.key, each.time // ticks) for each in (panes, later)]
+        key, written = (np.concatenate(columns) for columns in zip(*pages, strict=True))
+        for segment, numbers in self._pages(touched):
+            summed = np.zeros(len(numbers), bool)
+            if self._is_whole(segment, *emitted):
+                whole = np.concatenate([key[written == segment], touched.due.get(segment, NO_KEYS)])
+                summed = ~np.isin(numbers, whole)
+            for read, group in (
+                (self.store.fetch_segment, numbers[~summed]),
+                (self._sums.fetch, numbers[summed]),
+            ):
+                if len(group):
+                    entries = read(segment, [touched.keys[n] for n in group.tolist()])
+                    entries = Entries(group[entries.key], entries.columns)
+                    parts.append(self._stored.panes(entries))
+                    if not self.plan.on_arrival:
+                        waiting.append(WaitingSchema.waiting(entries))
+        return parts, merge_entries(waiting, self._stored.layout)
+
+    def _is_whole(self, segment: int, first: int, last: int) -> bool:
+        """Whether each window of rows from `first` to `last` contains all times of a segment or none."""
+        begin, end = segment * self.store.segment_ticks, (segment + 1) * self.store.segment_ticks
+        if end > first:
+            return False
+        return all(
+            begin > last - length or end <= first - length
+            for length in self.plan.lookbacks
+            if length is not None
+        )
+
+    def _fetch_life(self, keys: list[bytes]) -> Entries | None:
+        """The lifetime panes of keys, or None if there are none."""
+        if not self.plan.lifetime:
+            return None
+        return self._stored.panes(self.store.fetch_segment(self._life_segment, keys))
+
+    def _windows(self, rows: Waiting, panes: Entries, life: Entries | None) -> RollingRows:
+        """The windows of rows over panes."""
+        plan = self.plan
+        return windows_of(
+            rows.key, rows.time, rows.rows, panes, life, self._empty, plan.panes, plan.lookbacks, plan.closed
+        )
+
+    def _save(
+        self,
+        touched: Touched,
+        new: Entries,
+        panes: Entries,
+        waiting: Entries,
+        later: Waiting,
+        close_times: tuple[int, int],
+    ) -> None:
+        """Write the pages that got panes or rows, or whose last waiting row came out, and forget what no window needs.
+
+        Args:
+            touched: what the step touched.
+            new: panes of the batch.
+            panes: all panes that were read, with those of the batch.
+            waiting: entries of waiting rows that were read.
+            later: rows of the batch that have to wait.
+            close_times: at which panes are forgotten, and rows have come out.
+        """
+        ticks, (forgotten, close_time) = self.store.segment_ticks, close_times
+        if self.plan.lifetime:
+            old = new.time < forgotten
+            self._fold(touched.keys, new.take(old), forgotten)
+            new = new.take(~old)
+        if self.plan.on_arrival:
+            pages, changed, ends = Pages.of(panes, ticks, forgotten), [new], None
+        else:
+            out, packed = (
+                WaitingSchema.out(waiting, close_time),
+                WaitingSchema.packed(later, self._codec, ticks, self._empty),
+            )
+            changed = [new, waiting.take(out), packed]
+            parts = (self._stored.stored(panes), waiting.take(~out), packed)
+            entries, fresh = _merged(parts, (False, False, True), self._stored.layout)
+            pages, due = Pages.of(entries, ticks, forgotten), WaitingSchema.due(entries, close_time)
+            ends = PageEnds(pages.least(due), pages.least(np.where(fresh, NEVER, due)))
+        self._write_back(
+            touched, pages, _joined([Pages.of(part, ticks) for part in changed]), ends, forgotten
+        )
+        self._sums.keep_from(forgotten // ticks)
+
+    def _fold(self, keys: list[bytes], late: Entries, forgotten: int) -> None:
+        """Combine panes with the lifetime panes of their keys: those of segments that are forgotten now, and late ones."""
+        for segment in self.store.segments():
+            if (segment + 1) * self.store.segment_ticks > forgotten:
+                break
+            for names, entries in self.store.scan_segment(segment):
+                self._into_life(names, self._stored.panes(entries))
+        if len(late):
+            self._into_life(keys, late)
+
+    def _into_life(self, keys: list[bytes], panes: Entries) -> None:
+        present = np.flatnonzero(np.bincount(panes.key, minlength=len(keys)))
+        names = [keys[number] for number in present.tolist()]
+        panes = Entries(
+            np.searchsorted(present, panes.key), (np.full(len(panes), LIFETIME), *panes.columns[1:])
+        )
+        known = self._stored.panes(self.store.fetch_segment(self._life_segment, names))
+        schema = self.plan.panes
+        both = merge_entries([known, panes], schema.layout)
+        whole = schema.by_time(both)
+        states = [
+            state if lasting else tuple(np.repeat(column, len(whole)) for column in nothing)
+            for state, nothing, lasting in zip(
+                schema.states(whole), schema.states(self._empty), self._lasting, strict=True
+            )
+        ]
+        kept = schema.entries(whole.key, (whole.time,), states)
+        self.store.replace_segment(self._life_segment, names, self._stored.stored(kept))
+
+
+def _pages_of(key: Ints, segment: Ints) -> tuple[Ints, Ints]:
+    """The key and the segment of each page, of rows sorted by key and time."""
+    start = run_starts(key, segment)
+    return key[start], segment[start]
+
+
+def _edges(key: Ints) -> tuple[Ints, Ints]:
+    """The first and the last row of each key, in rows sorted by key."""
+    first = np.flatnonzero(np.diff(key, prepend=-1))
+    return first, np.append(first[1:], len(key))[: len(first)] - 1
+
+
+def _merged(parts: Sequence[Entries], fresh: Sequence[bool], layout: PageLayout) -> tuple[Entries, Mask]:
+    """The entries of all parts in order, and which of them are of a part that is fresh."""
+    marked = [
+        Entries(part.key, (*part.columns, np.full(len(part), new)))
+        for part, new in zip(parts, fresh, strict=True)
+        if len(part)
+    ]
+    if not marked:
+        return merge_entries([], layout), np.empty(0, bool)
+    whole = merge_entries(marked, layout)
+    return Entries(whole.key, whole.columns[:-1]), whole.columns[-1]
+
+
+def _joined(pages: Sequence[Pages]) -> Pages:
+    """The keys and segments of all pages; they may repeat."""
+    key, segment, start = (
+        np.concatenate([getattr(each, name) for each in pages]) for name in ("key", "segment", "start")
+    )
+    return Pages(pages[0].entries, key, segment, start)

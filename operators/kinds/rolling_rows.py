@@ -1,0 +1,204 @@
+"""The windows of rows as ranges of panes, and the rows with their aggregates as Arrow columns."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+
+from operators.aggregates.definitions import Bound
+from operators.aggregates.operation import Operation
+from operators.columns.ranges import Ints, State, run_starts
+from operators.columns.records import FAR_PAST
+from operators.kinds.panes import PaneSchema
+from operators.steps.emission import AggregateOutput
+from state_backends import Entries
+from state_backends.store.window_store import merge_entries
+
+Closed = Literal["both", "left", "right", "none"]
+"""Which ends of its time belong to a window, as in pandas and polars."""
+_MOST_COORDINATES = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class RollingRows:
+    """Rows that come out, and their windows.
+
+    Attributes:
+        key: shape (n,), int64: each row's key.
+        rows: n rows, in the columns of the input.
+        window: shape (n,), int64: each row's windows, which it shares with the rows of its key and time.
+        schema: of the panes.
+        panes: the panes that the windows contain, and a last one of no records.
+        ranges: for each lookback the first pane of each window, and the one after its last; none is empty.
+        retract: always False: rows are final.
+    """
+
+    key: Ints
+    rows: pa.Table
+    window: Ints
+    schema: PaneSchema
+    panes: Entries
+    ranges: tuple[tuple[Ints, Ints], ...]
+    retract: bool = False
+
+    def states(self, operations: Sequence[Operation], lookbacks: Sequence[int]) -> dict[Operation, State]:
+        """Return the states of the windows of several lookbacks, one lookback after another. One pass for all."""
+        of = dict(zip(self.schema.operations, self.schema.states(self.panes), strict=True))
+        chosen = PaneSchema(tuple(operations))
+        panes = chosen.entries(self.panes.key, (self.panes.time,), [of[op] for op in operations])
+        lo, hi = (np.concatenate(bounds) for bounds in zip(*(self.ranges[n] for n in lookbacks), strict=True))
+        return dict(zip(operations, chosen.combine_ranges(panes, lo, hi), strict=True))
+
+
+class _Ranks:
+    """Numbers times so that they fit into one column with the number of their key: ticks, or the times that there are."""
+
+    def __init__(self, times: Ints, keys: int) -> None:
+        self._times: Ints | None = None
+        self._first = int(times.min()) if len(times) else 0
+        self.count = int(times.max()) - self._first + 1 if len(times) else 0
+        if (self.count + 2) * (keys + 1) >= _MOST_COORDINATES:
+            self._times = np.unique(times)
+            self.count = len(self._times)
+
+    def before(self, times: Ints) -> Ints:
+        """Return how many numbered times are before each time."""
+        if self._times is not None:
+            return np.searchsorted(self._times, times, "left")
+        return np.clip(times - self._first, 0, self.count)
+
+    def until(self, times: Ints) -> Ints:
+        """Return how many numbered times are not after each time."""
+        return self.before(times + 1)
+
+
+def windows_of(  # noqa: PLR0913, PLR0917 - all that a window depends on
+    key: Ints,
+    time: Ints,
+    rows: pa.Table,
+    panes: Entries,
+    life: Entries | None,
+    empty: Entries,
+    schema: PaneSchema,
+    lookbacks: Sequence[int | None],
+    closed: Closed,
+) -> RollingRows:
+    """Return the windows of rows.
+
+    Args:
+        key, time: shape (n,), int64: of the rows, sorted.
+        rows: n rows.
+        panes: sorted by key and time, in the columns of `schema`.
+        life: a pane for each key, older than all others; None if there are none.
+        empty: a pane of no records.
+        schema: of the panes.
+        lookbacks: lengths in ticks; None is a lookback without end.
+        closed: which ends belong to the windows.
+
+    Cost: a binary search for each end of each distinct window.
+    """
+    starts = run_starts(key, time)
+    window = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(key))))
+    key_of, time_of = key[starts], time[starts]
+    ranks = _Ranks(panes.time, int(max([-1, *key[-1:], *panes.key[-1:]])) + 1)
+    # Each key has ranks for its times, and before them one for its pane of the lifetime.
+    span = ranks.count + 2
+    if life is not None and len(life):
+        first = Entries(life.key, (np.full(len(life), FAR_PAST), *life.columns[1:]))
+        panes = merge_entries([first, panes], schema.layout)
+        place = panes.key * span + np.where(panes.time == FAR_PAST, 0, ranks.before(panes.time) + 1)
+    else:
+        place = panes.key * span + ranks.before(panes.time) + 1
+    base, count = key_of * span, len(panes)
+    last = ranks.until(time_of) if closed in ("both", "right") else ranks.before(time_of)
+    stop = np.searchsorted(place, base + last, "right")
+    ranges = []
+    for lookback in lookbacks:
+        if lookback is None:
+            begin = np.searchsorted(place, base, "left")
+        else:
+            since = time_of - lookback
+            skipped = ranks.before(since) if closed in ("both", "left") else ranks.until(since)
+            begin = np.searchsorted(place, base + skipped + 1, "left")
+        filled = begin < stop
+        ranges.append((np.where(filled, begin, count), np.where(filled, stop, count + 1)))
+    columns = tuple(np.concatenate(pair) for pair in zip(panes.columns, empty.columns, strict=True))
+    whole = Entries(np.append(panes.key, 0), columns)
+    return RollingRows(key, rows, window, schema, whole, tuple(ranges))
+
+
+@dataclass(frozen=True)
+class RollingOutput(AggregateOutput):
+    """The rows of a rolling operator: all columns of the input, then the aggregates of each lookback.
+
+    Attributes:
+        keys: names and Arrow types of the key columns.
+        aggregates: result names and their bound aggregates.
+        rows: columns of the input: name, name in the result, and Arrow type.
+        suffixes: what follows the name of an aggregate, for each lookback.
+        over: for each aggregate the numbers of its lookbacks.
+    """
+
+    keys: tuple[tuple[str, pa.DataType], ...]
+    aggregates: tuple[tuple[str, Bound], ...]
+    rows: tuple[tuple[str, str, pa.DataType], ...]
+    suffixes: tuple[str, ...]
+    over: tuple[tuple[int, ...], ...]
+
+    @property
+    def arrow(self) -> pa.Schema:
+        """The Arrow schema of a result."""
+        fields = [pa.field(name, type_) for _, name, type_ in self.rows]
+        return pa.schema([*fields, *(field_ for _, _, field_ in self._results)])
+
+    @property
+    def _results(self) -> list[tuple[int, int, pa.Field]]:
+        """Lookback, aggregate and field of each result."""
+        return [
+            (lookback, number, pa.field(f"{name}{suffix}", bound.type, nullable=bound.nullable))
+            for lookback, suffix in enumerate(self.suffixes)
+            for number, (name, bound) in enumerate(self.aggregates)
+            if lookback in self.over[number]
+        ]
+
+    def table(self, emissions: Sequence[RollingRows]) -> pa.Table:
+        """Return emitted rows as a table."""
+        return pa.concat_tables(
+            [self.arrow.empty_table(), *map(self._table, filter(lambda e: len(e.key), emissions))]
+        )
+
+    def _table(self, emission: RollingRows) -> pa.Table:
+        found: dict[tuple[int, int], pa.Array] = {}
+        windows = len(emission.ranges[0][0])
+        for numbers, lookbacks in self._groups():
+            bounds = {number: self.aggregates[number][1] for number in numbers}
+            operations = tuple(dict.fromkeys(op for bound in bounds.values() for op in bound.operations))
+            states = emission.states(operations, lookbacks)
+            for number, bound in bounds.items():
+                results = bound.finish([states[op] for op in bound.operations])
+                for place, lookback in enumerate(lookbacks):
+                    found[lookback, number] = results.slice(place * windows, windows)
+        row = pa.array(emission.window) if windows < len(emission.key) else None
+        results = [found[lookback, number] for lookback, number, _ in self._results]
+        columns = emission.rows.select([name for name, _, _ in self.rows]).columns
+        columns += results if row is None else [result.take(row) for result in results]
+        return pa.Table.from_arrays(columns, schema=self.arrow)
+
+    def _groups(self) -> Iterator[tuple[list[int], list[int]]]:
+        """Aggregates that are computed together, and their lookbacks: those that share an operation, or have the same ones."""
+        groups: list[tuple[list[int], set[int]]] = []
+        for number, (_, bound) in enumerate(self.aggregates):
+            members, lookbacks = [number], set(self.over[number])
+            for group in list(groups):
+                shares = any(set(bound.operations) & set(self._bound(other).operations) for other in group[0])
+                if shares or group[1] == lookbacks:
+                    groups.remove(group)
+                    members, lookbacks = group[0] + members, group[1] | lookbacks
+            groups.append((members, lookbacks))
+        for members, lookbacks in groups:
+            yield members, sorted(lookbacks)
+
+    def _bound(self, number: int) -> Bound:
+        return self.aggregates[number][1]

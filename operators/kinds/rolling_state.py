@@ -1,0 +1,170 @@
+"""What a rolling operator stores: panes, and rows that wait until their windows are closed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from operators.columns.ranges import Ints, Mask, run_starts
+from operators.columns.records import FAR_FUTURE, FAR_PAST, Records, event_ticks
+from operators.kinds.panes import PaneSchema
+from operators.steps.timers import NEVER
+from serializers.arrays import fill
+from serializers.rows import RowCodec
+from state_backends import Entries
+from state_backends.store.ordering import row_order
+from state_backends.store.schema import NUMBER, TIME, VALUE
+from state_backends.store.window_store import merge_entries
+
+LIFETIME = 2**61
+"""The time under which a key's oldest panes are stored, combined to one: after all event times, so that it never expires."""
+_TIME, _SINCE, _WAITING, _ROWS = range(4)
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Rows by key and time.
+
+    Attributes:
+        key, time: shape (n,), int64: sorted.
+        rows: n rows.
+    """
+
+    key: Ints
+    time: Ints
+    rows: pa.Table
+
+    def take(self, rows: Ints) -> "Waiting":
+        """Return the rows at these positions."""
+        return Waiting(self.key[rows], self.time[rows], self.rows.take(pa.array(rows)))
+
+    def between(self, since: int, before: int) -> "Waiting":
+        """Return the rows with since <= time < before."""
+        inside = (self.time >= since) & (self.time < before)
+        return self if inside.all() else self.take(np.flatnonzero(inside))
+
+    @staticmethod
+    def joined(parts: Sequence["Waiting"]) -> "Waiting":
+        """Return all rows in order of key and time; rows of one key and time stay in the order of the parts."""
+        filled = [part for part in parts if len(part.key)] or list(parts[:1])
+        if len(filled) == 1:
+            return filled[0]
+        key, time = (
+            np.concatenate(columns) for columns in ([p.key for p in filled], [p.time for p in filled])
+        )
+        whole = Waiting(key, time, pa.concat_tables([part.rows for part in filled]))
+        order = row_order(key, time)
+        return whole if order is None else whole.take(order)
+
+    @classmethod
+    def of(cls, records: Records, chosen: Mask) -> "Waiting":
+        """Return the rows of sorted records under the mask."""
+        assert records.rows is not None  # noqa: S101 - the inputs name them
+        assert records.row is not None  # noqa: S101
+        at = np.flatnonzero(chosen)
+        return cls(records.key[at], records.time[at], records.rows.take(pa.array(records.row[at])))
+
+
+class RollingPaneSchema(PaneSchema):
+    """Panes as they are stored if no rows wait."""
+
+    def panes(self, entries: Entries) -> Entries:
+        """Return the panes among stored entries, without the columns of waiting rows."""
+        return entries
+
+    def stored(self, panes: Entries) -> Entries:
+        """Return panes as they are stored."""
+        return panes
+
+
+class WaitingSchema(RollingPaneSchema):
+    """Panes and waiting rows as they are stored together: rows of one key, segment and batch are one entry.
+
+    `waiting` says how many rows an entry holds, which are in `rows`, from `since` to `time`; it is 0 for panes.
+    """
+
+    head: ClassVar[tuple[tuple[str, str], ...]] = (
+        ("time", TIME),
+        ("since", TIME),
+        ("waiting", NUMBER),
+        ("rows", VALUE),
+    )
+
+    def panes(self, entries: Entries) -> Entries:
+        columns = entries.columns
+        panes = Entries(entries.key, (columns[_TIME], *columns[_ROWS + 1 :]))
+        rows = columns[_WAITING] > 0
+        return panes.take(~rows) if rows.any() else panes
+
+    def stored(self, panes: Entries) -> Entries:
+        time, *states = panes.columns
+        none = np.full(len(time), None, object)
+        return Entries(panes.key, (time, time, np.zeros(len(time), np.int64), none, *states))
+
+    @staticmethod
+    def waiting(entries: Entries) -> Entries:
+        """Return the entries of waiting rows among stored entries."""
+        return entries.take(entries.columns[_WAITING] > 0)
+
+    def placed(
+        self, entries: Entries, codec: RowCodec, times: tuple[str, int], segment_ticks: int, empty: Entries
+    ) -> Entries:
+        """Return entries with rows of several segments in an entry for each, as a store of this segment length has them.
+
+        Args:
+            entries: sorted, of a store with segments of another length.
+            codec, times: as for `unpacked`.
+            segment_ticks: length of a segment.
+            empty: as for `packed`.
+        """
+        first, last = entries.columns[_SINCE] // segment_ticks, entries.time // segment_ticks
+        across = (entries.columns[_WAITING] > 0) & (first < last)
+        if not across.any():
+            return entries
+        rows = self.unpacked(entries.take(across), codec, times, FAR_PAST, FAR_FUTURE)
+        cut = self.packed(rows, codec, segment_ticks, empty)
+        return merge_entries([entries.take(~across), cut], self.layout)
+
+    @staticmethod
+    def out(waiting: Entries, close_time: int) -> Mask:
+        """Return which entries have no row any more that waits at a close time."""
+        return waiting.time < close_time
+
+    @staticmethod
+    def due(entries: Entries, close_time: int) -> Ints:
+        """Return the time of the first row of each entry that waits at a close time, or an earlier one, or NEVER."""
+        waits = (entries.columns[_WAITING] > 0) & (entries.time >= close_time)
+        return np.where(waits, np.maximum(entries.columns[_SINCE], close_time), NEVER)
+
+    @staticmethod
+    def packed(rows: Waiting, codec: RowCodec, segment_ticks: int, empty: Entries) -> Entries:
+        """Return rows as entries, one for each page; `empty` has the states of no records."""
+        starts = run_starts(rows.key, rows.time // segment_ticks)
+        ends = np.append(starts[1:], len(rows.key))[: len(starts)]
+        blobs = fill(codec.encode(rows.rows, starts) if len(starts) else [])
+        head = (rows.time[ends - 1], rows.time[starts], ends - starts, blobs)
+        return Entries(
+            rows.key[starts], (*head, *(np.repeat(column, len(starts)) for column in empty.columns[1:]))
+        )
+
+    @staticmethod
+    def unpacked(
+        waiting: Entries, codec: RowCodec, times: tuple[str, int], since: int, before: int
+    ) -> Waiting:
+        """Return the rows with since <= time < before.
+
+        Args:
+            waiting: entries of waiting rows.
+            codec: of the rows.
+            times: their event-time column, and the length of a tick in microseconds.
+            since, before: ticks.
+        """
+        chosen = waiting.take((waiting.time >= since) & (waiting.columns[_SINCE] < before))
+        table = codec.decode(chosen.columns[_ROWS].tolist())
+        time, _ = event_ticks(table.column(times[0]), times[1])
+        key = np.repeat(chosen.key, chosen.columns[_WAITING])
+        found = Waiting(key, time, table).between(since, before)
+        order = row_order(found.key, found.time)
+        return found if order is None else found.take(order)

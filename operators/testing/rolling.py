@@ -1,0 +1,139 @@
+"""Rolling windows by brute force over raw records, to compare operators with. No code of the operators is used."""
+
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from operators.definitions.rolling import RollingWindows
+from operators.testing.oracles import Batch, Record
+from operators.testing.times import tick_of
+
+Aggregates = Mapping[str, Callable[[list[dict[str, Any]]], Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row that comes out.
+
+    Attributes:
+        record: key, event time in ticks, value.
+        contents: for each lookback the values of the records in its window, in order of event time.
+    """
+
+    record: Record
+    contents: tuple[tuple[Any, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RollingRows:
+    """The rows that a batch emits, and the positions of its late records."""
+
+    rows: list[Row]
+    late: list[int]
+
+
+@dataclass(slots=True)
+class RollingOracle:
+    """Rolling windows by brute force: each row reads all records of its key.
+
+    Args:
+        windows: of which only lookbacks, and which ends belong to them, are read.
+        emit: "on_close" or "on_arrival".
+    """
+
+    windows: RollingWindows
+    emit: str
+    _records: list[Record] = field(default_factory=list)
+    _waiting: list[Record] = field(default_factory=list)
+
+    def step(self, batch: Batch) -> RollingRows:
+        """Process a batch."""
+        before = self._closed(batch.close_time_start)
+        self._records += batch.records
+        accepted = [record for record in batch.records if record[1] >= batch.close_time_start]
+        late = [n for n, record in enumerate(batch.records) if record[1] < batch.close_time_start]
+        if self.emit == "on_arrival":
+            return RollingRows([self._row(record) for record in accepted], late)
+        self._waiting += accepted
+        return RollingRows([*before, *self._closed(batch.close_time_end)], late)
+
+    def _closed(self, close_time: float) -> list[Row]:
+        closed = [record for record in self._waiting if record[1] < close_time]
+        self._waiting = [record for record in self._waiting if record[1] >= close_time]
+        return [self._row(record) for record in closed]
+
+    def _row(self, record: Record) -> Row:
+        return Row(
+            record, tuple(tuple(self._content(record, length)) for length in self.windows.lookback_ticks)
+        )
+
+    def _content(self, record: Record, length: int | None) -> Iterator[Any]:
+        key, end, _ = record
+        start = -math.inf if length is None else end - length
+        first, last = self.windows.closed in ("both", "left"), self.windows.closed in ("both", "right")
+        for other, time, value in sorted(self._records, key=lambda each: each[1]):
+            after = time > start or (first and time == start)
+            until = time < end or (last and time == end)
+            if other == key and after and until:
+                yield value
+
+
+def rolling_rows(
+    windows: RollingWindows, rows: Iterable[Row], aggregates: Aggregates
+) -> list[dict[str, Any]]:
+    """Return rows as dictionaries: the columns of the record, then each aggregate of each lookback.
+
+    Args:
+        windows: the window definition.
+        rows: whose values are dictionaries of the columns.
+        aggregates: functions by name of the result, called with the rows of a window, of which there may be none.
+    """
+    return [
+        {
+            **row.record[2],
+            **{
+                f"{name}{suffix}": finish(list(content))
+                for suffix, content in zip(windows.suffixes, row.contents, strict=True)
+                for name, finish in aggregates.items()
+            },
+        }
+        for row in rows
+    ]
+
+
+def window_rows(
+    rows: pa.Table | Iterable[Mapping[str, Any]],
+    windows: RollingWindows,
+    event_time: str,
+    keys: Sequence[str],
+    columns: Collection[str],
+) -> list[dict[str, Any]]:
+    """Return a row for each window of rolling rows: keys, `window` with its bounds in ticks, and the results of its lookback.
+
+    The window of a lifetime begins at the earliest of the rows.
+
+    Args:
+        rows: what came out, as a table or dictionaries.
+        windows: the window definition.
+        event_time: the event-time column of the rows.
+        keys: key columns.
+        columns: those of the records, which are no results.
+    """
+    listed = rows.to_pylist() if isinstance(rows, pa.Table) else list(rows)
+    times = [tick_of(row[event_time], windows.tick_us) for row in listed]
+    found = []
+    for time, row in zip(times, listed, strict=True):
+        for length, suffix in zip(windows.lookback_ticks, windows.suffixes, strict=True):
+            start = min(times) if length is None else time - length
+            results = {
+                name.removesuffix(suffix): value
+                for name, value in row.items()
+                if name not in columns and name.endswith(suffix)
+            }
+            found.append(
+                {**{key: row[key] for key in keys}, "window": {"start": start, "end": time}, **results}
+            )
+    return found

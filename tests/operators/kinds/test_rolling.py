@@ -1,0 +1,372 @@
+"""Rolling windows over random records: against the brute-force oracle, across restarts, backends and splits into batches."""
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from decimal import Decimal
+from operator import mul
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from operators import AggregateOperation, RollingAggregation, RollingWindows, SlidingWindows
+from operators import aggregates as agg
+from operators.kinds.rolling_state import LIFETIME
+from operators.runtime.local import LocalRunner
+from operators.testing import assert_rows, expected_rows, late_rows
+from tests.effort import examples, slow_but
+
+pytestmark = pytest.mark.usefixtures("sums_of_all_pages")
+Row = tuple[str | None, int | None, int | None]
+"""Key, event time, value."""
+Step = tuple[list[Row], int | None]
+"""A batch and its explicit stream time."""
+LOOKBACKS = {"short": 2, "long": 9, "ever": "lifetime"}
+CLOSED = ("both", "left", "right", "none")
+FAR = 10**9
+
+
+def present(rows: list[dict[str, Any]]) -> list[int]:
+    """The values of rows that have one."""
+    return [row["value"] for row in rows if row["value"] is not None]
+
+
+def at_end(rows: list[dict[str, Any]], *, last: bool) -> Any:
+    """The value of the first or last row by time, of several the smallest or largest."""
+    if not rows:
+        return None
+    times = [row["time"] for row in rows]
+    edge = max(times) if last else min(times)
+    values = present([row for row in rows if row["time"] == edge])
+    return (max if last else min)(values, default=None)
+
+
+JUDGES: Mapping[str, Callable[[list[dict[str, Any]]], Any]] = {
+    "n": len,
+    "total": lambda rows: sum(present(rows)) if present(rows) else None,
+    "low": lambda rows: min(present(rows), default=None),
+    "high": lambda rows: max(present(rows), default=None),
+    "mean": lambda rows: sum(present(rows)) / len(present(rows)) if present(rows) else None,
+    "first": lambda rows: at_end(rows, last=False),
+    "last": lambda rows: at_end(rows, last=True),
+    "kinds": lambda rows: len(set(present(rows))),
+    "about": lambda rows: len(set(present(rows))),
+    "lowest": lambda rows: min(
+        ((row["value"], row["number"] % 5) for row in rows if row["value"] is not None), default=[None] * 2
+    )[1],
+    "best": lambda rows: sorted(present(rows), reverse=True)[:2],
+}
+AGGREGATES = {
+    "n": agg.count(),
+    "total": agg.sum("value"),
+    "low": agg.min("value"),
+    "high": agg.max("value"),
+    "mean": agg.avg("value"),
+    "first": agg.first("value"),
+    "last": agg.last("value"),
+    "kinds": agg.count_distinct("value"),
+    "about": agg.approx_count_distinct("value"),
+    "lowest": agg.min_by("digit", "value"),
+    "best": agg.top_n("value", 2),
+}
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """An operator, how it keeps its state, and the batches that it takes."""
+
+    lookbacks: tuple[str, ...]
+    closed: Any
+    grace: int
+    emit: Any
+    segment: str
+    steps: Sequence[Step]
+
+    @property
+    def windows(self) -> RollingWindows:
+        return RollingWindows({name: LOOKBACKS[name] for name in self.lookbacks}, self.grace, self.closed)
+
+    @property
+    def operator(self) -> RollingAggregation:
+        return self.windows.group_by("key").aggregate(**AGGREGATES).emit(self.emit)
+
+    def runner(self, backend: str = "memory", directory: Path | None = None) -> LocalRunner:
+        return self.operator.local_runner("time", backend, directory, {"state.segment": self.segment})
+
+    @property
+    def batches(self) -> list[tuple[pa.Table, int | None]]:
+        """The batches, with the number of each row; the last one closes everything."""
+        first, tables = 0, []
+        for records, moment in [*self.steps, ([], FAR)]:
+            tables.append((table(records, first), moment))
+            first += len(records)
+        return tables
+
+
+def table(records: Sequence[Row], first: int = 0) -> pa.Table:
+    """Records as a table, with a nested column that must come through."""
+    keys, times, values = zip(*records, strict=True) if records else ((), (), ())
+    numbers = range(first, first + len(records))
+    return pa.table(
+        {
+            "number": pa.array(numbers, pa.int64()),
+            "key": pa.array(keys, pa.string()),
+            "time": pa.array(times, pa.int64()),
+            "value": pa.array(values, pa.int64()),
+            "digit": pa.array([n % 5 for n in numbers], pa.int64()),
+            "tags": pa.array([[str(n)] * (n % 3) if n % 4 else None for n in numbers], pa.list_(pa.string())),
+        }
+    )
+
+
+RECORDS = st.tuples(
+    st.sampled_from(["a", "b", None]), st.integers(0, 30) | st.none(), st.integers(-9, 9) | st.none()
+)
+
+
+@st.composite
+def scenarios(draw: Any) -> Scenario:
+    """Any operator over records out of order, with ties, bad times, empty batches and jumps of stream time."""
+    steps = draw(
+        st.lists(st.tuples(st.lists(RECORDS, max_size=8), st.none() | st.integers(0, 60)), max_size=8)
+    )
+    return Scenario(
+        tuple(draw(st.lists(st.sampled_from(list(LOOKBACKS)), min_size=1, unique=True))),
+        draw(st.sampled_from(CLOSED)),
+        draw(st.sampled_from([0, 3, 12])),
+        draw(st.sampled_from(["on_close", "on_arrival"])),
+        draw(st.sampled_from(["1 ms", "4 ms", "1 minute"])),
+        steps,
+    )
+
+
+def check(scenario: Scenario, emitted: Sequence[pa.Table]) -> None:
+    """Compare the rows of each batch with those of brute force."""
+    expected = expected_rows(scenario.windows, scenario.batches, "time", JUDGES, ["key"], scenario.emit)
+    for found, wanted in zip(emitted, expected, strict=True):
+        assert_rows(found, wanted, keys=["number"])
+
+
+@pytest.mark.parametrize("backend", ["memory", "rocksdb", "spark"])
+@examples(2)
+@given(scenarios())
+def test_rows_are_those_of_the_oracle(backend: str, scenario: Scenario) -> None:
+    """Each batch emits exactly the rows of brute force, and counts exactly its late and bad records."""
+    with scenario.runner(backend) as runner:
+        check(scenario, [runner.process(*batch) for batch in scenario.batches])
+        assert runner.counters.late == len(late_rows(scenario.windows, scenario.batches, "time", ["key"]))
+        records = [record for records, _ in scenario.steps for record in records]
+        assert runner.counters.bad == sum(time is None for _, time, _ in records)
+        if "ever" not in scenario.lookbacks:
+            assert runner.store.is_empty()
+
+
+@pytest.mark.parametrize("backend", slow_but(["rocksdb"], ["memory", "rocksdb"]))
+@examples(1)
+@given(scenarios(), st.data())
+def test_restarts_and_crashes_change_nothing(backend: str, scenario: Scenario, data: st.DataObject) -> None:
+    """With the state closed and opened, on another backend, or with attempts given up, the rows are the same."""
+    with tempfile.TemporaryDirectory() as folder:
+        runner, emitted = scenario.runner(backend, Path(folder)), []
+        try:
+            for batch in scenario.batches:
+                what = data.draw(st.sampled_from(["", "abort", "open", "switch"]))
+                if what == "abort":
+                    runner.abort(*batch)
+                elif what:
+                    runner.close()
+                    runner = scenario.runner("memory" if what == "switch" else backend, Path(folder))
+                emitted.append(runner.process(*batch))
+        finally:
+            runner.close()
+        check(scenario, emitted)
+
+
+@examples(1)
+@given(scenarios(), st.integers(1, 9))
+def test_batches_do_not_matter_on_close(scenario: Scenario, size: int) -> None:
+    """With grace for all records, the rows do not depend on the split into batches."""
+    records = [record for records, _ in scenario.steps for record in records]
+    whole = replace(scenario, emit="on_close", grace=100, steps=[(records, None)])
+    split = replace(whole, steps=[(records[at : at + size], None) for at in range(0, len(records), size)])
+    rows = []
+    for one in (whole, split):
+        with one.runner() as runner:
+            found = [row for batch in one.batches for row in runner.process(*batch).to_pylist()]
+            rows.append(sorted(found, key=lambda row: row["number"]))
+    assert rows[0] == rows[1]
+
+
+@examples(1)
+@given(scenarios())
+def test_left_windows_of_sliding_windows_are_rolling_rows(scenario: Scenario) -> None:
+    """A rolling row of one lookback has what a sliding window of the same size has that ends at its time."""
+    records = [record for records, _ in scenario.steps for record in records if record[1] is not None]
+    results = {
+        "n": agg.count(),
+        "total": agg.sum("value"),
+        "high": agg.max("value"),
+        "mean": agg.avg("value"),
+    }
+    sliding = SlidingWindows(9).group_by("key").aggregate(**results)
+    rolling = RollingWindows(9).group_by("key").aggregate(**results)
+    tables = []
+    for operator in (sliding, rolling):
+        with operator.local_runner("time") as runner:
+            runner.process(table(records), stream_time=0)
+            tables.append(runner.process(table([]), stream_time=FAR))
+    ends = {
+        (row["key"], row["window"]["end"].timestamp() * 1_000): {name: row[name] for name in results}
+        for row in tables[0].to_pylist()
+    }
+    assert tables[1].num_rows == len(records)
+    for row in tables[1].to_pylist():
+        assert ends[row["key"], row["time"]] == {name: row[name] for name in results}
+
+
+@examples(1)
+@given(scenarios(), st.data())
+def test_labels_have_what_records_of_their_time_have(scenario: Scenario, data: st.DataObject) -> None:
+    """As of the time of a record, a label has what comes out beside it, to the last bit, in one batch or in several."""
+    records = [record for records, _ in scenario.steps for record in records]
+    operator = scenario.windows.group_by("key").aggregate(**AGGREGATES, spread=agg.stddev("value"))
+    whole = replace(scenario, grace=100, steps=[(records, None)])
+    operator = replace(operator, windows=whole.windows)
+    options = {"state.segment": scenario.segment}
+    with operator.local_runner("time", options=options) as runner:
+        beside = [row for batch in whole.batches for row in runner.process(*batch).to_pylist()]
+    asked = table(records).select(["number", "key", "time"]).rename_columns(["asked", "key", "when"])
+    given, found = table(records), []
+    cut = data.draw(st.integers(0, len(records)))
+    with operator.local_runner_as_of("when", "time", options=options) as runner:
+        found += runner.process(asked.slice(0, cut), given.slice(cut)).to_pylist()
+        found += runner.process(asked.slice(cut), given.slice(0, cut)).to_pylist()
+        found += runner.process(stream_time=FAR).to_pylist()
+    results = [name for name in beside[0] if name not in given.column_names] if beside else []
+    expected = {row["number"]: [row[name] for name in results] for row in beside}
+    assert len(found) == len(beside)
+    for row in found:
+        assert [row[name] for name in results] == expected[row["asked"]]
+
+
+def test_labels_wait_longer_than_their_lookback() -> None:
+    """A label whose windows are long past waits for the grace, alone in its segment."""
+    labels = pa.table({"k": ["a", "b", "a"], "asked": [6, 34, 34]})
+    records = pa.table({"k": ["a", "a"], "t": [33, 60], "v": [1, 2]})
+    operator = RollingWindows(2, grace=30).group_by("k").aggregate(n=agg.count())
+    found = []
+    with operator.local_runner_as_of("asked", "t", options={"state.segment": "1 minute"}) as runner:
+        found += runner.process(labels.slice(0, 2), records.slice(0, 1), stream_time=61).to_pylist()
+        found += runner.process(labels.slice(2), records.slice(1), stream_time=62).to_pylist()
+        found += runner.process(stream_time=FAR).to_pylist()
+    assert sorted((row["k"], row["asked"], row["n"]) for row in found) == [
+        ("a", 6, 0),
+        ("a", 34, 1),
+        ("b", 34, 0),
+    ]
+
+
+def test_a_lifetime_moves_with_a_savepoint(tmp_path: Path) -> None:
+    """Lifetime panes and waiting rows go on from a savepoint, in segments of another length."""
+    windows = RollingWindows({"s": 5, "ever": "lifetime"}, grace=10)
+    operator = windows.group_by("key").aggregate(n=agg.count(), first=agg.first("value"))
+    batches = [table([("a", 9 * n + m, n), ("b", 9 * n - m, n)]) for n in range(12) for m in (0, 4)]
+    with operator.local_runner("time", options={"state.segment": "3 ms"}) as runner:
+        whole = [row for batch in batches for row in runner.process(batch).to_pylist()]
+        whole += runner.process(table([]), stream_time=FAR).to_pylist()
+    with operator.local_runner("time", options={"state.segment": "40 ms"}) as runner:
+        moved = [row for batch in batches[:13] for row in runner.process(batch).to_pylist()]
+        options = {"state.savepoint": runner.savepoint(tmp_path / "saved").uri, "state.segment": "3 ms"}
+    with operator.local_runner("time", "rocksdb", options=options) as runner:
+        moved += [row for batch in batches[13:] for row in runner.process(batch).to_pylist()]
+        moved += runner.process(table([]), stream_time=FAR).to_pylist()
+    assert sorted(map(repr, whole)) == sorted(map(repr, moved))
+
+
+def test_what_waits_is_forgotten_with_its_last_row() -> None:
+    """Rows leave the state when all of a page's are out, while its panes stay for the longest lookback."""
+    operator = RollingWindows("1 day", grace="1 minute").group_by("key").aggregate(n=agg.count())
+    with operator.local_runner("time", options={"state.segment": "1 minute"}) as runner:
+        for minute in range(20):
+            runner.process(table([("a", minute * 60_000 + n, n) for n in range(100)], minute * 100))
+        entries = [entry for _, each in runner.store.scan() for entry in each.columns[2].tolist()]
+    assert sum(entries) == 200  # of the last minute, and those that the grace holds back
+    assert len(entries) == 2_002
+
+
+def test_a_lifetime_is_one_pane() -> None:
+    """What is older than the longest lookback is one pane for each key, however long the stream."""
+    operator = RollingWindows({"s": 1_000, "ever": "lifetime"}).group_by("key").aggregate(n=agg.count())
+    with operator.local_runner("time", options={"state.segment": "100 ms"}) as runner:
+        for number in range(200):
+            runner.process(table([("a", number * 1_000, 1), ("b", number * 1_000, 1)]))
+        assert runner.metrics["live_panes"] < 12
+        row = runner.process(table([]), stream_time=FAR).to_pylist()[-1]
+    assert (row["n_s"], row["n_ever"]) == (2, 200)
+
+
+def test_an_aggregate_over_some_lookbacks() -> None:
+    """`over` leaves the other lookbacks out, and what keeps each value is not kept for the lifetime."""
+    windows = RollingWindows({"s": 2, "m": 5, "ever": "lifetime"})
+    operator = windows.group_by("key").aggregate(
+        n=agg.count(), listed=agg.collect_list("value").over("s", "m"), total=agg.sum("value").over("ever")
+    )
+    with operator.local_runner("time", options={"state.segment": "1 ms"}) as runner:
+        for time in range(50):
+            runner.process(table([("a", time, time)], time))
+        (row,) = runner.process(table([]), stream_time=FAR).to_pylist()
+        (life,) = (entries for _, entries in runner.store.scan() if entries.time[0] == LIFETIME)
+    assert list(row)[6:] == ["n_s", "listed_s", "n_m", "listed_m", "n_ever", "total_ever"]
+    assert (row["listed_s"], row["listed_m"]) == ([47, 48, 49], [44, 45, 46, 47, 48, 49])
+    assert (row["n_ever"], row["total_ever"]) == (50, sum(range(50)))
+    assert [column.tolist() for column in life.columns].count([[]]) == 2  # times and values
+
+
+def test_operations_of_users() -> None:
+    """A custom aggregate and a fold with a merge are combined over all lookbacks; of nothing they are their initial state."""
+    span = AggregateOperation(
+        name="span",
+        state=(int, int),
+        create=lambda: (10**6, -(10**6)),
+        accumulate=lambda state, value: (np.minimum(state[0], value), np.maximum(state[1], value)),
+        combine=lambda left, right: (np.minimum(left[0], right[0]), np.maximum(left[1], right[1])),
+        finish=lambda state: state[1] - state[0],
+        type="bigint",
+    )
+    product = agg.fold(1, mul, "value", type="bigint", merge=mul)
+    windows = RollingWindows({"s": 2, "ever": "lifetime"}, closed="left")
+    operator = windows.group_by("key").aggregate(span=span("value"), product=product)
+    rows = []
+    with operator.local_runner("time", options={"state.segment": "1 ms"}) as runner:
+        for record in (("a", 1, 5), ("a", 2, 9), ("a", 9, 1)):
+            rows += runner.process(table([record])).to_pylist()
+        rows += runner.process(table([]), stream_time=FAR).to_pylist()
+    found = [(row["span_s"], row["product_s"], row["span_ever"], row["product_ever"]) for row in rows]
+    nothing = -2 * 10**6
+    assert found == [(nothing, 1, nothing, 1), (0, 5, 0, 5), (nothing, 1, 4, 45)]
+
+
+def test_rows_of_any_type_wait() -> None:
+    """Columns that no aggregate reads come through the store as they are, whatever their type."""
+    rows = pa.table(
+        {
+            "at": pa.array([datetime(2024, 1, 1, 12, 0, 0, n) for n in (7, 3, 3)], pa.timestamp("us", "UTC")),
+            "nested": pa.array(
+                [{"m": [("k", [1.5, None])]}, None, {"m": None}],
+                pa.struct([("m", pa.map_(pa.string(), pa.list_(pa.float64())))]),
+            ),
+            "price": pa.array([Decimal("1.50"), None, Decimal("-2.00")], pa.decimal128(9, 2)),
+        }
+    )
+    operator = RollingWindows("1 hour", grace="1 minute").aggregate(n=agg.count())
+    with operator.local_runner("at", backend="rocksdb") as runner:
+        assert runner.process(rows).num_rows == 0
+        out = runner.process(rows.slice(0, 0), stream_time=datetime(2025, 1, 1, tzinfo=timezone.utc))
+    assert out.select(rows.column_names).to_pylist() == [rows.to_pylist()[n] for n in (0, 1, 2)]
+    assert out.schema.field("nested").type == rows.schema.field("nested").type
