@@ -3,14 +3,17 @@
 Five results for each record and lookback, in batches of 100,000, on one core.
 """
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
-from benchmarks.data import GAP_MS, KEYS, RECORDS, rolling
+from benchmarks.data import BATCH, GAP_MS, KEYS, RECORDS, five_aggregates, rolling
 from benchmarks.marks import full
 from benchmarks.measure import Measure
 from benchmarks.operators.feeding import fed
+from operators import RollingWindows
 
+LIVE_KEYS, MINUTE_MS = 1_000_000, 60_000
 LOOKBACKS = {1: (1_000,), 3: (10, 100, 1_000)}
 
 
@@ -41,3 +44,32 @@ def test_when_rows_come(measure: Measure, table: pa.Table, way: str) -> None:
         keys=KEYS,
     )
     assert rows > 0.8 * RECORDS
+
+
+def test_lifetimes(measure: Measure) -> None:
+    """A million keys with a lifetime each, on rocksdb: batches of records of random keys; bytes of a key beside them."""
+    rng, rounds = np.random.default_rng(0), 4
+    windows = RollingWindows({"1m": "1 minute", "ever": "lifetime"})
+    operator = windows.group_by("k").aggregate(**five_aggregates())
+    filling = [np.arange(at, at + BATCH) for at in range(0, LIVE_KEYS, BATCH)]
+    keys = [*filling, *(rng.integers(0, LIVE_KEYS, BATCH) for _ in range(2 + rounds))]
+    tables = (_at_minute(number, key) for number, key in enumerate(keys))
+    with operator.local_runner(event_time="at", backend="rocksdb") as runner:
+        for _ in range(len(filling) + 1):
+            runner.process(next(tables))
+        rows = measure(
+            lambda: runner.process(next(tables)).num_rows,
+            section="a million lifetimes",
+            system="rocksdb",
+            rows=BATCH,
+            rounds=rounds,
+            keys=LIVE_KEYS,
+        )
+        measure.note(bytes_a_key=round(runner.metrics["state_bytes"] / runner.metrics["live_keys"]))
+    assert rows > 0.99 * BATCH
+
+
+def _at_minute(number: int, key: np.ndarray) -> pa.Table:
+    """Records of these keys, spread over a minute."""
+    at = number * 2 * MINUTE_MS + np.sort(np.arange(len(key)) * MINUTE_MS // len(key))
+    return pa.table({"k": key, "at": pa.array(at, pa.timestamp("ms")), "v": key / 7})

@@ -49,9 +49,9 @@ def own_rolling(frame: DataFrame, *per_window: int) -> DataFrame:
     return frame.select("*", *columns)
 
 
-def our_rolling(frame: DataFrame, *per_window: int) -> DataFrame:
+def our_rolling(frame: DataFrame, *per_window: int, backend: str = "memory") -> DataFrame:
     """Return the same of ours."""
-    return rolling(*per_window).apply(frame, event_time="at", backend="memory")
+    return rolling(*per_window).apply(frame, event_time="at", backend=backend)
 
 
 def _named() -> dict[str, Column]:

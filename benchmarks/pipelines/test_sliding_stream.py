@@ -1,6 +1,7 @@
-"""How much does a batch of a stream of sliding windows cost, compared with the same rows through mapInArrow unchanged?
+"""How much does a batch of a stream of sliding or rolling windows cost, compared with passing the same rows through unchanged?
 
-Each input row gives two output rows, so there is also a pass-through that doubles its rows.
+Each input row gives two output rows of sliding windows, so there is also a pass-through that doubles its rows. Rolling windows
+put fifteen results beside each row, so there is one of rows as wide.
 """
 
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from pyspark.sql import functions as F
 from benchmarks.data import SCHEMA
 from benchmarks.marks import full
 from benchmarks.measure import Measure
-from benchmarks.pipelines.kinds import our_sliding
+from benchmarks.pipelines.kinds import our_rolling, our_sliding
 from benchmarks.pipelines.streams import Stream, timed
 
 
@@ -31,7 +32,18 @@ def doubled(frame: DataFrame) -> DataFrame:
     return twice.mapInArrow(untouched, SCHEMA)
 
 
-FLOORS = {"pass-through": through, "pass-through, rows doubled": doubled}
+def widened(frame: DataFrame) -> DataFrame:
+    results = 5 * len(LOOKBACKS)
+    wide = frame.select("*", *((F.col("v") + number).alias(f"r{number}") for number in range(results)))
+    return wide.mapInArrow(untouched, wide.schema)
+
+
+LOOKBACKS = 10, 100, 1_000
+FLOORS = {
+    "pass-through": through,
+    "pass-through, rows doubled": doubled,
+    "pass-through, rows as wide": widened,
+}
 POINTS = [
     ("memory", 10), ("memory", 1_000), ("rocksdb", 10), full("rocksdb", 1_000), full("spark", 10), full("spark", 1_000),
 ]  # fmt: skip
@@ -54,4 +66,17 @@ def test_sliding(
         section="streaming: sliding windows",
         system=backend,
         per_window=per_window,
+    )
+
+
+@pytest.mark.parametrize("backend", ["memory", full("rocksdb")])
+def test_rolling(measure: Measure, spark: SparkSession, source: Path, tmp_path: Path, backend: str) -> None:
+    """Three lookbacks, five results for each."""
+    timed(
+        measure,
+        Stream(spark, source, tmp_path),
+        lambda frame: our_rolling(frame, *LOOKBACKS, backend=backend),
+        section="streaming: rolling windows",
+        system=backend,
+        lookbacks=len(LOOKBACKS),
     )

@@ -116,6 +116,7 @@ def _streams() -> Iterator[Target]:
         ("tumbling", "pass-through", 2.5),
         ("sliding", "pass-through", 5),
         ("sliding", "pass-through, rows doubled", 2.5),
+        ("rolling", "pass-through, rows as wide", 2),
     ):
         yield Target(group, f"{kind} windows, of {floor}", most, False, _above_floor(kind, floor))
 
