@@ -11,6 +11,7 @@ from tests.patience import ENVIRONMENT
 os.environ.update(ENVIRONMENT)
 settings.register_profile(
     "full",
+    max_examples=60,
     deadline=None,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
@@ -25,7 +26,7 @@ settings.load_profile("fast")
 def pytest_addoption(parser: pytest.Parser) -> None:
     """How often the fault tests kill, and by which choices."""
     group = parser.getgroup("faults", "tests/faults")
-    group.addoption("--worker-kills", type=int, default=3, help="times that workers are killed")
+    group.addoption("--worker-kills", type=int, default=2, help="times that workers are killed")
     group.addoption("--driver-kills", type=int, default=2, help="times that a driver is killed")
     group.addoption(
         "--backends", default="memory,rocksdb,spark", help="state backends, with commas between them"
