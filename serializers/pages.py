@@ -15,6 +15,7 @@ word, and it can be computed over many pages at once.
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -124,7 +125,7 @@ class PageLayout:
             return []
         objects = [columns[index].tolist() for index in self._object_index]
         return [
-            pack_value([values[a:b] for values in objects])
+            _tail([values[a:b] for values in objects])
             for a, b in zip(starts.tolist(), ends.tolist(), strict=True)
         ]
 
@@ -261,7 +262,23 @@ class PageLayout:
         ends = np.cumsum(counts).tolist()
         merged = [np.empty(ends[-1] if ends else 0, object) for _ in self._object_index]
         for tail, end, count in zip(tails, ends, counts.tolist(), strict=True):
+            if tail == _nones(len(merged), count):
+                continue  # An array of objects is made of None.
             for target, values in zip(merged, unpack_value(tail), strict=True):
                 target[end - count : end] = fill(values)
         for index, values in zip(self._object_index, merged, strict=True):
             columns[index] = values
+
+
+def _tail(columns: list[list[Any]]) -> bytes:
+    """The objects of a page as msgpack."""
+    rows = len(columns[0])
+    if all(values.count(None) == rows for values in columns):
+        return _nones(len(columns), rows)
+    return pack_value(columns)
+
+
+@lru_cache(maxsize=4096)
+def _nones(columns: int, rows: int) -> bytes:
+    """The tail of a page without any object, as pages mostly are whose objects are few."""
+    return pack_value([[None] * rows] * columns)

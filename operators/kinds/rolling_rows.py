@@ -19,6 +19,7 @@ from state_backends.store.window_store import merge_entries
 Closed = Literal["both", "left", "right", "none"]
 """Which ends of its time belong to a window, as in pandas and polars."""
 _MOST_COORDINATES = 2**62
+_MOSTLY_DISTINCT = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class RollingRows:
         rows: n rows, in the columns of the input.
         window: shape (n,), int64: each row's windows, which it shares with the rows of its key and time.
         schema: of the panes.
-        panes: the panes that the windows contain, and a last one of no records.
+        panes: the panes that the windows contain, and a last one of no records if a window contains none.
         ranges: for each lookback the first pane of each window, and the one after its last; none is empty.
         retract: always False: rows are final.
     """
@@ -100,6 +101,8 @@ def windows_of(  # noqa: PLR0913, PLR0917 - all that a window depends on
     Cost: a binary search for each end of each distinct window.
     """
     starts = run_starts(key, time)
+    if len(starts) > _MOSTLY_DISTINCT * len(key):
+        starts = np.arange(len(key))  # To find a window twice takes less time than to copy all results.
     window = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(key))))
     key_of, time_of = key[starts], time[starts]
     ranks = _Ranks(panes.time, int(max([-1, *key[-1:], *panes.key[-1:]])) + 1)
@@ -114,7 +117,7 @@ def windows_of(  # noqa: PLR0913, PLR0917 - all that a window depends on
     base, count = key_of * span, len(panes)
     last = ranks.until(time_of) if closed in ("both", "right") else ranks.before(time_of)
     stop = np.searchsorted(place, base + last, "right")
-    ranges = []
+    ranges, empties = [], False
     for lookback in lookbacks:
         if lookback is None:
             begin = np.searchsorted(place, base, "left")
@@ -123,10 +126,15 @@ def windows_of(  # noqa: PLR0913, PLR0917 - all that a window depends on
             skipped = ranks.before(since) if closed in ("both", "left") else ranks.until(since)
             begin = np.searchsorted(place, base + skipped + 1, "left")
         filled = begin < stop
-        ranges.append((np.where(filled, begin, count), np.where(filled, stop, count + 1)))
-    columns = tuple(np.concatenate(pair) for pair in zip(panes.columns, empty.columns, strict=True))
-    whole = Entries(np.append(panes.key, 0), columns)
-    return RollingRows(key, rows, window, schema, whole, tuple(ranges))
+        if filled.all():
+            ranges.append((begin, stop))
+        else:
+            ranges.append((np.where(filled, begin, count), np.where(filled, stop, count + 1)))
+            empties = True
+    if empties:
+        columns = tuple(np.concatenate(pair) for pair in zip(panes.columns, empty.columns, strict=True))
+        panes = Entries(np.append(panes.key, 0), columns)
+    return RollingRows(key, rows, window, schema, panes, tuple(ranges))
 
 
 @dataclass(frozen=True)
