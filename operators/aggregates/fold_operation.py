@@ -7,6 +7,7 @@ arguments change copies, and functions get the same types of values before and a
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, ClassVar
 
 import numpy as np
@@ -216,6 +217,55 @@ class MergeableFold(FoldOperation):
     def _merged(self, a: bytes, b: bytes) -> bytes:
         merge = self.functions.merge
         return self._packed("merge", self._call("merge", merge, self._unpacked(a), self._unpacked(b)))  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True)
+class KeptFold(FoldOperation):
+    """A fold without merge in rolling windows: a state has the records' times and values, and each window adds them anew."""
+
+    combines: ClassVar[bool] = True
+    keeps_all: ClassVar[bool] = True
+
+    @classmethod
+    def of(cls, fold: FoldOperation) -> "KeptFold":
+        """Return the operation of a fold."""
+        return cls(
+            fold.column, fold.columns, fold.types, fold.name, fold.code, fold.functions, where=fold.where
+        )
+
+    def describe(self) -> str:
+        return f"records of {FoldOperation.describe(self)}"
+
+    def lift(self, records: Records) -> State:
+        rows = zip(records.time.tolist(), self._rows(records), strict=True)
+        return (fill([[] if row is None else [[time, *row]] for time, row in rows]),)
+
+    def combine(self, left: State, right: State) -> State:
+        return (np.add(left[0], right[0]),)
+
+    def accumulate(self, records: Records, starts: Ints) -> State:
+        return Operation.accumulate(self, records, starts)
+
+    def reduce(self, state: State, starts: Ints) -> State:
+        lists, ends = state[0].tolist(), _ends(starts, len(state[0])).tolist()
+        runs = zip(starts.tolist(), ends, strict=True)
+        return (fill([_in_order(list(chain.from_iterable(lists[a:b]))) for a, b in runs]),)
+
+    def combine_ranges(self, state: State, lo: Ints, hi: Ints) -> State:
+        """Return the state of the fold for each range. Cost: one call of `add` for each record in each range."""
+        lists = state[0].tolist()
+        edges = np.concatenate([[0], np.cumsum([len(each) for each in lists], dtype=np.int64)])
+        rows: list[Row] = [tuple(row) for _, *row in chain.from_iterable(lists)]
+        ranges = zip(edges[lo].tolist(), edges[hi].tolist(), strict=True)
+        return (fill([self._added(None, rows[a:b]) for a, b in ranges]),)
+
+
+def _in_order(timed: list[list[Any]]) -> list[list[Any]]:
+    """Rows that begin with their time in order of time, those of one time in order of their values."""
+    try:
+        return sorted(timed, key=lambda row: (row[0], _rank(tuple(row[1:]))))
+    except TypeError:  # Nested values may have no order.
+        return sorted(timed, key=lambda row: (row[0], repr(row)))
 
 
 def _ends(starts: Ints, rows: int) -> Ints:

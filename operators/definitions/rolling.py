@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, get_args
 import pyarrow as pa
 
 from operators.aggregates import Aggregate
+from operators.aggregates.definitions import Bound
+from operators.aggregates.fold_operation import FoldOperation, KeptFold
 from operators.aggregates.over import OverLookbacks
 from operators.aggregates.sides import EVENT_TIME, Side, check_side_columns
 from operators.columns.checks import (
@@ -23,7 +25,6 @@ from operators.definitions.attributes import unknown_attribute
 from operators.definitions.labels import Aggregated, Labels, with_labels
 from operators.definitions.runnable import RunnableOperator
 from operators.errors import DefinitionError
-from operators.kinds.panes import all_combine
 from operators.kinds.rolling import RollingPlan
 from operators.kinds.rolling_rows import Closed, RollingOutput
 from operators.runtime.inputs import Inputs
@@ -265,13 +266,8 @@ class RollingAggregation(RunnableOperator):
         self, types: Mapping[str, pa.DataType], rows: tuple[tuple[str, str, pa.DataType], ...]
     ) -> RollingOutput:
         windows = self.windows
-        bound = bind_aggregates({name: aggregate for name, aggregate, _ in self.aggregates}, types)
-        for name, one in bound:
-            if not all_combine(one.operations):
-                raise DefinitionError(
-                    f"aggregate {name!r} cannot be combined, but rolling windows of all records share their parts: "
-                    "give the fold a merge function"
-                )
+        given = bind_aggregates({name: aggregate for name, aggregate, _ in self.aggregates}, types)
+        bound = tuple((name, _combining(one)) for name, one in given)
         over = tuple(tuple(windows.names.index(name) for name in over) for _, _, over in self.aggregates)
         return RollingOutput(
             tuple((name, types[name]) for name in self.keys),
@@ -295,7 +291,8 @@ class RollingAggregation(RunnableOperator):
             if any(operation.keeps_all for operation in bound.operations):
                 raise DefinitionError(
                     f"aggregate {name!r} keeps each value, so that its state of a lifetime would grow without end: limit it to "
-                    f"other lookbacks, as in {name}=agg.collect_list('v').over('1h'), or use first, last, top_n or an estimate"
+                    f"other lookbacks, as in {name}=agg.collect_list('v').over('1h'); or use first, last, top_n or an "
+                    "estimate, and give a fold a merge function"
                 )
             lasting |= dict.fromkeys(bound.operations)
         return tuple(lasting)
@@ -376,3 +373,14 @@ class RollingAggregation(RunnableOperator):
         """The operator over labels and records as one frame, and the two."""
         aggregates, labels, sides = with_labels(self.aggregates, columns, label_time)
         return replace(self, aggregates=aggregates, labels=labels), sides
+
+
+def _combining(bound: Bound) -> Bound:
+    """An aggregate whose states can be combined: panes of folds without merge keep the records."""
+    operations = tuple(
+        KeptFold.of(operation)
+        if isinstance(operation, FoldOperation) and not operation.combines
+        else operation
+        for operation in bound.operations
+    )
+    return replace(bound, operations=operations)

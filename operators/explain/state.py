@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pat
 
-from operators.aggregates.fold_operation import FoldOperation
+from operators.aggregates.fold_operation import FoldOperation, KeptFold
 from operators.aggregates.operation import Operation
 from operators.aggregates.user_operation import UserOperation
 from operators.columns.arrow import column_data
@@ -80,7 +80,7 @@ def _assumed(program: Program) -> str:
 def _packed_bytes(operation: Operation, types: dict[str, pa.DataType], records: int) -> int | None:
     """The bytes of the objects in a state of `records` typical records, or None if a type has no typical values."""
     state: State
-    if isinstance(operation, FoldOperation):
+    if isinstance(operation, FoldOperation) and not isinstance(operation, KeptFold):
         return len(pack_value(pack_value(operation.functions.init())))
     if isinstance(operation, UserOperation):
         state = operation.created(1)

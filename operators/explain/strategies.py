@@ -5,7 +5,7 @@ from typing import Any
 
 from operators.aggregates.definitions import Bound
 from operators.aggregates.distinct import Distinct
-from operators.aggregates.fold_operation import FoldOperation, MergeableFold
+from operators.aggregates.fold_operation import FoldOperation, KeptFold, MergeableFold
 from operators.aggregates.moments import SumsOfProducts
 from operators.aggregates.operation import Operation
 from operators.aggregates.operations import Collect, CountRows, SumFloat, SumLong
@@ -62,7 +62,12 @@ FOLD = Strategy(
     "a state cannot be combined, so that there are no panes: each record is added to the state of each window that contains "
     "it (KIP-450)",
 )
-_BY_COST = (DEDUCT, OVERLAP, RANGES, TWO_STACKS, DOUBLING, CUSTOM)
+KEPT = Strategy(
+    "adding again",
+    "one addition per record and window",
+    "a state cannot be combined, so that panes keep the values of their records, and each window adds those that it contains",
+)
+_BY_COST = (DEDUCT, OVERLAP, RANGES, TWO_STACKS, DOUBLING, CUSTOM, KEPT)
 
 BY_METHOD: dict[Callable[..., Any], Strategy] = {
     Operation.combine_ranges: DOUBLING,
@@ -76,6 +81,7 @@ BY_METHOD: dict[Callable[..., Any], Strategy] = {
     Sketch.combine_ranges: DOUBLING,
     UserOperation.combine_ranges: DOUBLING,
     MergeableFold.combine_ranges: TWO_STACKS,
+    KeptFold.combine_ranges: KEPT,
 }
 """The strategy of each `combine_ranges`, for operations that are not idempotent."""
 

@@ -81,7 +81,7 @@ def test_operators(make: Any, message: str | None) -> None:
             SCHEMA,
             "its state of a lifetime would grow without end: limit it",
         ),
-        (HOUR.aggregate(m=agg.fold(0, max, "v", type="bigint")), SCHEMA, "give the fold a merge function"),
+        (HOUR.aggregate(m=agg.fold(0, max, "v", type="bigint")), SCHEMA, "and give a fold a merge function"),
         (
             HOUR.aggregate(m=agg.count()),
             SCHEMA.append(pa.field("odd", pa.struct([]))),

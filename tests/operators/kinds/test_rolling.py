@@ -47,6 +47,17 @@ def at_end(rows: list[dict[str, Any]], *, last: bool) -> Any:
     return (max if last else min)(values, default=None)
 
 
+def appended(values: list[int | None], value: int | None) -> list[int | None]:
+    """A fold whose states cannot be merged, as far as anybody knows."""
+    return [*values, value]
+
+
+def in_order(rows: list[dict[str, Any]]) -> list[int | None]:
+    """The values of rows by time, then by value."""
+    ranked = sorted(rows, key=lambda row: (row["time"], row["value"] is not None, row["value"] or 0))
+    return [row["value"] for row in ranked]
+
+
 JUDGES: Mapping[str, Callable[[list[dict[str, Any]]], Any]] = {
     "n": len,
     "total": lambda rows: sum(present(rows)) if present(rows) else None,
@@ -287,6 +298,37 @@ def test_a_lifetime_moves_with_a_savepoint(tmp_path: Path) -> None:
         moved += [row for batch in batches[13:] for row in runner.process(batch).to_pylist()]
         moved += runner.process(table([]), stream_time=FAR).to_pylist()
     assert sorted(map(repr, whole)) == sorted(map(repr, moved))
+
+
+FOLDS = {
+    "kept": agg.fold(list, appended, "value", type="array<bigint>"),
+    "some": agg.fold(list, appended, "value", type="array<bigint>", where="even"),
+}
+FOLDED = {
+    "kept": in_order,
+    "some": lambda rows: in_order([row for row in rows if row["even"]]),
+}
+
+
+@examples(1)
+@given(scenarios())
+def test_folds_without_merge_keep_the_records(scenario: Scenario) -> None:
+    """Each window adds its records in order of time, those of one time in order of their values, null first."""
+    finite = replace(scenario, lookbacks=("short", "long"))
+    operator = finite.windows.group_by("key").aggregate(**FOLDS).emit(finite.emit)
+    batches = [
+        (
+            each.append_column(
+                "even", pa.array([n % 2 == 0 for n in each.column("number").to_pylist()], pa.bool_())
+            ),
+            moment,
+        )
+        for each, moment in finite.batches
+    ]
+    expected = expected_rows(finite.windows, batches, "time", FOLDED, ["key"], finite.emit)
+    with operator.local_runner("time", options={"state.segment": finite.segment}) as runner:
+        for batch, wanted in zip(batches, expected, strict=True):
+            assert_rows(runner.process(*batch), wanted, keys=["number"])
 
 
 def test_what_waits_is_forgotten_with_its_last_row() -> None:
