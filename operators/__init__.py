@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from operators.runtime.local_cogroup import CoGroupedRunner
     from operators.spark.failures import what_failed
     from operators.spark.java import JavaNotFoundError, ensure_java
+    from operators.spark.open_windows import read_windows
     from operators.spark.progress import print_batches
     from operators.spark.session import session_conf, spark_session
     from operators.spark.with_late import WithLate
@@ -73,6 +74,7 @@ _HOMES = {
         "JavaNotFoundError",
         "ensure_java",
     ),
+    "operators.spark.open_windows": ("read_windows",),
     "operators.spark.progress": ("print_batches",),
     "operators.spark.session": (
         "session_conf",
@@ -118,6 +120,7 @@ __all__ = [
     "ensure_java",
     "plot_windows",
     "print_batches",
+    "read_windows",
     "session_conf",
     "spark_session",
     "what_failed",

@@ -143,6 +143,9 @@ class WindowedAggregation(RunnableOperator):
             raise DefinitionError(f"emit takes {known}, not {policy!r}")
         return _checked(replace(self, policy=policy))
 
+    def closing(self) -> "WindowedAggregation":
+        return self.emit("on_close")
+
     def bounded(self) -> "WindowedAggregation":
         # After the last record both policies say the same.
         return self.emit("on_close")

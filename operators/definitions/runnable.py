@@ -38,6 +38,10 @@ class RunnableOperator(ABC):
         """Whether updates of windows, each of which comes several times, can be its records."""
         return False
 
+    def closing(self) -> "RunnableOperator":
+        """Return the operator as it emits windows when they close, over the same state; by default it does."""
+        return self
+
     def bounded(self) -> "RunnableOperator":
         """Return the operator as it runs over a bounded frame: itself, or one that does the same in less time."""
         return self
@@ -130,7 +134,10 @@ class RunnableOperator(ABC):
             time = bounds_type(column_types(schema)[event_time], program.tick_us)
             return program.reporting(LateSide(schema.remove_metadata(), time, program.tick_us))
 
-        return LocalRunner(bind, resolve(backend, options), directory)
+        def bind_closing(schema: pa.Schema, config: StateConfig) -> Program:
+            return self.closing().program(schema, event_time, config)
+
+        return LocalRunner(bind, resolve(backend, options), directory, bind_closing)
 
     def explain(
         self,

@@ -14,6 +14,7 @@ import pyarrow as pa
 from operators.columns.arrow import plain_table
 from operators.columns.records import FAR_PAST, event_ticks
 from operators.errors import DefinitionError
+from operators.runtime.open_windows import open_windows
 from operators.runtime.program import Processed, Program
 from operators.runtime.stateful import StatefulOperator
 from operators.steps.step import Counters
@@ -46,8 +47,15 @@ class LocalRunner:
     the same directory goes on from the last commit. `abort` and `restart` do what happens to operators on Spark.
     """
 
-    def __init__(self, bind: Binder, config: StateConfig, directory: str | Path | None) -> None:
+    def __init__(
+        self,
+        bind: Binder,
+        config: StateConfig,
+        directory: str | Path | None,
+        bind_closing: Binder | None = None,
+    ) -> None:
         self._bind = bind
+        self._bind_closing = bind_closing or bind
         self._config = config
         self._temporary = directory is None
         self._directory = Path(tempfile.mkdtemp(prefix="windows-") if directory is None else directory)
@@ -55,6 +63,7 @@ class LocalRunner:
             MemoryJournal() if directory is None else SqliteJournal(self._directory / "journal")
         )
         self._program: Program | None = None
+        self._closing: Program | None = None
         self._types: dict[str, pa.DataType] = {}
         self._operator: StatefulOperator | None = None
         self.counters = Counters()
@@ -126,6 +135,7 @@ class LocalRunner:
         table = plain_table(table)
         if self._program is None:
             self._program = self._bind(table.schema, self._config)
+            self._closing = self._bind_closing(table.schema, self._config)
             self._types = {name: table.schema.field(name).type for name in self._program.inputs.names}
         self._check_columns(table.schema)
         try:
@@ -175,6 +185,20 @@ class LocalRunner:
             progress = bucket.pointer.progress
             origin = {"stream_time": progress.stream_time, "highest": progress.highest}
             return write_header(target, bucket.identity, bucket.schema, bucket.close_time, [saved], origin)
+
+    def open_windows(self) -> pa.Table:
+        """Return the rows of the windows that are open after the last batch: what would come out if no record followed.
+
+        Nothing is changed. Without `change`, if the operator emits on update: these are all windows that may still change.
+
+        Raises:
+            StateError: no batch was processed yet.
+        """
+        if self._program is None or self._closing is None or read_pointer(self._journal) is None:
+            raise StateError("the runner has no state yet: process a batch first, which may be empty")
+        backend = None if self._config.backend in BUILT_IN else self._config.backend
+        with open_bucket(self._journal, backend, self._config.snapshots.folder) as bucket:
+            return open_windows(self._program, self._closing, bucket)
 
     def _check_columns(self, schema: pa.Schema) -> None:
         missing = [name for name in self._types if name not in schema.names]

@@ -90,6 +90,9 @@ class Runnable(Protocol):
     def program(self, schema: pa.Schema, event_time: str, config: StateConfig) -> "Program":
         """Return the operator bound to a frame's columns."""
 
+    def closing(self) -> "Runnable":
+        """Return the operator as it emits windows when they close, over the same state."""
+
     def bounded(self) -> "Runnable":
         """Return the operator as it runs over a bounded frame: itself, or one that does the same in less time."""
 

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
-from operators import SlidingWindows
+from operators import SlidingWindows, read_windows
 from operators import aggregates as agg
 from state_backends import StateError
 from state_backends.backends.memory import MemoryBackend
@@ -35,13 +35,18 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_stream_closes_what_the_bounded_frame_says(
     spark: SparkSession, source: Path, tmp_path: Path, backend: str
 ) -> None:
-    """On close, a stream emits exactly the bounded frame's windows that end before its close time."""
+    """On close, a stream emits exactly the bounded frame's windows that end before its close time; the others are open."""
     query = run_query(
         operator().apply(stream(spark, source), event_time="at", backend=backend),
         tmp_path / "out",
         tmp_path / "cp",
     )
-    assert closed_rows(spark, source) == rows(spark.read.parquet(str(tmp_path / "out")))
+    closed = rows(spark.read.parquet(str(tmp_path / "out")))
+    assert closed_rows(spark, source) == closed
+    bounded = spark.read.parquet(str(source))
+    still_open = rows(read_windows(tmp_path / "cp", operator(), bounded, "at"))
+    assert still_open
+    assert sorted([*closed, *still_open], key=repr) == rows(operator().apply(bounded, event_time="at"))
     metrics = [p["observedMetrics"] for p in query.recentProgress if p["observedMetrics"]]
     assert 12_000 == sum(m["windows_in"]["rows"] or 0 for m in metrics)
     assert 0 == sum((m["windows_out"]["late"] or 0) + (m["windows_in"]["bad"] or 0) for m in metrics)
