@@ -62,7 +62,7 @@ def test_a_lost_executor_costs_no_row(
     tmp_path: Path, cluster: Cluster, remote: Driver, backends: list[str]
 ) -> None:
     """An executor is killed, then a worker with its executor: the queries go on, here or on the other one."""
-    feed = Feed(tmp_path, files=60, rows=600, seed=6)
+    feed = Feed(tmp_path, files=240, rows=600, seed=6)
     plans = plans_for(tmp_path, backends, until=str(tmp_path / "end"))
     remote.ask("run", plans)
     restarts: list[str] = []
