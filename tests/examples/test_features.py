@@ -13,7 +13,7 @@ from examples.flights_data import departed, load_flights, write_source
 from examples.operators.flights import DDL
 from tests.operators.spark.frames import rows, run_query
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 HOURS = {"hour": 1, "day": 24, "week": 168}
 
 
