@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
-from operators.columns.arrow import ColumnData, canonical_floats, column_data, plain_array
+from operators.columns.arrow import ColumnData, canonical_floats, column_data, decoded_table, plain_array
 from serializers.keys import NO_COLUMNS, encode_keys
 
 Ints = npt.NDArray[np.int64]
@@ -95,7 +95,7 @@ class RecordColumns:
         values = {name: column_data(table.column(name)) for name in self.values}
         if not self.rows:
             return Records(keys, key, rows.time, values, rows.bad, rows.gap)
-        whole = table.select(self.rows)
+        whole = decoded_table(table.select(self.rows))
         return Records(keys, key, rows.time, values, rows.bad, rows.gap, whole, np.arange(table.num_rows))
 
     def sift(self, table: pa.Table) -> "Sifted":

@@ -314,10 +314,10 @@ class RollingOperator(SummingOperator):
             close_times: at which panes are forgotten, and rows have come out.
         """
         ticks, (forgotten, close_time) = self.store.segment_ticks, close_times
+        old = new.time < forgotten
         if self.plan.lifetime:
-            old = new.time < forgotten
             self._fold(touched.keys, new.take(old), forgotten)
-            new = new.take(~old)
+        new = new.take(~old)
         if self.plan.on_arrival:
             pages, changed, ends = Pages.of(panes, ticks, forgotten), [new], None
         else:

@@ -394,6 +394,23 @@ def test_operations_of_users() -> None:
     assert found == [(nothing, 1, nothing, 1), (0, 5, 0, 5), (nothing, 1, 4, 45)]
 
 
+def test_encoded_columns_come_out_as_their_values() -> None:
+    """Dictionaries of numbers and of texts are stored, and come out, as what they stand for."""
+    rows = table([("a", 1, 5), ("a", 2, 5), (None, 3, None)])
+    coded = rows
+    for name in ("key", "value"):
+        place = rows.column_names.index(name)
+        coded = coded.set_column(place, name, rows.column(name).dictionary_encode())
+    operator = RollingWindows(5, grace=2).group_by("key").aggregate(n=agg.count(), total=agg.sum("value"))
+    found = []
+    for batch in (rows, coded):
+        with operator.local_runner("time") as runner:
+            batches = [runner.process(batch), runner.process(batch.slice(0, 0), stream_time=FAR)]
+            found.append([row for out in batches for row in out.to_pylist()])
+    assert found[0] == found[1]
+    assert len(found[0]) == 3
+
+
 def test_rows_of_any_type_wait() -> None:
     """Columns that no aggregate reads come through the store as they are, whatever their type."""
     rows = pa.table(
