@@ -131,9 +131,9 @@ class CustomPlan:
             "state": [],
         }
 
-    def placed(self, entries: Entries, segment_ticks: int) -> Entries:
+    def placed(self, entries: Entries, segment_ticks: int, close_time: int) -> Entries:
         """Return entries of a savepoint, which are the same in segments of any length."""
-        del segment_ticks
+        del segment_ticks, close_time
         return entries
 
     def operator(self, store: WindowStore) -> "CustomStoreOperator":

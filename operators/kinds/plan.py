@@ -37,9 +37,15 @@ class WindowPlan(ABC):
         codes = (code for operation in self.operations for code in operation.codes)
         return PageLayout((*head_codes(self.head), *codes))
 
-    def placed(self, entries: Entries, segment_ticks: int) -> Entries:
-        """Return entries of a savepoint as a store with segments of this length has them: by default as they are."""
-        del segment_ticks
+    def placed(self, entries: Entries, segment_ticks: int, close_time: int) -> Entries:
+        """Return entries of a savepoint as a store with segments of this length has them: by default as they are.
+
+        Args:
+            entries: of some keys, sorted.
+            segment_ticks: length of a segment.
+            close_time: that they had reached.
+        """
+        del segment_ticks, close_time
         return entries
 
     def describe(self) -> dict[str, Any]:

@@ -20,11 +20,10 @@ from operators.kinds.page_sums import SummingOperator
 from operators.kinds.panes import PaneSchema, join_states, merge_panes
 from operators.kinds.plan import WindowPlan
 from operators.kinds.rolling_rows import Closed, RollingRows, windows_of
-from operators.kinds.rolling_state import LIFETIME, RollingPaneSchema, Waiting, WaitingSchema
+from operators.kinds.rolling_state import LIFETIME, RollingPaneSchema, Waiting, WaitingSchema, merged_parts
 from operators.steps.step import Step
 from operators.steps.store_operator import NO_KEYS, PageEnds, Pages, Touched
 from operators.steps.timers import NEVER
-from serializers.pages import PageLayout
 from serializers.rows import RowCodec
 from state_backends import Entries, WindowStore
 from state_backends.store.ordering import row_order
@@ -114,12 +113,17 @@ class RollingPlan(WindowPlan):
         columns = join_states([empty_state(operation, types) for operation in self.operations])
         return Entries(np.zeros(1, np.int64), (np.zeros(1, np.int64), *columns))
 
-    def placed(self, entries: Entries, segment_ticks: int) -> Entries:
-        """Return entries of a savepoint as a store with segments of this length has them."""
+    def placed(self, entries: Entries, segment_ticks: int, close_time: int) -> Entries:
         if self.on_arrival:
             return entries
+        schema, codec, empty = WaitingSchema(self.operations), self.codec, self.empty()
+        across = schema.across(entries, segment_ticks)
+        if not across.any():
+            return entries
         times = self.event_time, self.tick_us
-        return WaitingSchema(self.operations).placed(entries, self.codec, times, segment_ticks, self.empty())
+        rows = schema.unpacked(entries.take(across), codec, times, close_time, FAR_FUTURE)
+        cut = schema.packed(rows, codec, segment_ticks, empty)
+        return merge_entries([entries.take(~across), cut], schema.layout)
 
     def needed_since(self, close_time: int) -> int:
         """Return the time before which no window that is open at a close time contains records, but for the lifetime."""
@@ -327,7 +331,7 @@ class RollingOperator(SummingOperator):
             )
             changed = [new, waiting.take(out), packed]
             parts = (self._stored.stored(panes), waiting.take(~out), packed)
-            entries, fresh = _merged(parts, (False, False, True), self._stored.layout)
+            entries, fresh = merged_parts(parts, (False, False, True), self._stored.layout)
             pages, due = Pages.of(entries, ticks, forgotten), WaitingSchema.due(entries, close_time)
             ends = PageEnds(pages.least(due), pages.least(np.where(fresh, NEVER, due)))
         self._write_back(
@@ -375,19 +379,6 @@ def _edges(key: Ints) -> tuple[Ints, Ints]:
     """The first and the last row of each key, in rows sorted by key."""
     first = np.flatnonzero(np.diff(key, prepend=-1))
     return first, np.append(first[1:], len(key))[: len(first)] - 1
-
-
-def _merged(parts: Sequence[Entries], fresh: Sequence[bool], layout: PageLayout) -> tuple[Entries, Mask]:
-    """The entries of all parts in order, and which of them are of a part that is fresh."""
-    marked = [
-        Entries(part.key, (*part.columns, np.full(len(part), new)))
-        for part, new in zip(parts, fresh, strict=True)
-        if len(part)
-    ]
-    if not marked:
-        return merge_entries([], layout), np.empty(0, bool)
-    whole = merge_entries(marked, layout)
-    return Entries(whole.key, whole.columns[:-1]), whole.columns[-1]
 
 
 def _joined(pages: Sequence[Pages]) -> Pages:

@@ -8,10 +8,11 @@ import numpy as np
 import pyarrow as pa
 
 from operators.columns.ranges import Ints, Mask, run_starts
-from operators.columns.records import FAR_FUTURE, FAR_PAST, Records, event_ticks
+from operators.columns.records import Records, event_ticks
 from operators.kinds.panes import PaneSchema
 from operators.steps.timers import NEVER
 from serializers.arrays import fill
+from serializers.pages import PageLayout
 from serializers.rows import RowCodec
 from state_backends import Entries
 from state_backends.store.ordering import row_order
@@ -108,24 +109,11 @@ class WaitingSchema(RollingPaneSchema):
         """Return the entries of waiting rows among stored entries."""
         return entries.take(entries.columns[_WAITING] > 0)
 
-    def placed(
-        self, entries: Entries, codec: RowCodec, times: tuple[str, int], segment_ticks: int, empty: Entries
-    ) -> Entries:
-        """Return entries with rows of several segments in an entry for each, as a store of this segment length has them.
-
-        Args:
-            entries: sorted, of a store with segments of another length.
-            codec, times: as for `unpacked`.
-            segment_ticks: length of a segment.
-            empty: as for `packed`.
-        """
+    @staticmethod
+    def across(entries: Entries, segment_ticks: int) -> Mask:
+        """Return which entries have waiting rows of several segments."""
         first, last = entries.columns[_SINCE] // segment_ticks, entries.time // segment_ticks
-        across = (entries.columns[_WAITING] > 0) & (first < last)
-        if not across.any():
-            return entries
-        rows = self.unpacked(entries.take(across), codec, times, FAR_PAST, FAR_FUTURE)
-        cut = self.packed(rows, codec, segment_ticks, empty)
-        return merge_entries([entries.take(~across), cut], self.layout)
+        return (entries.columns[_WAITING] > 0) & (first < last)
 
     @staticmethod
     def out(waiting: Entries, close_time: int) -> Mask:
@@ -168,3 +156,16 @@ class WaitingSchema(RollingPaneSchema):
         found = Waiting(key, time, table).between(since, before)
         order = row_order(found.key, found.time)
         return found if order is None else found.take(order)
+
+
+def merged_parts(parts: Sequence[Entries], fresh: Sequence[bool], layout: PageLayout) -> tuple[Entries, Mask]:
+    """Return the entries of all parts in order, and which of them are of a part that is fresh."""
+    marked = [
+        Entries(part.key, (*part.columns, np.full(len(part), new)))
+        for part, new in zip(parts, fresh, strict=True)
+        if len(part)
+    ]
+    if not marked:
+        return merge_entries([], layout), np.empty(0, bool)
+    whole = merge_entries(marked, layout)
+    return Entries(whole.key, whole.columns[:-1]), whole.columns[-1]

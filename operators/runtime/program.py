@@ -73,8 +73,8 @@ class Plan(Protocol):
     def describe(self) -> dict[str, Any]:
         """Return what stored state depends on, as plain values to be compared."""
 
-    def placed(self, entries: Entries, segment_ticks: int) -> Entries:
-        """Return entries of a savepoint as a store with segments of this length has them."""
+    def placed(self, entries: Entries, segment_ticks: int, close_time: int) -> Entries:
+        """Return entries of a savepoint that had reached a close time as a store with segments of this length has them."""
 
     def operator(self, store: WindowStore) -> WindowOperator:
         """Return the operator over a store."""

@@ -118,7 +118,7 @@ class StatefulOperator:
             if change is not None:
                 entries = Entries(entries.key, tuple(change.columns(entries.columns)))  # noqa: PLW2901
             store = program.store(MemoryBackend())
-            store.put_many(keys, program.plan.placed(entries, program.segment))
+            store.put_many(keys, program.plan.placed(entries, program.segment, close_time))
             operator = program.plan.operator(store)
             operator.rebuild(close_time)
             nothing = program.read([program.inputs.empty()])
