@@ -27,7 +27,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """How often the fault tests kill, and by which choices."""
     group = parser.getgroup("faults", "tests/faults")
     group.addoption("--worker-kills", type=int, default=2, help="times that workers are killed")
-    group.addoption("--driver-kills", type=int, default=2, help="times that a driver is killed")
+    group.addoption("--driver-kills", type=int, default=1, help="times that a driver is killed")
     group.addoption(
         "--backends", default="memory,rocksdb,spark", help="state backends, with commas between them"
     )
