@@ -28,7 +28,7 @@ examples: $(VENV)/.installed-demo ## run the features and the operators of examp
 test: $(VENV)/.installed-test ## run the tests that are not slow (5 minutes), in as many processes as WORKERS says (2)
 	$(PYTEST) -m 'not slow' $(ARGS)
 
-test-all: $(VENV)/.installed-test ## run all tests (20 minutes), with more examples of each property
+test-all: $(VENV)/.installed-test ## run all tests (25 minutes), with more examples of each property
 	$(PYTEST) --hypothesis-profile full $(ARGS)
 
 soak: $(VENV)/.installed-test ## kill queries KILLS times (200), of all backends or of BACKEND, and check their rows
