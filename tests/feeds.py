@@ -116,7 +116,7 @@ def rows(emitted: pa.Table, names: Sequence[str] | None = None) -> list[str]:
     return sorted(map(repr, emitted.select(sorted(columns)).to_pylist()))
 
 
-SHARED = ("k", "window", "change")
+SHARED = ("k", "window", "change", "sequence")
 """Columns that all results have."""
 
 

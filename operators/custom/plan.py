@@ -326,7 +326,7 @@ class CustomOutput:
         """The Arrow schema of a result."""
         return pa.schema([*self.keys, *self.results])
 
-    def table(self, emitted: Sequence[OutputRows]) -> pa.Table:
+    def table(self, emitted: Sequence[OutputRows], sequence: int = 0) -> pa.Table:
         """Return emitted rows as a table.
 
         Raises:

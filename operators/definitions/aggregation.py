@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NoReturn, Protocol, get_args
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from operators.runtime.local_cogroup import CoGroupedRunner
     from operators.spark.chains import Incoming
+    from state_backends.checkpoints.savepoint import Savepoint
 
 Policy = Literal["on_close", "on_update"]
 """When windows are emitted: once, when they are closed; or after each batch that changed them."""
@@ -146,6 +148,10 @@ class WindowedAggregation(RunnableOperator):
     def closing(self) -> "WindowedAggregation":
         return self.emit("on_close")
 
+    @property
+    def final(self) -> bool:
+        return self.policy == "on_close"
+
     def bounded(self) -> "WindowedAggregation":
         # After the last record both policies say the same.
         return self.emit("on_close")
@@ -231,6 +237,7 @@ class CoGroupedAggregation:
         backend: str | None = None,
         options: Mapping[str, object] | None = None,
         name: str = "windows",
+        close_time: datetime | str | None = None,
     ) -> "DataFrame":
         """Return the windows of the frames, which are all batch or all streaming, as a DataFrame of the same kind.
 
@@ -240,7 +247,7 @@ class CoGroupedAggregation:
         Args:
             frames: the frames by the names that `cogroup` was given. Key columns have the same names and types in all.
             event_time: name of the event-time column, of all frames or by frame.
-            backend, options, name: as in `WindowedAggregation.apply`.
+            backend, options, name, close_time: as in `WindowedAggregation.apply`.
 
         Raises:
             DefinitionError: a frame or a column is missing, or types differ.
@@ -248,7 +255,22 @@ class CoGroupedAggregation:
         from operators.spark.apply import apply
 
         joint, frame, incoming = self._united(frames, event_time)
-        return apply(joint, frame, EVENT_TIME, backend, options, name, incoming=incoming)
+        return apply(
+            joint, frame, EVENT_TIME, backend, options, name, incoming=incoming, close_time=close_time
+        )
+
+    def savepoint(
+        self,
+        frames: Mapping[str, "DataFrame"],
+        event_time: str | Mapping[str, str],
+        path: str | Path,
+        close_time: datetime | str,
+        *,
+        options: Mapping[str, object] | None = None,
+    ) -> "Savepoint":
+        """Write the state that bounded frames leave to a new folder, as `WindowedAggregation.savepoint` does."""
+        joint, frame, _ = self._united(frames, event_time)
+        return joint.savepoint(frame, EVENT_TIME, path, close_time, options=options)
 
     def check(
         self,
@@ -319,7 +341,7 @@ def no_aggregate(name: str, given: object) -> str:
 
 def _checked(operator: WindowedAggregation) -> WindowedAggregation:
     results = [name for name, _ in operator.aggregates]
-    own = ("window", "change") if operator.policy == "on_update" else ("window",)
+    own = ("window", "change", "sequence") if operator.policy == "on_update" else ("window",)
     for name in (*operator.keys, *results):
         if name in own:
             raise DefinitionError(

@@ -204,6 +204,10 @@ class RollingAggregation(RunnableOperator):
             raise DefinitionError(f"emit of rolling windows takes {known}, not {policy!r}")
         return replace(self, policy=policy)
 
+    @property
+    def final(self) -> bool:
+        return self.policy == "on_close"
+
     def bounded(self) -> "RollingAggregation":
         # After the last record both policies say the same.
         return replace(self, policy="on_close")

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from operators.runtime.local import LocalRunner
     from operators.spark.with_late import WithLate
+    from state_backends.checkpoints.savepoint import Savepoint
 
 
 class RunnableOperator(ABC):
@@ -37,6 +39,11 @@ class RunnableOperator(ABC):
     def takes_updates(self) -> bool:
         """Whether updates of windows, each of which comes several times, can be its records."""
         return False
+
+    @property
+    def final(self) -> bool:
+        """Whether each row comes once, when no record can change it any more."""
+        return True
 
     def closing(self) -> "RunnableOperator":
         """Return the operator as it emits windows when they close, over the same state; by default it does."""
@@ -58,6 +65,7 @@ class RunnableOperator(ABC):
         backend: str | None = None,
         options: Mapping[str, object] | None = None,
         name: str = "windows",
+        close_time: datetime | str | None = None,
     ) -> "DataFrame":
         """Apply the operator to a batch or streaming DataFrame and return a DataFrame of the same kind.
 
@@ -72,15 +80,50 @@ class RunnableOperator(ABC):
                 "memory".
             options: options by name, such as {"state.buckets": 8}; they override Spark's conf.
             name: prefix of the metrics that a stream reports; operators of one query need different names.
+            close_time: of a bounded frame, the time by which rows have to be final to be emitted; by default all are. With
+                `savepoint`, a stream emits the others.
 
         Raises:
-            DefinitionError: a column is missing or of a wrong type, or the operator computes nothing.
+            DefinitionError: a column is missing or of a wrong type, the operator computes nothing, or close_time is not a time.
             ValueError: an unknown backend or option.
             SessionSetupError: the session was stopped, its workers lack this library, or it lacks what a stream needs.
         """
         from operators.spark.apply import apply
 
-        return apply(self, df, event_time, backend, options, name)
+        return apply(self, df, event_time, backend, options, name, close_time=close_time)
+
+    def savepoint(
+        self,
+        df: "DataFrame",
+        event_time: str,
+        path: str | Path,
+        close_time: datetime | str,
+        *,
+        options: Mapping[str, object] | None = None,
+    ) -> "Savepoint":
+        """Write the state that a bounded frame leaves to a new folder, from which a stream starts.
+
+        The stream goes on as if it had read these rows, and then had reached the close time: with `state.savepoint` set to the
+        folder, on any backend and with any number of buckets. Its input are the rows that are not in the frame. Windows that
+        are final at the close time are not in the state: `apply` with the same `close_time` emits them.
+
+        Args:
+            df: the history; not a stream.
+            event_time: column of type timestamp or timestamp_ntz.
+            path: the savepoint's folder, as a path or URI that all workers can access.
+            close_time: as a datetime, or text that Spark can cast, in the session's time zone. Records of the stream whose
+                windows all end before it are late. If the frame and the stream are cut at a time, that time.
+            options: options by name, as for `apply`. `state.buckets` is the number of files.
+
+        Raises:
+            DefinitionError: as `apply`; or the frame is a stream.
+            StateError: the folder contains a savepoint already.
+
+        Cost: that of `apply`, and a shuffle of the entries. A task has the entries of some keys in memory; the driver has none.
+        """
+        from operators.spark.bootstrap import savepoint
+
+        return savepoint(self, df, event_time, path, close_time, options)
 
     def apply_with_late(
         self,

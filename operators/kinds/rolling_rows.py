@@ -171,7 +171,7 @@ class RollingOutput(AggregateOutput):
             if lookback in self.over[number]
         ]
 
-    def table(self, emissions: Sequence[RollingRows]) -> pa.Table:
+    def table(self, emissions: Sequence[RollingRows], sequence: int = 0) -> pa.Table:
         """Return emitted rows as a table."""
         return pa.concat_tables(
             [self.arrow.empty_table(), *map(self._table, filter(lambda e: len(e.key), emissions))]

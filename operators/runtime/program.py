@@ -26,6 +26,7 @@ class WindowOperator(Protocol):
     """An operator over one store. A batch is what `Program.read` returns for its plan."""
 
     close_time: int
+    store: WindowStore
 
     def rebuild(
         self, close_time: int, changes: "list[WriteBatch] | tuple[WriteBatch, ...] | None" = None
@@ -47,8 +48,8 @@ class Output(Protocol):
     def arrow(self) -> pa.Schema:
         """The Arrow schema of the rows."""
 
-    def table(self, emitted: Sequence[Any]) -> pa.Table:
-        """Return what steps emitted as rows."""
+    def table(self, emitted: Sequence[Any], sequence: int = 0) -> pa.Table:
+        """Return what steps emitted as rows, with this number on those that a later batch may replace."""
 
 
 class Plan(Protocol):
@@ -86,6 +87,10 @@ class Runnable(Protocol):
     @property
     def takes_updates(self) -> bool:
         """Whether updates of windows, each of which comes several times, can be its records."""
+
+    @property
+    def final(self) -> bool:
+        """Whether each row comes once, when no record can change it any more."""
 
     def program(self, schema: pa.Schema, event_time: str, config: StateConfig) -> "Program":
         """Return the operator bound to a frame's columns."""
@@ -221,17 +226,20 @@ class Program:
         plan = self.plan
         return Batch(plan.accumulate(records) if isinstance(plan, TwoStagePlan) else records, sifted)
 
-    def process(self, operator: WindowOperator, batch: Batch, closes: tuple[int, int]) -> Processed:
+    def process(
+        self, operator: WindowOperator, batch: Batch, closes: tuple[int, int], sequence: int = 0
+    ) -> Processed:
         """Have an operator of the plan process one batch, and return what came of it.
 
         Args:
             operator: over the store.
             batch: made by `batch`.
             closes: close times in ticks at the start and at the end of the batch.
+            sequence: number of the batch, for rows that a later batch may replace.
         """
         sifted = batch.sifted
         step = Step(*closes, late=None if sifted is None else [])
-        rows = self.output.table(operator.step(batch.records, step))
+        rows = self.output.table(operator.step(batch.records, step), sequence)
         if sifted is None or self.late is None:
             return Processed(rows, None, step.counters)
         step.counters.rows += sifted.bad.num_rows

@@ -126,10 +126,14 @@ class StatefulOperator:
             for names, left in store.scan():
                 self.store.put_many(names, left)
         self.operator.rebuild(savepoint.close_time)
-        return program.output.table(emitted)
+        return program.output.table(emitted, savepoint.sequence)
 
     def step(
-        self, closes: tuple[int, int], rows: Sequence[pa.Table], partials: Sequence[pa.Table] = ()
+        self,
+        closes: tuple[int, int],
+        rows: Sequence[pa.Table],
+        partials: Sequence[pa.Table] = (),
+        sequence: int = 0,
     ) -> Processed:
         """Process one batch. Nothing of it counts before `commit`.
 
@@ -137,13 +141,14 @@ class StatefulOperator:
             closes: close times in ticks at the start and at the end of the batch.
             rows: tables of records, in the program's input columns.
             partials: tables of what a first stage made of records.
+            sequence: number of the batch, for rows that a later batch may replace.
         """
         began = time.perf_counter()
         self._ready = False  # An error from here on leaves a copy that has to be aligned again.
         batch = self.program.batch(rows, partials)
         if isinstance(batch.records, Partials):
             batch = replace(batch, records=adapt(batch.records, self.program, self._working))
-        processed = self._working.process(self.operator, batch, closes)
+        processed = self._working.process(self.operator, batch, closes, sequence)
         self._stepping = time.perf_counter() - began
         return processed
 

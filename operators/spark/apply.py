@@ -1,6 +1,7 @@
 """`apply`: an operator on a Spark DataFrame, as one pass over a bounded frame, or as a streaming plan with state."""
 
 from collections.abc import Mapping
+from datetime import datetime
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
@@ -9,13 +10,14 @@ from pyspark.sql.types import StructType
 
 from operators.columns.arrow import bounds_type
 from operators.columns.checks import refuse_twice
+from operators.columns.records import FAR_FUTURE
 from operators.errors import DefinitionError
 from operators.runtime.evolution import adaption
 from operators.runtime.metrics import names
 from operators.runtime.program import Program, Runnable
-from operators.spark.bounded import BoundedRun, FirstStage, FirstStageRows, InputRows, Slicing, Source
+from operators.spark.bounded import BoundedRun
+from operators.spark.bounded_input import input_columns, sorted_input
 from operators.spark.chains import Incoming, as_windows, marked
-from operators.spark.first_stage import PANE, EngineStage
 from operators.spark.gaps import quoted
 from operators.spark.packing import PACKED_DDL, Pack, Unpack, partition_labels
 from operators.spark.prepare import prepare
@@ -25,17 +27,12 @@ from operators.spark.session import (
     check_snapshot_folder,
     check_workers,
 )
-from operators.spark.sorting import in_order
 from operators.spark.types import reported_schema, spark_schema
-from operators.spark.watermarks import utc, zoned_column
 from operators.steps.late import LATE, LateSide
-from operators.steps.partials import KEY, TIME, TwoStagePlan
 from state_backends import StateConfig
 from state_backends.checkpoints.savepoint import read_header
 
 _RETAIN_KEY = "spark.sql.streaming.minBatchesToRetain"
-SLICING = Slicing()
-"""How bounded frames are cut into steps. No result depends on it."""
 
 
 def apply(  # noqa: PLR0913 - what users give, and two that they don't
@@ -48,6 +45,7 @@ def apply(  # noqa: PLR0913 - what users give, and two that they don't
     *,
     with_late: bool = False,
     incoming: Incoming | None = None,
+    close_time: datetime | str | None = None,
 ) -> DataFrame:
     """Return the rows of an operator on a DataFrame; see `RunnableOperator.apply`.
 
@@ -56,6 +54,7 @@ def apply(  # noqa: PLR0913 - what users give, and two that they don't
         df, event_time, backend, options, name: as there.
         with_late: whether late records are rows, too, of which all columns but `late` are null.
         incoming: what is known of the event time of a stream that was made of several; by default it is found out.
+        close_time: of a bounded frame, the time by which windows have to end to be emitted.
     """
     prepared = prepare(operator, df, event_time, backend, options)
     program, columns, spark = prepared.program, df.columns, df.sparkSession
@@ -63,14 +62,16 @@ def apply(  # noqa: PLR0913 - what users give, and two that they don't
     df = prepared.df
     late = _late_side(program, df, columns) if with_late else None
     program = program.reporting(late)
-    # Numbered names: Spark's own mapInArrow fails on a column name with a dot.
-    narrow = df.select(
-        *[zoned_column(df, name).alias(alias) for name, alias in program.inputs.aliases.items()]
-    )
+    narrow = input_columns(df, program)
     out = as_windows(spark_schema(program.rows), {time.column for time in program.times if time.is_end})
     if not df.isStreaming:
         check_workers(spark)
-        return _bounded(narrow, prepared.bounded.reporting(late), out, name, config.log_level)
+        closes = FAR_FUTURE if close_time is None else prepared.final_by(close_time)
+        return _bounded(narrow, prepared.bounded.reporting(late), out, name, config.log_level, closes)
+    if close_time is not None:
+        raise DefinitionError(
+            "close_time is for bounded frames: on a stream, the watermark says which windows are closed"
+        )
     check_session(spark)
     check_partitions(spark, prepared.buckets)
     check_snapshot_folder(spark, config)
@@ -97,25 +98,13 @@ def _late_side(program: Program, df: DataFrame, columns: list[str]) -> LateSide:
     )
 
 
-def _bounded(df: DataFrame, program: Program, out: StructType, name: str, log_level: str) -> DataFrame:
+def _bounded(
+    df: DataFrame, program: Program, out: StructType, name: str, log_level: str, close_time: int
+) -> DataFrame:
     """The rows of a bounded frame."""
-    source: Source
-    keys, time = (
-        [program.inputs.aliases[name] for name in program.inputs.group_by],
-        program.inputs.aliases[program.inputs.event_time],
-    )
-    stage = EngineStage.of(program, df) if program.late is None else None
-    if stage is not None:
-        df, micros, source = stage.grouped(df), F.col(PANE), stage
-    elif isinstance(program.plan, TwoStagePlan) and program.plan.condenses and program.late is None:
-        first = FirstStage(program, name, SLICING.rows)
-        df, keys, source = df.mapInArrow(first, first.ddl), [KEY], FirstStageRows(program)
-        most = (2**63 - 1) // program.tick_us
-        micros = F.least(F.greatest(F.col(TIME), F.lit(-most)), F.lit(most)) * F.lit(program.tick_us)
-    else:
-        micros, source = F.unix_micros(utc(df, time)), InputRows(program)
-    ordered = in_order(df, keys, micros, SLICING.group_bits)
-    return ordered.mapInArrow(BoundedRun(program, source, name, SLICING.rows, log_level), out)
+    input_ = sorted_input(df, program, name)
+    run = BoundedRun(program, input_.source, name, input_.step, log_level, close_time)
+    return input_.df.mapInArrow(run, out)
 
 
 def _streaming(

@@ -1,4 +1,4 @@
-"""Batch mode: one pass over rows sorted by key and time; every window is closed at the end of its key."""
+"""Batch mode: one pass over rows sorted by key and time; windows are closed at the end of their key."""
 
 import logging
 import time
@@ -17,6 +17,7 @@ from operators.spark.logs import log_at
 from operators.spark.packing import gathered
 from operators.spark.sorting import GROUP_BITS, ORDER, first_group, last_group, last_moment, reached
 from operators.steps.partials import KEY, Partials, TwoStagePlan, column_names, from_table, to_table
+from operators.steps.step import Counters
 from state_backends.backends.memory import MemoryBackend
 
 _LOG_SECONDS = 10.0
@@ -120,6 +121,7 @@ class BoundedRun:
         name: of the operator, in errors and in the log.
         rows: the least number of rows of a step.
         log_level: the lowest level at which the worker logs.
+        close_time: in ticks: windows that end by it are emitted. By default all are.
     """
 
     program: Program
@@ -127,9 +129,10 @@ class BoundedRun:
     name: str
     rows: int
     log_level: str = "warning"
+    close_time: int = FAR_FUTURE
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a partition that `in_order` has sorted."""
+        """Yield what comes of the rows of a partition that `in_order` has sorted."""
         log_at(self.log_level)
         keep_freed_memory()
         where = task()
@@ -153,19 +156,20 @@ class BoundedRun:
         for part in gathered(batches, self.rows):
             table = part if waiting is None else pa.concat_tables([waiting, part])
             if begun is not None and (end := first_group(table)) < table.num_rows:
-                yield from self._step(begun, table.slice(0, end), FAR_FUTURE)
+                yield from self._last_step(begun, table.slice(0, end))
                 begun, table = None, table.slice(end)
             edge = last_group(table)
             if edge > 0:
-                yield from self._step(self._operator(), table.slice(0, edge), FAR_FUTURE)
+                yield from self._last_step(self._operator(), table.slice(0, edge))
             waiting = table.slice(edge)
             cut = self._cut(waiting) if waiting.num_rows > self.rows else 0
             if cut:
                 begun, taken = begun or self._operator(), waiting.slice(0, cut)
-                yield from self._step(begun, taken, reached(taken, self.program.tick_us))
+                passed = reached(taken, self.program.tick_us)
+                yield from self._step(begun, taken, min(passed, self.close_time))
                 waiting = waiting.slice(cut)
         if waiting is not None:
-            yield from self._step(begun or self._operator(), waiting, FAR_FUTURE)
+            yield from self._last_step(begun or self._operator(), waiting)
 
     def _cut(self, waiting: pa.Table) -> int:
         """How many rows of one group to process now. The last ones stay: they show whether the next rows are of their group.
@@ -179,17 +183,31 @@ class BoundedRun:
     def _operator(self) -> WindowOperator:
         return self.program.plan.operator(self.program.store(MemoryBackend()))
 
+    def _last_step(self, operator: WindowOperator, table: pa.Table) -> Iterator[pa.RecordBatch]:
+        """Process the last rows of an operator's keys."""
+        return self._step(operator, table, self.close_time)
+
     def _step(self, operator: WindowOperator, table: pa.Table, close_time: int) -> Iterator[pa.RecordBatch]:
         """Process rows and close what ends before `close_time`."""
+        done = self.program.process(operator, self._batch(table), (operator.close_time, close_time))
+        refuse_late(done.counters)
+        yield from self.program.joined(done.rows, done.late).to_batches()
+
+    def _batch(self, table: pa.Table) -> Batch:
         program, rows = self.program, table.drop_columns([ORDER])
         if program.late is None:
-            batch = Batch(self.source.read(rows))
-        else:
-            batch = program.batch([rows.rename_columns(program.inputs.names)])
-        done = program.process(operator, batch, (operator.close_time, close_time))
-        if done.counters.late:
-            raise OperatorError(
-                f"{done.counters.late} records are late in a bounded frame, where none can be: the operator is wrong, not "
-                "the data. The late_before of a custom operator must not return a time after the close time that it gets"
-            )
-        yield from program.joined(done.rows, done.late).to_batches()
+            return Batch(self.source.read(rows))
+        return program.batch([rows.rename_columns(program.inputs.names)])
+
+
+def refuse_late(counters: Counters) -> None:
+    """Refuse late records, which a bounded frame has only for an operator that is wrong.
+
+    Raises:
+        OperatorError: there are some.
+    """
+    if counters.late:
+        raise OperatorError(
+            f"{counters.late} records are late in a bounded frame, where none can be: the operator is wrong, not "
+            "the data. The late_before of a custom operator must not return a time after the close time that it gets"
+        )

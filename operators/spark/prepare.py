@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -11,7 +12,7 @@ from operators.runtime.program import Program, Runnable
 from operators.spark.chains import Incoming, incoming
 from operators.spark.session import PARTITIONS_KEY, check_running
 from operators.spark.types import arrow_schema, check_collations
-from operators.spark.watermarks import check_time
+from operators.spark.watermarks import check_time, moment_us
 from state_backends import StateConfig, resolve
 
 
@@ -24,19 +25,44 @@ class Prepared:
         program: the operator as it runs over a stream.
         bounded: the operator as it runs over a bounded frame.
         config: backend and options in effect.
+        event_time: name of the event-time column of `df`.
         takes_updates: whether the operator can read updates of windows as records.
+        final: whether each row comes once, when no record can change it any more.
     """
 
     df: DataFrame
     program: Program
     bounded: Program
     config: StateConfig
+    event_time: str
     takes_updates: bool
+    final: bool
 
     @property
     def buckets(self) -> int:
         """Number of buckets of a stream: what the configuration says, or Spark's number of shuffle partitions."""
         return self.config.buckets or int(self.df.sparkSession.conf.get(PARTITIONS_KEY) or 1)
+
+    def close_ticks(self, moment: datetime | str) -> int:
+        """Return a close time in ticks.
+
+        Raises:
+            DefinitionError: it is not a time.
+        """
+        return moment_us(moment, self.df, self.event_time) // self.program.tick_us
+
+    def final_by(self, moment: datetime | str) -> int:
+        """Return the close time in ticks up to which rows of a bounded frame are emitted.
+
+        Raises:
+            DefinitionError: it is not a time, or rows come before they are final.
+        """
+        if not self.final:
+            raise DefinitionError(
+                "close_time is for operators that emit on close: this one also emits rows that are not final yet, so that a "
+                "stream that starts from a savepoint goes on from all of them. Leave close_time out"
+            )
+        return self.close_ticks(moment)
 
     def incoming(self) -> Incoming:
         """Return what is known of the event time of the input, which is a stream.
@@ -78,7 +104,7 @@ def prepare(
     program = operator.program(schema, event_time, config)
     check_collations(df.schema, program)
     bounded = replace(program, plan=operator.bounded().program(schema, event_time, config).plan)
-    return Prepared(df, program, bounded, config, operator.takes_updates)
+    return Prepared(df, program, bounded, config, event_time, operator.takes_updates, operator.final)
 
 
 def check_frame(given: object) -> None:

@@ -142,11 +142,12 @@ class BucketProcessor(StatefulProcessor):
             pointer = operator.open(self._journal, pointer)
             first = self._begun(operator, label) if begins else []
             closes = self._closing.closes(watermark, self._program.tick_us)
-            done = operator.step(closes, *self._tables(blobs))
+            begun = self._savepoint.sequence if self._savepoint and begins else pointer.progress.sequence
+            done = operator.step(closes, *self._tables(blobs), sequence=begun + (batch or 0))
             # Asked before the commit, while the store knows of this batch's changes.
             timer = None if operator.store.is_empty() else watermark + 1
             self._set_timer(timer, pointer.progress.timer, fired)
-            host = Progress(buckets=len(self._labels), timer=timer)
+            host = Progress(buckets=len(self._labels), timer=timer, sequence=begun)
             pointer = operator.commit(self._journal, pointer, host, batch)
             metrics = operator.drain_metrics(done.counters)
         except BaseException:

@@ -67,14 +67,14 @@ class AggregateOutput(ABC):
 
 @dataclass(frozen=True)
 class OutputSchema(AggregateOutput):
-    """The rows of an operator: key columns, the window, the aggregates, and `change` if windows are emitted on update.
+    """The rows of an operator: key columns, the window and the aggregates; on update also `change` and `sequence`.
 
     Attributes:
         keys: names and Arrow types of the key columns.
         time: Arrow type of the window's bounds.
         tick_us: length of a tick in microseconds.
         aggregates: result names and their bound aggregates.
-        with_change: whether rows have the column `change`.
+        with_change: whether rows have the columns `change` and `sequence`.
         retracts: whether windows can be retracted, by rows whose aggregates are null.
     """
 
@@ -101,20 +101,22 @@ class OutputSchema(AggregateOutput):
         ]
         if self.with_change:
             fields.append(pa.field("change", pa.string(), nullable=False))
+            fields.append(pa.field("sequence", pa.int64(), nullable=False))
         return pa.schema(fields)
 
-    def table(self, emissions: Sequence[Emission]) -> pa.Table:
+    def table(self, emissions: Sequence[Emission], sequence: int = 0) -> pa.Table:
         """Return emitted windows as a table."""
-        batches = [self._batch(emission) for emission in emissions if len(emission.key)]
+        batches = [self._batch(emission, sequence) for emission in emissions if len(emission.key)]
         return pa.Table.from_batches(batches, self.arrow)
 
-    def _batch(self, emission: Emission) -> pa.RecordBatch:
+    def _batch(self, emission: Emission, sequence: int) -> pa.RecordBatch:
         schema = self.arrow
         columns = key_columns(emission.keys, emission.key, [type_ for _, type_ in self.keys])
         columns.append(self._windows(emission, schema.field("window").type))
         columns += self._results(emission)
         if self.with_change:
             columns.append(pa.repeat(pa.scalar(RETRACT if emission.retract else UPDATE), len(emission.key)))
+            columns.append(pa.repeat(pa.scalar(sequence, pa.int64()), len(emission.key)))
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def _results(self, emission: Emission) -> list[pa.Array]:

@@ -108,8 +108,9 @@ def expected_rows(
         emit: "on_close" or "on_update"; of rolling windows "on_close" or "on_arrival".
 
     Returns:
-        For each batch the rows as dictionaries: keys, `window` with its bounds in ticks, results and, on update, `change`. Of
-        rolling windows all columns of the record, then the results of each lookback.
+        For each batch the rows as dictionaries: keys, `window` with its bounds in ticks, results and, on update, `change` and
+        `sequence`, the number of the batch from 0. Of rolling windows all columns of the record, then the results of each
+        lookback.
 
     Raises:
         DefinitionError: as for `oracle`.
@@ -123,7 +124,10 @@ def expected_rows(
         updates = [(window, "update") for window in output.windows]
         updates += [(window, "retract") for window in output.retracted]
         change = emit == "on_update"
-        found.append([_row(window, keys, aggregates, what if change else "") for window, what in updates])
+        number = len(found)
+        found.append(
+            [_row(window, keys, aggregates, what if change else "", number) for window, what in updates]
+        )
     return found
 
 
@@ -195,11 +199,12 @@ def _row(
     keys: Sequence[str],
     aggregates: Mapping[str, Callable[[list[dict[str, Any]]], Any]],
     change: str,
+    sequence: int,
 ) -> dict[str, Any]:
     content = [row for _, row in window.content]
     return {
         **dict(zip(keys, window.key, strict=True)),
         "window": {"start": window.start, "end": window.end},
         **{name: finish(content) if content else None for name, finish in aggregates.items()},
-        **({"change": change} if change else {}),
+        **({"change": change, "sequence": sequence} if change else {}),
     }

@@ -201,7 +201,9 @@ def read_rows(
 
 def _results_text(row: Mapping[str, Any], keys: Collection[str]) -> str:
     """The results of a row, such as "n=2 mean=2.5"; long values are shortened."""
-    results = {name: value for name, value in row.items() if name not in {*keys, "window", "change"}}
+    results = {
+        name: value for name, value in row.items() if name not in {*keys, "window", "change", "sequence"}
+    }
     if row.get("change") == "retract":
         return "retracted"
     return " ".join(f"{name}={_value_text(value)}" for name, value in results.items())

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,16 +10,19 @@ import pyarrow as pa
 
 from state_backends.checkpoints.bucket import Bucket
 from state_backends.checkpoints.reading import Checkpoint, by_bucket, journals, stored_schema
-from state_backends.checkpoints.savepoint import SavedBucket, Savepoint, check_new, write_bucket, write_header
+from state_backends.checkpoints.savepoint import (
+    SAVED,
+    SavedBucket,
+    Savepoint,
+    check_new,
+    write_bucket,
+    write_header,
+)
 from state_backends.durability.folders import Folder, absolute
 from state_backends.durability.progress import FAR_PAST
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-_SAVED = pa.schema(
-    [("file", pa.string()), ("rows", pa.int64()), ("digest", pa.string()), ("close_time", pa.int64())]
-)
 
 
 @dataclass(frozen=True)
@@ -36,11 +39,7 @@ class SaveBucket:
 
     def __call__(self, number: int, bucket: Bucket) -> Iterator[pa.Table]:
         """Yield one row that describes what was written."""
-        saved = write_bucket(Folder(self.uri), number, bucket)
-        columns = [
-            pa.array([value], type_) for value, type_ in zip(astuple(saved), _SAVED.types, strict=True)
-        ]
-        yield pa.Table.from_arrays(columns, schema=_SAVED)
+        yield write_bucket(Folder(self.uri), number, bucket).table()
 
 
 def write_savepoint(
@@ -74,8 +73,9 @@ def write_savepoint(
     found = Checkpoint(absolute(checkpoint), backend, batch, operator, snapshots)
     rows, pointer = journals(found, spark)
     schema, identity = stored_schema(pointer), pointer.progress.identity or {}
-    saved = by_bucket(rows, SaveBucket(found, target.uri), _SAVED).collect()
+    saved = by_bucket(rows, SaveBucket(found, target.uri), SAVED).collect()
     origin = _origin(found)
+    origin["sequence"] = pointer.progress.sequence + origin["batch"] + 1
     watermark = origin.get("watermark in ms") or 0
     close_time = watermark * 1_000 // schema.tick_us if watermark > 0 else FAR_PAST
     return write_header(target, identity, schema, close_time, [SavedBucket(*row) for row in saved], origin)

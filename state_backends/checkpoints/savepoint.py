@@ -8,16 +8,17 @@ objects are msgpack. Rows of one key are in the order of time.
 """
 
 import base64
-import hashlib
 import os
 import tempfile
 import zlib
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import astuple, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -25,16 +26,29 @@ import pyarrow.parquet as pq
 from serializers import CorruptDataError
 from serializers.columns import ARROW_TYPES, from_arrow, to_arrow
 from serializers.keys import crc_range
-from state_backends.checkpoints.bucket import Bucket, EntryBatch
+from serializers.pages import Column
+from state_backends.checkpoints.bucket import Bucket
 from state_backends.durability.folders import Folder
-from state_backends.durability.signed import decode_signed, encode_signed, fetch_checked
+from state_backends.durability.signed import decode_signed, encode_signed, fetch_checked, file_digest
 from state_backends.errors import StateError
 from state_backends.store.schema import StoredSchema
 from state_backends.store.window_store import Entries
 
 SAVEPOINT_VERSION = 1
 HEADER = "savepoint.json"
+SAVED = pa.schema(
+    [
+        ("file", pa.string()),
+        ("rows", pa.int64()),
+        ("digest", pa.string()),
+        ("close_time", pa.int64()),
+        ("low", pa.int64()),
+        ("high", pa.int64()),
+    ]
+)
+"""The columns in which a task describes the file that it wrote: those of `SavedBucket`."""
 _ROW_GROUP = 65_536
+_ALL_CRCS = 1 << 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +60,20 @@ class SavedBucket:
         rows: entries in it.
         digest: SHA-256 of its bytes, in hex.
         close_time: that the bucket had reached, in ticks.
+        low, high: CRC-32s of the keys in it, from the first to the one after the last.
     """
 
     file: str
     rows: int
     digest: str
     close_time: int
+    low: int = 0
+    high: int = _ALL_CRCS
+
+    def table(self) -> pa.Table:
+        """Return this as a row of `SAVED`."""
+        columns = [pa.array([value], type_) for value, type_ in zip(astuple(self), SAVED.types, strict=True)]
+        return pa.Table.from_arrays(columns, schema=SAVED)
 
 
 @dataclass(frozen=True)
@@ -65,7 +87,7 @@ class Savepoint:
         close_time: in ticks, from which a new query continues: the latest that any bucket or the query had reached.
         buckets: the files.
         origin: of a query, for information: the checkpoint, its batch, and the offsets of the sources; of a local runner, the
-            stream time and the highest event time in ticks, from which a new one continues.
+            stream time and the highest event time in ticks, from which a new one continues. Of both, `sequence`.
     """
 
     uri: str
@@ -75,6 +97,12 @@ class Savepoint:
     buckets: tuple[SavedBucket, ...]
     origin: dict[str, Any]
 
+    @property
+    def sequence(self) -> int:
+        """The number of the next batch, where a new query's first one goes on."""
+        last = self.origin.get("batch")  # All that a savepoint of the first version has.
+        return int(self.origin.get("sequence", 0 if last is None else last + 1))
+
     def groups(self, bucket: int, buckets: int) -> Iterator[tuple[int, list[bytes], Entries]]:
         """Yield the entries of one new bucket of `buckets`: for each old bucket its close time, the keys, and their entries.
 
@@ -83,7 +111,7 @@ class Savepoint:
         """
         low, high = crc_range(bucket, buckets)
         for saved in self.buckets:
-            if not saved.rows:
+            if not saved.rows or saved.high <= low or high <= saved.low:
                 continue
             table = self._read(saved, low, high)
             if table.num_rows:
@@ -126,34 +154,59 @@ def write_bucket(folder: Folder, number: int, bucket: Bucket) -> SavedBucket:
 
     Cost: its entries are in memory at once; sorted by key.
     """
+    schema = saved_columns(bucket.schema)
+    parts = [saved_entries(stored.keys, stored.key, stored.columns, schema) for stored in bucket.entries()]
+    # Stable by segments, which come in their order: a key's entries stay sorted by time.
+    table = pa.concat_tables(parts).sort_by("crc") if parts else schema.empty_table()
+    return write_entries(folder, number, [table], bucket.close_time)
+
+
+def write_entries(folder: Folder, number: int, tables: Iterable[pa.Table], close_time: int) -> SavedBucket:
+    """Write a file of entries.
+
+    Args:
+        folder: the savepoint's.
+        number: of the file.
+        tables: at least one, of the columns of `saved_columns`; sorted by the CRC-32 of the keys, within and one after another.
+        close_time: that these entries had reached, in ticks.
+    """
     name = f"entries/{number}-{os.urandom(4).hex()}.parquet"
-    table = pa.concat_tables(
-        [_table(stored, bucket.schema) for stored in bucket.entries()] or [_empty(bucket.schema)]
-    )
+    tables = iter(tables)
+    first = next(tables)
+    rows, low, high = 0, _ALL_CRCS, 0
     with tempfile.TemporaryDirectory(prefix="windows-savepoint-") as directory:
         local = Path(directory, "entries.parquet")
-        # Stable by segments, which come in their order: a key's entries stay sorted by time.
-        rows = table.take(pc.sort_indices(table.column("crc"))) if table.num_rows else table
-        pq.write_table(rows, local, row_group_size=_ROW_GROUP, compression="zstd")
+        with pq.ParquetWriter(local, first.schema, compression="zstd") as writer:
+            for table in chain([first], tables):
+                writer.write_table(table, row_group_size=_ROW_GROUP)
+                if table.num_rows:
+                    crc = table.column("crc")
+                    rows, low, high = rows + table.num_rows, min(low, crc[0].as_py()), crc[-1].as_py() + 1
         folder.write(name, local)
-        digest = hashlib.sha256(local.read_bytes()).hexdigest()
-    return SavedBucket(name, table.num_rows, digest, bucket.close_time)
+        digest = file_digest(local)
+    return SavedBucket(name, rows, digest, close_time, min(low, high), high)
 
 
-def _fields(schema: StoredSchema) -> pa.Schema:
+def saved_columns(schema: StoredSchema) -> pa.Schema:
+    """Return the columns of a file of entries."""
     columns = [(f"c{n}", ARROW_TYPES[code]) for n, code in enumerate(schema.layout.codes)]
     return pa.schema([("crc", pa.int64()), ("key", pa.binary()), *columns])
 
 
-def _empty(schema: StoredSchema) -> pa.Table:
-    return _fields(schema).empty_table()
+def saved_entries(
+    keys: Sequence[bytes], key: npt.NDArray[np.int64], columns: Iterable[Column], schema: pa.Schema
+) -> pa.Table:
+    """Return entries as a table of the columns of `saved_columns`.
 
-
-def _table(stored: EntryBatch, schema: StoredSchema) -> pa.Table:
-    crcs = np.fromiter(map(zlib.crc32, stored.keys), np.int64, len(stored.keys))
-    arrays = [pa.array(crcs[stored.key]), pa.array(stored.keys, pa.binary()).take(pa.array(stored.key))]
-    arrays += map(to_arrow, stored.columns)
-    return pa.Table.from_arrays(arrays, schema=_fields(schema))
+    Args:
+        keys: encoded keys.
+        key: shape (n,), int64: position of each entry's key in `keys`.
+        columns: of the entries, each of length n.
+        schema: the columns.
+    """
+    crcs = np.fromiter(map(zlib.crc32, keys), np.int64, len(keys))
+    arrays = [pa.array(crcs[key]), pa.array(keys, pa.binary()).take(pa.array(key)), *map(to_arrow, columns)]
+    return pa.Table.from_arrays(arrays, schema=schema)
 
 
 def write_header(
@@ -187,7 +240,8 @@ def write_header(
 
 
 def _plain(saved: SavedBucket) -> dict[str, Any]:
-    return {"file": saved.file, "rows": saved.rows, "digest": saved.digest, "close": saved.close_time}
+    crcs = {"low": saved.low, "high": saved.high}
+    return {"file": saved.file, "rows": saved.rows, "digest": saved.digest, "close": saved.close_time, **crcs}
 
 
 def read_header(uri: str) -> Savepoint:
@@ -211,8 +265,12 @@ def read_header(uri: str) -> Savepoint:
         values["identity"],
         StoredSchema.from_plain(plain),
         values["close"],
-        tuple(
-            SavedBucket(one["file"], one["rows"], one["digest"], one["close"]) for one in values["buckets"]
-        ),
+        tuple(map(_saved, values["buckets"])),
         values["origin"],
     )
+
+
+def _saved(plain: dict[str, Any]) -> SavedBucket:
+    """A file as the header has it; the first savepoints did not say which keys are in it."""
+    crcs = plain.get("low", 0), plain.get("high", _ALL_CRCS)
+    return SavedBucket(plain["file"], plain["rows"], plain["digest"], plain["close"], *crcs)

@@ -25,6 +25,8 @@ class Progress:
         timer: of a query, the event-time timer that is set for the bucket, in milliseconds, or None.
         stream_time: of a local runner, the stream time in ticks, or None before the first record.
         highest: of a local runner, the highest event time in ticks, or None before the first record.
+        sequence: of a query, the number of its first batch, which follows on the last one before the savepoint that it started
+            from; of a local runner, the number of the next batch.
     """
 
     identity: dict[str, Any] | None = None
@@ -35,6 +37,7 @@ class Progress:
     timer: int | None = None
     stream_time: int | None = None
     highest: int | None = None
+    sequence: int = 0
 
     def plain(self) -> dict[str, Any]:
         """Return the progress as values that can be packed. Keys and their order are part of the pointer's format."""
@@ -50,7 +53,8 @@ class Progress:
             "close": self.close_time,
             "usage": self.usage,
         }
-        return {name: value for name, value in operator.items() if value is not None} | host
+        begun = {"sequence": self.sequence} if self.sequence else {}
+        return {name: value for name, value in operator.items() if value is not None} | host | begun
 
     @classmethod
     def from_plain(cls, plain: Any) -> "Progress":
@@ -71,4 +75,5 @@ class Progress:
             timer=plain.get("timer"),
             stream_time=plain.get("stream_time"),
             highest=plain.get("highest"),
+            sequence=plain.get("sequence", 0),
         )

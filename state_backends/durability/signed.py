@@ -8,6 +8,8 @@ from typing import Any
 from serializers import CorruptDataError, NewerFormatError
 from state_backends.durability.folders import Folder
 
+_CHUNK = 4 << 20
+
 
 def encode_signed(values: dict[str, Any], version: int) -> bytes:
     """Return the file's bytes.
@@ -40,6 +42,15 @@ def decode_signed(blob: bytes, version: int, what: str) -> dict[str, Any]:
     if found != version:
         raise NewerFormatError(what, found, version)
     return values
+
+
+def file_digest(path: Path) -> str:
+    """Return the SHA-256 of a local file's bytes, in hex."""
+    found = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            found.update(chunk)
+    return found.hexdigest()
 
 
 def fetch_checked(folder: Folder, name: str, target: Path, digest: str, what: str) -> None:

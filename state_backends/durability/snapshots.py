@@ -20,14 +20,13 @@ from pathlib import Path
 
 from serializers import CorruptDataError
 from state_backends.durability.folders import Folder
-from state_backends.durability.signed import decode_signed, encode_signed, fetch_checked
+from state_backends.durability.signed import decode_signed, encode_signed, fetch_checked, file_digest
 
 MANIFEST_VERSION = 1
 PAGES = "pages"
 """The kind of a snapshot that holds pages in changelog blobs; any other kind is the name of the backend that wrote it."""
 _ORPHAN_SECONDS = 3_600.0
 _AT_ONCE = 4
-_CHUNK = 4 << 20
 _MOST_DIGESTS = 65_536
 
 
@@ -237,11 +236,7 @@ def _digest(data: bytes | Path) -> tuple[str, int]:
     identity = status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
     digest = _digests.get(identity) if status.st_nlink > 1 else None
     if digest is None:
-        found = hashlib.sha256()
-        with data.open("rb") as file:
-            while chunk := file.read(_CHUNK):
-                found.update(chunk)
-        digest = found.hexdigest()
+        digest = file_digest(data)
         if len(_digests) >= _MOST_DIGESTS:
             _digests.clear()
         _digests[identity] = digest

@@ -150,7 +150,7 @@ def test_aggregates_come_and_go(kind: str, policy: str, tmp_path: Path) -> None:
                 options = LAYOUT | (ADAPT if phase and not number else {})
                 expected = undisturbed.process(batch, time)
                 renamed = expected.select(
-                    [c for c in expected.column_names if c in ("k", "window", "change", "folded")]
+                    [c for c in expected.column_names if c in ("k", "window", "change", "sequence", "folded")]
                     + [f"{name}_{since}" for name, since in began.items()]
                 ).rename_columns({f"{name}_{since}": name for name, since in began.items()})
                 with op.local_runner("at", backend, tmp_path / "state", options) as runner:

@@ -84,7 +84,7 @@ def test_schema_on_update_has_the_change_last() -> None:
     """On update the last column says what kind of row it is."""
     emitted = one_batch(counting().emit("on_update"), table([1], pa.timestamp("ms")))
 
-    assert ["window", "n", "change"] == emitted.column_names
+    assert ["window", "n", "change", "sequence"] == emitted.column_names
     assert pa.field("change", pa.string(), nullable=False) == emitted.schema.field("change")
 
 

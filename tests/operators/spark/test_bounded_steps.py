@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 
 from operators import HoppingWindows, SessionWindows, SlidingWindows, TumblingWindows
 from operators import aggregates as agg
-from operators.spark import apply as runtime
+from operators.spark import bounded_input
 from operators.spark.bounded import Slicing
 from tests.effort import slow, slow_but
 
@@ -41,7 +41,7 @@ def small_steps(spark: SparkSession) -> Iterator[None]:
     key = "spark.sql.execution.arrow.maxRecordsPerBatch"
     before = spark.conf.get(key)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runtime, "SLICING", Slicing(rows=7, group_bits=2))
+        patch.setattr(bounded_input, "SLICING", Slicing(rows=7, group_bits=2))
         spark.conf.set(key, 5)
         yield
         spark.conf.set(key, before)

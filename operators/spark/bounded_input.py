@@ -1,0 +1,65 @@
+"""The input of an operator on a bounded frame: its rows, or what a first stage makes of them, in order of key and time."""
+
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name that every Spark user knows
+
+from operators.runtime.program import Program
+from operators.spark.bounded import FirstStage, FirstStageRows, InputRows, Slicing, Source
+from operators.spark.first_stage import PANE, EngineStage
+from operators.spark.sorting import in_order
+from operators.spark.watermarks import utc, zoned_column
+from operators.steps.partials import KEY, TIME, TwoStagePlan
+
+SLICING = Slicing()
+"""How bounded frames are cut into steps. No result depends on it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SortedInput:
+    """A bounded frame in order of key and time.
+
+    Attributes:
+        df: the rows.
+        source: how they are read.
+        step: the least number of rows of a step.
+    """
+
+    df: DataFrame
+    source: Source
+    step: int
+
+
+def input_columns(df: DataFrame, program: Program) -> DataFrame:
+    """Return the columns that a program reads, under its aliases: Spark's mapInArrow fails on a column name with a dot."""
+    return df.select(*[zoned_column(df, name).alias(alias) for name, alias in program.inputs.aliases.items()])
+
+
+def sorted_input(df: DataFrame, program: Program, name: str) -> SortedInput:
+    """Return the input of a program in order.
+
+    Args:
+        df: the columns that `input_columns` returns, of a bounded frame.
+        program: what reads them.
+        name: of the operator, in errors.
+    """
+    source: Source
+    keys = [program.inputs.aliases[name] for name in program.inputs.group_by]
+    stage = EngineStage.of(program, df) if program.late is None else None
+    if stage is not None:
+        df, micros, source = stage.grouped(df), F.col(PANE), stage
+    elif isinstance(program.plan, TwoStagePlan) and program.plan.condenses and program.late is None:
+        first = FirstStage(program, name, SLICING.rows)
+        df, keys, source = df.mapInArrow(first, first.ddl), [KEY], FirstStageRows(program)
+        micros = _micros(program.tick_us)
+    else:
+        time = program.inputs.aliases[program.inputs.event_time]
+        micros, source = F.unix_micros(utc(df, time)), InputRows(program)
+    return SortedInput(in_order(df, keys, micros, SLICING.group_bits), source, SLICING.rows)
+
+
+def _micros(tick_us: int) -> Column:
+    """The times of entries in microseconds, as far as these can express them."""
+    most = (2**63 - 1) // tick_us
+    return F.least(F.greatest(F.col(TIME), F.lit(-most)), F.lit(most)) * F.lit(tick_us)
