@@ -1,0 +1,147 @@
+"""Years of history, then the stream: the state of a bounded frame as a savepoint, on Spark."""
+
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from operators import DefinitionError, TumblingWindows, read_windows
+from operators import aggregates as agg
+from state_backends import StateError
+from tests.effort import slow_but
+from tests.operators.spark.frames import (
+    BASE_US,
+    SCHEMA,
+    operator,
+    rows,
+    run_query,
+    stream,
+    write_source,
+)
+
+pytestmark = pytest.mark.spark
+CUT = datetime.fromtimestamp(BASE_US / 1_000_000, timezone.utc) + timedelta(seconds=20)
+CLOSE = CUT - timedelta(seconds=3)
+COUNT = (
+    TumblingWindows("3 seconds", grace="8 seconds").group_by("k").aggregate(n=agg.count(), total=agg.sum("v"))
+)
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder: Path = tmp_path_factory.mktemp("history") / "in"
+    write_source(folder, 5, 300, seed=11)
+    return folder
+
+
+def history(spark: SparkSession, source: Path) -> DataFrame:
+    return spark.read.schema(SCHEMA).parquet(str(source)).where(F.col("at") < F.lit(CUT))
+
+
+def rest(spark: SparkSession, source: Path) -> DataFrame:
+    """A stream of what the history does not have; its first file has records from before and after the cut."""
+    return stream(spark, source).where(F.col("at") >= F.lit(CUT))
+
+
+@pytest.mark.parametrize("kind", slow_but(["session"], ["sliding", "session", "rolling", "tumbling"]))
+def test_history_and_stream_are_one_long_stream(
+    spark: SparkSession, source: Path, tmp_path: Path, kind: str
+) -> None:
+    """What was final, what the stream emitted and what is open at its end are the rows of one frame: none twice, none lost."""
+    op: Any = COUNT if kind == "tumbling" else operator(kind=kind)
+    past = history(spark, source)
+    op.apply(past, "at", close_time=CLOSE).write.parquet(str(tmp_path / "final"))
+    saved = op.savepoint(past, "at", tmp_path / "savepoint", CLOSE, options={"state.buckets": 5})
+    assert 5 >= len(saved.buckets) > 1
+
+    options = {"state.savepoint": saved.uri}
+    out = op.apply(rest(spark, source), "at", backend="rocksdb", options=options)
+    run_query(out, tmp_path / "out", tmp_path / "checkpoint")
+    still = read_windows(tmp_path / "checkpoint", op, past, "at")
+
+    parts = [spark.read.schema(out.schema).parquet(str(tmp_path / name)) for name in ("final", "out")]
+    found = sorted([row for part in [*parts, still.select(out.columns)] for row in rows(part)], key=repr)
+    assert rows(op.apply(spark.read.schema(SCHEMA).parquet(str(source)), "at")) == found
+
+
+def test_updates_go_on_from_all_windows_of_the_history(
+    spark: SparkSession, source: Path, tmp_path: Path
+) -> None:
+    """Last values by window are those of one frame, and later ones have a higher number."""
+    op = COUNT.emit("on_update")
+    past = history(spark, source)
+    saved = op.savepoint(past, "at", tmp_path / "savepoint", CLOSE)
+    before = op.apply(past, "at")
+    out = op.apply(rest(spark, source), "at", options={"state.savepoint": saved.uri})
+    run_query(out, tmp_path / "out", tmp_path / "checkpoint")
+
+    after = spark.read.schema(out.schema).parquet(str(tmp_path / "out"))
+    last: dict[Any, Any] = {}
+    for row in sorted(before.collect() + after.collect(), key=lambda row: row.sequence):
+        last[row.k, row.window] = row.n, row.total
+    whole = COUNT.apply(spark.read.schema(SCHEMA).parquet(str(source)), "at")
+    assert {(row.k, row.window): (row.n, row.total) for row in whole.collect()} == last
+    assert {0} == {row.sequence for row in before.collect()}
+    assert 1 <= after.agg(F.min("sequence")).first()[0]
+
+
+def test_frames_without_records_and_without_zones(spark: SparkSession, source: Path, tmp_path: Path) -> None:
+    """An empty history is a beginning, too; and a time without zone is compared as it is."""
+    past = history(spark, source)
+    nothing = COUNT.savepoint(past.limit(0), "at", tmp_path / "nothing", CUT)
+    assert (0, CUT.timestamp() * 1_000) == (sum(one.rows for one in nothing.buckets), nothing.close_time)
+    zoneless = past.withColumn("at", F.to_timestamp_ntz("at"))
+    text = CUT.strftime("%Y-%m-%d %H:%M:%S")
+    some = [
+        COUNT.savepoint(frame, "at", tmp_path / f"{number}", moment)
+        for number, (frame, moment) in enumerate(
+            [(zoneless, text), (zoneless, CUT), (past, text), (past, CUT)]
+        )
+    ]
+    assert [nothing.close_time] * 4 == [one.close_time for one in some]
+    assert 1 == len({sum(file.rows for file in one.buckets) for one in some})
+
+
+def test_cogrouped_frames(spark: SparkSession, source: Path, tmp_path: Path) -> None:
+    windows = TumblingWindows("3 seconds", grace="8 seconds").group_by("k")
+    both = windows.cogroup(left={"n": agg.count()}, right={"m": agg.sum("v")})
+    past = history(spark, source)
+    frames = {"left": past.where("v > 0"), "right": past}
+    final = both.apply(frames, "at", close_time=CUT)
+    saved = both.savepoint(frames, "at", tmp_path / "savepoint", CUT)
+    assert rows(both.apply(frames, "at").where(F.col("window.end") <= F.lit(CUT))) == rows(final)
+    assert saved.close_time == int(CUT.timestamp() * 1_000)
+
+
+@pytest.mark.parametrize(
+    ("mistake", "message"),
+    [
+        ("stream", "savepoint takes a bounded frame, not a stream: .*write_savepoint"),
+        ("text", "close_time is 'soon', which is not a time: give a datetime"),
+        ("number", "close_time is 3: give a datetime"),
+        ("policy", "close_time is for operators that emit on close"),
+        ("apply", "close_time is for bounded frames: on a stream, the watermark"),
+    ],
+)
+def test_mistakes(spark: SparkSession, source: Path, tmp_path: Path, mistake: str, message: str) -> None:
+    past, folder = history(spark, source), tmp_path / "savepoint"
+    tries = {
+        "stream": lambda: COUNT.savepoint(rest(spark, source), "at", folder, CUT),
+        "text": lambda: COUNT.savepoint(past, "at", folder, "soon"),
+        "number": lambda: COUNT.savepoint(past, "at", folder, 3),  # type: ignore[arg-type]
+        "policy": lambda: COUNT.emit("on_update").apply(past, "at", close_time=CUT),
+        "apply": lambda: COUNT.apply(rest(spark, source), "at", close_time=CUT),
+    }
+    with pytest.raises(DefinitionError, match=message):
+        tries[mistake]()
+    assert not folder.exists()
+
+
+def test_a_folder_with_a_savepoint_is_left_alone(spark: SparkSession, source: Path, tmp_path: Path) -> None:
+    past = history(spark, source).limit(3)
+    COUNT.savepoint(past, "at", tmp_path / "savepoint", CUT)
+    with pytest.raises(StateError, match="already contains a savepoint: choose a new folder"):
+        COUNT.savepoint(past, "at", tmp_path / "savepoint", CUT)
