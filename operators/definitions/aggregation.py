@@ -14,7 +14,7 @@ from operators.aggregates.over import OverLookbacks
 from operators.aggregates.sides import EVENT_TIME, Side, check_side_columns, event_times
 from operators.columns.arrow import bounds_type
 from operators.columns.checks import check_column_name, check_columns, check_gap, column_types, refuse_twice
-from operators.columns.durations import ticks
+from operators.columns.durations import Duration, ticks
 from operators.definitions.runnable import RunnableOperator
 from operators.errors import DefinitionError
 from operators.runtime.inputs import Inputs
@@ -238,6 +238,7 @@ class CoGroupedAggregation:
         options: Mapping[str, object] | None = None,
         name: str = "windows",
         close_time: datetime | str | None = None,
+        idle: Duration | None = None,
     ) -> "DataFrame":
         """Return the windows of the frames, which are all batch or all streaming, as a DataFrame of the same kind.
 
@@ -247,7 +248,7 @@ class CoGroupedAggregation:
         Args:
             frames: the frames by the names that `cogroup` was given. Key columns have the same names and types in all.
             event_time: name of the event-time column, of all frames or by frame.
-            backend, options, name, close_time: as in `WindowedAggregation.apply`.
+            backend, options, name, close_time, idle: as in `WindowedAggregation.apply`.
 
         Raises:
             DefinitionError: a frame or a column is missing, or types differ.
@@ -256,7 +257,15 @@ class CoGroupedAggregation:
 
         joint, frame, incoming = self._united(frames, event_time)
         return apply(
-            joint, frame, EVENT_TIME, backend, options, name, incoming=incoming, close_time=close_time
+            joint,
+            frame,
+            EVENT_TIME,
+            backend,
+            options,
+            name,
+            incoming=incoming,
+            close_time=close_time,
+            idle=idle,
         )
 
     def savepoint(

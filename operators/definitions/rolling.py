@@ -43,7 +43,16 @@ LIFETIME = "lifetime"
 """The lookback without end."""
 Policy = Literal["on_close", "on_arrival"]
 """When a row is emitted: when no record can change its windows any more, or in the batch of its record."""
-_OF_OPERATORS = ("apply", "apply_as_of", "apply_with_late", "check", "emit", "explain", "local_runner")
+_OF_OPERATORS = (
+    "apply",
+    "apply_as_of",
+    "apply_with_late",
+    "check",
+    "emit",
+    "explain",
+    "local_runner",
+    "savepoint",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,7 +321,7 @@ class RollingAggregation(RunnableOperator):
             return ticks(config.segment, plan.tick_us, "spark.windows.state.segment", 1)
         return default_segment(0, plan.longest, self.windows.grace_ticks, plan.tick_us)
 
-    def apply_as_of(
+    def apply_as_of(  # noqa: PLR0913 - two frames, each with its time
         self,
         labels: "DataFrame",
         records: "DataFrame",
@@ -322,6 +331,7 @@ class RollingAggregation(RunnableOperator):
         backend: str | None = None,
         options: Mapping[str, object] | None = None,
         name: str = "windows",
+        idle: Duration | None = None,
     ) -> "DataFrame":
         """Return each label with the aggregates of its key's records as of the label's own time.
 
@@ -333,7 +343,7 @@ class RollingAggregation(RunnableOperator):
                 the two watermarks counts. The key columns have the same names and types in both.
             label_time: column of the labels with their times.
             event_time: column of the records, of the same type.
-            backend, options, name: as for `apply`.
+            backend, options, name, idle: as for `apply`.
 
         Raises:
             DefinitionError: a column is missing, or types differ.
@@ -349,7 +359,7 @@ class RollingAggregation(RunnableOperator):
             check_side_columns(side, frames[side.name].columns, [*self.keys, times[side.name], *side.columns])
         grace_us = self.windows.grace_ticks * self.windows.tick_us
         frame, incoming = united(sides, self.keys, frames, times, grace_us)
-        return apply(operator, frame, EVENT_TIME, backend, options, name, incoming=incoming)
+        return apply(operator, frame, EVENT_TIME, backend, options, name, incoming=incoming, idle=idle)
 
     def local_runner_as_of(
         self,

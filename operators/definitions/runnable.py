@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from operators.columns.arrow import bounds_type
 from operators.columns.checks import column_types
+from operators.columns.durations import Duration
 from operators.runtime.program import Program
 from operators.steps.late import LateSide
 from state_backends import StateConfig, resolve
@@ -66,6 +67,7 @@ class RunnableOperator(ABC):
         options: Mapping[str, object] | None = None,
         name: str = "windows",
         close_time: datetime | str | None = None,
+        idle: Duration | None = None,
     ) -> "DataFrame":
         """Apply the operator to a batch or streaming DataFrame and return a DataFrame of the same kind.
 
@@ -82,6 +84,9 @@ class RunnableOperator(ABC):
             name: prefix of the metrics that a stream reports; operators of one query need different names.
             close_time: of a bounded frame, the time by which rows have to be final to be emitted; by default all are. With
                 `savepoint`, a stream emits the others.
+            idle: of a stream, how long it has to be without records for the clock to close windows: those that ended this long
+                ago are emitted, so that the last ones come out; records for them are late then. By default only records close
+                windows. A bounded frame ignores it.
 
         Raises:
             DefinitionError: a column is missing or of a wrong type, the operator computes nothing, or close_time is not a time.
@@ -90,7 +95,7 @@ class RunnableOperator(ABC):
         """
         from operators.spark.apply import apply
 
-        return apply(self, df, event_time, backend, options, name, close_time=close_time)
+        return apply(self, df, event_time, backend, options, name, close_time=close_time, idle=idle)
 
     def savepoint(
         self,
@@ -133,6 +138,7 @@ class RunnableOperator(ABC):
         backend: str | None = None,
         options: Mapping[str, object] | None = None,
         name: str = "windows",
+        idle: Duration | None = None,
     ) -> "WithLate":
         """Apply the operator to a DataFrame and also return the late and bad records, in one pass over the source.
 
@@ -141,14 +147,14 @@ class RunnableOperator(ABC):
         accumulated before it: `apply` is faster if late records need only be counted.
 
         Args:
-            df, event_time, backend, options, name: as for `apply`.
+            df, event_time, backend, options, name, idle: as for `apply`.
 
         Raises:
             DefinitionError: as `apply`; or a column has a type that Arrow does not have.
         """
         from operators.spark.with_late import WithLate
 
-        return WithLate.of(self, df, event_time, backend, options, name)
+        return WithLate.of(self, df, event_time, backend, options, name, idle)
 
     def local_runner(
         self,

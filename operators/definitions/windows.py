@@ -21,7 +21,16 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 _HOUR_US = 3_600_000_000
-_OF_OPERATORS = ("apply", "apply_with_late", "check", "cogroup", "emit", "explain", "local_runner")
+_OF_OPERATORS = (
+    "apply",
+    "apply_with_late",
+    "check",
+    "cogroup",
+    "emit",
+    "explain",
+    "local_runner",
+    "savepoint",
+)
 
 
 class _Grouping:

@@ -16,10 +16,12 @@ class Closing:
             watermark passes them, so they are late only if the watermark of the batch before had passed them. Spark's own
             operators apply this rule to all rows.
         behind_us: in microseconds.
+        idle_ms: how long the stream has to be without records for the clock to close windows, in milliseconds; None for never.
     """
 
     chained: bool = False
     behind_us: int = 0
+    idle_ms: int | None = None
 
     def closes(self, watermark_ms: int, tick_us: int) -> tuple[int, int]:
         """Return the close times in ticks at the start and at the end of a batch.
@@ -42,3 +44,15 @@ class Closing:
             tick_us: length of a tick in microseconds.
         """
         return -(-self.behind_us // tick_us) * tick_us + ticks * tick_us
+
+    def by_clock(self, now_ms: int, active_ms: int, tick_us: int) -> int:
+        """Return the close time in ticks that follows from the clock.
+
+        Args:
+            now_ms: the batch's clock. It is in the checkpoint, so that a repeated batch has the same one.
+            active_ms: that of the last batch in which records arrived.
+            tick_us: length of a tick in microseconds.
+        """
+        if self.idle_ms is None or now_ms - active_ms < self.idle_ms:
+            return FAR_PAST
+        return (now_ms - self.idle_ms) * 1_000 // tick_us

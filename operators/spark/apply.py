@@ -10,6 +10,7 @@ from pyspark.sql.types import StructType
 
 from operators.columns.arrow import bounds_type
 from operators.columns.checks import refuse_twice
+from operators.columns.durations import Duration, ticks
 from operators.columns.records import FAR_FUTURE
 from operators.errors import DefinitionError
 from operators.runtime.evolution import adaption
@@ -19,6 +20,7 @@ from operators.spark.bounded import BoundedRun
 from operators.spark.bounded_input import input_columns, sorted_input
 from operators.spark.chains import Incoming, as_windows, marked
 from operators.spark.gaps import quoted
+from operators.spark.heartbeats import with_heartbeats
 from operators.spark.packing import PACKED_DDL, Pack, Unpack, partition_labels
 from operators.spark.prepare import prepare
 from operators.spark.session import (
@@ -32,6 +34,7 @@ from operators.steps.late import LATE, LateSide
 from state_backends import StateConfig
 from state_backends.checkpoints.savepoint import read_header
 
+_MS_US = 1_000
 _RETAIN_KEY = "spark.sql.streaming.minBatchesToRetain"
 
 
@@ -46,6 +49,7 @@ def apply(  # noqa: PLR0913 - what users give, and two that they don't
     with_late: bool = False,
     incoming: Incoming | None = None,
     close_time: datetime | str | None = None,
+    idle: Duration | None = None,
 ) -> DataFrame:
     """Return the rows of an operator on a DataFrame; see `RunnableOperator.apply`.
 
@@ -55,6 +59,7 @@ def apply(  # noqa: PLR0913 - what users give, and two that they don't
         with_late: whether late records are rows, too, of which all columns but `late` are null.
         incoming: what is known of the event time of a stream that was made of several; by default it is found out.
         close_time: of a bounded frame, the time by which windows have to end to be emitted.
+        idle: how long a stream has to be without records for the clock to close windows.
     """
     prepared = prepare(operator, df, event_time, backend, options)
     program, columns, spark = prepared.program, df.columns, df.sparkSession
@@ -64,6 +69,7 @@ def apply(  # noqa: PLR0913 - what users give, and two that they don't
     program = program.reporting(late)
     narrow = input_columns(df, program)
     out = as_windows(spark_schema(program.rows), {time.column for time in program.times if time.is_end})
+    idle_ms = None if idle is None else ticks(idle, _MS_US, "idle", 1)
     if not df.isStreaming:
         check_workers(spark)
         closes = FAR_FUTURE if close_time is None else prepared.final_by(close_time)
@@ -75,7 +81,7 @@ def apply(  # noqa: PLR0913 - what users give, and two that they don't
     check_session(spark)
     check_partitions(spark, prepared.buckets)
     check_snapshot_folder(spark, config)
-    incoming = incoming or prepared.incoming()
+    incoming = (incoming or prepared.incoming()).with_idle(idle_ms)
     out = marked(out, program.times, incoming, program.tick_us)
     try:
         return _streaming(narrow, program, config, prepared.buckets, out, name, incoming)
@@ -124,12 +130,16 @@ def _streaming(
     if savepoint is not None:
         adaption(program, savepoint.identity, savepoint.schema, config.evolution, moved=True)
     timed = incoming.watermarked(df, program.inputs.aliases[program.inputs.event_time])
-    wakes = savepoint is not None or incoming.closing.chained
-    packed = timed.mapInArrow(Pack(program, labels, name, wakes=wakes), PACKED_DDL)
+    closing = incoming.closing
+    clocked = closing.idle_ms is not None
+    if closing.idle_ms is not None:
+        timed = with_heartbeats(timed, closing.idle_ms)
+    wakes = savepoint is not None or closing.chained or clocked
+    packed = timed.mapInArrow(Pack(program, labels, name, wakes=wakes, tells=clocked), PACKED_DDL)
     counts = [F.sum(column).alias(column) for column in ("rows", "bad", "sent", "row_bytes")]
     packed = packed.observe(f"{name}_in", *counts, F.sum(F.length("blob")).alias("sent_bytes"))
     results = packed.groupBy("bucket").transformWithStateInPandas(
-        BucketProcessor(program, config, labels, name, incoming.closing, savepoint),
+        BucketProcessor(program, config, labels, name, closing, savepoint),
         result_ddl(program.counts),
         "append",
         "eventtime",

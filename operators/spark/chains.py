@@ -11,7 +11,7 @@ import re
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import get_ident
 from typing import Any
 
@@ -58,6 +58,10 @@ class Incoming:
         return (
             df if self.delay_ms is None else df.withWatermark(quoted(column), f"{self.delay_ms} milliseconds")
         )
+
+    def with_idle(self, idle_ms: int | None) -> "Incoming":
+        """Return the event time of a stream whose windows the clock closes, too, when it is quiet for this long."""
+        return self if idle_ms is None else replace(self, closing=replace(self.closing, idle_ms=idle_ms))
 
     @staticmethod
     def joined(parts: Sequence["Incoming"]) -> "Incoming":

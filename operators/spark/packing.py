@@ -27,18 +27,23 @@ PACKED = pa.schema(
         ("sent", pa.int64()),
         ("row_bytes", pa.int64()),
         ("partial", pa.bool_()),
+        ("arrived", pa.bool_()),
         ("blob", pa.binary()),
     ]
 )
-"""A blob for a bucket: how many usable and bad records it stands for, and whether its rows are partial aggregates."""
+"""A blob for a bucket: how many usable and bad records it stands for, and whether its rows are partial aggregates.
+
+A row without a blob wakes the bucket; it may say that records arrived, for whichever bucket.
+"""
 PACKED_DDL = (
-    "bucket int, rows bigint, bad bigint, sent bigint, row_bytes bigint, partial boolean, blob binary"
+    "bucket int, rows bigint, bad bigint, sent bigint, row_bytes bigint, partial boolean, arrived boolean, "
+    "blob binary"
 )
 _ROWS_PER_BLOB = 250_000
 _BATCHES_AHEAD = 32
 _SAMPLE_ROWS = 16_384
 _LEAST_SAVING = 2
-_Part = tuple[int, int, int, int, int, bool, bytes | None]
+_Part = tuple[int, int, int, int, int, bool, bool, bytes | None]
 """A row of `PACKED`."""
 
 
@@ -94,12 +99,14 @@ class Pack:
         name: of the operator, in errors.
         wakes: whether each task sends a row to each bucket, so that buckets without records work in each batch, too. In the
             first batch of a run it always does, so that stored state of another operator is found at once.
+        tells: whether each task that has records tells all buckets so, for them to know when the stream is quiet.
     """
 
     program: Program
     labels: tuple[int, ...]
     name: str = "windows"
     wakes: bool = False
+    tells: bool = False
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield one row per bucket for every few hundred thousand rows."""
@@ -109,9 +116,11 @@ class Pack:
 
     def _buckets(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         if self.wakes or is_first_batch():
-            yield _packed([(label, 0, 0, 0, 0, False, None) for label in self.labels])
+            yield _packed([_call(label) for label in self.labels])
         columns = self.program.inputs.records
-        for part in gathered(batches, _ROWS_PER_BLOB):
+        for number, part in enumerate(gathered(batches, _ROWS_PER_BLOB)):
+            if self.tells and not number:
+                yield _packed([_call(label, arrived=True) for label in self.labels])
             table = part.rename_columns(self.program.inputs.names)
             if self.program.late is not None:  # A bad row is reported where its key is.
                 yield _packed(list(self._whole(table)))
@@ -119,7 +128,7 @@ class Pack:
             usable = columns.usable(table)
             plan = self._first_stage(columns, usable)
             parts = self._records(usable.table) if plan is None else self._accumulated(columns, usable, plan)
-            bad = [(self.labels[0], 0, usable.bad, 0, 0, False, None)] if usable.bad else []
+            bad = [_call(self.labels[0], bad=usable.bad)] if usable.bad else []
             yield _packed([*parts, *bad])
 
     def _first_stage(self, columns: RecordColumns, usable: UsableRows) -> TwoStagePlan | None:
@@ -137,7 +146,7 @@ class Pack:
         for label, rows in self._by_bucket(bucket):
             count = int(partials.records[rows].sum())
             blob = to_blob(to_table(partials, rows))
-            yield label, count, 0, len(rows), int(count * row_bytes), True, blob
+            yield label, count, 0, len(rows), int(count * row_bytes), True, False, blob
 
     def _whole(self, table: pa.Table) -> Iterator[_Part]:
         """All rows, those that cannot be used among them."""
@@ -153,7 +162,7 @@ class Pack:
     @staticmethod
     def _part(label: int, table: pa.Table, rows: Ints, usable: int) -> _Part:
         part = table.take(pa.array(rows)) if len(rows) < table.num_rows else table
-        return label, usable, len(rows) - usable, len(rows), part.nbytes, False, to_blob(part)
+        return label, usable, len(rows) - usable, len(rows), part.nbytes, False, False, to_blob(part)
 
     def _rows(self, table: pa.Table) -> Iterator[tuple[int, Ints]]:
         keys = [table.column(name) for name in self.program.inputs.group_by]
@@ -172,6 +181,11 @@ class Pack:
         for label, start, end in zip(self.labels, edges[:-1], edges[1:], strict=True):
             if end > start:
                 yield label, order[start:end]
+
+
+def _call(label: int, *, bad: int = 0, arrived: bool = False) -> _Part:
+    """A row without a blob."""
+    return label, 0, bad, 0, 0, False, arrived, None
 
 
 def _packed(parts: list[_Part]) -> pa.RecordBatch:

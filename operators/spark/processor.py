@@ -23,7 +23,7 @@ from operators.spark.runs import batch_number
 from state_backends import StateConfig, StateError
 from state_backends.checkpoints.savepoint import Savepoint
 from state_backends.durability.pointer import Pointer, read_pointer
-from state_backends.durability.progress import Progress
+from state_backends.durability.progress import FAR_PAST, Progress
 
 _ROWS_PER_BLOB = 250_000
 _LOG = logging.getLogger(__name__)
@@ -64,6 +64,28 @@ class Blobs:
         return bool(self.rows or self.partials)
 
 
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of Spark for a bucket.
+
+    Attributes:
+        watermark: in milliseconds.
+        clock: of the batch, in milliseconds since the epoch; the same if the batch is repeated.
+        arrived: whether the batch has records, if tasks tell that.
+        fired: the event-time timer that fired, in milliseconds; None if the call is for rows.
+    """
+
+    watermark: int
+    clock: int
+    arrived: bool = False
+    fired: int | None = None
+
+    @classmethod
+    def of(cls, times: Any, *, arrived: bool = False, fired: int | None = None) -> "Call":
+        """Return the call at these times."""
+        return cls(times.getCurrentWatermarkInMs(), times.getCurrentProcessingTimeInMs(), arrived, fired)
+
+
 class BucketProcessor(StatefulProcessor):
     """Runs the program over one bucket per call: one commit, and one event-time timer as long as there is state.
 
@@ -101,53 +123,51 @@ class BucketProcessor(StatefulProcessor):
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
         """Process a bucket's packed rows."""
-        parts = [part for frame in rows for part in zip(frame["partial"], frame["blob"], strict=True)]
+        frames = list(rows)
+        parts = [part for frame in frames for part in zip(frame["partial"], frame["blob"], strict=True)]
         blobs = Blobs(*([b for p, b in parts if p == partial and b is not None] for partial in (False, True)))
-        return self._run(key[0], blobs, timerValues.getCurrentWatermarkInMs(), fired=None)
+        arrived = any(bool(frame["arrived"].any()) for frame in frames)
+        return self._run(key[0], blobs, Call.of(timerValues, arrived=arrived))
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
         """Close windows because the watermark moved."""
         fired = expiredTimerInfo.getExpiryTimeInMs()
-        return self._run(key[0], Blobs(), timerValues.getCurrentWatermarkInMs(), fired)
+        return self._run(key[0], Blobs(), Call.of(timerValues, fired=fired))
 
     def close(self) -> None:
         """Keep the copies open for the next batch."""
 
-    def _run(self, label: int, blobs: Blobs, watermark: int, fired: int | None) -> Iterator[pd.DataFrame]:
+    def _run(self, label: int, blobs: Blobs, call: Call) -> Iterator[pd.DataFrame]:
         buckets, batch = len(self._labels), batch_number()
         # With another number of buckets, a timer may belong to a bucket that no longer exists.
         bucket = (
             f"bucket {self._labels.index(label)} of {buckets}" if label in self._labels else "an old bucket"
         )
         with located(f"operator {self._name!r}, {bucket}, batch {batch}"):
-            yield from self._batch(label, batch, blobs, watermark, fired)
+            yield from self._batch(label, batch, blobs, call)
 
-    def _batch(
-        self, label: int, batch: int | None, blobs: Blobs, watermark: int, fired: int | None
-    ) -> Iterator[pd.DataFrame]:
+    def _batch(self, label: int, batch: int | None, blobs: Blobs, call: Call) -> Iterator[pd.DataFrame]:
         stored = read_pointer(self._journal)
         pointer = stored or Pointer.fresh()
         check_buckets(pointer.progress, len(self._labels))
         # The bucket of label 0, which exists with any number of buckets, starts with the first batch: its pointer shows
         # queries with other buckets, or with another operator, that they cannot go on from here.
         begins = stored is None and (self._savepoint is not None or label == 0)
-        timer = pointer.progress.timer
-        # In a chain each bucket works in each batch, to know the close time of the batch before in the next one.
-        due = timer == fired if fired is not None else begins or self._closing.chained
-        if not (blobs or due) and self._fits(pointer):
+        if not (blobs or begins or self._is_due(call, pointer.progress)) and self._fits(pointer):
             # A timer that a later one has replaced, or a call that only starts or checks the bucket.
             return
         operator = open_copy(self._program, self._config, pointer.store_id)
         try:
             pointer = operator.open(self._journal, pointer)
             first = self._begun(operator, label) if begins else []
-            closes = self._closing.closes(watermark, self._program.tick_us)
             begun = self._savepoint.sequence if self._savepoint and begins else pointer.progress.sequence
+            closes = self._closes(call, pointer.progress)
             done = operator.step(closes, *self._tables(blobs), sequence=begun + (batch or 0))
             # Asked before the commit, while the store knows of this batch's changes.
-            timer = None if operator.store.is_empty() else watermark + 1
-            self._set_timer(timer, pointer.progress.timer, fired)
-            host = Progress(buckets=len(self._labels), timer=timer, sequence=begun)
+            timer = None if operator.store.is_empty() else call.watermark + 1
+            self._set_timer(timer, pointer.progress.timer, call.fired)
+            active = self._active(call, pointer.progress)
+            host = Progress(buckets=len(self._labels), timer=timer, active=active, sequence=begun)
             pointer = operator.commit(self._journal, pointer, host, batch)
             metrics = operator.drain_metrics(done.counters)
         except BaseException:
@@ -159,6 +179,33 @@ class BucketProcessor(StatefulProcessor):
         )
         rows = self._program.joined(pa.concat_tables([*first, done.rows]), done.late)
         yield from self._results(label, rows, metrics)
+
+    def _is_due(self, call: Call, progress: Progress) -> bool:
+        """Whether a bucket without rows has work to do."""
+        if call.fired is not None:
+            return call.fired == progress.timer
+        if self._closing.chained:  # To know the close time of the batch before in the next one.
+            return True
+        has_state = progress.timer is not None
+        return has_state and (call.arrived or self._by_clock(call, progress) > progress.close_time)
+
+    def _closes(self, call: Call, progress: Progress) -> tuple[int, int]:
+        """Close times in ticks at the start and at the end of the batch."""
+        start, end = self._closing.closes(call.watermark, self._program.tick_us)
+        return start, max(end, self._by_clock(call, progress))
+
+    def _by_clock(self, call: Call, progress: Progress) -> int:
+        """The close time that follows from the clock, if the stream is quiet."""
+        active = self._active(call, progress)
+        return (
+            FAR_PAST if active is None else self._closing.by_clock(call.clock, active, self._program.tick_us)
+        )
+
+    def _active(self, call: Call, progress: Progress) -> int | None:
+        """The clock of the last batch with records; that of the first one that the bucket worked in, if there was none."""
+        if self._closing.idle_ms is None:
+            return None
+        return call.clock if call.arrived or progress.active is None else progress.active
 
     def _fits(self, pointer: Pointer) -> bool:
         """Whether the stored state has the form that this operator writes; otherwise the bucket has to be opened.

@@ -7,6 +7,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that every Spark user knows
 from pyspark.sql.streaming import DataStreamWriter
 
+from operators.columns.durations import Duration
 from operators.runtime.program import Runnable
 from operators.spark.apply import apply
 from operators.steps.late import LATE
@@ -36,9 +37,10 @@ class WithLate:
         backend: str | None,
         options: Mapping[str, object] | None,
         name: str,
+        idle: Duration | None = None,
     ) -> "WithLate":
         """Return an operator applied to a frame, as `RunnableOperator.apply_with_late` does."""
-        return cls(apply(operator, df, event_time, backend, options, name, with_late=True))
+        return cls(apply(operator, df, event_time, backend, options, name, with_late=True, idle=idle))
 
     @property
     def windows(self) -> DataFrame:

@@ -23,6 +23,7 @@ class Progress:
         usage: how much each segment holds, as `StoreUsage.plain` returns it.
         buckets: of a query, the number of its buckets.
         timer: of a query, the event-time timer that is set for the bucket, in milliseconds, or None.
+        active: of a query that closes windows by the clock, when it last got records, in milliseconds since the epoch.
         stream_time: of a local runner, the stream time in ticks, or None before the first record.
         highest: of a local runner, the highest event time in ticks, or None before the first record.
         sequence: of a query, the number of its first batch, which follows on the last one before the savepoint that it started
@@ -35,6 +36,7 @@ class Progress:
     usage: list[list[int]] | None = None
     buckets: int | None = None
     timer: int | None = None
+    active: int | None = None
     stream_time: int | None = None
     highest: int | None = None
     sequence: int = 0
@@ -53,8 +55,8 @@ class Progress:
             "close": self.close_time,
             "usage": self.usage,
         }
-        begun = {"sequence": self.sequence} if self.sequence else {}
-        return {name: value for name, value in operator.items() if value is not None} | host | begun
+        later = {"active": self.active, "sequence": self.sequence or None}
+        return _given(operator) | host | _given(later)
 
     @classmethod
     def from_plain(cls, plain: Any) -> "Progress":
@@ -73,7 +75,12 @@ class Progress:
             usage=plain.get("usage"),
             buckets=plain.get("buckets"),
             timer=plain.get("timer"),
+            active=plain.get("active"),
             stream_time=plain.get("stream_time"),
             highest=plain.get("highest"),
             sequence=plain.get("sequence", 0),
         )
+
+
+def _given(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}

@@ -1,0 +1,119 @@
+"""Quiet streams: windows that the clock closes, because no records come that could."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from operators import DefinitionError, TumblingWindows
+from operators import aggregates as agg
+from tests.effort import slow, slow_but
+from tests.operators.spark.frames import (
+    KINDS,
+    SCHEMA,
+    closed_rows,
+    operator,
+    rows,
+    stream,
+    write_numbered,
+    write_source,
+)
+
+pytestmark = pytest.mark.spark
+IDLE, QUIET_S = "3 seconds", 3.5
+FILES = 3
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    write_source(tmp_path / "in", FILES, 200, seed=5)
+    return tmp_path / "in"
+
+
+def run(out: DataFrame, folder: Path) -> Any:
+    """Read all that is there, and stop."""
+    writer = out.writeStream.format("parquet").option("path", str(folder / "out"))
+    query = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
+    query.awaitTermination()
+    return query
+
+
+def whole(spark: SparkSession, source: Path) -> DataFrame:
+    return spark.read.schema(SCHEMA).parquet(str(source))
+
+
+@pytest.mark.parametrize("kind", slow_but(["sliding"], KINDS))
+def test_the_last_windows_come_out_when_nothing_comes(
+    spark: SparkSession, source: Path, tmp_path: Path, kind: str
+) -> None:
+    """First what the watermark closes, though the records are years old; once it is quiet, the rest. Late is who comes then."""
+    op = operator(kind=kind)
+    out = op.apply(stream(spark, source), "at", backend="rocksdb", idle=IDLE)
+    run(out, tmp_path)
+    found = spark.read.schema(out.schema).parquet(str(tmp_path / "out"))
+    assert closed_rows(spark, source, kind) == rows(found)
+
+    time.sleep(QUIET_S)
+    run(out, tmp_path)
+    everything = rows(op.apply(whole(spark, source), "at"))
+    found = spark.read.schema(out.schema).parquet(str(tmp_path / "out"))
+    assert everything == rows(found)
+
+    last = whole(spark, source).orderBy("at").toArrow()
+    write_numbered(last.slice(last.num_rows - 2), source, FILES)
+    query = run(out, tmp_path)
+    assert 2 == sum(batch.observedMetrics["windows_out"].late or 0 for batch in query.recentProgress)
+    assert everything == rows(spark.read.schema(out.schema).parquet(str(tmp_path / "out")))
+
+
+@pytest.mark.slow
+def test_a_chain_drains_operator_by_operator(spark: SparkSession, source: Path, tmp_path: Path) -> None:
+    """Windows over windows: when the first ones have come out, and it is quiet, so do the second ones."""
+    first = TumblingWindows("1 second", grace="2 seconds").group_by("k").aggregate(n=agg.count())
+    second = TumblingWindows("4 seconds").group_by("k").aggregate(n=agg.sum("n"), windows=agg.count())
+
+    def chained(df: DataFrame, **idle: str) -> DataFrame:
+        inner = first.apply(df, "at", name="inner", **idle).select("k", "n", "window.end")
+        return second.apply(inner, "end", name="outer", **idle)
+
+    for _ in range(3):
+        run(chained(stream(spark, source), idle=IDLE), tmp_path)
+        time.sleep(QUIET_S)
+    out = spark.read.schema(chained(whole(spark, source)).schema).parquet(str(tmp_path / "out"))
+    assert rows(chained(whole(spark, source))) == rows(out)
+
+
+@pytest.mark.slow
+def test_a_running_query_closes_by_itself(spark: SparkSession, source: Path, tmp_path: Path) -> None:
+    """No batch has records any more: heartbeats start those that emit the last windows, and late records are told."""
+    op = operator()
+    both = op.apply_with_late(stream(spark, source), "at", idle="1 second")
+    writer = both.rows.writeStream.format("parquet").option("path", str(tmp_path / "out"))
+    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    expected = op.apply(whole(spark, source), "at")
+    deadline = time.monotonic() + 120
+    try:
+        while time.monotonic() < deadline:
+            time.sleep(1)
+            out = spark.read.schema(both.rows.schema).parquet(str(tmp_path / "out"))
+            if out.count() == expected.count():
+                break
+    finally:
+        query.stop()
+    assert rows(expected) == rows(out.drop("late"))
+
+
+@pytest.mark.parametrize(
+    ("idle", "message"),
+    [("soon", "idle is 'soon'"), (0, "idle"), slow("-1 minute", "idle")],
+)
+def test_mistakes(spark: SparkSession, source: Path, idle: Any, message: str) -> None:
+    with pytest.raises(DefinitionError, match=message):
+        operator().apply(stream(spark, source), "at", idle=idle)
+
+
+def test_bounded_frames_have_no_clock(spark: SparkSession, source: Path) -> None:
+    frame = whole(spark, source)
+    assert rows(operator().apply(frame, "at")) == rows(operator().apply(frame, "at", idle="1 minute"))
