@@ -1,0 +1,410 @@
+"""Writes support.md: `python docs/support.py`. What it says of windows, aggregates and backends is run to find out."""
+# ruff: noqa: INP001 - a script next to the pages
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from operators import (
+    AggregateOperation,
+    DefinitionError,
+    Explanation,
+    HoppingWindows,
+    RollingWindows,
+    SessionWindows,
+    SlidingWindows,
+    TumblingWindows,
+)
+from operators import aggregates as agg
+from state_backends.registry import BUILT_IN
+
+HERE = Path(__file__).parent
+PAGE = HERE / "support.md"
+TESTS = HERE.parent / "tests"
+
+KINDS: dict[str, Any] = {
+    "tumbling": TumblingWindows(40),
+    "hopping": HoppingWindows(40, 10),
+    "sliding": SlidingWindows(40),
+    "session": SessionWindows(15),
+    "session with `max_length`": SessionWindows(15, max_length=30),
+    "rolling": RollingWindows(40),
+    "rolling over a lifetime": RollingWindows("lifetime"),
+}
+TYPES: dict[str, pa.DataType] = {
+    "boolean": pa.bool_(),
+    "integer": pa.int64(),
+    "float": pa.float64(),
+    "decimal": pa.decimal128(12, 2),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "interval": pa.duration("us"),
+    "array": pa.list_(pa.int64()),
+    "struct": pa.struct([("x", pa.int64())]),
+}
+POLICIES = "on_close", "on_update", "on_arrival"
+TIMES = (0, 5, 5, 10, 40, 41, 80, 200)
+END = 10_000
+
+_COLUMNS: dict[str, tuple[Any, ...]] = {
+    **dict.fromkeys(("bool_and", "bool_or"), ("ok",)),
+    **dict.fromkeys(
+        (
+            "corr",
+            "covar_pop",
+            "covar_samp",
+            "linear_trend",
+            "regr_intercept",
+            "regr_slope",
+            "min_by",
+            "max_by",
+        ),
+        ("v", "w"),
+    ),
+    "top_n": ("v", 3),
+    "approx_quantiles": ("v", [0.5]),
+}
+"""Arguments of the aggregates that take something else than one number."""
+
+
+def _operation(*, deducts: bool) -> AggregateOperation:
+    return AggregateOperation(
+        name="total",
+        state=(int,),
+        create=lambda: (0,),
+        accumulate=lambda state, v: (state[0] + v,),
+        combine=lambda a, b: (a[0] + b[0],),
+        deduct=(lambda a, b: (a[0] - b[0],)) if deducts else None,
+        finish=lambda state: state[0],
+        type="bigint",
+    )
+
+
+def aggregates() -> dict[str, Any]:
+    """Return each aggregate that the library has, by name."""
+    names = sorted(name for name in agg.__all__ if name.islower() and name != "fold")
+    found = {name: getattr(agg, name)(*_COLUMNS.get(name, ("v",))) for name in names}
+    found["fold"] = agg.fold(0, lambda total, v: total + v, "v", type="bigint")
+    found["fold, with merge"] = agg.fold(
+        0, lambda total, v: total + v, "v", type="bigint", merge=lambda a, b: a + b
+    )
+    found["AggregateOperation"] = _operation(deducts=False)("v")
+    found["AggregateOperation, with deduct"] = _operation(deducts=True)("v")
+    return found
+
+
+def table() -> pa.Table:
+    """Return the records that everything is run on."""
+    count = len(TIMES)
+    return pa.table(
+        {
+            "k": ["a", "b"] * (count // 2),
+            "at": pa.array(TIMES, pa.timestamp("ms")),
+            "v": pa.array(range(count), pa.int64()),
+            "w": [n / 2 for n in range(count)],
+            "ok": [n % 2 == 0 for n in range(count)],
+        }
+    )
+
+
+def rows(windows: Any, results: dict[str, Any], policy: str, backend: str = "memory") -> list[dict[str, Any]]:
+    """Return what the windows make of the records, in two batches and to the end; of each batch, retractions first."""
+    records = table()
+    with windows.group_by("k").aggregate(**results).emit(policy).local_runner("at", backend) as runner:
+        steps = (records[:5], None), (records[5:], None), (records[:0], END)
+        batches = [runner.process(part, time).to_pylist() for part, time in steps]
+    return [
+        row
+        for batch in batches
+        for row in sorted(batch, key=lambda row: (row.get("change") != "retract", repr(row)))
+    ]
+
+
+class Notes:
+    """Reasons by number, each listed once."""
+
+    def __init__(self) -> None:
+        self.reasons: list[str] = []
+
+    def number(self, reason: str) -> str:
+        """Return a cell that refers to a reason."""
+        if reason not in self.reasons:
+            self.reasons.append(reason)
+        return f"no ({self.reasons.index(reason) + 1})"
+
+    def listed(self) -> str:
+        """Return the reasons as a list."""
+        return "\n".join(f"{number}. {reason}" for number, reason in enumerate(self.reasons, 1))
+
+
+def grid(corner: str, heads: Iterable[str], body: Iterable[Sequence[str]]) -> str:
+    """Return a table in Markdown."""
+    heads = list(heads)
+    lines = [[corner, *heads], ["---"] * (len(heads) + 1), *body]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def require(what: str, *, holds: bool) -> None:
+    """Stop if what the page would say is not so."""
+    if not holds:
+        raise SystemExit(f"support.md cannot be written: {what}")
+
+
+def refusals() -> dict[tuple[str, str], str | None]:
+    """Return for each window kind and aggregate why it is refused; None if the rows of all windows have values."""
+    found: dict[tuple[str, str], str | None] = {}
+    for kind, windows in KINDS.items():
+        known = rows(windows, {"n": agg.count()}, "on_close")
+        for name, aggregate in aggregates().items():
+            try:
+                made = rows(windows, {"n": agg.count(), "x": aggregate}, "on_close")
+            except DefinitionError as error:
+                found[kind, name] = str(error)
+                continue
+            values = [row.pop("x") for row in made]
+            require(f"{name} over {kind} windows", holds=made == known and any(v is not None for v in values))
+            found[kind, name] = None
+    return found
+
+
+def by_aggregate(found: dict[tuple[str, str], str | None], notes: Notes) -> str:
+    """Return the table of aggregates and window kinds."""
+
+    def cell(kind: str, name: str) -> str:
+        reason = found[kind, name]
+        return "yes" if reason is None else notes.number(reason)
+
+    return grid(
+        "aggregate", KINDS, [[f"`{name}`", *(cell(kind, name) for kind in KINDS)] for name in aggregates()]
+    )
+
+
+def by_emission(refused: dict[tuple[str, str], str | None], notes: Notes) -> str:
+    """Return the table of window kinds and emission; all supported aggregates are in each run, on all backends."""
+    body = []
+    for kind, windows in KINDS.items():
+        given = aggregates().items()
+        results = {f"r{n}": one for n, (name, one) in enumerate(given) if refused[kind, name] is None}
+        cells = []
+        final = sorted(rows(windows, results, "on_close"), key=repr)
+        for policy in POLICIES:
+            try:
+                found = rows(windows, results, policy)
+            except DefinitionError as error:
+                cells.append(notes.number(str(error)))
+                continue
+            require(f"{kind} windows {policy}", holds=_last(found) == final)
+            for backend in set(BUILT_IN) - {"memory"}:
+                same = found == rows(windows, results, policy, backend)
+                require(f"{kind} windows {policy} on {backend}", holds=same)
+            cells.append("yes, on " + ", ".join(f"`{backend}`" for backend in BUILT_IN))
+        body.append([kind, *cells])
+    return grid("windows", [f'`emit("{policy}")`' for policy in POLICIES], body)
+
+
+def _last(found: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows that are left in a table that takes updates and retractions in their order."""
+    table: dict[str, dict[str, Any]] = {}
+    for row in found:
+        key = repr((row["k"], row.get("window") or repr(row)))
+        table.pop(key, None)
+        if row.get("change") != "retract":
+            table[key] = {name: value for name, value in row.items() if name != "change"}
+    return sorted(table.values(), key=repr)
+
+
+def by_type() -> str:
+    """Return the table of aggregates and the types of their first column, and of what else a column can be."""
+    tumbling = KINDS["tumbling"]
+    uses = {
+        f"`{name}`": tumbling.group_by("k").aggregate(x=given) for name, given in _aggregates_of_v().items()
+    }
+    uses["a key"] = tumbling.group_by("v").aggregate(x=agg.count())
+    uses["a gap of sessions"] = SessionWindows(gap_column="v").group_by("k").aggregate(x=agg.count())
+    body = [
+        [use, *(_fits(operator, "at", type_) for type_ in TYPES.values())] for use, operator in uses.items()
+    ]
+    times = tumbling.group_by("k").aggregate(x=agg.count())
+    body.append(["an event time", *(_fits(times, "v", type_) for type_ in TYPES.values())])
+    return grid("column is", TYPES, body)
+
+
+def _aggregates_of_v() -> dict[str, Any]:
+    """Return the aggregates whose first column has one of several types."""
+    return {
+        name: getattr(agg, name)("v", *_COLUMNS.get(name, ("v",))[1:])
+        for name in sorted(agg.__all__)
+        if name.islower() and name not in ("fold", "count")
+    }
+
+
+def _fits(operator: Any, time: str, type_: pa.DataType) -> str:
+    """Return whether an operator takes a column "v" of this type."""
+    fields = [("k", pa.string()), ("at", pa.timestamp("us")), ("w", pa.float64()), ("v", type_)]
+    try:
+        Explanation.of(operator, pa.schema(fields), time)
+    except DefinitionError:
+        return "no"
+    return "yes"
+
+
+HOSTS = "without Spark", "bounded DataFrame", "stream", "through Spark Connect"
+_CLIENT = "operators/spark/connect_client.py"
+_BOUNDED_THERE = f"{_CLIENT}: bounded(kind) for kind in KINDS"
+PROOFS: dict[str, tuple[str, str, str, str]] = {
+    "tumbling and hopping": (
+        "operators/kinds/test_window_properties.py: test_rows_are_those_of_the_oracle",
+        "operators/spark/test_hopping.py: test_bounded_frame_gives_sparks_own_windows",
+        "operators/spark/test_hopping.py: test_stream_closes_sparks_own_windows",
+        _BOUNDED_THERE,
+    ),
+    "sliding": (
+        "operators/kinds/test_window_properties.py: test_rows_are_those_of_the_oracle",
+        "operators/spark/test_bounded_steps.py: test_rows_are_those_of_one_batch",
+        "operators/spark/test_streaming.py: test_stream_closes_what_the_bounded_frame_says",
+        _BOUNDED_THERE,
+    ),
+    "session": (
+        "operators/kinds/test_window_properties.py: test_rows_are_those_of_the_oracle",
+        "operators/spark/test_sessions.py: test_bounded_frame_gives_sparks_own_sessions",
+        "operators/spark/test_sessions.py: test_stream_closes_sparks_own_sessions",
+        _BOUNDED_THERE,
+    ),
+    "session with `max_length`": (
+        "operators/kinds/test_sessions.py: test_max_length_cuts_what_never_pauses",
+        "operators/spark/test_sessions.py: test_sessions_of_a_greatest_length_are_those_of_a_walk",
+        "operators/spark/test_sessions.py: test_sessions_of_a_greatest_length_are_those_of_a_walk",
+        "",
+    ),
+    "session, a gap for each record": (
+        "operators/kinds/test_sessions.py: test_every_record_may_wait_for_its_own_time",
+        "operators/spark/test_sessions.py: test_bounded_frame_gives_sparks_own_sessions",
+        "operators/spark/test_sessions.py: test_stream_closes_sparks_own_sessions",
+        f"{_CLIENT}: stream, on close, memory, gaps by an expression",
+    ),
+    "rolling": (
+        "operators/kinds/test_rolling.py: test_rows_are_those_of_the_oracle",
+        "operators/spark/test_rolling.py: test_bounded_frame_gives_sparks_own_ranges",
+        "operators/spark/test_rolling.py: test_stream_emits_the_closed_rows_of_the_bounded_frame",
+        f"{_CLIENT}: stream, aggregates beside each record, and as of labels",
+    ),
+    "`apply_as_of`": (
+        "operators/kinds/test_rolling.py: test_labels_have_what_records_of_their_time_have",
+        "operators/spark/test_rolling.py: test_labels_as_of_their_time",
+        "operators/spark/test_rolling.py: test_labels_as_of_their_time",
+        f"{_CLIENT}: stream, aggregates beside each record, and as of labels",
+    ),
+    "`cogroup`": (
+        "operators/definitions/test_cogroup.py: test_each_frame_has_the_results_that_it_has_alone",
+        "operators/spark/test_union.py: test_bounded_frames_give_sparks_own_windows_joined",
+        "operators/spark/test_union.py: test_streams_give_what_bounded_frames_give",
+        f"{_CLIENT}: stream, two frames",
+    ),
+    "custom aggregates": (
+        "operators/aggregates/test_aggregate_operation.py: def test_",
+        "operators/spark/test_folds.py: test_bounded_folds_give_the_windows_of_panes",
+        "operators/spark/test_folds.py: test_streamed_folds_give_the_windows_of_panes",
+        f"{_CLIENT}: stream, on update, rocksdb, user code",
+    ),
+    "custom operators": (
+        "operators/custom/test_keyed.py: test_rows_are_those_of_going_through_one_by_one",
+        "examples/test_operators.py: test_rows_are_those_of_brute_force",
+        "examples/test_operators.py: test_rows_are_those_of_brute_force",
+        "",
+    ),
+    "chains": (
+        "operators/runtime/test_local_chains.py: test_two_runners_in_a_row",
+        "operators/spark/test_chains.py: test_a_chain_gives_the_rows_of_its_steps",
+        "operators/spark/test_chains.py: test_a_chain_gives_the_rows_of_its_steps",
+        f"{_CLIENT}: stream, windows over windows",
+    ),
+    "late and bad records as data": (
+        "operators/steps/test_late.py: test_late_records_are_those_of_brute_force",
+        "operators/spark/test_with_late.py: test_a_bounded_frame_tells_of_bad_records",
+        "operators/spark/test_with_late.py: test_a_stream_hands_over_windows_and_late_records",
+        "",
+    ),
+    "savepoints": (
+        "operators/runtime/test_savepoints.py: test_moved_runners_emit_what_an_undisturbed_one_does",
+        "-",
+        "operators/spark/test_state.py: test_state_moves_between_backends_and_numbers_of_buckets",
+        f"{_CLIENT}: state is read, saved, and gone on from with another backend",
+    ),
+    "rows of open windows": (
+        "operators/runtime/test_open_windows.py: test_open_windows_are_those_that_everything_closing_emits",
+        "-",
+        "operators/spark/test_streaming.py: test_stream_closes_what_the_bounded_frame_says",
+        "",
+    ),
+}
+"""The test of each thing on each host, as "file below tests: text in it"; "" for none, "-" where there is nothing to test."""
+
+
+def by_host() -> str:
+    """Return the table of hosts, each cell with the test that runs it."""
+    return grid("", HOSTS, [[what, *map(_proof, proofs)] for what, proofs in PROOFS.items()])
+
+
+def _proof(proof: str) -> str:
+    if proof in ("", "-"):
+        return "not tested" if not proof else "nothing to do"
+    file, _, text = proof.partition(": ")
+    require(f"{text!r} is not in tests/{file}", holds=text in (TESTS / file).read_text("utf-8"))
+    return "`test_connect`" if file == _CLIENT else f"`{Path(file).stem}`"
+
+
+def page() -> str:
+    """Return the page."""
+    found, of_aggregates, of_emission = refusals(), Notes(), Notes()
+    return f"""# Support matrix
+
+This page says what works together. It is written by `docs/support.py`, which runs what the first three tables say, without
+Spark. A test fails if the page differs from what is found. "no" means that the operator is refused when it is defined or
+applied, with the message that the number refers to.
+
+## Windows and aggregates
+
+{by_aggregate(found, of_aggregates)}
+
+{of_aggregates.listed()}
+
+A lifetime can be one of several lookbacks: with `over`, such an aggregate is limited to the others. Every aggregate can have a
+filter, `where=`.
+
+## Windows, emission and backends
+
+Each cell is run with all aggregates that the windows support. The rows are the same on each backend, and the last row of each
+window is the same with each emission.
+
+{by_emission(found, of_emission)}
+
+{of_emission.listed()}
+
+Other backends than these three pass the [contract suite](writing-a-backend.md), which has the same promises.
+
+## Columns
+
+{by_type()}
+
+On Spark, an event time is a `timestamp` or `timestamp_ntz`, and a gap can also be text or an expression. Whole numbers as event
+times are ticks of the local runner. `count` takes columns of all types; a fold or an `AggregateOperation` takes those that its
+functions can handle. Other columns of [rolling windows](features.md), which come out beside the aggregates, can also be arrays,
+maps and structs.
+
+## Hosts
+
+Each cell has the name of the test that runs it. "not tested" does not mean that it is refused.
+
+{by_host()}
+
+The bounded DataFrame needs no state, so that there is nothing to save or to look at. [On a cluster](cluster.md#what-runs-where)
+lists the versions of Spark and Python.
+"""
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), "utf-8")

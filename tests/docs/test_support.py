@@ -1,0 +1,11 @@
+"""The support matrix is what a run of its script finds."""
+
+import runpy
+from pathlib import Path
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def test_the_support_matrix_is_what_is_found() -> None:
+    """What becomes possible, or is refused with another message, changes the page: `python docs/support.py` writes it again."""
+    assert runpy.run_path(str(DOCS / "support.py"))["page"]() == (DOCS / "support.md").read_text("utf-8")
