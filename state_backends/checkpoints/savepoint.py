@@ -265,12 +265,16 @@ def read_header(uri: str) -> Savepoint:
         values["identity"],
         StoredSchema.from_plain(plain),
         values["close"],
-        tuple(map(_saved, values["buckets"])),
+        tuple(_saved(one, folder) for one in values["buckets"]),
         values["origin"],
     )
 
 
-def _saved(plain: dict[str, Any]) -> SavedBucket:
+def _saved(plain: dict[str, Any], folder: Folder) -> SavedBucket:
     """A file as the header has it; the first savepoints did not say which keys are in it."""
+    if ".." in plain["file"].split("/"):
+        raise CorruptDataError(
+            f"the savepoint's header {folder.where(HEADER)} names a file outside its folder: {plain['file']!r}"
+        )
     crcs = plain.get("low", 0), plain.get("high", _ALL_CRCS)
     return SavedBucket(plain["file"], plain["rows"], plain["digest"], plain["close"], *crcs)

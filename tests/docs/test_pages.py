@@ -10,10 +10,29 @@ import pytest
 import operators
 import operators.testing
 import state_backends
+from serializers.changes import CHANGES_VERSION
+from serializers.keys import KEY_VERSION
+from serializers.pages import PAGE_VERSION
 from state_backends import known_options
+from state_backends.backends.journaled import FORMAT_VERSION
+from state_backends.checkpoints.savepoint import SAVEPOINT_VERSION
+from state_backends.durability.pointer import POINTER_VERSION
+from state_backends.durability.snapshots import MANIFEST_VERSION
+from state_backends.sqlite_journal import JOURNAL_VERSION
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
+FORMATS = {
+    "page": PAGE_VERSION,
+    "key": KEY_VERSION,
+    "changelog entry": CHANGES_VERSION,
+    "pointer": POINTER_VERSION,
+    "blob of the backend `spark`": FORMAT_VERSION,
+    "manifest of a snapshot": MANIFEST_VERSION,
+    "savepoint": SAVEPOINT_VERSION,
+    "journal in a file": JOURNAL_VERSION,
+}
+"""Versions of what is stored."""
 
 
 def test_pictures_are_as_drawn() -> None:
@@ -32,6 +51,15 @@ def test_the_reference_has_every_option_and_no_other() -> None:
     assert sorted(known_options("memory")) == sorted(
         re.findall(r"^\| `(\w+(?:\.\w+)+)` \|", page, re.MULTILINE)
     )
+
+
+def test_versions_of_formats_are_those_of_the_code() -> None:
+    """A new version of a format is said on the page that promises who reads it."""
+    page = (DOCS / "compatibility.md").read_text("utf-8")
+    listed = dict(re.findall(r"^\| ([^|]+) \| (\d+)[^|]* \| [\d, ]+ \|", page, re.MULTILINE))
+    assert {name: str(version) for name, version in FORMATS.items()} == {
+        name: listed[name] for name in FORMATS
+    }
 
 
 def test_every_page_is_in_the_menu_and_shows_pictures_that_are_there() -> None:

@@ -245,6 +245,15 @@ def test_header_of_a_newer_version(saved: Path) -> None:
         start(saved)
 
 
+def test_files_outside_the_folder_are_refused(saved: Path) -> None:
+    """Who can write a header can write its checksum, but not make a reader leave the folder."""
+    values = decode_signed((saved / HEADER).read_bytes(), SAVEPOINT_VERSION, "header")
+    values["buckets"][0]["file"] = "entries/../../other/entries.parquet"
+    (saved / HEADER).write_bytes(encode_signed(values, SAVEPOINT_VERSION))
+    with pytest.raises(CorruptDataError, match=f"{HEADER} names a file outside its folder"):
+        start(saved)
+
+
 def test_folder_with_a_savepoint_is_left_alone(saved: Path) -> None:
     """A savepoint is never written over; a folder without one is told to a reader."""
     before = {path: path.read_bytes() for path in saved.rglob("*.*")}
