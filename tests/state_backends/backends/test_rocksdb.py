@@ -1,12 +1,14 @@
 """What RocksDB adds to the contract: key order, foreign and locked directories, crashes of real processes."""
 
+import pickle
 import random
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rocksdict import Options, Rdict
@@ -137,6 +139,37 @@ def test_database_of_another_kind_is_refused(tmp_path: Path) -> None:
     db.close()
     with pytest.raises(StateError, match=str(tmp_path)):
         RocksDBBackend.open(tmp_path, {})
+
+
+class Planted:
+    """A value that runs code when it is unpickled."""
+
+    def __init__(self, trace: Path) -> None:
+        self.trace = trace
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return self.trace.touch, ()
+
+
+def test_nothing_is_unpickled_whatever_a_database_says_of_itself(tmp_path: Path) -> None:
+    """One that rocksdict would unpickle values of is read as bytes: by its own word, or by that of a file put beside ours."""
+    trace, theirs, ours, control = (tmp_path / name for name in ("trace", "theirs", "ours", "control"))
+    for directory in (theirs, control):
+        db = Rdict(str(directory))
+        db["name"] = Planted(trace)
+        db.close()
+    with pytest.raises(StateError, match="of another program"):
+        RocksDBBackend.open(theirs, {})
+    with opened(ours) as backend:
+        backend.write(WriteBatch(puts={0: {b"a": b"\x06" + pickle.dumps(Planted(trace))}}), b"v")
+    (ours / "rocksdict-config.json").write_bytes((theirs / "rocksdict-config.json").read_bytes())
+    with opened(ours) as backend:
+        assert b"\x06" + pickle.dumps(Planted(trace)) == backend.get_many(0, [b"a"])[0]
+    assert not trace.exists()
+    db = Rdict(str(control))
+    _ = db["name"]
+    db.close()
+    assert trace.exists()
 
 
 def test_damaged_directory_is_refused(tmp_path: Path) -> None:
