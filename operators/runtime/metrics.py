@@ -24,6 +24,9 @@ METRICS = {
     "step_ms": "milliseconds in which the operator worked",
     "commit_ms": "milliseconds in which the changes were written",
     "restore_ms": "milliseconds in which the state was brought up to date before the step",
+    "snapshots": "snapshots of the state that were completed",
+    "snapshot_failures": "snapshots that failed, or were given up",
+    "snapshots_overdue": "buckets whose last snapshot failed, and that have completed none since",
     "buckets": "buckets that worked",
 }
 """The metrics of each batch, all bigint. A stream sums them over the buckets that worked in the batch."""

@@ -184,6 +184,7 @@ class StatefulOperator:
         usage, restoring = self.store.usage, self._restoring
         self._restoring = 0.0
         read, written, changed = usage.drain_traffic()
+        snapshots = self._durable.drain_snapshot_counts()
         return {
             **counted(self._working, counters),
             "live_keys": usage.keys,
@@ -195,6 +196,9 @@ class StatefulOperator:
             "step_ms": round(1_000 * self._stepping),
             "commit_ms": round(1_000 * self._committing),
             "restore_ms": round(1_000 * restoring),
+            "snapshots": snapshots.written,
+            "snapshot_failures": snapshots.failed,
+            "snapshots_overdue": int(snapshots.overdue),
         }
 
     def close(self) -> None:

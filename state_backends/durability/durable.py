@@ -34,6 +34,7 @@ from state_backends.durability.changelog import (
     require_blob,
     without_pages,
 )
+from state_backends.durability.counts import SnapshotCounts
 from state_backends.durability.folders import Folder
 from state_backends.durability.parts import Pages, fill, page_parts, put
 from state_backends.durability.pointer import (
@@ -97,6 +98,12 @@ class Durable:
         self._policy = policy or SnapshotPolicy()
         self._uploads = Uploads(backend, kind, scratch, background=self._policy.background)
         self._warned = ""
+        self._counts = SnapshotCounts()
+
+    def drain_snapshot_counts(self) -> SnapshotCounts:
+        """Return what became of snapshots since the last call."""
+        counts, self._counts = self._counts, SnapshotCounts(overdue=self._counts.overdue)
+        return counts
 
     def close(self) -> None:
         """Wait for a snapshot that is being written, and release the backend."""
@@ -266,6 +273,8 @@ class Durable:
             if self._is_due(pointer):
                 pointer = self._settle(journal, self._snapshot(journal, pointer))
         pointer = self._retire(trim_log(journal, pointer, KEPT_NAMES if resident else KEPT_ENTRIES), clock)
+        failed = pointer.failures > 0 or self._has_failed(pointer.pending)
+        self._counts.overdue = failed and self._policy.folder is not None
         pointer = replace(pointer, progress=progress)
         journal.put("pointer", pointer.encode())
         journal.commit()
@@ -291,6 +300,7 @@ class Durable:
             _LOG.warning(
                 "state %s: cannot write a snapshot of version %d: %s", pointer.store_id, pointer.number, error
             )
+            self._counts.failed += 1
             return replace(pointer, failures=min(pointer.failures + 1, _MOST_FAILURES))
         return replace(pointer, pending=Pending(snapshot, pointer.log_bytes, time.time(), this_process()))
 
@@ -311,6 +321,7 @@ class Durable:
         for puts in page_parts(self.backend):
             journal.put(f"base-{pointer.number}-{parts}", partial(encode_changes, puts, {}, None))
             size, parts = size + page_bytes(puts), parts + 1
+        self._counts.written += 1
         return adopt(journal, pointer, Snapshot(pointer.number, pointer.version, size, parts=parts), 0)
 
     def _settle(self, journal: Journal, pointer: Pointer) -> Pointer:
@@ -328,22 +339,29 @@ class Durable:
             elif folder.has(snapshot.name):
                 manifest = folder.manifest(snapshot.name)
         except (StateError, SerializationError, OSError) as error:
-            if self._warned != snapshot.name:  # Once, and not with every batch until the next attempt.
+            if not self._has_failed(pending):  # Once, and not with every batch until the next attempt.
                 _LOG.warning(
                     "state %s: snapshot %s was not completed: %s", pointer.store_id, snapshot.name, error
                 )
+                self._counts.failed += 1
             self._warned = snapshot.name
             # A snapshot of another process may be complete when the storage is available again.
             abandoned = abandoned or begun or isinstance(error, SerializationError)
         if manifest is not None:
             done = replace(snapshot, size=manifest.size)
+            self._counts.written += 1
             return adopt(journal, replace(pointer, pending=None, failures=0), done, pending.log_bytes)
         patience = _AGAIN_SECONDS if abandoned else _PATIENCE_SECONDS
         patience *= 2 ** min(pointer.failures, _MOST_FAILURES)
         # The clock of another host may be wrong, by more than any patience.
         if abs(time.time() - pending.since) < min(patience, _LONGEST_SECONDS):
             return pointer
+        self._counts.failed += not self._has_failed(pending)
         return replace(pointer, pending=None, failures=min(pointer.failures + 1, _MOST_FAILURES))
+
+    def _has_failed(self, pending: Pending | None) -> bool:
+        """Whether a snapshot is known to have failed: that was logged and counted."""
+        return pending is not None and pending.snapshot.name == self._warned
 
     def _retire(self, pointer: Pointer, clock: int) -> Pointer:
         """Record when snapshots were replaced, and remove those that the host can no longer return to."""

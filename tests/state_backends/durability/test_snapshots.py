@@ -23,6 +23,7 @@ from serializers import CorruptDataError, NewerFormatError
 from state_backends import StateError, WriteBatch, load_backend
 from state_backends.contract import Pages, applied, crash_batch, crash_state, random_batch
 from state_backends.durability import durable, parts
+from state_backends.durability.counts import SnapshotCounts
 from state_backends.durability.durable import Durable
 from state_backends.durability.folders import Folder
 from state_backends.durability.pointer import Pending, Pointer, Snapshot, read_pointer
@@ -633,6 +634,9 @@ def test_patience(
     assert waits == (store.pointer.pending == pending)
     # Given up, the next one is due at once and written.
     assert waits == (store.pointer.newest.number == 0)
+    given_up = 0 if waits else 1
+    overdue = waits and failures > 0
+    assert SnapshotCounts(given_up, given_up, overdue=overdue) == copy.drain_snapshot_counts()
 
 
 def test_unreadable_local_copy(
@@ -647,9 +651,22 @@ def test_unreadable_local_copy(
         store.commit(copy)
     assert "cannot write a snapshot of version 3" in caplog.text
     assert "copy-a-scratch" in caplog.text
+    assert SnapshotCounts(0, 3, overdue=True) == copy.drain_snapshot_counts()
     (tmp_path / "copy-a-scratch").unlink()
     store.commit(copy)
+    assert SnapshotCounts(1, 0, overdue=False) == copy.drain_snapshot_counts()
     assert (4, 0) == (store.pointer.newest.number, store.pointer.failures)
+
+
+def test_without_a_folder_nothing_is_overdue(tmp_path: Path, opened: Callable[..., Store]) -> None:
+    """A query that gave up its folder writes snapshots into the journal: earlier failures no longer count."""
+    store = opened(tmp_path)
+    store.policy = replace(store.policy, folder=None)
+    store.pointer = replace(store.pointer, failures=3)
+    copy = store.copy("memory")
+    store.snapshots(copy, 1)
+    counts = copy.drain_snapshot_counts()
+    assert (True, 0, False) == (counts.written > 0, counts.failed, counts.overdue)
 
 
 def test_scratch(tmp_path: Path, opened: Callable[..., Store], kind: str) -> None:
@@ -760,6 +777,9 @@ def test_storage_that_refuses_everything_for_a_while(
     assert told
     assert all(f"s3://bucket/refused-{background}/{store.pointer.store_id}" in message for message in told)
     assert len(told) == len(set(told)) <= store.pointer.failures + 1 < 10
+    counts = copy.drain_snapshot_counts()
+    assert (len(told), True) == (counts.failed, counts.overdue)
+    assert SnapshotCounts(0, 0, overdue=True) == copy.drain_snapshot_counts()
     with pytest.raises(StateError, match=f"cannot read s3://bucket/refused-{background}/.*restart the query"):
         store.assert_restores("memory")
     s3.switch()
@@ -767,6 +787,8 @@ def test_storage_that_refuses_everything_for_a_while(
     clock.now += 3_600
     commit_many(store, copy, 3, clock)
     assert (True, 0) == (store.pointer.newest.number > known.number, store.pointer.failures)
+    counts = copy.drain_snapshot_counts()
+    assert (True, False) == (counts.written > 0, counts.overdue)
     store.assert_restores("rocksdb")
 
 

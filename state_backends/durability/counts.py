@@ -1,0 +1,18 @@
+"""What became of the snapshots of one copy, for the metrics of a batch."""
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class SnapshotCounts:
+    """Snapshots since the counts were last taken.
+
+    Attributes:
+        written: that were completed.
+        failed: attempts that failed or were given up. If a bucket moves, both workers may count the same attempt.
+        overdue: whether the last attempt failed, and none has been completed since.
+    """
+
+    written: int = 0
+    failed: int = 0
+    overdue: bool = False
