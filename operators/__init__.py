@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from operators.runtime.local_cogroup import CoGroupedRunner
     from operators.spark.failures import what_failed
     from operators.spark.java import JavaNotFoundError, ensure_java
+    from operators.spark.listener import print_batches, report_batches
     from operators.spark.open_windows import read_windows
-    from operators.spark.progress import print_batches
     from operators.spark.session import session_conf, spark_session
     from operators.spark.with_late import WithLate
     from operators.steps.step import Counters
@@ -74,8 +74,11 @@ _HOMES = {
         "JavaNotFoundError",
         "ensure_java",
     ),
+    "operators.spark.listener": (
+        "print_batches",
+        "report_batches",
+    ),
     "operators.spark.open_windows": ("read_windows",),
-    "operators.spark.progress": ("print_batches",),
     "operators.spark.session": (
         "session_conf",
         "spark_session",
@@ -121,6 +124,7 @@ __all__ = [
     "plot_windows",
     "print_batches",
     "read_windows",
+    "report_batches",
     "session_conf",
     "spark_session",
     "what_failed",

@@ -21,6 +21,7 @@ ORDER = {
         "steps",
         "kinds custom",
         "runtime",
+        "monitoring",
         "spark",
         "explain",
         "definitions",

@@ -9,7 +9,7 @@ class SnapshotCounts:
 
     Attributes:
         written: that were completed.
-        failed: attempts that failed or were given up. If a bucket moves, both workers may count the same attempt.
+        failed: attempts that failed or were given up.
         overdue: whether the last attempt failed, and none has been completed since.
     """
 

@@ -273,7 +273,7 @@ class Durable:
             if self._is_due(pointer):
                 pointer = self._settle(journal, self._snapshot(journal, pointer))
         pointer = self._retire(trim_log(journal, pointer, KEPT_NAMES if resident else KEPT_ENTRIES), clock)
-        failed = pointer.failures > 0 or self._has_failed(pointer.pending)
+        failed = pointer.failures > 0 or (pointer.pending is not None and pointer.pending.has_failed)
         self._counts.overdue = failed and self._policy.folder is not None
         pointer = replace(pointer, progress=progress)
         journal.put("pointer", pointer.encode())
@@ -332,36 +332,34 @@ class Durable:
         snapshot, manifest = pending.snapshot, None
         folder = SnapshotFolder(Folder(snapshot.folder), pointer.store_id)
         begun = self._uploads.has_begun(snapshot.name)
-        abandoned = is_dead(pending.owner)
         try:
             if begun:
                 manifest = self._uploads.manifest(snapshot.name)
             elif folder.has(snapshot.name):
                 manifest = folder.manifest(snapshot.name)
         except (StateError, SerializationError, OSError) as error:
-            if not self._has_failed(pending):  # Once, and not with every batch until the next attempt.
+            if self._warned != snapshot.name:  # Once, and not with every batch until the next attempt.
                 _LOG.warning(
                     "state %s: snapshot %s was not completed: %s", pointer.store_id, snapshot.name, error
                 )
-                self._counts.failed += 1
             self._warned = snapshot.name
             # A snapshot of another process may be complete when the storage is available again.
-            abandoned = abandoned or begun or isinstance(error, SerializationError)
+            if begun or isinstance(error, SerializationError):
+                self._counts.failed += not pending.has_failed
+                pending = replace(pending, owner="")  # Written to the journal, so that all workers know.
+                pointer = replace(pointer, pending=pending)
         if manifest is not None:
             done = replace(snapshot, size=manifest.size)
             self._counts.written += 1
             return adopt(journal, replace(pointer, pending=None, failures=0), done, pending.log_bytes)
+        abandoned = pending.has_failed or is_dead(pending.owner)
         patience = _AGAIN_SECONDS if abandoned else _PATIENCE_SECONDS
         patience *= 2 ** min(pointer.failures, _MOST_FAILURES)
         # The clock of another host may be wrong, by more than any patience.
         if abs(time.time() - pending.since) < min(patience, _LONGEST_SECONDS):
             return pointer
-        self._counts.failed += not self._has_failed(pending)
+        self._counts.failed += not pending.has_failed
         return replace(pointer, pending=None, failures=min(pointer.failures + 1, _MOST_FAILURES))
-
-    def _has_failed(self, pending: Pending | None) -> bool:
-        """Whether a snapshot is known to have failed: that was logged and counted."""
-        return pending is not None and pending.snapshot.name == self._warned
 
     def _retire(self, pointer: Pointer, clock: int) -> Pointer:
         """Record when snapshots were replaced, and remove those that the host can no longer return to."""

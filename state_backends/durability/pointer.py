@@ -58,13 +58,18 @@ class Pending:
         snapshot: what it will be.
         log_bytes: the pointer's log bytes when it began.
         since: when it began, in seconds since the epoch.
-        owner: the process that writes it, as "host:process id".
+        owner: the process that writes it, as "host:process id"; empty once it is known to have failed.
     """
 
     snapshot: Snapshot
     log_bytes: int
     since: float
     owner: str
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it is known to have failed. It stands here until the next attempt is due."""
+        return not self.owner
 
 
 @dataclass(frozen=True, slots=True)

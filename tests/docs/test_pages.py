@@ -8,6 +8,7 @@ from types import ModuleType
 import pytest
 
 import operators
+import operators.monitoring
 import operators.testing
 import state_backends
 from serializers.changes import CHANGES_VERSION
@@ -74,7 +75,10 @@ def test_every_page_is_in_the_menu_and_shows_pictures_that_are_there() -> None:
             assert (page.parent / picture).is_file(), f"{page.name}: {picture}"
 
 
-@pytest.mark.parametrize("package", [operators, operators.testing, state_backends], ids=lambda p: p.__name__)
+PACKAGES = [operators, operators.monitoring, operators.testing, state_backends]
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda p: p.__name__)
 def test_the_reference_has_every_public_name(package: ModuleType) -> None:
     """What a package offers is described, there or as a member of what is."""
     pages = "".join(page.read_text("utf-8") for page in (DOCS / "reference").glob("*.md"))

@@ -8,9 +8,10 @@ import pytest
 
 import operators
 import operators.aggregates
+import operators.monitoring
 import operators.testing
 
-PACKAGES = [operators, operators.aggregates, operators.testing]
+PACKAGES = [operators, operators.aggregates, operators.monitoring, operators.testing]
 
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.__name__)

@@ -9,8 +9,9 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from operators import SlidingWindows, print_batches, what_failed
+from operators import SlidingWindows, print_batches, report_batches, what_failed
 from operators import aggregates as agg
+from operators.monitoring import PrometheusOutput
 from state_backends import read_state, summarize_state
 from tests.operators.spark.frames import operator, run_query, stream, write_source
 from tests.patience import wait_until
@@ -89,6 +90,12 @@ def test_a_script_may_end_without_stopping_spark(tmp_path: Path) -> None:
     assert "Py4JException" not in run.stderr
 
 
+def running(output: PrometheusOutput) -> list[float]:
+    """The values that say whether queries run."""
+    families = output.registry.collect()
+    return [one.value for family in families for one in family.samples if "query_running" in one.name]
+
+
 def wait_for(lines: list[str], count: int) -> None:
     """Wait for lines: Spark tells its listeners of a batch some time after it."""
     wait_until(lambda: len(lines) >= count, f"{count} lines", lambda: len(lines))
@@ -105,8 +112,14 @@ def test_a_failure_in_a_worker_is_told_on_the_driver(
         return total + value
 
     op = SlidingWindows("2 seconds").group_by("k").aggregate(n=agg.fold(0, stumble, "v", type="bigint"))
-    with pytest.raises(StreamingQueryException) as caught:
-        run_query(op.apply(stream(spark, source), "at", name="sums"), tmp_path / "out", tmp_path / "cp")
+    output = PrometheusOutput()
+    listener = report_batches(spark, output)
+    try:
+        with pytest.raises(StreamingQueryException) as caught:
+            run_query(op.apply(stream(spark, source), "at", name="sums"), tmp_path / "out", tmp_path / "cp")
+        wait_until(lambda: running(output) == [0], "the end of the query", lambda: running(output))
+    finally:
+        spark.streams.removeListener(listener)
     told = what_failed(caught.value)
     assert told is not None
     assert re.match(r"operator 'sums', bucket [012] of 3, batch \d: ", told), told

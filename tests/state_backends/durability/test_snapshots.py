@@ -658,6 +658,23 @@ def test_unreadable_local_copy(
     assert (4, 0) == (store.pointer.newest.number, store.pointer.failures)
 
 
+def test_a_failed_snapshot_is_known_to_all_workers(
+    tmp_path: Path, opened: Callable[..., Store], clock: SimpleNamespace, kind: str
+) -> None:
+    """The worker that a bucket moves to counts it no second time, and tries again as soon as the first one would."""
+    (tmp_path / "folder").write_bytes(b"a file in the way")
+    store = opened(tmp_path, batches=1)
+    first, second = store.copy(kind), store.copy(kind)
+    store.commit(first)
+    assert SnapshotCounts(0, 1, overdue=True) == first.drain_snapshot_counts()
+    (tmp_path / "folder").unlink()
+    store.commit(second)
+    assert SnapshotCounts(0, 0, overdue=True) == second.drain_snapshot_counts()
+    clock.now += 6
+    store.commit(second)
+    assert SnapshotCounts(1, 0, overdue=False) == second.drain_snapshot_counts()
+
+
 def test_without_a_folder_nothing_is_overdue(tmp_path: Path, opened: Callable[..., Store]) -> None:
     """A query that gave up its folder writes snapshots into the journal: earlier failures no longer count."""
     store = opened(tmp_path)

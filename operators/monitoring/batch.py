@@ -1,0 +1,77 @@
+"""What an operator did in one batch of a streaming query, as one value."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from operators.runtime.metrics import METRICS
+
+
+@dataclass(frozen=True, slots=True)
+class QueryRun:
+    """One run of a streaming query, from its start to its end.
+
+    Attributes:
+        name: that `queryName` gave it, or None.
+        query_id: the same in all runs on one checkpoint.
+        run_id: of this run only.
+    """
+
+    name: str | None
+    query_id: str
+    run_id: str
+
+    @property
+    def label(self) -> str:
+        """The query's name, or its id if it has none."""
+        return self.name or self.query_id
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorBatch:
+    """What one operator did in one batch.
+
+    Attributes:
+        query: the run of the query.
+        operator: `name` of `apply`.
+        number: of the batch. A batch that Spark repeats after a failure has its number again.
+        started: when the batch was triggered, in UTC.
+        seconds: how long the whole batch took.
+        counts_in: the observed metrics `<name>_in`, without nulls.
+        counts_out: the observed metrics `<name>_out`, without nulls.
+        watermark: of the query in this batch, in UTC, or None if there is none yet.
+        whole_state: whether all buckets with state are known to have worked in the batch, so that `live_keys`,
+            `live_panes`, `state_bytes` and `snapshots_overdue` are those of the whole operator. If not, they may be less.
+    """
+
+    query: QueryRun
+    operator: str
+    number: int
+    started: datetime
+    seconds: float
+    counts_in: Mapping[str, int]
+    counts_out: Mapping[str, int]
+    watermark: datetime | None = None
+    whole_state: bool = True
+
+    @property
+    def late_share(self) -> float | None:
+        """Late records as a share of all that arrived at the buckets, or None if none did."""
+        rows = self.counts_out.get("rows", 0)
+        return self.counts_out.get("late", 0) / rows if rows else None
+
+    @property
+    def bytes_per_key(self) -> float | None:
+        """Bytes of state for each key, in the buckets that worked, or None if they have no keys."""
+        keys = self.counts_out.get("live_keys", 0)
+        return self.counts_out.get("state_bytes", 0) / keys if keys else None
+
+    @property
+    def watermark_lag(self) -> float | None:
+        """Seconds from the watermark to the start of the batch, or None if there is no watermark yet."""
+        return None if self.watermark is None else (self.started - self.watermark).total_seconds()
+
+    @property
+    def custom(self) -> dict[str, int]:
+        """The counts that a custom operator declares."""
+        return {name: value for name, value in self.counts_out.items() if name not in METRICS}

@@ -1,0 +1,90 @@
+"""The values that a monitoring system asks for: sums of all batches, and the last values of queries that run."""
+
+from collections import Counter, defaultdict
+from threading import Lock
+
+from operators.monitoring.batch import OperatorBatch, QueryRun
+from operators.monitoring.exported import GAUGES, TOTALS, Metric
+
+Series = tuple[tuple[str, ...], float]
+"""Values of labels, and the value."""
+
+
+class Values:
+    """Holds values between batches and requests, which come on different threads.
+
+    Sums of a query stay after its end, so that the last batches are not lost. Its gauges go away.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._totals: dict[tuple[str, str], dict[str, float]] = {}
+        self._custom: Counter[tuple[str, str, str]] = Counter()
+        self._gauges: dict[tuple[str, str], dict[str, float]] = {}
+        self._runs: dict[str, str] = {}
+        self._running: dict[str, int] = {}
+
+    def started(self, query: QueryRun) -> None:
+        """A run started: what an earlier run left goes away."""
+        with self._lock:
+            self._start(query)
+
+    def _start(self, query: QueryRun) -> None:
+        self._forget(query.label)
+        self._runs[query.label], self._running[query.label] = query.run_id, 1
+
+    def _forget(self, query: str) -> None:
+        self._gauges = {key: values for key, values in self._gauges.items() if key[0] != query}
+
+    def add(self, batch: OperatorBatch) -> None:
+        """Take over a batch."""
+        key = batch.query.label, batch.operator
+        with self._lock:
+            if self._runs.get(batch.query.label) != batch.query.run_id:
+                self._start(batch.query)
+            totals = self._totals.setdefault(key, defaultdict(float))
+            for metric in TOTALS:
+                totals[metric.name] += metric.value(batch) or 0
+            _set_gauges(self._gauges.setdefault(key, {}), batch)
+            self._custom.update({(*key, name): value for name, value in batch.custom.items()})
+
+    def ended(self, query: QueryRun, error: str | None) -> None:
+        """A run ended. Nothing changes if the next run of the same query was announced before."""
+        with self._lock:
+            if self._runs.get(query.label) != query.run_id:
+                return
+            self._forget(query.label)
+            del self._runs[query.label], self._running[query.label]
+            if error is not None:
+                self._running[query.label] = 0
+
+    def of(self, metric: Metric) -> list[Series]:
+        """Return a metric's values by query and operator."""
+        held = self._totals if metric.total else self._gauges
+        with self._lock:
+            return [(key, values[metric.name]) for key, values in held.items() if metric.name in values]
+
+    def custom(self) -> list[Series]:
+        """Return the counts of custom operators by query, operator and count."""
+        with self._lock:
+            return list(self._custom.items())
+
+    def running(self) -> list[Series]:
+        """Return 1 for each query that runs, and 0 for each that ended with an error."""
+        with self._lock:
+            return [((query,), value) for query, value in self._running.items()]
+
+
+def _set_gauges(held: dict[str, float], batch: OperatorBatch) -> None:
+    """Set those that the batch knows.
+
+    A batch that may lack buckets knows sizes of the state from below. The state hardly shrinks before the watermark moves,
+    so the higher value is nearer to the truth.
+    """
+    for metric in GAUGES:
+        value = metric.value(batch)
+        if value is None:
+            continue
+        if metric.of_state and not batch.whole_state:
+            value = max(value, held.get(metric.name, 0))
+        held[metric.name] = value

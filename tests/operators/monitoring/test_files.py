@@ -1,0 +1,86 @@
+"""The dashboard and the alert rules ask for metrics that there are."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from operators.monitoring import ALERTS, DASHBOARD
+from operators.monitoring.exported import EXPORTED, LABELS
+
+DOCS = Path(__file__).parents[3] / "docs" / "metrics.md"
+NAMES = re.compile(r"\bwindows_\w+")
+
+
+@pytest.fixture(scope="module")
+def dashboard() -> dict[str, Any]:
+    """The dashboard."""
+    return json.loads(DASHBOARD.read_text("utf-8"))
+
+
+@pytest.fixture(scope="module")
+def rules() -> list[dict[str, Any]]:
+    """The alert rules."""
+    (group,) = yaml.safe_load(ALERTS.read_text("utf-8"))["groups"]
+    return group["rules"]
+
+
+def labels(expression: str) -> Iterator[str]:
+    """The labels by which an expression chooses series."""
+    for chosen in re.findall(r"\{([^}]*)}", expression):
+        yield from re.findall(r"(\w+)\s*=", chosen)
+
+
+def test_the_dashboard_asks_for_every_metric_that_changes_and_for_no_other(dashboard: dict[str, Any]) -> None:
+    """The rest can be derived from those."""
+    targets = [target for panel in dashboard["panels"] for target in panel.get("targets", [])]
+    found = {name for target in targets for name in NAMES.findall(target["expr"])}
+    asked = [variable["definition"] for variable in dashboard["templating"]["list"][1:]]
+    assert len(asked) == 2
+    assert set(NAMES.findall(" ".join(asked))) <= EXPORTED
+    assert found <= EXPORTED
+    derived = {"watermark_lag_seconds", "last_batch_timestamp_seconds", "late_ratio", "buckets"}
+    less = {"shuffled_rows_total", "opened_panes_total", "final_rows_total", "updated_rows_total"}
+    assert {f"windows_{name}" for name in derived | less} == EXPORTED - found
+    assert set(LABELS) == {name for target in targets for name in labels(target["expr"])}
+
+
+def test_panels_have_titles_and_places_of_their_own(dashboard: dict[str, Any]) -> None:
+    """Each panel says what it shows, queries the data source that is chosen, and overlaps no other."""
+    panels = dashboard["panels"]
+    assert len(panels) == len({panel["id"] for panel in panels}) == len({panel["title"] for panel in panels})
+    places: set[tuple[int, int]] = set()
+    for panel in panels:
+        at = panel["gridPos"]
+        cells = {(at["x"] + x, at["y"] + y) for x in range(at["w"]) for y in range(at["h"])}
+        assert not cells & places
+        places |= cells
+        if panel["type"] != "row":
+            assert panel["description"].endswith(".")
+            assert "${datasource}" == panel["datasource"]["uid"]
+            assert [target["refId"] for target in panel["targets"]] == list("ABC"[: len(panel["targets"])])
+    assert max(x for x, _ in places) < 24
+
+
+def test_alert_rules_ask_for_metrics_that_there_are(rules: list[dict[str, Any]]) -> None:
+    """Each has a name of its own, waits, and says what is wrong with what."""
+    assert len(rules) == len({rule["alert"] for rule in rules})
+    for rule in rules:
+        found = set(NAMES.findall(rule["expr"]))
+        assert found
+        assert found <= EXPORTED
+        assert re.fullmatch(r"\d+[mh]", rule["for"])
+        assert rule["labels"]["severity"] in {"warning", "critical"}
+        assert {"summary", "description"} == set(rule["annotations"])
+        assert "{{ $labels.query }}" in rule["annotations"]["summary"]
+
+
+def test_the_page_has_every_metric_and_every_alert(rules: list[dict[str, Any]]) -> None:
+    """And no other."""
+    page = DOCS.read_text("utf-8")
+    assert EXPORTED == set(re.findall(r"^\| `(windows_\w+)` \| (?:counter|gauge) \|", page, re.MULTILINE))
+    assert {rule["alert"] for rule in rules} == set(re.findall(r"^\| `(Windows\w+)` \|", page, re.MULTILINE))
