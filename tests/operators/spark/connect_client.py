@@ -32,12 +32,15 @@ from operators import (
     SlidingWindows,
     TumblingWindows,
     WindowedAggregation,
+    report_batches,
     spark_session,
 )
 from operators import aggregates as agg
 from operators.columns.records import FAR_FUTURE
+from operators.monitoring import OperatorBatch
 from state_backends import StateError, read_state, summarize_state, write_savepoint
 from tests.operators.spark.frames import SCHEMA, run_query, stream, write_source
+from tests.patience import wait_until
 
 FILES, ROWS = 2, 200
 GRACE = "8 seconds"
@@ -141,6 +144,8 @@ def _expression(client: Client) -> None:
     """A session gap that is a Spark expression; what the stream tells."""
     gap = F.when(F.col("v") > 0, "200 milliseconds").otherwise("40 milliseconds")
     op = SessionWindows(gap, grace=GRACE).group_by("k").aggregate(**RESULTS)
+    reported: list[OperatorBatch] = []
+    listener = report_batches(client.spark, reported.append)
     found, metrics = client.run(op.apply(stream(client.spark, client.source, FILES), "at"), "expression")
     plain = SessionWindows(gap_column="gap", grace=GRACE).group_by("k").aggregate(**RESULTS)
     whole = pa.concat_tables(tables(client.source))
@@ -148,6 +153,15 @@ def _expression(client: Client) -> None:
     assert expected(plain, [whole.append_column("gap", gaps)]) == found
     told = [metrics[f"windows_{name}"] for name in ("in.rows", "in.bad", "out.late", "out.windows")]
     assert [FILES * ROWS, 0, 0, len(found)] == told
+    wait_until(
+        lambda: sum(one.counts_out["windows"] for one in reported) >= len(found),
+        "reports",
+        lambda: len(reported),
+    )
+    client.spark.streams.removeListener(listener)
+    assert FILES * ROWS == sum(one.counts_in["rows"] for one in reported)
+    assert {"windows"} == {one.operator for one in reported}
+    assert [None, True] == [reported[0].watermark, reported[-1].watermark is not None]
 
 
 @case("stream, on update, rocksdb, user code")
