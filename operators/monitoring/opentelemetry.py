@@ -33,8 +33,7 @@ class OpenTelemetryOutput(BatchOutput):
             from opentelemetry.metrics import get_meter
         except ImportError as error:
             raise DefinitionError(
-                "OpenTelemetryOutput needs the package opentelemetry-api: "
-                "pip install 'spark-stateful-windows[opentelemetry]'"
+                "OpenTelemetryOutput needs the package opentelemetry-api: pip install 'opentelemetry-api>=1.25'"
             ) from error
         self._values = values = Values()
         meter = get_meter(_PACKAGE, _version(), meter_provider=provider)

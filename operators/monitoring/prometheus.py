@@ -34,7 +34,7 @@ class PrometheusOutput(BatchOutput):
             from prometheus_client import CollectorRegistry
         except ImportError as error:
             raise DefinitionError(
-                "PrometheusOutput needs the package prometheus-client: pip install 'spark-stateful-windows[prometheus]'"
+                "PrometheusOutput needs the package prometheus-client: pip install 'prometheus-client>=0.20'"
             ) from error
         self.registry = CollectorRegistry() if registry is None else registry
         self._values = Values()
