@@ -23,7 +23,7 @@ ORDER = {
         "runtime",
         "monitoring",
         "spark",
-        "explain",
+        "explain sinks",
         "definitions",
         "testing",
         "__init__",
@@ -205,7 +205,7 @@ def test_few_files_at_the_root() -> None:
 
 def test_nothing_imports_the_tests() -> None:
     """The packages import no tests, benchmarks or examples, and test tools only in what is shipped for tests."""
-    shipped = {Path("state_backends/contract"), Path("operators/testing")}
+    shipped = {Path("state_backends/contract"), Path("operators/sinks/contract"), Path("operators/testing")}
     forbidden = {"tests", "benchmarks", "examples", "oracle", "conftest"}
     assert {} == offenders(
         lambda module: (
@@ -249,7 +249,7 @@ def test_tests_mirror_the_tree() -> None:
         assert {str(path) for path in tested} <= {str(module.parent) for module in MODULES}
 
 
-HEAVY = {"pyspark", "py4j", "rocksdict", "sqlite3", "pandas", "matplotlib", *TESTING}
+HEAVY = {"pyspark", "py4j", "rocksdict", "sqlite3", "psycopg", "deltalake", "pandas", "matplotlib", *TESTING}
 
 
 @pytest.mark.parametrize(
@@ -259,6 +259,7 @@ HEAVY = {"pyspark", "py4j", "rocksdict", "sqlite3", "pandas", "matplotlib", *TES
         ("import state_backends", {"operators", *HEAVY}, 5),
         ("import operators", HEAVY, 2),
         ("from operators import SlidingWindows, aggregates", HEAVY, 77),
+        ("from operators.sinks import DeltaSink, PostgresSink, SQLiteSink, upsert_to", HEAVY, 30),
     ],
 )
 def test_import_stays_light(code: str, absent: set[str], most_modules: int) -> None:

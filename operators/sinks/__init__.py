@@ -1,0 +1,45 @@
+"""Tables that hold the last value of each window: a function for `foreachBatch`, and the databases that it writes to.
+
+from operators.sinks import PostgresSink, upsert_to
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from operators.sinks.delta import DeltaSink
+    from operators.sinks.interface import Changes, Sink, SinkError
+    from operators.sinks.postgres import PostgresSink
+    from operators.sinks.sqlite import SQLiteSink
+    from operators.sinks.upsert import Upsert, upsert_to
+
+__all__ = [
+    "Changes",
+    "DeltaSink",
+    "PostgresSink",
+    "SQLiteSink",
+    "Sink",
+    "SinkError",
+    "Upsert",
+    "upsert_to",
+]
+_MODULES = {
+    "delta": ("DeltaSink",),
+    "interface": ("Changes", "Sink", "SinkError"),
+    "postgres": ("PostgresSink",),
+    "sqlite": ("SQLiteSink",),
+    "upsert": ("Upsert", "upsert_to"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a name at its first use."""
+    for module, names in _MODULES.items():
+        if name in names:
+            return getattr(import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}")
+
+
+def __dir__() -> list[str]:
+    """Return the public names only, for completion."""
+    return sorted(__all__)

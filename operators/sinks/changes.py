@@ -1,0 +1,162 @@
+"""From the rows that a query emits in a batch to the changes of a table: the last row of each key counts."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pat
+
+from operators.columns.arrow import plain_type
+from operators.columns.checks import listed_columns, refuse_twice
+from operators.errors import DefinitionError
+from operators.sinks.interface import Changes, SinkError
+
+_Ints = npt.NDArray[np.int64]
+_WORDS = ("update", "retract")
+
+
+def changes_of(rows: pa.Table, keys: Sequence[str], query: str, batch: int) -> Changes:
+    """Return what the rows of a batch change.
+
+    The struct `window` becomes the columns `window_start` and `window_end`, which belong to the key. A row whose
+    `change` is "retract" is a delete; every other row is an upsert. Of several rows with one key, the one with the
+    highest `sequence` counts, and an update counts more than a retract of the same sequence.
+
+    Args:
+        rows: as an operator emits them; `change` and `sequence` may be missing.
+        keys: names of the key columns, without the window.
+        query: name of the query.
+        batch: number of the batch.
+
+    Raises:
+        DefinitionError: the rows lack a key column, or have columns that cannot be a key.
+        SinkError: a key has two different updates, or `change` has an unknown value.
+    """
+    table, names = _flat(rows, keys)
+    _check_keys(table.schema, names)
+    updated = _updated(table)
+    last = _last(table, names, updated)
+    kept, updates = table.take(last), pa.array(updated[last])
+    upserts = kept.filter(updates)
+    if "change" in upserts.column_names:
+        upserts = upserts.drop_columns("change")
+    return Changes(query, batch, kept.filter(pc.invert(updates)).select(names), upserts)
+
+
+def _flat(rows: pa.Table, keys: Sequence[str]) -> tuple[pa.Table, list[str]]:
+    """Return the rows with the window's bounds as columns, in plain types, and the names of all key columns."""
+    names, fields, columns = list(keys), [], []
+    for field, column in zip(rows.schema, rows.columns, strict=True):
+        if field.name == "window" and pat.is_struct(field.type):
+            bounds = [f"window_{bound.name}" for bound in field.type]
+            names += bounds
+            fields += [
+                pa.field(name, bound.type, field.nullable or bound.nullable)
+                for name, bound in zip(bounds, field.type, strict=True)
+            ]
+            columns += [pc.struct_field(column, number) for number in range(len(bounds))]
+        else:
+            fields.append(pa.field(field.name, field.type, field.nullable))
+            columns.append(column)
+    refuse_twice("column", tuple(field.name for field in fields))
+    schema = pa.schema([field.with_type(_plain(field.type)) for field in fields])
+    return pa.table(columns, schema=pa.schema(fields)).cast(schema), names
+
+
+def _plain(type_: pa.DataType) -> pa.DataType:
+    """Return the type without dictionaries and views, with times in microseconds and UTC, also in nested types."""
+    type_ = plain_type(type_)
+    if pat.is_timestamp(type_):
+        return pa.timestamp("us", type_.tz and "UTC")
+    if pat.is_struct(type_):
+        return pa.struct([pa.field(f.name, _plain(f.type), f.nullable) for f in type_])
+    if pat.is_map(type_):
+        return pa.map_(_plain(type_.key_type), _plain(type_.item_type))
+    if pat.is_list(type_):
+        return pa.list_(_plain(type_.value_type))
+    return type_
+
+
+def _check_keys(schema: pa.Schema, keys: Sequence[str]) -> None:
+    if not keys:
+        raise DefinitionError(
+            "upsert_to needs keys: the rows have no window, so name the columns that identify a row"
+        )
+    refuse_twice("key column", tuple(keys))
+    for key in keys:
+        if key not in schema.names or key == "change":
+            available = [name for name in schema.names if name != "change"]
+            listed = listed_columns(key, available)
+            raise DefinitionError(f"key column {key!r} does not exist; the rows have the columns {listed}")
+        if pat.is_nested(schema.field(key).type):
+            raise DefinitionError(
+                f"key column {key!r} is of type {schema.field(key).type}; keys must be atomic: name its "
+                f"fields as columns"
+            )
+
+
+def _updated(table: pa.Table) -> npt.NDArray[np.bool_]:
+    """Return which rows are updates, not retracts."""
+    if "change" not in table.column_names:
+        return np.ones(table.num_rows, bool)
+    words = table.column("change")
+    wrong = words.filter(pc.invert(pc.fill_null(pc.is_in(words, pa.array(_WORDS, words.type)), False)))
+    if len(wrong):
+        raise SinkError(
+            f"column 'change' is {wrong[0].as_py()!r} in {len(wrong)} rows; it must be 'update' or 'retract': "
+            "rename it if it is a column of your own"
+        )
+    return np.asarray(pc.equal(words, "update").combine_chunks(), bool)
+
+
+def _last(table: pa.Table, keys: Sequence[str], updated: npt.NDArray[np.bool_]) -> _Ints:
+    """Return the position of each key's last row, ascending."""
+    groups = _groups(table, keys)
+    sequence = _sequence(table)
+    order = np.lexsort((updated, sequence, groups))
+    ends = np.ones(len(order), bool)
+    ends[:-1] = groups[order][1:] != groups[order][:-1]
+    if not ends.all():
+        last = order[ends][groups]
+        tied = (
+            updated
+            & (sequence == sequence[last])
+            & (updated == updated[last])
+            & (np.arange(len(last)) != last)
+        )
+        _refuse_ties(table, keys, np.flatnonzero(tied), last[tied])
+    return np.sort(order[ends])
+
+
+def _groups(table: pa.Table, keys: Sequence[str]) -> _Ints:
+    """Return a number for each row, the same for rows of the same key; nulls are equal."""
+    groups = np.zeros(table.num_rows, np.int64)
+    for key in keys:
+        codes = table.column(key).combine_chunks().dictionary_encode(null_encoding="encode")
+        if isinstance(codes, pa.ChunkedArray):
+            codes = codes.combine_chunks()
+        numbers = codes.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        groups = np.unique(groups * (len(codes.dictionary) + 1) + numbers, return_inverse=True)[1]
+    return groups
+
+
+def _sequence(table: pa.Table) -> _Ints:
+    """Return the column `sequence`, or zeros."""
+    if "sequence" not in table.column_names or not pat.is_integer(table.schema.field("sequence").type):
+        return np.zeros(table.num_rows, np.int64)
+    column = table.column("sequence").cast(pa.int64()).fill_null(np.iinfo(np.int64).min)
+    return column.to_numpy()
+
+
+def _refuse_ties(table: pa.Table, keys: Sequence[str], rows: _Ints, last: _Ints) -> None:
+    """Refuse updates of which none is its key's last; rows that are equal do no harm."""
+    for row, other in zip(table.take(rows).to_pylist(), table.take(last).to_pylist(), strict=True):
+        if repr(row) != repr(other):
+            key = ", ".join(f"{name} {row[name]!r}" for name in keys)
+            raise SinkError(
+                f"a batch has two different rows of the key {key}, and no sequence says which is the "
+                f"last: add the columns that "
+                "tell them apart to keys, or write the results of several operators to a table each"
+            )

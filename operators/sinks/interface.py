@@ -1,0 +1,77 @@
+"""What a sink is: a table that takes the changes of a batch, all or none of them, and each batch once."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+
+class SinkError(RuntimeError):
+    """A table cannot take the rows of a batch; the message says why, and the way out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a batch changes in a table.
+
+    No two rows have the same key, also not one of `deletes` and one of `upserts`. Keys may contain nulls; two nulls
+    are the same key.
+
+    Attributes:
+        query: name of the query that the batch is of.
+        batch: the batch's number. The numbers of a query ascend; a batch that comes again has the same number and the
+            same rows.
+        deletes: the keys of rows to remove; the columns are the key. A row that does not exist needs no removal.
+        upserts: the rows to insert, or to replace the row of the same key with; the key columns are among the
+            columns. Timestamps are in microseconds, and in UTC if they have a zone.
+    """
+
+    query: str
+    batch: int
+    deletes: pa.Table
+    upserts: pa.Table
+
+    @property
+    def keys(self) -> list[str]:
+        """Names of the key columns."""
+        return list(self.deletes.column_names)
+
+    @property
+    def values(self) -> list[str]:
+        """Names of the other columns."""
+        return [name for name in self.upserts.column_names if name not in self.keys]
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing changes."""
+        return not (self.deletes.num_rows or self.upserts.num_rows)
+
+
+class Sink(ABC):
+    """A table to which queries write. `operators.sinks.contract` tests an implementation.
+
+    A sink is a value that names the table: it can be pickled, holds no connection between calls, and two sinks of the
+    same arguments are the same table. Calls come one at a time, from any thread of the driver.
+    """
+
+    @abstractmethod
+    def write(self, changes: Changes) -> bool:
+        """Delete, then upsert, and note the batch as the query's last, in one transaction.
+
+        The batches of each query and table are counted apart. The first write creates the table if it does not exist,
+        also if it has no rows. A batch without rows need not be noted.
+
+        Args:
+            changes: of one batch.
+
+        Returns:
+            Whether it was written. False if this batch of the query, or a later one, was written before: then nothing
+            has changed.
+
+        Raises:
+            SinkError: the table has other columns or another key, or cannot hold a type. Nothing has changed.
+        """
+
+    @abstractmethod
+    def last_batch(self, query: str) -> int | None:
+        """Return the number of the query's last batch that was written to this table, or None."""

@@ -1,0 +1,112 @@
+"""What the sinks that speak SQL share: names, statements, and tables that do not fit."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from operators.sinks.interface import Changes, SinkError
+
+BATCHES = "windows_batches"
+"""The table of the batches' numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A table as it is in the database.
+
+    Attributes:
+        required: each column, and whether it refuses null.
+        unique: the sets of columns on which the table has a unique index.
+    """
+
+    required: Mapping[str, bool]
+    unique: Sequence[frozenset[str]]
+
+
+def quoted(name: str) -> str:
+    """Return an identifier as SQL writes it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return identifiers with commas between them."""
+    return ", ".join(map(quoted, names))
+
+
+def declared_types(
+    schema: pa.Schema, declare: Callable[[pa.DataType], str | None], database: str
+) -> dict[str, str]:
+    """Return the SQL type of each column.
+
+    Raises:
+        SinkError: the database has none for a column's type; names all such columns.
+    """
+    types = {field.name: declare(field.type) for field in schema}
+    if missing := [f"{name!r} ({schema.field(name).type})" for name, found in types.items() if found is None]:
+        raise SinkError(f"{database} cannot hold the columns {', '.join(missing)}: cast or drop them first")
+    return {name: found for name, found in types.items() if found is not None}
+
+
+def create_table(table: str, changes: Changes, types: Mapping[str, str], key: str) -> str:
+    """Return the statement that creates a table of the changes' columns.
+
+    Args:
+        table: its name, quoted.
+        changes: have the columns.
+        types: of the columns.
+        key: the words before the key columns, such as PRIMARY KEY.
+    """
+    schema = changes.upserts.schema
+    needed = {name for name in changes.keys if not schema.field(name).nullable}
+    columns = [
+        f"{quoted(name)} {type_}{' NOT NULL' if name in needed else ''}" for name, type_ in types.items()
+    ]
+    return f"CREATE TABLE {table} ({', '.join(columns)}, {key} ({listed(changes.keys)}))"
+
+
+def check_layout(table: str, layout: Layout, changes: Changes, types: Mapping[str, str]) -> None:
+    """Refuse a table that cannot take the changes.
+
+    Args:
+        table: its name, for messages.
+        layout: how it is.
+        changes: what it should take.
+        types: SQL types of the changes' columns, for messages.
+
+    Raises:
+        SinkError: names the missing columns, the other key, or the key columns that have nulls.
+    """
+    if missing := [name for name in changes.upserts.column_names if name not in layout.required]:
+        added = ", ".join(f"ADD COLUMN {quoted(name)} {types[name]}" for name in missing)
+        raise SinkError(
+            f"table {table} has no columns {', '.join(missing)}; it has {', '.join(layout.required)}: "
+            f"drop them from the rows, or add them with ALTER TABLE {table} {added}"
+        )
+    if frozenset(changes.keys) not in layout.unique:
+        others = " or ".join(f"({', '.join(sorted(one))})" for one in set(layout.unique)) or "no columns"
+        raise SinkError(
+            f"table {table} has a unique key on {others}, not on ({', '.join(changes.keys)}): "
+            "upsert_to(..., keys=...) must name the table's key columns without those of the window, or the table "
+            "needs a PRIMARY KEY or UNIQUE constraint on these columns"
+        )
+    _refuse_nulls(table, layout, changes)
+
+
+def _refuse_nulls(table: str, layout: Layout, changes: Changes) -> None:
+    for key in changes.keys:
+        if layout.required[key] and (nulls := changes.upserts.column(key).null_count):
+            raise SinkError(
+                f"key column {key!r} is null in {nulls} rows, and table {table} refuses null there: drop or replace "
+                "these values before the operator (dropna, coalesce), or replace the PRIMARY KEY by a UNIQUE "
+                "constraint without NOT NULL"
+            )
+
+
+def null_keys(table: pa.Table, keys: Sequence[str]) -> pa.Table:
+    """Return the keys of the rows that have a null in their key."""
+    found = pa.array([False] * table.num_rows, pa.bool_())
+    for key in keys:
+        found = pc.or_(found, table.column(key).is_null())
+    return table.select(keys).filter(found)
