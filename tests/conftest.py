@@ -29,6 +29,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--worker-kills", type=int, default=2, help="times that workers are killed")
     group.addoption("--driver-kills", type=int, default=1, help="times that a driver is killed")
     group.addoption(
+        "--sink-kills",
+        type=int,
+        default=2,
+        help="times that a driver is killed between the sink's commit and Spark's",
+    )
+    group.addoption(
         "--backends", default="memory,rocksdb,spark", help="state backends, with commas between them"
     )
     group.addoption(

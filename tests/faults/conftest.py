@@ -8,6 +8,7 @@ import pytest
 
 from tests.faults.disk import MEGABYTES, in_front, why_not
 from tests.faults.processes import Driver, kill_marked
+from tests.operators.sinks.postgres_server import postgres_server
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -54,3 +55,10 @@ def driver(tmp_path_factory: pytest.TempPathFactory, mark: str, small_disk: Path
     started = Driver(tmp_path_factory.mktemp("driver"), mark, wrapper=wrapper)
     yield started
     started.stop()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """How to connect to a PostgreSQL server, which outlives the drivers."""
+    with postgres_server() as conninfo:
+        yield conninfo

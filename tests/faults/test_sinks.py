@@ -1,0 +1,76 @@
+"""Drivers that are killed between the sink's commit of a batch and Spark's: the table ends as that of an undisturbed query."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from operators.columns.records import FAR_FUTURE
+from operators.sinks.changes import changes_of
+from tests.faults.processes import kill_all, start
+from tests.operators.sinks.reading import read_postgres
+from tests.operators.spark.frames import operator, write_source
+from tests.patience import files, wait_until
+
+_ROWS = 200
+_MORE = 1
+"""Batches at the end without any trouble."""
+
+
+@pytest.mark.slow
+def test_a_table_outlives_stops_between_the_two_commits(
+    tmp_path: Path, postgres: str, seed: int, mark: str, request: pytest.FixtureRequest
+) -> None:
+    """Every second stop kills the driver, the others end the query by an error; each batch that was stopped comes again."""
+    kills = request.config.getoption("--sink-kills")
+    for name in ("plan", "stopped", "repeated"):
+        (tmp_path / name).mkdir()
+    for batch in range(2 * kills):
+        (tmp_path / "plan" / str(batch)).write_text("wait" if batch % 2 else "raise")
+    write_source(tmp_path / "in", 2 * kills + _MORE, _ROWS, seed, disorder_ms=7_000)
+    killed = 0
+    while run_until_it_waits(tmp_path, postgres, mark):
+        killed += 1
+    assert kills == killed
+    assert {str(batch) for batch in range(2 * kills)} == {
+        path.name for path in (tmp_path / "repeated").iterdir()
+    }
+    wanted = expected(tmp_path / "in")
+    assert lines(wanted) == lines(read_postgres(postgres, "sessions", wanted.schema))
+
+
+def run_until_it_waits(folder: Path, conninfo: str, mark: str) -> bool:
+    """Run a driver until it waits between the commits, and kill it with its JVM; False if it came to its end."""
+    waits, log = folder / "waits", folder / "log"
+    command = [sys.executable, "-m", "tests.faults.upserts", str(folder), conninfo]
+    process = start(command, log, mark, {"SPARK_LOCAL_IP": "127.0.0.1"})
+    try:
+        wait_until(lambda: waits.exists() or ended(process), "the driver", files(folder))
+        if not waits.exists():
+            assert 0 == process.returncode, log.read_text(errors="replace")[-4_000:]
+            return False
+        waits.unlink()
+        return True
+    finally:
+        kill_all(process.pid)
+        process.wait()
+
+
+def ended(process: "subprocess.Popen[str]") -> bool:
+    """Whether a process has come to its end."""
+    return process.poll() is not None
+
+
+def expected(folder: Path) -> pa.Table:
+    """All sessions of the records, as columns of a table."""
+    records = pa.concat_tables([pq.read_table(path) for path in sorted(folder.iterdir())])
+    with operator(kind="session").local_runner("at") as runner:
+        return changes_of(runner.process(records, FAR_FUTURE), ["k"], "undisturbed", 0).upserts
+
+
+def lines(table: pa.Table) -> list[str]:
+    """The rows of a table in a fixed order."""
+    return sorted(map(repr, table.to_pylist()))

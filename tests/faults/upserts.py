@@ -1,0 +1,78 @@
+"""A driver that writes sessions to PostgreSQL and is stopped between the two commits of a batch.
+
+python -m tests.faults.upserts FOLDER CONNINFO: the files of FOLDER/plan name the batches, and how each is stopped, once.
+"""
+
+import json
+import sys
+import time
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from operators import spark_session
+from operators.sinks import PostgresSink, upsert_to
+from tests.operators.spark.frames import operator, session_conf, stream
+from tests.patience import TOO_BUSY, TRIES
+
+
+class StoppedError(Exception):
+    """What ends a query between the two commits."""
+
+
+class Writer:
+    """Writes batches, and stops after those of the plan: "raise" ends the query, "wait" waits to be killed."""
+
+    def __init__(self, folder: Path, conninfo: str) -> None:
+        self._folder = folder
+        self._sink = PostgresSink(conninfo, "sessions")
+        self._upsert = upsert_to(self._sink, keys=["k"])
+
+    def __call__(self, rows: DataFrame, batch: int) -> None:
+        """Write a batch; note whether it was in the table before, and whether it is stopped here."""
+        query = json.loads((self._folder / "checkpoint" / "metadata").read_text())["id"]
+        if self._sink.last_batch(query) == batch:
+            (self._folder / "repeated" / str(batch)).touch()
+        self._upsert(rows, batch)
+        plan = self._folder / "plan" / str(batch)
+        if plan.exists():
+            self._stop(plan.rename(self._folder / "stopped" / plan.name))
+
+    @staticmethod
+    def _stop(plan: Path) -> None:
+        if plan.read_text() == "raise":
+            raise StoppedError(plan.name)
+        (plan.parents[1] / "waits").touch()
+        time.sleep(3_600)
+
+
+def run(spark: SparkSession, folder: Path, write: Writer) -> None:
+    """Run the query to the end of its input; start it again whenever it was stopped."""
+    busy = 0
+    while True:
+        windows = operator("on_update", "session").apply(stream(spark, folder / "in"), event_time="at")
+        checkpoint = str(folder / "checkpoint")
+        query = windows.writeStream.foreachBatch(write).option("checkpointLocation", checkpoint).start()
+        try:
+            query.processAllAvailable()
+        except Exception as error:
+            busy += TOO_BUSY in str(error)
+            if StoppedError.__name__ not in str(error) and not (TOO_BUSY in str(error) and busy < TRIES):
+                raise
+        else:
+            return
+        finally:
+            query.stop()
+
+
+def main(folder: Path, conninfo: str) -> None:
+    """Run the query in a session of its own."""
+    conf = {**session_conf(folder / "local"), "spark.sql.session.timeZone": "UTC"}
+    spark = spark_session("upserts", master="local[2]", buckets=2, conf=conf)
+    spark.sparkContext.setLogLevel("ERROR")
+    run(spark, folder, Writer(folder, conninfo))
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2])
