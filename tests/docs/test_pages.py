@@ -9,6 +9,7 @@ import pytest
 
 import operators
 import operators.monitoring
+import operators.sinks
 import operators.testing
 import state_backends
 from serializers.changes import CHANGES_VERSION
@@ -75,7 +76,7 @@ def test_every_page_is_in_the_menu_and_shows_pictures_that_are_there() -> None:
             assert (page.parent / picture).is_file(), f"{page.name}: {picture}"
 
 
-PACKAGES = [operators, operators.monitoring, operators.testing, state_backends]
+PACKAGES = [operators, operators.monitoring, operators.sinks, operators.testing, state_backends]
 
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda p: p.__name__)

@@ -9,9 +9,10 @@ import pytest
 import operators
 import operators.aggregates
 import operators.monitoring
+import operators.sinks
 import operators.testing
 
-PACKAGES = [operators, operators.aggregates, operators.monitoring, operators.testing]
+PACKAGES = [operators, operators.aggregates, operators.monitoring, operators.sinks, operators.testing]
 
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.__name__)

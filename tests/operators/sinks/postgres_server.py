@@ -3,6 +3,7 @@
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -65,7 +66,17 @@ def _running(bin_folder: Path, folder: Path, user: str | None) -> Iterator[str]:
     ]
     done = subprocess.run(make, user=user, cwd=folder, capture_output=True, text=True, check=False)
     assert 0 == done.returncode, done.stdout + done.stderr
-    command = [bin_folder / "postgres", "-D", data, "-k", folder, "-c", "listen_addresses="]
+    command = [
+        bin_folder / "postgres",
+        "-D",
+        data,
+        "-k",
+        folder,
+        "-c",
+        "listen_addresses=",
+        "-c",
+        "fsync=off",
+    ]
     conninfo = f"host={folder} user=windows dbname=postgres"
     with log.open("wb") as output:
         process = subprocess.Popen(command, user=user, cwd=folder, stdout=output, stderr=output)
@@ -74,7 +85,7 @@ def _running(bin_folder: Path, folder: Path, user: str | None) -> Iterator[str]:
         assert process.poll() is None, log.read_text()
         yield conninfo
     finally:
-        process.terminate()
+        process.send_signal(signal.SIGQUIT)  # nothing of it is needed any more
         process.wait()
 
 
