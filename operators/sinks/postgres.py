@@ -102,9 +102,8 @@ class PostgresSink(Sink):
             raise ImportError(
                 "PostgresSink needs psycopg: pip install 'spark-stateful-windows[postgres]'"
             ) from missing
-        return psycopg.connect(
-            self.conninfo, prepare_threshold=None
-        )  # poolers don't know prepared statements
+        # Poolers such as PgBouncer do not know prepared statements.
+        return psycopg.connect(self.conninfo, prepare_threshold=None)
 
     def _ensure(self, db: "Connection[Any]", changes: Changes, types: dict[str, str]) -> None:
         """Create what is missing, or refuse a table that does not fit."""
@@ -115,16 +114,15 @@ class PostgresSink(Sink):
     def _create(self, db: "Connection[Any]", changes: Changes, types: dict[str, str]) -> None:
         statements = {
             self._name: create_table(self._name, changes, types, _constraint(db, changes)),
-            self._batches: f"CREATE TABLE {self._batches} "
+            self._batches: f"CREATE TABLE IF NOT EXISTS {self._batches} "
             "(table_name text, query text, batch bigint NOT NULL, PRIMARY KEY (table_name, query))",
         }
         _run(db, "SELECT pg_advisory_xact_lock(hashtext(%s))", (BATCHES,))  # two queries may start at once
         for name, statement in statements.items():
-            if self._exists(db, name):
-                continue
-            if not self.create:
+            if not (self.create or self._exists(db, name)):
                 raise SinkError(f"table {name} does not exist: pass create=True, or run {statement}")
-            _run(db, statement)
+            if self.create:
+                _run(db, statement)
 
     @staticmethod
     def _exists(db: "Connection[Any]", name: str) -> bool:

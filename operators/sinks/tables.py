@@ -63,7 +63,7 @@ def create_table(table: str, changes: Changes, types: Mapping[str, str], key: st
     columns = [
         f"{quoted(name)} {type_}{' NOT NULL' if name in needed else ''}" for name, type_ in types.items()
     ]
-    return f"CREATE TABLE {table} ({', '.join(columns)}, {key} ({listed(changes.keys)}))"
+    return f"CREATE TABLE IF NOT EXISTS {table} ({', '.join(columns)}, {key} ({listed(changes.keys)}))"
 
 
 def check_layout(table: str, layout: Layout, changes: Changes, types: Mapping[str, str]) -> None:

@@ -18,7 +18,7 @@ from zipfile import ZipFile
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.errors import PySparkException
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -38,8 +38,11 @@ from operators import (
 from operators import aggregates as agg
 from operators.columns.records import FAR_FUTURE
 from operators.monitoring import OperatorBatch
+from operators.sinks import SQLiteSink, upsert_to
+from operators.sinks.changes import changes_of
 from state_backends import StateError, read_state, summarize_state, write_savepoint
-from tests.operators.spark.frames import SCHEMA, run_query, stream, write_source
+from tests.operators.sinks.reading import read_sqlite
+from tests.operators.spark.frames import SCHEMA, run_query, stream, use_up, write_source
 from tests.patience import wait_until
 
 FILES, ROWS = 2, 200
@@ -181,6 +184,28 @@ def _user_code(client: Client) -> None:
     windows = op.apply(stream(client.spark, client.source), "at", backend="rocksdb")
     assert expected(op, tables(client.source)) == client.run(windows, "update")[0]
     assert list(client.state.glob("*/*-rocksdb/CURRENT"))
+
+
+@case("stream into a table")
+def _table(client: Client) -> None:
+    """A function for `foreachBatch`, which runs on the server; it cannot see the query's id there."""
+    path = client.folder / "table.db"
+    op = by_key("session").emit("on_update")
+    for query in (None, "visits"):
+        upsert = upsert_to(SQLiteSink(path, "visits"), keys=["k"], query=query)
+        frame = op.apply(stream(client.spark, client.source), "at")
+        writer = frame.writeStream.foreachBatch(upsert)
+        start = writer.option("checkpointLocation", str(client.folder / f"table-{query}")).start
+        if query is None:
+            with pytest.raises(StreamingQueryException, match="give the query a name with query="):
+                use_up(start)
+        else:
+            use_up(start)
+    whole = pa.concat_tables(tables(client.source))
+    with by_key("session").local_runner("at") as runner:
+        wanted = changes_of(runner.process(whole, FAR_FUTURE), ["k"], "all", 0).upserts
+    found = read_sqlite(path, "visits", wanted.schema)
+    assert sorted(map(repr, wanted.to_pylist())) == sorted(map(repr, found.to_pylist()))
 
 
 @case("stream, two frames")
