@@ -213,7 +213,8 @@ def _last(found: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
         key = repr((row["k"], row.get("window") or repr(row)))
         table.pop(key, None)
         if row.get("change") != "retract":
-            table[key] = {name: value for name, value in row.items() if name != "change"}
+            left = {name: row[name] for name in row if name not in ("change", "sequence")}
+            table[key] = left
     return sorted(table.values(), key=repr)
 
 
