@@ -2,10 +2,14 @@
 
 from operators import SlidingWindows, aggregates as agg
 
-Each name is imported when it is first used: `import operators` alone loads nothing else.
+Each name is imported when it is first used: `import operators` alone loads nothing else. It looks for the two packages that it
+needs, since their names are common ones.
 """
 
+import sys
 from importlib import import_module
+from importlib.machinery import PathFinder
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -129,6 +133,36 @@ __all__ = [
     "spark_session",
     "what_failed",
 ]
+
+
+def _hidden(package: str, module: str) -> str | None:
+    """Return what is wrong if another project's module stands in the place of a package of this library.
+
+    As in `state_backends`: neither can import this from the other before it is known which one that is.
+
+    Args:
+        package: of this library.
+        module: one in it, by which a copy of it in another folder is known.
+    """
+    loaded = sys.modules.get(package)
+    spec = find_spec(package) if loaded is None else getattr(loaded, "__spec__", None)
+    places = list(getattr(spec, "submodule_search_locations", None) or ())
+    ours = __path__[0].removesuffix(__name__) + package
+    if spec is None or spec.origin is None or ours in places:
+        return None
+    if places and PathFinder.find_spec(f"{package}.{module}", places):
+        return None
+    return (
+        f"another module named {package!r} hides the one of this library: {spec.origin} is found before {ours}. "
+        "Rename it, or move it into a package; or run from another folder: `python -P` and PYTHONSAFEPATH=1 leave out the "
+        "folder of the script, from Python 3.11 on; or change the order of sys.path. "
+        "The documentation has more: Errors, Names that collide"
+    )
+
+
+for _name, _module in (("state_backends", "sqlite_journal"), ("serializers", "row_parts")):
+    if _problem := _hidden(_name, _module):
+        raise ImportError(_problem, name=_name)
 
 
 def __getattr__(name: str) -> Any:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import Any
 
 from operators.errors import WorkerError
@@ -13,6 +14,18 @@ _END = re.compile(
     r"|Traceback \(|During handling of |The above exception )|\s*\Z"
 )
 """What Spark or Python appends to the message of an error in a worker."""
+_HIDDEN = re.compile(r"ImportError: (another module named '\w+' hides the one of this library: .*)")
+_MISSING = re.compile(
+    r"ModuleNotFoundError: (No module named '((?:operators|state_backends|serializers)(?:\.\w+)*)')"
+)
+_NOT_THERE = (
+    "the Python of the workers does not have this library: {0}. Install it there, or set PYSPARK_PYTHON to a Python that "
+    "has it"
+)
+_ANOTHER = (
+    "the workers import another module named {1!r} in the place of this library's: {0}. It is in a file that was added to the "
+    "job, as by addPyFile or --py-files, or in the folder in which the workers run: rename it, or move it into a package"
+)
 _DEAD = "Python worker exited unexpectedly"
 _DEAD_MESSAGE = (
     "a Python worker of Spark died without an error message: it was killed, perhaps for lack of memory, or crashed in native "
@@ -53,8 +66,8 @@ def what_failed(failed: Any) -> str | None:
         failed: a streaming query that has ended, or the exception that the query or an action on a frame raised.
 
     Returns:
-        operator, bucket and batch, the error and its message; or that a worker process died; None if no operator of this
-        library failed.
+        operator, bucket and batch, the error and its message; or that a worker process died, or could not import this
+        library; None if no operator of this library failed.
     """
     error = failed.exception() if hasattr(failed, "lastProgress") else failed
     text = str(error or "")
@@ -62,4 +75,25 @@ def what_failed(failed: Any) -> str | None:
     if mark:
         end = _END.search(message)
         return message[: end.start()] if end else message
-    return _DEAD_MESSAGE if _DEAD in text else None
+    return _not_imported(text) or (_DEAD_MESSAGE if _DEAD in text else None)
+
+
+def _not_imported(text: str) -> str | None:
+    """Why workers could not import this library, from the error that Spark passed on; None if they could."""
+    if hidden := _HIDDEN.search(text):
+        return hidden[1]
+    missing = _MISSING.search(text)
+    if missing is None:
+        return None
+    message, module = missing.groups()
+    if "." not in module:
+        return _NOT_THERE.format(message)
+    return _ANOTHER.format(message, module.partition(".")[0]) if _is_ours(module) else None
+
+
+def _is_ours(module: str) -> bool:
+    """Whether this library has a module of this name; if not, it is one of the user's that was not found."""
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False

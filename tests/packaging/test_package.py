@@ -102,13 +102,30 @@ def test_source_distribution_makes_the_same_wheel(unpacked: Path, wheel: Path) -
     assert contents(wheel) == contents(again)
 
 
-def test_installed_package_works_elsewhere(wheel: Path, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with what pip installs from the wheel."""
+    target = tmp_path_factory.mktemp("installed")
+    run("-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", target, wheel, cwd=target)
+    return target
+
+
+def test_installed_package_works_elsewhere(wheel: Path, installed: Path, tmp_path: Path) -> None:
     """A program in another directory runs with what was installed from the wheel, native store and all."""
-    target = tmp_path / "installed"
-    run("-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", target, wheel, cwd=tmp_path)
     program = tmp_path / "program.py"
     program.write_bytes((ROOT / "tests" / "packaging" / "user_program.py").read_bytes())
-    file, version, rows = run(program, cwd=tmp_path, PYTHONPATH=str(target)).split()
-    assert target / "operators" / "__init__.py" == Path(file)
+    file, version, rows = run(program, cwd=tmp_path, PYTHONPATH=str(installed)).split()
+    assert installed / "operators" / "__init__.py" == Path(file)
     assert wheel.name.split("-")[1] == version
     assert "a23" == rows
+
+
+def test_installed_package_finds_a_module_that_hides_one_of_its_own(installed: Path, tmp_path: Path) -> None:
+    """A program of a user, with a module of the same name beside it."""
+    hiding = tmp_path / "serializers.py"
+    hiding.touch()
+    (tmp_path / "job.py").write_text(
+        "try:\n    import operators\nexcept ImportError as error:\n    print(error)\n"
+    )
+    said = run("job.py", cwd=tmp_path, PYTHONPATH=str(installed))
+    assert f"{hiding} is found before {installed / 'serializers'}" in said
