@@ -253,20 +253,11 @@ class CoGroupedAggregation:
         Raises:
             DefinitionError: a frame or a column is missing, or types differ.
         """
-        from operators.spark.apply import apply
+        from operators.spark.apply import Arguments, apply
 
         joint, frame, incoming = self._united(frames, event_time)
-        return apply(
-            joint,
-            frame,
-            EVENT_TIME,
-            backend,
-            options,
-            name,
-            incoming=incoming,
-            close_time=close_time,
-            idle=idle,
-        )
+        given = Arguments(backend, options, name, close_time, idle)
+        return apply(joint, frame, EVENT_TIME, given, incoming=incoming)
 
     def savepoint(
         self,

@@ -348,7 +348,7 @@ class RollingAggregation(RunnableOperator):
         Raises:
             DefinitionError: a column is missing, or types differ.
         """
-        from operators.spark.apply import apply
+        from operators.spark.apply import Arguments, apply
         from operators.spark.union import check_frames, united
 
         frames = {"labels": labels, "records": records}
@@ -359,7 +359,8 @@ class RollingAggregation(RunnableOperator):
             check_side_columns(side, frames[side.name].columns, [*self.keys, times[side.name], *side.columns])
         grace_us = self.windows.grace_ticks * self.windows.tick_us
         frame, incoming = united(sides, self.keys, frames, times, grace_us)
-        return apply(operator, frame, EVENT_TIME, backend, options, name, incoming=incoming, idle=idle)
+        given = Arguments(backend, options, name, idle=idle)
+        return apply(operator, frame, EVENT_TIME, given, incoming=incoming)
 
     def local_runner_as_of(
         self,

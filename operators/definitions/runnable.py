@@ -17,6 +17,7 @@ from state_backends import StateConfig, resolve
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
     from operators.runtime.local import LocalRunner
     from operators.spark.with_late import WithLate
@@ -58,7 +59,7 @@ class RunnableOperator(ABC):
         """Return the operator and the frame that it runs on: as they are, or with expressions made columns."""
         return self, df
 
-    def apply(
+    def apply(  # noqa: PLR0913 - a frame, a backend, and what some frames need
         self,
         df: "DataFrame",
         event_time: str,
@@ -68,6 +69,8 @@ class RunnableOperator(ABC):
         name: str = "windows",
         close_time: datetime | str | None = None,
         idle: Duration | None = None,
+        schema: "StructType | None" = None,
+        streaming: bool | None = None,
     ) -> "DataFrame":
         """Apply the operator to a batch or streaming DataFrame and return a DataFrame of the same kind.
 
@@ -87,15 +90,21 @@ class RunnableOperator(ABC):
             idle: of a stream, how long it has to be without records for the clock to close windows: those that ended this long
                 ago are emitted, so that the last ones come out; records for them are late then. By default only records close
                 windows. A bounded frame ignores it.
+            schema: the columns of the frame and their types, for a query function of a declarative pipeline, where Spark
+                analyses nothing; elsewhere Spark knows them. Other columns are dropped, and other types are cast. The frame
+                must not be the output of a stateful operator.
+            streaming: with `schema`, whether the frame is a stream.
 
         Raises:
-            DefinitionError: a column is missing or of a wrong type, the operator computes nothing, or close_time is not a time.
+            DefinitionError: a column is missing or of a wrong type, the operator computes nothing, close_time is not a time, or
+                a frame of a pipeline is without `schema` and `streaming`.
             ValueError: an unknown backend or option.
             SessionSetupError: the session was stopped, its workers lack this library, or it lacks what a stream needs.
         """
-        from operators.spark.apply import apply
+        from operators.spark.apply import Arguments, apply
 
-        return apply(self, df, event_time, backend, options, name, close_time=close_time, idle=idle)
+        given = Arguments(backend, options, name, close_time, idle, schema, streaming)
+        return apply(self, df, event_time, given)
 
     def savepoint(
         self,
@@ -130,7 +139,7 @@ class RunnableOperator(ABC):
 
         return savepoint(self, df, event_time, path, close_time, options)
 
-    def apply_with_late(
+    def apply_with_late(  # noqa: PLR0913 - as apply
         self,
         df: "DataFrame",
         event_time: str,
@@ -139,6 +148,8 @@ class RunnableOperator(ABC):
         options: Mapping[str, object] | None = None,
         name: str = "windows",
         idle: Duration | None = None,
+        schema: "StructType | None" = None,
+        streaming: bool | None = None,
     ) -> "WithLate":
         """Apply the operator to a DataFrame and also return the late and bad records, in one pass over the source.
 
@@ -147,14 +158,16 @@ class RunnableOperator(ABC):
         accumulated before it: `apply` is faster if late records need only be counted.
 
         Args:
-            df, event_time, backend, options, name, idle: as for `apply`.
+            df, event_time, backend, options, name, idle, schema, streaming: as for `apply`.
 
         Raises:
             DefinitionError: as `apply`; or a column has a type that Arrow does not have.
         """
+        from operators.spark.apply import Arguments
         from operators.spark.with_late import WithLate
 
-        return WithLate.of(self, df, event_time, backend, options, name, idle)
+        given = Arguments(backend, options, name, idle=idle, schema=schema, streaming=streaming)
+        return WithLate.of(self, df, event_time, given)
 
     def local_runner(
         self,

@@ -1,6 +1,7 @@
 """`apply`: an operator on a Spark DataFrame, as one pass over a bounded frame, or as a streaming plan with state."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 
 from pyspark.errors import AnalysisException
@@ -18,11 +19,19 @@ from operators.runtime.metrics import names
 from operators.runtime.program import Program, Runnable
 from operators.spark.bounded import BoundedRun
 from operators.spark.bounded_input import input_columns, sorted_input
-from operators.spark.chains import Incoming, as_windows, marked
+from operators.spark.chains import Incoming, as_windows, direct, marked
+from operators.spark.declared import (
+    check_declared,
+    declared,
+    input_types,
+    known,
+    known_columns,
+    no_analysis_needed,
+)
 from operators.spark.gaps import quoted
 from operators.spark.heartbeats import with_heartbeats
-from operators.spark.packing import PACKED_DDL, Pack, Unpack, partition_labels
-from operators.spark.prepare import prepare
+from operators.spark.packing import PACKED, Pack, Unpack, partition_labels
+from operators.spark.prepare import check_frame, prepare
 from operators.spark.session import (
     check_partitions,
     check_session,
@@ -38,51 +47,80 @@ _MS_US = 1_000
 _RETAIN_KEY = "spark.sql.streaming.minBatchesToRetain"
 
 
-def apply(  # noqa: PLR0913 - what users give, and two that they don't
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """What users may say when they apply an operator; see `RunnableOperator.apply`."""
+
+    backend: str | None = None
+    options: Mapping[str, object] | None = None
+    name: str = "windows"
+    close_time: datetime | str | None = None
+    idle: Duration | None = None
+    schema: StructType | None = None
+    streaming: bool | None = None
+
+    @property
+    def idle_ms(self) -> int | None:
+        """`idle` in milliseconds."""
+        return None if self.idle is None else ticks(self.idle, _MS_US, "idle", 1)
+
+
+@no_analysis_needed()
+def apply(
     operator: Runnable,
     df: DataFrame,
     event_time: str,
-    backend: str | None,
-    options: Mapping[str, object] | None,
-    name: str,
+    given: Arguments,
     *,
     with_late: bool = False,
     incoming: Incoming | None = None,
-    close_time: datetime | str | None = None,
-    idle: Duration | None = None,
 ) -> DataFrame:
-    """Return the rows of an operator on a DataFrame; see `RunnableOperator.apply`.
+    """Return the rows of an operator on a DataFrame.
 
     Args:
         operator: what the user defined.
-        df, event_time, backend, options, name: as there.
+        df: the input.
+        event_time: its event-time column.
+        given: the other arguments of the user.
         with_late: whether late records are rows, too, of which all columns but `late` are null.
         incoming: what is known of the event time of a stream that was made of several; by default it is found out.
-        close_time: of a bounded frame, the time by which windows have to end to be emitted.
-        idle: how long a stream has to be without records for the clock to close windows.
     """
-    prepared = prepare(operator, df, event_time, backend, options)
+    check_frame(df)
+    schema = given.schema
+    check_declared(df, schema, given.streaming)
+    if schema is not None and not (given.idle is None and given.close_time is None):
+        raise DefinitionError(
+            "with schema, which is for pipelines, there is no idle and no close_time: leave them out"
+        )
+    df = declared(df, schema)
+    prepared = prepare(operator, df, event_time, given.backend, given.options)
     program, columns, spark = prepared.program, df.columns, df.sparkSession
     config = prepared.config.with_default("state.snapshots.retain", spark.conf.get(_RETAIN_KEY, None))
     df = prepared.df
+    streaming = df.isStreaming if given.streaming is None else given.streaming
     late = _late_side(program, df, columns) if with_late else None
     program = program.reporting(late)
-    narrow = input_columns(df, program)
+    narrow = input_columns(df, program, streaming=streaming)
+    if schema is not None:
+        narrow = known(narrow, input_types(program, schema, streaming=streaming))
     out = as_windows(spark_schema(program.rows), {time.column for time in program.times if time.is_end})
-    idle_ms = None if idle is None else ticks(idle, _MS_US, "idle", 1)
-    if not df.isStreaming:
+    idle_ms = given.idle_ms
+    if not streaming:
         check_workers(spark)
-        closes = FAR_FUTURE if close_time is None else prepared.final_by(close_time)
-        return _bounded(narrow, prepared.bounded.reporting(late), out, name, config.log_level, closes)
-    if close_time is not None:
+        closes = FAR_FUTURE if given.close_time is None else prepared.final_by(given.close_time)
+        return _bounded(narrow, prepared.bounded.reporting(late), out, given.name, config.log_level, closes)
+    if given.close_time is not None:
         raise DefinitionError(
             "close_time is for bounded frames: on a stream, the watermark says which windows are closed"
         )
     check_session(spark)
     check_partitions(spark, prepared.buckets)
     check_snapshot_folder(spark, config)
+    if schema is not None and known_columns(df) is not None:
+        incoming = direct(-(-program.grace * program.tick_us // 1_000))
     incoming = (incoming or prepared.incoming()).with_idle(idle_ms)
     out = marked(out, program.times, incoming, program.tick_us)
+    name = given.name
     try:
         return _streaming(narrow, program, config, prepared.buckets, out, name, incoming)
     except AnalysisException as error:
@@ -123,7 +161,7 @@ def _streaming(
     incoming: Incoming,
 ) -> DataFrame:
     # Imported here: the bucket's processor needs pandas, which a batch does not.
-    from operators.spark.processor import BucketProcessor, result_ddl
+    from operators.spark.processor import BucketProcessor, result_types
 
     labels = tuple(partition_labels(buckets))
     savepoint = None if config.savepoint is None else read_header(config.savepoint)
@@ -135,16 +173,18 @@ def _streaming(
     if closing.idle_ms is not None:
         timed = with_heartbeats(timed, closing.idle_ms)
     wakes = savepoint is not None or closing.chained or clocked
-    packed = timed.mapInArrow(Pack(program, labels, name, wakes=wakes, tells=clocked), PACKED_DDL)
+    pack = Pack(program, labels, name, wakes=wakes, tells=clocked)
+    packed = known(timed, known_columns(df)).mapInArrow(pack, spark_schema(PACKED))
     counts = [F.sum(column).alias(column) for column in ("rows", "bad", "sent", "row_bytes")]
     packed = packed.observe(f"{name}_in", *counts, F.sum(F.length("blob")).alias("sent_bytes"))
+    types = result_types(program.counts)
     results = packed.groupBy("bucket").transformWithStateInPandas(
         BucketProcessor(program, config, labels, name, closing, savepoint),
-        result_ddl(program.counts),
+        types,
         "append",
         "eventtime",
     )
     results = results.observe(
         f"{name}_out", *[F.sum(quoted(one)).alias(one) for one in names(program.counts)]
     )
-    return results.mapInArrow(Unpack(program.rows), out)
+    return known(results, types).mapInArrow(Unpack(program.rows), out)

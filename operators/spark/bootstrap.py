@@ -129,7 +129,7 @@ def savepoint(
     check_new(target)
     program, closes = prepared.program, prepared.close_ticks(close_time)
     labels = tuple(partition_labels(prepared.buckets))
-    input_ = sorted_input(input_columns(prepared.df, program), program, _NAME)
+    input_ = sorted_input(input_columns(prepared.df, program, streaming=False), program, _NAME)
     run = OpenEntries(program, input_.source, _NAME, input_.step, prepared.config.log_level, closes, labels)
     entries = input_.df.mapInArrow(run, spark_schema(run.columns)).repartition(len(labels), _FILE)
     entries = entries.sortWithinPartitions(_FILE, "crc", "key", _PLACE)

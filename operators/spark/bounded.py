@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
+from pyspark.sql.types import BinaryType, DataType, DoubleType, LongType, StructField, StructType
 
 from operators.columns.records import FAR_FUTURE, Records
 from operators.errors import OperatorError
@@ -22,7 +23,7 @@ from state_backends.backends.memory import MemoryBackend
 
 _LOG_SECONDS = 10.0
 _LOG = logging.getLogger(__name__)
-_SPARK_TYPES = {"i8": "bigint", "f8": "double", "object": "binary"}
+_SPARK_TYPES: dict[str, DataType] = {"i8": LongType(), "f8": DoubleType(), "object": BinaryType()}
 
 
 @dataclass(frozen=True)
@@ -68,13 +69,11 @@ class FirstStage:
             yield from plain.to_batches()
 
     @property
-    def ddl(self) -> str:
+    def types(self) -> StructType:
         """The entries' columns as Spark has them."""
         codes = self.program.plan.layout.codes
-        types = ["binary", "bigint", *(_SPARK_TYPES[code] for code in codes)]
-        return ", ".join(
-            f"{name} {type_}" for name, type_ in zip(column_names(len(codes)), types, strict=True)
-        )
+        types = [BinaryType(), LongType(), *(_SPARK_TYPES[code] for code in codes)]
+        return StructType(list(map(StructField, column_names(len(codes)), types)))
 
 
 class Source(Protocol):

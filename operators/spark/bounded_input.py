@@ -4,11 +4,13 @@ from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that every Spark user knows
+from pyspark.sql.types import LongType, StructField, StructType
 
 from operators.runtime.program import Program
 from operators.spark.bounded import FirstStage, FirstStageRows, InputRows, Slicing, Source
+from operators.spark.declared import known, known_columns
 from operators.spark.first_stage import PANE, EngineStage
-from operators.spark.sorting import in_order
+from operators.spark.sorting import ORDER, in_order
 from operators.spark.watermarks import utc, zoned_column
 from operators.steps.partials import KEY, TIME, TwoStagePlan
 
@@ -31,9 +33,14 @@ class SortedInput:
     step: int
 
 
-def input_columns(df: DataFrame, program: Program) -> DataFrame:
+def input_columns(df: DataFrame, program: Program, *, streaming: bool) -> DataFrame:
     """Return the columns that a program reads, under its aliases: Spark's mapInArrow fails on a column name with a dot."""
-    return df.select(*[zoned_column(df, name).alias(alias) for name, alias in program.inputs.aliases.items()])
+    return df.select(
+        *[
+            zoned_column(df, name, streaming=streaming).alias(alias)
+            for name, alias in program.inputs.aliases.items()
+        ]
+    )
 
 
 def sorted_input(df: DataFrame, program: Program, name: str) -> SortedInput:
@@ -46,17 +53,23 @@ def sorted_input(df: DataFrame, program: Program, name: str) -> SortedInput:
     """
     source: Source
     keys = [program.inputs.aliases[name] for name in program.inputs.group_by]
-    stage = EngineStage.of(program, df) if program.late is None else None
+    columns = known_columns(df)
+    # Spark alone knows the columns that its own first stage makes.
+    stage = EngineStage.of(program, df) if program.late is None and columns is None else None
     if stage is not None:
         df, micros, source = stage.grouped(df), F.col(PANE), stage
     elif isinstance(program.plan, TwoStagePlan) and program.plan.condenses and program.late is None:
         first = FirstStage(program, name, SLICING.rows)
-        df, keys, source = df.mapInArrow(first, first.ddl), [KEY], FirstStageRows(program)
+        df, keys, source = df.mapInArrow(first, first.types), [KEY], FirstStageRows(program)
+        columns = columns and first.types
         micros = _micros(program.tick_us)
     else:
         time = program.inputs.aliases[program.inputs.event_time]
         micros, source = F.unix_micros(utc(df, time)), InputRows(program)
-    return SortedInput(in_order(df, keys, micros, SLICING.group_bits), source, SLICING.rows)
+    ordered = in_order(df, keys, micros, SLICING.group_bits)
+    if columns is not None:
+        ordered = known(ordered, StructType([*columns, StructField(ORDER, LongType())]))
+    return SortedInput(ordered, source, SLICING.rows)
 
 
 def _micros(tick_us: int) -> Column:

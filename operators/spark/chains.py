@@ -88,10 +88,10 @@ def incoming(df: DataFrame, event_time: str, grace_us: int, *, takes_updates: bo
     nodes = _nodes(df)
     grace_ms = -(-grace_us // 1_000)
     if _WATERMARK not in (name for _, name in nodes):
-        return _direct(grace_ms)  # Metadata may come from a file that a query wrote: it means nothing here.
+        return direct(grace_ms)  # Metadata may come from a file that a query wrote: it means nothing here.
     stateful = [name for _, name in nodes if _STATEFUL.fullmatch(name)]
     if not stateful:
-        return _direct(grace_ms) if _DELAY not in metadata else _given(event_time, metadata[_DELAY], grace_ms)
+        return direct(grace_ms) if _DELAY not in metadata else _given(event_time, metadata[_DELAY], grace_ms)
     names = ", ".join(dict.fromkeys(stateful))
     if _sets_another(nodes):
         raise DefinitionError(
@@ -116,7 +116,8 @@ def incoming(df: DataFrame, event_time: str, grace_us: int, *, takes_updates: bo
     return Incoming(Closing(True, behind + max(0, grace_us - given * 1_000)), None, given)
 
 
-def _direct(grace_ms: int) -> Incoming:
+def direct(grace_ms: int) -> Incoming:
+    """Return the event time of a plain stream, to which `apply` gives its watermark."""
     # A millisecond more than the grace: what is emitted is later than the watermark of the batch before, not at it, as
     # Spark's operators require.
     return Incoming(Closing(), grace_ms + 1, grace_ms)

@@ -35,10 +35,6 @@ PACKED = pa.schema(
 
 A row without a blob wakes the bucket; it may say that records arrived, for whichever bucket.
 """
-PACKED_DDL = (
-    "bucket int, rows bigint, bad bigint, sent bigint, row_bytes bigint, partial boolean, arrived boolean, "
-    "blob binary"
-)
 _ROWS_PER_BLOB = 250_000
 _BATCHES_AHEAD = 32
 _SAMPLE_ROWS = 16_384

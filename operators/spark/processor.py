@@ -8,7 +8,9 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType
 
+from operators.errors import DefinitionError
 from operators.runtime.closing import Closing
 from operators.runtime.evolution import stored_change
 from operators.runtime.metrics import line, names
@@ -29,9 +31,10 @@ _ROWS_PER_BLOB = 250_000
 _LOG = logging.getLogger(__name__)
 
 
-def result_ddl(counts: Sequence[str]) -> str:
+def result_types(counts: Sequence[str]) -> StructType:
     """Return the columns that a bucket returns: its label, its metrics, those of a custom operator last, and rows as a blob."""
-    return ", ".join(["bucket int", *(f"`{name}` bigint" for name in names(counts)), "blob binary"])
+    metrics = [StructField(name, LongType()) for name in names(counts)]
+    return StructType([StructField("bucket", IntegerType()), *metrics, StructField("blob", BinaryType())])
 
 
 def check_buckets(progress: Progress, buckets: int) -> None:
@@ -147,6 +150,10 @@ class BucketProcessor(StatefulProcessor):
             yield from self._batch(label, batch, blobs, call)
 
     def _batch(self, label: int, batch: int | None, blobs: Blobs, call: Call) -> Iterator[pd.DataFrame]:
+        if batch is None:
+            raise DefinitionError(
+                "the frame is bounded, but apply was told that it is a stream: give streaming=False"
+            )
         stored = read_pointer(self._journal)
         pointer = stored or Pointer.fresh()
         check_buckets(pointer.progress, len(self._labels))
@@ -162,7 +169,7 @@ class BucketProcessor(StatefulProcessor):
             first = self._begun(operator, label) if begins else []
             begun = self._savepoint.sequence if self._savepoint and begins else pointer.progress.sequence
             closes = self._closes(call, pointer.progress)
-            done = operator.step(closes, *self._tables(blobs), sequence=begun + (batch or 0))
+            done = operator.step(closes, *self._tables(blobs), sequence=begun + batch)
             # Asked before the commit, while the store knows of this batch's changes.
             timer = None if operator.store.is_empty() else call.watermark + 1
             self._set_timer(timer, pointer.progress.timer, call.fired)

@@ -9,11 +9,13 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that every Spark
 from operators.aggregates.sides import EVENT_TIME, Side, check_types
 from operators.errors import DefinitionError
 from operators.spark.chains import Incoming, incoming
+from operators.spark.declared import no_analysis_needed
 from operators.spark.gaps import quoted
 from operators.spark.prepare import check_frame
 from operators.spark.watermarks import zoned_column
 
 
+@no_analysis_needed()
 def check_frames(frames: Mapping[str, DataFrame]) -> None:
     """Refuse frames that are not DataFrames of Spark, or of which only some are streams.
 
@@ -69,7 +71,7 @@ def _part(
     """One frame's rows, with the columns of all frames."""
     frame = frames[of.name]
     columns = [F.col(quoted(name)) for name in shared]
-    columns.append(zoned_column(frame, time).alias(EVENT_TIME))
+    columns.append(zoned_column(frame, time, streaming=frame.isStreaming).alias(EVENT_TIME))
     for side in sides:
         for name in side.columns:
             nothing = F.lit(None).cast(frames[side.name].schema[name].dataType)

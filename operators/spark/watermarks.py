@@ -25,9 +25,9 @@ def check_time(df: DataFrame, event_time: str) -> None:
         )
 
 
-def zoned_column(df: DataFrame, name: str) -> Column:
+def zoned_column(df: DataFrame, name: str, *, streaming: bool) -> Column:
     """Return a column of the frame; in a stream a timestamp without zone as one of UTC, since watermarks need a zone."""
-    return utc(df, name) if df.isStreaming else F.col(quoted(name))
+    return utc(df, name) if streaming else F.col(quoted(name))
 
 
 def utc(df: DataFrame, name: str) -> Column:

@@ -1,15 +1,14 @@
 """An operator's rows and its late records, from one Spark plan."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that every Spark user knows
 from pyspark.sql.streaming import DataStreamWriter
 
-from operators.columns.durations import Duration
 from operators.runtime.program import Runnable
-from operators.spark.apply import apply
+from operators.spark.apply import Arguments, apply
 from operators.steps.late import LATE
 
 WriteBoth = Callable[[DataFrame, DataFrame, int], None]
@@ -34,13 +33,10 @@ class WithLate:
         operator: Runnable,
         df: DataFrame,
         event_time: str,
-        backend: str | None,
-        options: Mapping[str, object] | None,
-        name: str,
-        idle: Duration | None = None,
+        given: Arguments,
     ) -> "WithLate":
         """Return an operator applied to a frame, as `RunnableOperator.apply_with_late` does."""
-        return cls(apply(operator, df, event_time, backend, options, name, with_late=True, idle=idle))
+        return cls(apply(operator, df, event_time, given, with_late=True))
 
     @property
     def windows(self) -> DataFrame:
