@@ -14,10 +14,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyspark
 import pytest
+from pyspark.sql import SparkSession
 
 from operators import SlidingWindows
 from operators import aggregates as agg
 from operators.spark.java import ensure_java
+from state_backends import read_state
 
 ROOT = Path(__file__).parents[2]
 HOME = Path(pyspark.__file__).parent
@@ -145,11 +147,11 @@ def test_a_streaming_table_has_the_windows_that_are_closed(project: Path) -> Non
 
 
 @pytest.mark.usefixtures("printed")
-def test_the_state_is_where_the_page_says(project: Path) -> None:
-    """In the storage, by catalog, database, table and flow."""
+def test_the_state_is_where_the_page_says(project: Path, spark: SparkSession) -> None:
+    """In the storage, by catalog, database, table and flow: the windows that are still open are there."""
     path = re.search(r"`(storage/_checkpoints/\S+)`", PAGE)
     assert path
-    assert (project / path[1] / "state").is_dir()
+    assert 0 < read_state(project / path[1], spark=spark).count()
 
 
 def test_mistakes_are_refused_with_the_way_out(printed: str) -> None:
