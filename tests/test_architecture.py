@@ -27,6 +27,8 @@ ORDER = {
         "definitions",
         "testing",
         "__init__",
+        "command",
+        "__main__",
     ),
     "state_backends": (
         "errors",

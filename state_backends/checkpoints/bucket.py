@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from serializers.pages import Column
-from state_backends.durability.changelog import page_bytes
 from state_backends.durability.durable import Durable
 from state_backends.durability.pointer import JOURNAL, Pointer, read_pointer
 from state_backends.durability.policy import SnapshotPolicy
@@ -35,14 +34,19 @@ class EntryBatch:
         keys: distinct keys, encoded.
         key: shape (n,), int64: positions in `keys`.
         columns: one of length n for each of the layout.
-        size: bytes of keys and pages.
+        sizes: of each key: the bytes of the key and its page.
     """
 
     segment: int
     keys: list[bytes]
     key: npt.NDArray[np.int64]
     columns: list[Column]
-    size: int
+    sizes: list[int]
+
+    @property
+    def size(self) -> int:
+        """Bytes of keys and pages."""
+        return sum(self.sizes)
 
 
 @dataclass(frozen=True)
@@ -84,7 +88,8 @@ class Bucket:
     def _decoded(self, segment: int, pages: dict[bytes, bytes]) -> EntryBatch:
         columns, counts = self.schema.layout.decode(list(pages.values()))
         key = np.repeat(np.arange(len(pages)), counts)
-        return EntryBatch(segment, list(pages), key, columns, page_bytes({segment: pages}))
+        sizes = [len(name) + len(page) for name, page in pages.items()]
+        return EntryBatch(segment, list(pages), key, columns, sizes)
 
 
 def journal_from_parts(blobs: Iterable[tuple[str, int, bytes]]) -> MemoryJournal:

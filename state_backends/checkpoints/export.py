@@ -1,6 +1,5 @@
 """A savepoint of a stopped query, made from its checkpoint."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from state_backends.checkpoints.bucket import Bucket
+from state_backends.checkpoints.query import stored_query
 from state_backends.checkpoints.reading import Checkpoint, by_bucket, journals, stored_schema
 from state_backends.checkpoints.savepoint import (
     SAVED,
@@ -83,14 +83,10 @@ def write_savepoint(
 
 def _origin(checkpoint: Checkpoint) -> dict[str, Any]:
     """What the files of the checkpoint say: its last batch, the watermark after it, and the offsets of the sources."""
-    folder = Folder(checkpoint.path)
-    done = [int(Path(name).name) for name, _ in folder.list("commits") if Path(name).name.isdecimal()]
-    batch = max(done) if checkpoint.batch is None else checkpoint.batch
-    commit = (folder.read(f"commits/{batch}") or b"").decode().splitlines()[1:]
-    offsets = (folder.read(f"offsets/{batch}") or b"").decode().splitlines()[2:]
+    query = stored_query(checkpoint.path, checkpoint.batch)
     return {
         "checkpoint": checkpoint.path,
-        "batch": batch,
-        "watermark in ms": json.loads(commit[0]).get("nextBatchWatermarkMs") if commit else None,
-        "sources": [json.loads(line) if line.startswith(("{", "[")) else line for line in offsets],
+        "batch": query.batch,
+        "watermark in ms": query.watermark_ms,
+        "sources": query.sources,
     }

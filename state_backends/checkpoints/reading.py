@@ -14,6 +14,7 @@ import pyarrow as pa
 from serializers import CorruptDataError
 from state_backends.checkpoints.bucket import Bucket, journal_from_parts, open_bucket
 from state_backends.checkpoints.metadata import JOURNAL_VARIABLE, unreadable
+from state_backends.checkpoints.sizes import segment_sizes
 from state_backends.durability.folders import absolute
 from state_backends.durability.pointer import Pointer
 from state_backends.errors import StateError
@@ -148,23 +149,16 @@ class Summarize:
 
     def __call__(self, number: int, bucket: Bucket) -> Iterator[pa.Table]:
         """Yield a row for each segment."""
-        sums: dict[int, list[int]] = {}
-        for stored in bucket.entries():
-            time = stored.columns[0]
-            row = [len(stored.keys), len(time), stored.size, int(time.min()), int(time.max())]
-            before = sums.get(stored.segment)
-            if before is not None:
-                row = [a + b for a, b in zip(row[:3], before, strict=False)] + [
-                    min(row[3], before[3]),
-                    max(row[4], before[4]),
-                ]
-            sums[stored.segment] = row
+        sizes = segment_sizes(bucket.entries())
         length = self.schema.segment
         close_time = bucket.close_time
         ends = [close_time, close_time + self.schema.grace]
-        for segment, (keys, panes, size, oldest, newest) in sums.items() or [(None, [0, 0, 0, None, None])]:
-            bounds = [None, None] if segment is None else [segment * length, segment * length + length - 1]
-            yield self._row([number, segment, *bounds, keys, panes, size, oldest, newest, *ends])
+        for size in sizes:
+            first = size.segment * length
+            rest = [size.keys, size.panes, size.size, size.oldest, size.newest]
+            yield self._row([number, size.segment, first, first + length - 1, *rest, *ends])
+        if not sizes:
+            yield self._row([number, None, None, None, 0, 0, 0, None, None, *ends])
 
     def _row(self, values: list[int | None]) -> pa.Table:
         arrays = []

@@ -1,0 +1,1 @@
+"""The command `windows`: looks at the checkpoints of stopped queries, and explains operators."""

@@ -1,0 +1,29 @@
+"""`windows explain`: what an operator does, and why."""
+
+import sys
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from operators.command.inputs import frame_of, operator_of
+from operators.command.session import session
+from operators.explain.explanation import Explanation
+
+
+def run(given: Namespace) -> None:
+    """Print the explanation of an operator. With a Parquet file as input, it needs no Spark."""
+    operator, like = operator_of(given.operator), Path(given.like or "")
+    if like.suffix == ".parquet" and like.is_file():
+        _show(operator, pq.read_schema(like), given)
+        return
+    with session(dict(given.conf), quiet=not given.traceback) as spark:
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        _show(operator, to_arrow_schema(frame_of(given, spark).schema), given)
+
+
+def _show(operator: Any, schema: pa.Schema, given: Namespace) -> None:
+    sys.stdout.write(f"{Explanation.of(operator, schema, given.event_time)}\n")

@@ -1,0 +1,120 @@
+"""What the arguments name: a state, an operator of the user, and the columns of its input."""
+
+import sys
+from argparse import Namespace
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from operators.command.errors import CommandError
+from state_backends.checkpoints.metadata import StoredOperator, operators_in
+from state_backends.checkpoints.query import StoredQuery, stored_query
+from state_backends.checkpoints.reading import Checkpoint, journal_rows, plain_path
+from state_backends.durability.folders import absolute
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_FORMATS = {".parquet": "parquet", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".csv": "csv"}
+
+
+def checkpoint_of(given: Namespace, number: int | None = None) -> Checkpoint:
+    """Return the state that arguments name, of an operator of that number if one is given.
+
+    Raises:
+        CommandError: there is no such folder.
+    """
+    path = absolute(given.checkpoint)
+    if "://" not in path and not Path(path.removeprefix("file:")).is_dir():
+        raise CommandError(f"there is no folder {path}: give the checkpoint folder of a query that has run")
+    operator = number if number is not None else given.operator_number or 0
+    return Checkpoint(path, given.backend, given.batch, operator, given.snapshots)
+
+
+def query_of(given: Namespace) -> StoredQuery:
+    """Return the query of the checkpoint.
+
+    Raises:
+        CommandError: there is no such folder.
+        NoBatchError: no batch was committed.
+    """
+    return stored_query(checkpoint_of(given).path, given.batch)
+
+
+def operators_of(given: Namespace, spark: "SparkSession") -> list[StoredOperator]:
+    """Return the operators with state of the checkpoint, one of which is of this library.
+
+    Raises:
+        StateError: there are none, or the one that the arguments name is another's; says what there is.
+    """
+    named = given.operator_number
+    found = operators_in(plain_path(checkpoint_of(given).path), spark)
+    ours = [operator.number for operator in found if operator.is_ours]
+    if not ours or (named is not None and named not in ours):
+        journal_rows(checkpoint_of(given), spark)  # raises the error that says why
+    return found
+
+
+def operator_of(text: str) -> Any:
+    """Return the operator that `module:name` names. Modules in the working directory are found, behind all others.
+
+    Raises:
+        CommandError: there is no such module, no such name in it, or what it names is no operator.
+    """
+    module, colon, path = text.partition(":")
+    if not (module and colon and path):
+        raise CommandError(
+            f"the operator is {text!r}: give a module and a name in it, such as jobs.delays:op"
+        )
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.append(here)
+    found = _imported(module)
+    for name in path.split("."):
+        if not hasattr(found, name):
+            raise CommandError(f"the module {module} has no {path!r}: give the name of the operator in it")
+        found = getattr(found, name)
+    if not all(hasattr(found, name) for name in ("program", "bounded", "closing")):
+        raise CommandError(
+            f"{text} is a {type(found).__name__}, not an operator with its keys: give what `apply` is called on"
+        )
+    return found
+
+
+def _imported(module: str) -> Any:
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise CommandError(f"the module {module} cannot be imported: {error}") from error
+        raise CommandError(
+            f"there is no module {module}: call the command in the folder that has it, or set PYTHONPATH to this folder"
+        ) from error
+
+
+def frame_of(given: Namespace, spark: "SparkSession") -> "DataFrame":
+    """Return an empty frame with the columns that arguments name.
+
+    Raises:
+        CommandError: the file does not exist, or is of an unknown format.
+    """
+    if given.schema is not None:
+        return spark.createDataFrame([], schema=given.schema)
+    path = Path(given.like)
+    if not path.exists():
+        raise CommandError(f"there is no file {given.like}: give --like a file with the columns, or --schema")
+    kind = file_format(path)
+    reader = spark.read.options(header="true", inferSchema="true") if kind == "csv" else spark.read
+    return reader.format(kind).load(str(path.absolute())).limit(0)
+
+
+def file_format(path: Path) -> str:
+    """Return the format of a file or a folder of files, by their names.
+
+    Raises:
+        CommandError: it is unknown.
+    """
+    for file in (path, *(sorted(path.iterdir()) if path.is_dir() else ())):
+        if not file.name.startswith((".", "_")) and file.suffix in _FORMATS:
+            return _FORMATS[file.suffix]
+    raise CommandError(f"{path} is of an unknown format: known are {', '.join(_FORMATS)}")

@@ -1,0 +1,41 @@
+"""The command `windows`."""
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+from operators.command.arguments import parser
+from operators.command.errors import one_line
+
+_INTERRUPTED = 130
+_PIPE_CLOSED = 141
+"""What a shell reports of a program that a signal ended: 128 and the signal's number."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command, and return its exit code: 0, 1 for an error, 130 after Ctrl-C.
+
+    Args:
+        arguments: of the command; by default those of the process.
+
+    Raises:
+        SystemExit: the arguments are not valid (code 2), or help was printed (code 0).
+    """
+    given = parser().parse_args(arguments)
+    try:
+        given.run(given)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        sys.stderr.write("windows: interrupted\n")
+        return _INTERRUPTED
+    except BrokenPipeError:
+        # Python flushes stdout again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _PIPE_CLOSED
+    except Exception as error:  # noqa: BLE001 - whatever went wrong is one line
+        if given.traceback:
+            traceback.print_exc()
+        sys.stderr.write(f"windows: error: {one_line(error)}\n")
+        return 1
+    return 0

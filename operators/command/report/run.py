@@ -1,0 +1,66 @@
+"""`windows report`: surveys a checkpoint, and writes the page."""
+
+import sys
+from argparse import Namespace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from operators.command.errors import CommandError, one_line
+from operators.command.formats import byte_text
+from operators.command.inputs import checkpoint_of, operators_of, query_of
+from operators.command.progress import watched
+from operators.command.report.page import page
+from operators.command.report.parts import Content, Unread
+from operators.command.rows import replacing
+from operators.command.session import session
+from serializers import SerializationError
+from state_backends import StateError
+from state_backends.checkpoints.survey import StateSurvey, survey
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def run(given: Namespace) -> None:
+    """Write the page.
+
+    Raises:
+        StateError, CorruptDataError: the state of no operator can be read. Of several operators, the page says of those whose
+            state cannot be read why, and the command fails after it has written the page.
+    """
+    out = Path(given.out)
+    if not out.absolute().parent.is_dir():
+        raise CommandError(
+            f"there is no folder {out.absolute().parent}: create it, or give --out another file"
+        )
+    found = _content(given)
+    with replacing(out) as target:
+        target.write_text(page(found), encoding="utf-8")
+    sys.stdout.write(f"{byte_text(out.stat().st_size)} in {out}\n")
+    unread = [one for one in found.operators if isinstance(one, Unread)]
+    if unread:
+        numbers = ", ".join(str(one.number) for one in unread)
+        raise CommandError(f"the page lacks the state of operator {numbers}: {unread[0].why}")
+
+
+def _content(given: Namespace) -> Content:
+    query, path = query_of(given), checkpoint_of(given).path
+    with session(dict(given.conf), quiet=not given.traceback) as spark:
+        there = operators_of(given, spark)
+        ours = [one.number for one in there if one.is_ours and given.operator_number in (None, one.number)]
+        operators = tuple(_surveyed(given, number, len(ours) == 1, spark) for number in ours)
+    others = tuple(one for one in there if not one.is_ours)
+    return Content(path, datetime.now(timezone.utc), query, operators, others)
+
+
+def _surveyed(given: Namespace, number: int, alone: bool, spark: "SparkSession") -> StateSurvey | Unread:
+    from pyspark.errors import PySparkException
+
+    try:
+        with watched(spark, f"operator {number}", always=given.progress):
+            return survey(checkpoint_of(given, number), spark)
+    except (StateError, SerializationError, PySparkException) as error:
+        if alone:
+            raise
+        return Unread(number, one_line(error))

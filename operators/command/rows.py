@@ -1,0 +1,150 @@
+"""Rows of a frame: printed as a table or as JSON, or written to a file."""
+
+import shutil
+import sys
+import tempfile
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.dataset
+import pyarrow.parquet as pq
+
+from operators.command.errors import CommandError
+from operators.command.formats import json_text, number
+from operators.command.inputs import file_format
+from operators.command.progress import watched
+from operators.command.tables import arrow_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+_PRINTED = 20
+_WIDTH = 160
+_UNSORTED = ("map", "variant", "void")
+
+
+def show_rows(frame: "DataFrame", given: Namespace, label: str) -> None:
+    """Print or write the rows of a frame, as the arguments say.
+
+    Args:
+        frame: the rows.
+        given: has `limit`, `json` and `out`.
+        label: for the progress.
+    """
+    with watched(frame.sparkSession, label, always=given.progress):
+        if given.out is not None:
+            written = write_file(
+                frame if given.limit is None else _first(frame, given.limit), Path(given.out)
+            )
+            sys.stdout.write(f"{number(written)} rows in {given.out}\n")
+            return
+        most = given.limit or _PRINTED
+        found = _first(frame, most + 1).toArrow()
+    shown = found.slice(0, most)
+    if given.json:
+        sys.stdout.writelines(f"{json_text(row)}\n" for row in shown.to_pylist())
+        return
+    sys.stdout.write(
+        f"{arrow_table(shown, _width())}\n{_ending(shown.num_rows, more=found.num_rows > most)}\n"
+    )
+
+
+def _width() -> int:
+    """Columns of the terminal."""
+    return shutil.get_terminal_size((_WIDTH, 0)).columns
+
+
+def _ending(rows: int, *, more: bool) -> str:
+    count = f"{number(rows)} row{'' if rows == 1 else 's'}"
+    return f"the first {count}: --limit N shows more, --out FILE writes all" if more else count
+
+
+def _first(frame: "DataFrame", most: int) -> "DataFrame":
+    """The first rows in the order of their columns."""
+    return frame.orderBy(*_order(frame)).limit(most)
+
+
+def _order(frame: "DataFrame") -> "list[Column]":
+    from pyspark.sql import functions as F  # noqa: N812 - the name that every Spark user knows
+
+    columns = [
+        field.name
+        for field in frame.schema.fields
+        if not any(kind in field.dataType.simpleString() for kind in _UNSORTED)
+    ]
+    return [F.col(f"`{name.replace('`', '``')}`") for name in columns]
+
+
+def write_file(frame: "DataFrame", path: Path) -> int:
+    """Write rows to one file, by way of a temporary folder, and return their number. Memory: a part of the rows at a time.
+
+    Raises:
+        CommandError: the format is unknown, or the folder of the file does not exist.
+    """
+    kind = file_format(path)
+    if not path.absolute().parent.is_dir():
+        raise CommandError(
+            f"there is no folder {path.absolute().parent}: create it, or give --out another file"
+        )
+    with tempfile.TemporaryDirectory(prefix="windows-rows-") as folder:
+        frame.write.parquet(f"{folder}/rows")
+        rows = pyarrow.dataset.dataset(f"{folder}/rows", format="parquet")
+        with replacing(path) as target:
+            return _WRITERS[kind](rows, target)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Provide a file to write, which takes the place of another one when it is complete."""
+    aside = path.with_name(f".{path.name}.part")
+    try:
+        yield aside
+        aside.replace(path)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def _parquet(rows: pyarrow.dataset.Dataset, path: Path) -> int:
+    with pq.ParquetWriter(path, rows.schema) as writer:
+        return _each(rows, writer.write_batch)
+
+
+def _csv(rows: pyarrow.dataset.Dataset, path: Path) -> int:
+    """Structs become a column for each field, and lists and maps JSON: a CSV has neither."""
+    empty = _flat(rows.schema.empty_table())
+    with pyarrow.csv.CSVWriter(path, empty.schema) as writer:
+        return _each(rows, lambda batch: writer.write_table(_flat(pa.Table.from_batches([batch]))))
+
+
+def _json(rows: pyarrow.dataset.Dataset, path: Path) -> int:
+    with path.open("w", encoding="utf-8") as file:
+        return _each(rows, lambda batch: file.writelines(f"{json_text(row)}\n" for row in batch.to_pylist()))
+
+
+_WRITERS = {"parquet": _parquet, "csv": _csv, "json": _json}
+
+
+def _each(rows: pyarrow.dataset.Dataset, write: Callable[[pa.RecordBatch], None]) -> int:
+    written = 0
+    for batch in rows.to_batches():
+        write(batch)
+        written += batch.num_rows
+    return written
+
+
+def _flat(table: pa.Table) -> pa.Table:
+    while any(pa.types.is_struct(column.type) for column in table.columns):
+        table = table.flatten()
+    columns = [_as_json(column) if pa.types.is_nested(column.type) else column for column in table.columns]
+    return pa.Table.from_arrays(columns, names=table.column_names)
+
+
+def _as_json(column: pa.ChunkedArray) -> pa.Array:
+    return pa.array(
+        [None if value is None else json_text(value) for value in column.to_pylist()], pa.string()
+    )

@@ -1,0 +1,51 @@
+"""`windows savepoint`: a copy of the state for a new query."""
+
+import sys
+from argparse import Namespace
+
+from operators.command.formats import NEVER, counted, json_text, moment
+from operators.command.inputs import checkpoint_of
+from operators.command.progress import watched
+from operators.command.session import session
+from state_backends import write_savepoint
+from state_backends.checkpoints.savepoint import Savepoint
+
+
+def run(given: Namespace) -> None:
+    """Write a savepoint, and print where it is and from where a new query has to read."""
+    found = checkpoint_of(given)
+    with (
+        session(dict(given.conf), quiet=not given.traceback) as spark,
+        watched(spark, "writing", always=given.progress),
+    ):
+        saved = write_savepoint(
+            found.path,
+            given.folder,
+            found.backend,
+            found.batch,
+            operator=found.operator,
+            snapshots=found.snapshots,
+            spark=spark,
+        )
+    sys.stdout.write(f"{json_text(_described(saved)) if given.json else _text(saved)}\n")
+
+
+def _described(saved: Savepoint) -> dict[str, object]:
+    return {
+        "savepoint": saved.uri,
+        "entries": sum(bucket.rows for bucket in saved.buckets),
+        "buckets": len(saved.buckets),
+        "origin": saved.origin,
+    }
+
+
+def _text(saved: Savepoint) -> str:
+    entries = counted(sum(bucket.rows for bucket in saved.buckets), "entry", "entries")
+    watermark = moment((saved.origin["watermark in ms"] or 0) * 1_000)
+    lines = [
+        f"{entries} of {counted(len(saved.buckets), 'bucket')} in {saved.uri}",
+        f"the state after batch {saved.origin['batch']}, watermark {watermark or NEVER}",
+        "a new query starts from it by the option state.savepoint, and has to read its sources from these offsets:",
+        *(f"  {json_text(source)}" for source in saved.origin["sources"]),
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,23 @@
+"""`windows state`: the stored panes or windows."""
+
+from argparse import Namespace
+
+from operators.command.inputs import checkpoint_of
+from operators.command.rows import show_rows
+from operators.command.session import session
+from state_backends import read_state
+
+
+def run(given: Namespace) -> None:
+    """Print or write the rows that `read_state` returns."""
+    found = checkpoint_of(given)
+    with session(dict(given.conf), quiet=not given.traceback) as spark:
+        rows = read_state(
+            found.path,
+            found.backend,
+            found.batch,
+            operator=found.operator,
+            snapshots=found.snapshots,
+            spark=spark,
+        )
+        show_rows(rows, given, "reading state")

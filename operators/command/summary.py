@@ -1,0 +1,137 @@
+"""`windows summary`: what a checkpoint's operators are, and how much they store."""
+
+import sys
+from argparse import Namespace
+from collections.abc import Iterator
+from typing import Any
+
+from operators.command.formats import NEVER, byte_text, counted, instant, json_text, moment, number
+from operators.command.inputs import checkpoint_of, operators_of, query_of
+from operators.command.progress import watched
+from operators.command.session import session
+from operators.command.tables import text_table
+from operators.command.words import facts, title
+from operators.explain.words import length
+from state_backends.checkpoints.query import StoredQuery
+from state_backends.checkpoints.sizes import SegmentSize
+from state_backends.checkpoints.survey import StateSurvey, SurveyedBucket, survey
+
+_COLUMNS = ("bucket", "segment", "from", "keys", "panes", "bytes", "oldest", "newest", "close time")
+_RIGHT = (True, True, False, True, True, True, False, False, False)
+
+
+def run(given: Namespace) -> None:
+    """Print a summary of each operator of this library in the checkpoint."""
+    query = query_of(given)
+    with session(dict(given.conf), quiet=not given.traceback) as spark:
+        there = operators_of(given, spark)
+        surveys = []
+        for operator in there:
+            if operator.is_ours and given.operator_number in (None, operator.number):
+                with watched(spark, f"operator {operator.number}", always=given.progress):
+                    surveys.append(survey(checkpoint_of(given, operator.number), spark))
+    others = [f"operator {one.number}: {one.name}, of Spark" for one in there if not one.is_ours]
+    if given.json:
+        sys.stdout.write(f"{json_text(_plain(query, surveys))}\n")
+        return
+    sections = [_head(query), *(_section(found, given.limit) for found in surveys), *others]
+    sys.stdout.write("\n\n".join(sections) + "\n")
+
+
+def _head(query: StoredQuery) -> str:
+    watermark = None if query.watermark_ms is None else moment(query.watermark_ms * 1_000)
+    return f"query {query.id or NEVER}, after batch {query.batch}, watermark {watermark or NEVER} (times are in UTC)"
+
+
+def _section(found: StateSurvey, limit: int) -> str:
+    rows = [row for bucket in found.buckets for row in _rows(found, bucket)]
+    lines = [f"operator {found.checkpoint.operator}: {title(found.identity)}"]
+    described = [*facts(found.identity), *_sizes(found)]
+    width = max(len(name) for name, _ in described)
+    lines += [f"  {name.ljust(width)}  {text}" for name, text in described]
+    lines += ["", text_table(_COLUMNS, rows[:limit], _RIGHT)]
+    if len(rows) > limit:
+        lines.append(f"the first {number(limit)} of {number(len(rows))} rows: --limit N shows more")
+    return "\n".join(lines)
+
+
+def _sizes(found: StateSurvey) -> Iterator[tuple[str, str]]:
+    schema, buckets = found.schema, found.buckets
+    yield "states", ", ".join(state.name for state in schema.states) or "none"
+    yield "grace", length(schema.grace * schema.tick_us)
+    keys, panes = sum(one.keys for one in buckets), sum(one.panes for one in buckets)
+    size = byte_text(sum(one.size for one in buckets))
+    yield "holds", f"{counted(keys, 'key')}, {counted(panes, 'pane')}, {size} before compression"
+    segment = length(schema.segment * schema.tick_us)
+    yield (
+        "in",
+        f"{counted(len(buckets), 'bucket')} and {counted(len(found.segments), 'segment')} of {segment}",
+    )
+    log = sum(one.log_bytes for one in buckets)
+    yield (
+        "changelog",
+        f"{counted(sum(one.log_entries for one in buckets), 'entry', 'entries')}, {byte_text(log)}",
+    )
+
+
+def _rows(found: StateSurvey, bucket: SurveyedBucket) -> Iterator[list[str]]:
+    schema, close_time = found.schema, instant(bucket.close_time, found.schema)
+    if not bucket.segments:
+        yield [str(bucket.number), NEVER, NEVER, "0", "0", "0", NEVER, NEVER, close_time]
+    for size in bucket.segments:
+        yield [
+            str(bucket.number),
+            str(size.segment),
+            instant(size.segment * schema.segment, schema),
+            *(number(count) for count in (size.keys, size.panes, size.size)),
+            instant(size.oldest, schema),
+            instant(size.newest, schema),
+            close_time,
+        ]
+
+
+def _plain(query: StoredQuery, surveys: list[StateSurvey]) -> dict[str, Any]:
+    return {
+        "query": query.id,
+        "batch": query.batch,
+        "watermark_ms": query.watermark_ms,
+        "operators": [_plain_operator(found) for found in surveys],
+    }
+
+
+def _plain_operator(found: StateSurvey) -> dict[str, Any]:
+    return {
+        "number": found.checkpoint.operator,
+        "title": title(found.identity),
+        "identity": found.identity,
+        "buckets": [_plain_bucket(found, bucket) for bucket in found.buckets],
+    }
+
+
+def _plain_bucket(found: StateSurvey, bucket: SurveyedBucket) -> dict[str, Any]:
+    return {
+        "bucket": bucket.number,
+        "close_time": _or_none(instant(bucket.close_time, found.schema)),
+        "keys": bucket.keys,
+        "panes": bucket.panes,
+        "bytes": bucket.size,
+        "changelog_entries": bucket.log_entries,
+        "changelog_bytes": bucket.log_bytes,
+        "segments": [_plain_segment(found, size) for size in bucket.segments],
+    }
+
+
+def _plain_segment(found: StateSurvey, size: SegmentSize) -> dict[str, Any]:
+    return {
+        "segment": size.segment,
+        "from": _or_none(instant(size.segment * found.schema.segment, found.schema)),
+        "keys": size.keys,
+        "panes": size.panes,
+        "bytes": size.size,
+        "oldest": _or_none(instant(size.oldest, found.schema)),
+        "newest": _or_none(instant(size.newest, found.schema)),
+    }
+
+
+def _or_none(text: str) -> str | None:
+    return None if text == NEVER else text

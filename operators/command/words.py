@@ -1,0 +1,83 @@
+"""What an operator is, in words, from what its state depends on."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from operators.explain.words import length
+
+_EMISSIONS = {
+    "on_close": "each window once, when it is closed",
+    "on_update": "after each batch, the windows that it changed",
+    "on_arrival": "each record in the batch in which it came",
+}
+_ROLLING_ON_CLOSE = "each record when none can change its windows any more"
+_BY_FOLD = " by fold"
+
+
+def title(identity: Mapping[str, Any]) -> str:
+    """Return the kind and the lengths of an operator's windows, such as "hopping windows of 1 h every 5 min"."""
+    if "operator" in identity:
+        return f"custom operator {identity['operator']}, version {identity.get('version')}"
+    kind = str(identity.get("windows", "")).removesuffix(_BY_FOLD)
+    describe = {"hopping": _hopping, "sliding": _sliding, "session": _session, "rolling": _rolling}.get(kind)
+    return describe(identity) if describe else f"{kind or 'unknown'} windows"
+
+
+def facts(identity: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield what else an operator is: names and texts."""
+    yield "keys", _listed(identity.get("grouped by")) or "none: all records are one group"
+    if "emission" in identity:
+        rolling = identity.get("windows") == "rolling" and identity["emission"] == "on_close"
+        yield (
+            "emits",
+            _ROLLING_ON_CLOSE if rolling else _EMISSIONS.get(identity["emission"], str(identity["emission"])),
+        )
+    if str(identity.get("windows", "")).endswith(_BY_FOLD):
+        yield "stores", "windows, since a fold has no merge"
+    if "settings" in identity:
+        yield (
+            "settings",
+            _listed(f"{name} = {value!r}" for name, value in identity["settings"].items()) or "none",
+        )
+    if identity.get("inputs"):
+        yield "keeps", f"records' columns {_listed(identity['inputs'])}"
+    yield "reads", _listed(identity.get("columns")) or "key and event time only"
+
+
+def _listed(values: Any) -> str:
+    return ", ".join(map(str, values or ()))
+
+
+def _length(identity: Mapping[str, Any], name: str) -> str:
+    return length(identity[f"{name} in ticks"] * identity["tick in us"])
+
+
+def _hopping(identity: Mapping[str, Any]) -> str:
+    size, step = _length(identity, "size"), _length(identity, "step")
+    offset = f", from {_length(identity, 'offset')}" if identity.get("offset in ticks") else ""
+    return (
+        f"tumbling windows of {size}{offset}"
+        if size == step
+        else f"hopping windows of {size} every {step}{offset}"
+    )
+
+
+def _sliding(identity: Mapping[str, Any]) -> str:
+    return f"sliding windows of {_length(identity, 'size')}"
+
+
+def _session(identity: Mapping[str, Any]) -> str:
+    given = identity["gap in ticks"]
+    gap = _length(identity, "gap") if isinstance(given, int) else str(given)
+    most = f", {_length(identity, 'max length')} long at most" if identity.get("max length in ticks") else ""
+    article = "a gap of" if isinstance(given, int) else "a gap"
+    return f"session windows with {article} {gap}{most}"
+
+
+def _rolling(identity: Mapping[str, Any]) -> str:
+    lookbacks = []
+    if identity.get("longest lookback in ticks"):
+        lookbacks.append(f"up to {_length(identity, 'longest lookback')}")
+    if identity.get("lifetime"):
+        lookbacks.append("the lifetime of a key")
+    return f"rolling windows of {' and '.join(lookbacks)}" if lookbacks else "rolling windows"

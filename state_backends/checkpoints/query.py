@@ -1,0 +1,71 @@
+"""What Spark's own files in a checkpoint say about its query."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from state_backends.checkpoints.metadata import NoBatchError
+from state_backends.durability.folders import Folder
+
+
+@dataclass(frozen=True, slots=True)
+class StoredQuery:
+    """A query as its checkpoint describes it.
+
+    Attributes:
+        id: Spark's for the query; None if the file that has it is missing.
+        batch: number of the batch.
+        planned_ms: when Spark planned the batch, in milliseconds since the epoch, or None.
+        watermark_ms: the watermark after the batch, in milliseconds since the epoch, or None.
+        conf: Spark's settings that the checkpoint fixes.
+        sources: where each source stood after the batch.
+    """
+
+    id: str | None
+    batch: int
+    planned_ms: int | None
+    watermark_ms: int | None
+    conf: dict[str, str]
+    sources: list[Any]
+
+
+def stored_query(checkpoint: str, batch: int | None = None) -> StoredQuery:
+    """Return the query of a checkpoint.
+
+    Args:
+        checkpoint: the folder, absolute or a URI.
+        batch: number of a batch; None for the last committed one.
+
+    Raises:
+        NoBatchError: no batch was committed.
+        StateError: the storage fails.
+    """
+    folder = Folder(checkpoint)
+    batch = _last_batch(folder) if batch is None else batch
+    commit = _lines(folder, f"commits/{batch}")[1:]
+    offsets = _lines(folder, f"offsets/{batch}")
+    planned = json.loads(offsets[1]) if len(offsets) > 1 else {}
+    return StoredQuery(
+        json.loads("".join(_lines(folder, "metadata")) or "{}").get("id"),
+        batch,
+        planned.get("batchTimestampMs"),
+        json.loads(commit[0]).get("nextBatchWatermarkMs") if commit else None,
+        planned.get("conf", {}),
+        [json.loads(line) if line.startswith(("{", "[")) else line for line in offsets[2:]],
+    )
+
+
+def _last_batch(folder: Folder) -> int:
+    names = [Path(name).name for name, _ in folder.list("commits")]
+    done = [int(name) for name in names if name.isdecimal()]
+    if not done:
+        raise NoBatchError(
+            f"the state in {folder.uri} cannot be read: no batch was committed. Give the checkpoint folder of a query that has "
+            "run"
+        )
+    return max(done)
+
+
+def _lines(folder: Folder, name: str) -> list[str]:
+    return (folder.read(name) or b"").decode().splitlines()
