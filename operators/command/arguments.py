@@ -5,7 +5,7 @@ from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from operators.command import explain, open_windows, report, savepoint, state, summary
+from operators.command import explain, open_windows, savepoint, state, summary, write_report
 
 Run = Callable[[argparse.Namespace], None]
 _OPERATOR = "the operator: a module that Python can import, and a name in it"
@@ -79,7 +79,7 @@ def _explain(commands: Any) -> argparse.ArgumentParser:
 
 def _report(commands: Any) -> argparse.ArgumentParser:
     says = "Write a page about a checkpoint: one file of HTML, without scripts."
-    command = _command(commands, "report", report.run, says)
+    command = _command(commands, "report", write_report.run, says)
     _stored(command)
     command.add_argument(
         "--out", required=True, metavar="PAGE", help="the file to write, such as report.html"

@@ -8,6 +8,7 @@ _RAISED = re.compile(
     r"^(?:[A-Za-z_]\w*\.)*(?P<kind>[A-Z]\w*(?:Error|Exception)): (?P<message>.*)$", re.MULTILINE
 )
 _END = re.compile(r"\n\s*(?:at [\w.$/]+\(|JVM stacktrace|Driver stacktrace|SQLSTATE: |Caused by: )|\Z")
+_CAUSE = re.compile(r"^(?:\t| )*Caused by: (?:[\w$]+\.)*(?P<message>[\w$]+(?:: .*)?)$", re.MULTILINE)
 _OURS = ("operators", "serializers", "state_backends")
 _OF_WORKERS = "Traceback (most recent call last)"
 
@@ -18,7 +19,7 @@ class CommandError(RuntimeError):
 
 def one_line(error: BaseException) -> str:
     """Return an error as one line: of Spark's, which have the traces of workers, what was raised there."""
-    text = what_failed(error) or _of_worker(str(error)) or _named(error)
+    text = what_failed(error) or _of_worker(str(error)) or _of_java(str(error)) or _named(error)
     return " ".join(text.split())
 
 
@@ -32,6 +33,12 @@ def _of_worker(text: str) -> str | None:
     rest = after[last.start("message") :]
     end = _END.search(rest)
     return rest[: end.start()] if end else rest
+
+
+def _of_java(text: str) -> str | None:
+    """The innermost cause that a trace of Java names, or None if there is no such trace."""
+    causes = [*_CAUSE.finditer(text)]
+    return f"Spark failed: {causes[-1]['message']}. Give --traceback for where" if causes else None
 
 
 def _named(error: BaseException) -> str:

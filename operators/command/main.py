@@ -1,9 +1,11 @@
 """The command `windows`."""
 
+import logging
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from operators.command.arguments import parser
 from operators.command.errors import one_line
@@ -24,7 +26,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     given = parser().parse_args(arguments)
     try:
-        given.run(given)
+        with _logs(given.traceback):
+            given.run(given)
         sys.stdout.flush()
     except KeyboardInterrupt:
         sys.stderr.write("windows: interrupted\n")
@@ -39,3 +42,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"windows: error: {one_line(error)}\n")
         return 1
     return 0
+
+
+@contextmanager
+def _logs(wanted: bool) -> Iterator[None]:
+    """Unless they are wanted, have Python log nothing: an error is told at the end, and py4j logs an interruption."""
+    before = logging.root.manager.disable
+    logging.disable(before if wanted else logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)

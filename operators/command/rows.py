@@ -15,10 +15,10 @@ import pyarrow.dataset
 import pyarrow.parquet as pq
 
 from operators.command.errors import CommandError
-from operators.command.formats import json_text, number
 from operators.command.inputs import file_format
 from operators.command.progress import watched
-from operators.command.tables import arrow_table
+from operators.command.text.formats import json_text, number
+from operators.command.text.tables import arrow_table
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

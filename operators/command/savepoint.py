@@ -3,10 +3,10 @@
 import sys
 from argparse import Namespace
 
-from operators.command.formats import NEVER, counted, json_text, moment
 from operators.command.inputs import checkpoint_of
 from operators.command.progress import watched
 from operators.command.session import session
+from operators.command.text.formats import NEVER, counted, json_text, moment
 from state_backends import write_savepoint
 from state_backends.checkpoints.savepoint import Savepoint
 

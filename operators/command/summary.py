@@ -5,12 +5,12 @@ from argparse import Namespace
 from collections.abc import Iterator
 from typing import Any
 
-from operators.command.formats import NEVER, byte_text, counted, instant, json_text, moment, number
 from operators.command.inputs import checkpoint_of, operators_of, query_of
 from operators.command.progress import watched
 from operators.command.session import session
-from operators.command.tables import text_table
-from operators.command.words import facts, title
+from operators.command.text.formats import NEVER, byte_text, counted, instant, json_text, moment, number
+from operators.command.text.tables import text_table
+from operators.command.text.words import facts, title
 from operators.explain.words import length
 from state_backends.checkpoints.query import StoredQuery
 from state_backends.checkpoints.sizes import SegmentSize

@@ -1,7 +1,7 @@
 """What a stopped query stores and how: sizes by bucket and segment, the largest keys, pointers and changelogs."""
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -75,6 +75,24 @@ class SurveyedBucket:
     log_bytes: int
     stored_bytes: int
 
+    @classmethod
+    def of(
+        cls, row: Mapping[str, Any], log_entries: int, log_bytes: int, stored_bytes: int
+    ) -> "SurveyedBucket":
+        """Return the bucket of a row of `SurveyBucket`, and the sizes of its blobs."""
+        return cls(
+            row["bucket"],
+            Pointer.decode(bytes(row["pointer"])),
+            row["keys"],
+            tuple(SegmentSize(**segment) for segment in row["segments"]),
+            tuple(
+                KeySize(tuple(one["key"]), one["size"], one["panes"], row["bucket"]) for one in row["largest"]
+            ),
+            log_entries,
+            log_bytes,
+            stored_bytes,
+        )
+
     @property
     def close_time(self) -> int:
         """The close time reached, in ticks."""
@@ -136,7 +154,8 @@ def survey(checkpoint: Checkpoint, spark: "SparkSession | None" = None) -> State
     schema = stored_schema(pointer)
     logs = _stored(rows)
     found = by_bucket(rows, SurveyBucket(checkpoint, schema), _SURVEYED).collect()
-    buckets = [_bucket(row, *logs[row.bucket]) for row in sorted(found, key=lambda row: row.bucket)]
+    buckets = [SurveyedBucket.of(row.asDict(recursive=True), *logs[row.bucket]) for row in found]
+    buckets.sort(key=lambda bucket: bucket.number)
     return StateSurvey(checkpoint, schema, pointer.progress.identity or {}, tuple(buckets))
 
 
@@ -197,16 +216,3 @@ def _stored(rows: "DataFrame") -> dict[int, tuple[int, int, int]]:
         F.sum(size),
     )
     return {bucket: tuple(found) for bucket, *found in sums.collect()}
-
-
-def _bucket(row: Any, log_entries: int, log_bytes: int, stored_bytes: int) -> SurveyedBucket:
-    return SurveyedBucket(
-        row.bucket,
-        Pointer.decode(bytes(row.pointer)),
-        row["keys"],
-        tuple(SegmentSize(*segment) for segment in row.segments),
-        tuple(KeySize(tuple(key), size, panes, row.bucket) for key, size, panes in row.largest),
-        log_entries,
-        log_bytes,
-        stored_bytes,
-    )

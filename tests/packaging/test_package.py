@@ -118,6 +118,8 @@ def test_installed_package_works_elsewhere(wheel: Path, installed: Path, tmp_pat
     assert installed / "operators" / "__init__.py" == Path(file)
     assert wheel.name.split("-")[1] == version
     assert "a23" == rows
+    version_of = run("-m", "operators", "--version", cwd=tmp_path, PYTHONPATH=str(installed))
+    assert version in version_of
 
 
 def test_installed_package_finds_a_module_that_hides_one_of_its_own(installed: Path, tmp_path: Path) -> None:
@@ -129,3 +131,9 @@ def test_installed_package_finds_a_module_that_hides_one_of_its_own(installed: P
     )
     said = run("job.py", cwd=tmp_path, PYTHONPATH=str(installed))
     assert f"{hiding} is found before {installed / 'serializers'}" in said
+
+
+def test_the_wheel_has_the_command(wheel: Path) -> None:
+    """Pip makes a script `windows` of it."""
+    (entries,) = [data for name, data in contents(wheel).items() if name.endswith("entry_points.txt")]
+    assert "[console_scripts]\nwindows = operators.command.main:main\n" in entries.decode()

@@ -1,5 +1,1 @@
-"""`windows report`: a page about a checkpoint."""
-
-from operators.command.report.run import run
-
-__all__ = ["run"]
+"""A page about a checkpoint."""

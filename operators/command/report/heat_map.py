@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import add
 
-from operators.command.formats import NEVER, byte_text, counted, instant
 from operators.command.report.groups import gathered, span
 from operators.command.report.parts import Html, element
+from operators.command.text.formats import NEVER, byte_text, counted, instant
 from state_backends.checkpoints.sizes import SegmentSize
 from state_backends.checkpoints.survey import StateSurvey, SurveyedBucket
 from state_backends.store.schema import StoredSchema

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from operators.command.formats import NEVER, byte_text, counted, number
 from operators.command.report.parts import Html, details, joined, pairs, table
+from operators.command.text.formats import NEVER, byte_text, counted, number
 from state_backends.checkpoints.survey import StateSurvey, SurveyedBucket
 from state_backends.durability.pointer import JOURNAL, POINTER_VERSION, Pointer
 

@@ -5,10 +5,10 @@ import hashlib
 from collections.abc import Iterator
 from importlib.resources import files
 
-from operators.command.formats import NEVER, json_text, moment
 from operators.command.report.parts import Content, Html, Unread, details, element, joined, pairs, table
 from operators.command.report.section import section
-from operators.command.words import title
+from operators.command.text.formats import NEVER, json_text, moment
+from operators.command.text.words import title
 from state_backends.checkpoints.survey import StateSurvey
 
 _LONGEST_OFFSET = 600

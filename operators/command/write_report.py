@@ -7,15 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from operators.command.errors import CommandError, one_line
-from operators.command.formats import byte_text
 from operators.command.inputs import checkpoint_of, operators_of, query_of
 from operators.command.progress import watched
 from operators.command.report.page import page
 from operators.command.report.parts import Content, Unread
 from operators.command.rows import replacing
 from operators.command.session import session
-from serializers import SerializationError
-from state_backends import StateError
+from operators.command.text.formats import byte_text
 from state_backends.checkpoints.survey import StateSurvey, survey
 
 if TYPE_CHECKING:
@@ -55,12 +53,10 @@ def _content(given: Namespace) -> Content:
 
 
 def _surveyed(given: Namespace, number: int, alone: bool, spark: "SparkSession") -> StateSurvey | Unread:
-    from pyspark.errors import PySparkException
-
     try:
         with watched(spark, f"operator {number}", always=given.progress):
             return survey(checkpoint_of(given, number), spark)
-    except (StateError, SerializationError, PySparkException) as error:
+    except Exception as error:  # noqa: BLE001 - of whatever kind: the page says why
         if alone:
             raise
         return Unread(number, one_line(error))

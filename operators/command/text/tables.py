@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from operators.command.formats import json_text, moment, printable
+from operators.command.text.formats import json_text, moment, printable
 
 _WIDEST = 60
 _CUT = "..."

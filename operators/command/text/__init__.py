@@ -1,0 +1,1 @@
+"""Texts of the command: numbers and times, operators in words, tables."""

@@ -1,0 +1,236 @@
+"""What the command does without Spark: arguments, errors as one line, what an operator is in words, tables and numbers."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from operators import HoppingWindows, RollingWindows, SessionWindows, SlidingWindows, TumblingWindows
+from operators import aggregates as agg
+from operators.command.errors import one_line
+from operators.command.main import main
+from operators.command.text.formats import byte_text, moment, plain
+from operators.command.text.tables import arrow_table
+from operators.command.text.words import facts, title
+from operators.errors import WorkerError
+from operators.explain.explanation import Explanation
+from state_backends import StateError, resolve
+from tests.operators.custom.samples import Echo
+
+ROOT = Path(__file__).parents[3]
+SCHEMA = pa.schema([("k", pa.string()), ("at", pa.timestamp("us", "UTC")), ("v", pa.int64())])
+JOB = """
+from operators import SlidingWindows, aggregates as agg
+
+class jobs:
+    op = SlidingWindows("1 minute").group_by("k").aggregate(n=agg.count())
+number = 3
+"""
+
+
+def failed(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    """What a command prints that fails: one line."""
+    assert 1 == main([*map(str, arguments)])
+    printed = capsys.readouterr()
+    assert "" == printed.out
+    assert printed.err.startswith("windows: error: ")
+    assert [printed.err] == printed.err.splitlines(keepends=True)
+    return printed.err.removeprefix("windows: error: ").rstrip()
+
+
+def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    """With what it does."""
+    with pytest.raises(SystemExit) as error:
+        main(["--help"])
+    assert 0 == error.value.code
+    found = capsys.readouterr().out
+    for name in ("summary", "state", "windows", "savepoint", "explain", "report"):
+        assert f"\n    {name}" in found
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["unknown"],
+        ["summary"],
+        ["state", "c", "--limit", "0"],
+        ["state", "c", "--batch", "-1"],
+        ["state", "c", "--json", "--out", "x.csv"],
+        ["windows", "c", "--event-time", "at", "--schema", "k string"],
+        ["windows", "c", "--operator", "m:op", "--event-time", "at"],
+        ["summary", "c", "--conf", "spark.driver.memory"],
+        ["report", "c"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_ends_with_code_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """And with the usage."""
+    with pytest.raises(SystemExit) as error:
+        main(arguments)
+    assert 2 == error.value.code
+    assert capsys.readouterr().err.startswith("usage: windows")
+
+
+def test_a_folder_that_is_not_there(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Is named before Spark starts."""
+    for command in ("summary", "state"):
+        message = failed(capsys, command, tmp_path / "none")
+        assert (
+            f"there is no folder {tmp_path}/none: give the checkpoint folder of a query that has run"
+            == message
+        )
+
+
+def test_a_folder_that_is_no_checkpoint(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Is found out without Spark, too."""
+    message = failed(capsys, "report", tmp_path, "--out", tmp_path / "page.html")
+    assert f"the state in {tmp_path} cannot be read: no batch was committed." in message
+    assert f"there is no folder {tmp_path}/no" in failed(
+        capsys, "report", tmp_path, "--out", tmp_path / "no/page.html"
+    )
+
+
+def test_an_operator_that_cannot_be_found(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is missing is said: the module, the name in it, or that it is no operator."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    Path("a_job_of_tests.py").write_text(JOB)
+    Path("a_broken_job.py").write_text("import a_package_that_nobody_has")
+    rest = ["--schema", "k string, at timestamp", "--event-time", "at"]
+    for name, part in {
+        "op": "the operator is 'op': give a module and a name in it",
+        "no_such_module:op": "there is no module no_such_module: call the command in the folder that has it",
+        "a_broken_job:op": "cannot be imported: No module named 'a_package_that_nobody_has'",
+        "a_job_of_tests:other": "the module a_job_of_tests has no 'other'",
+        "a_job_of_tests:number": "a_job_of_tests:number is a int, not an operator",
+    }.items():
+        assert part in failed(capsys, "explain", name, *rest)
+
+
+def test_explain_needs_no_spark_for_a_parquet_file(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It prints what `explain` prints."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    Path("another_job_of_tests.py").write_text(JOB)
+    pq.write_table(SCHEMA.empty_table(), "like.parquet")
+    assert 0 == main(
+        ["explain", "another_job_of_tests:jobs.op", "--like", "like.parquet", "--event-time", "at"]
+    )
+    op = SlidingWindows("1 minute").group_by("k").aggregate(n=agg.count())
+    assert f"{Explanation.of(op, SCHEMA, 'at')}\n" == capsys.readouterr().out
+    message = failed(
+        capsys, "explain", "another_job_of_tests:jobs.op", "--like", "like.parquet", "--event-time", "b"
+    )
+    assert "event_time" in message or "'b'" in message
+
+
+def test_errors_are_one_line() -> None:
+    """Errors of workers are those that were raised there; of others than this library's, the class is named."""
+    trace = (
+        "An exception was thrown from the Python worker. Please see the stack trace below.\n"
+        'Traceback (most recent call last):\n  File "x.py", line 1, in f\n    raise KeyError\nKeyError: 1\n\n'
+        'During handling\n\nTraceback (most recent call last):\n  File "x.py", line 2, in g\n    raise y\n'
+        "serializers.errors.CorruptDataError: the blob 'log-3' is damaged:\n  restore it\n\n"
+        "JVM stacktrace:\norg.apache.spark.Error\n\tat org.apache.spark.A.b(A.scala:1)"
+    )
+    assert "the blob 'log-3' is damaged: restore it" == one_line(RuntimeError(trace))
+    java = (
+        "An error occurred while calling o1.collect.\n: org.apache.spark.SparkException: Job aborted\n\tat a.b.C(D.scala:1)\n"
+        "Caused by: a.Outer: no\n\tat a.b.C(D.scala:2)\nCaused by: java.io.FileNotFoundException: File x is gone\n\t... 4 more"
+    )
+    assert "Spark failed: FileNotFoundException: File x is gone. Give --traceback for where" == one_line(
+        RuntimeError(java)
+    )
+    assert "a state: of two lines" == one_line(StateError("a state:\n   of two lines"))
+    assert "KeyError: 'x'. Give --traceback for where it was raised" == one_line(KeyError("x"))
+    assert "bucket 1: no" == one_line(RuntimeError(f"{WorkerError.__name__}: bucket 1: no\n  at a.b.C("))
+
+
+@pytest.mark.parametrize(
+    ("windows", "said"),
+    [
+        (TumblingWindows("90 seconds"), "tumbling windows of 1 min 30 s"),
+        (HoppingWindows("1 hour", "5 minutes"), "hopping windows of 1 h every 5 min"),
+        (SlidingWindows("1 day"), "sliding windows of 1 d"),
+        (SessionWindows("10 minutes"), "session windows with a gap of 10 min"),
+        (
+            SessionWindows("10 minutes", max_length="1 hour"),
+            "session windows with a gap of 10 min, 1 h long at most",
+        ),
+        (
+            RollingWindows({"d": "1 day", "ever": "lifetime"}),
+            "rolling windows of up to 1 d and the lifetime of a key",
+        ),
+    ],
+    ids=str,
+)
+def test_operators_in_words(windows: object, said: str) -> None:
+    """Their kind and their lengths, as the definition has them."""
+    op = windows.group_by("k").aggregate(n=agg.count())  # type: ignore[attr-defined]
+    assert said == title(op.program(SCHEMA, "at", resolve("memory", {})).identity())
+
+
+def test_windows_of_folds_in_words() -> None:
+    """They are the same windows, stored window by window."""
+    fold = agg.fold(0, lambda total, v: total + v, "v", type="bigint")
+    op = HoppingWindows("1 hour", "5 minutes").group_by("k").aggregate(n=fold)
+    identity = op.program(SCHEMA, "at", resolve("memory", {})).identity()
+    assert "hopping windows of 1 h every 5 min" == title(identity)
+    assert ("stores", "windows, since a fold has no merge") in [*facts(identity)]
+
+
+def test_custom_operators_in_words() -> None:
+    """Their name and version."""
+    program = Echo().group_by("k").program(SCHEMA, "at", resolve("memory", {}))
+    assert "custom operator Echo, version 1" == title(program.identity())
+
+
+def test_sizes_and_times() -> None:
+    """In the largest unit that they reach; times that no calendar has are none."""
+    sizes = {
+        0: "0 B",
+        999: "999 B",
+        1_000: "1.0 KB",
+        999_940: "999.9 KB",
+        999_960: "1.0 MB",
+        2.5e18: "2,500.0 PB",
+    }
+    assert sizes == {size: byte_text(size) for size in sizes}
+    assert ["1970-01-01 00:00:00", "1969-12-31 23:59:59.5", "0001-01-01 00:00:00", None, None] == [
+        moment(us) for us in (0, -500_000, -62_135_596_800_000_000, -62_135_596_800_000_001, 2**62)
+    ]
+    assert {"a": ["00ff", "1"]} == plain({"a": (b"\x00\xff", pa.scalar(1))})
+
+
+def test_tables_do_nothing_to_a_terminal() -> None:
+    """Control characters come as escapes, long texts are cut, and wide tables have a line for each value."""
+    table = pa.table({"k": ["\x1b[31mred\n", "x" * 99, None], "s": [{"a": 1, "b": 2.5}] * 3})
+    assert [
+        f"{'k':60}  s.a  s.b",
+        f"{'-' * 60}  ---  ---",
+        f"{chr(92)}x1b[31mred{chr(92)}n{' ' * 47}    1  2.5",
+        f"{'x' * 57}...    1  2.5",
+        f"{'null':60}    1  2.5",
+    ] == arrow_table(table, 100).splitlines()
+    assert ["k    null", "s.a  1", "s.b  2.5"] == arrow_table(table.slice(2), 10).splitlines()
+
+
+def test_the_command_as_a_process(tmp_path: Path) -> None:
+    """`python -m operators` is the command: it prints an error on stderr, and nothing else."""
+    done = subprocess.run(
+        [sys.executable, "-m", "operators", "state", tmp_path / "none"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (1, "") == (done.returncode, done.stdout)
+    assert done.stderr.startswith("windows: error: there is no folder")
