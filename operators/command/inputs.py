@@ -2,11 +2,15 @@
 
 import sys
 from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from operators.command.errors import CommandError
+from operators.command.session import session
+from operators.spark.session import PARTITIONS_KEY
 from state_backends.checkpoints.metadata import StoredOperator, operators_in
 from state_backends.checkpoints.query import StoredQuery, stored_query
 from state_backends.checkpoints.reading import Checkpoint, journal_rows, plain_path
@@ -39,6 +43,20 @@ def query_of(given: Namespace) -> StoredQuery:
         NoBatchError: no batch was committed.
     """
     return stored_query(checkpoint_of(given).path, given.batch)
+
+
+@contextmanager
+def reading(given: Namespace) -> "Iterator[SparkSession]":
+    """Provide a session that reads the state of the checkpoint: each bucket in a task, as its query has it.
+
+    Raises:
+        CommandError: there is no such folder.
+        NoBatchError: no batch was committed.
+    """
+    partitions = query_of(given).conf.get(PARTITIONS_KEY, "")
+    tasks = int(partitions) if partitions.isdecimal() else None
+    with session(dict(given.conf), tasks=tasks, quiet=not given.traceback) as spark:
+        yield spark
 
 
 def operators_of(given: Namespace, spark: "SparkSession") -> list[StoredOperator]:

@@ -2,16 +2,15 @@
 
 from argparse import Namespace
 
-from operators.command.inputs import checkpoint_of, frame_of, operator_of
+from operators.command.inputs import checkpoint_of, frame_of, operator_of, reading
 from operators.command.rows import show_rows
-from operators.command.session import session
 from operators.spark.open_windows import read_windows
 
 
 def run(given: Namespace) -> None:
     """Print or write the rows that `read_windows` returns."""
     found, operator = checkpoint_of(given), operator_of(given.operator)
-    with session(dict(given.conf), quiet=not given.traceback) as spark:
+    with reading(given) as spark:
         rows = read_windows(
             found.path,
             operator,

@@ -17,7 +17,7 @@ _SECONDS = 0.5
 def watched(spark: "SparkSession", label: str, *, always: bool) -> Iterator[None]:
     """Print how many of Spark's tasks are done while the block runs.
 
-    A task reads the state of a bucket or of a few. On a terminal, one line changes; otherwise each change is a line.
+    A task reads the state of a bucket. On a terminal, one line changes; otherwise each change is a line.
 
     Args:
         spark: the session.

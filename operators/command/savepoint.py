@@ -3,9 +3,8 @@
 import sys
 from argparse import Namespace
 
-from operators.command.inputs import checkpoint_of
+from operators.command.inputs import checkpoint_of, reading
 from operators.command.progress import watched
-from operators.command.session import session
 from operators.command.text.formats import NEVER, counted, json_text, moment
 from state_backends import write_savepoint
 from state_backends.checkpoints.savepoint import Savepoint
@@ -15,7 +14,7 @@ def run(given: Namespace) -> None:
     """Write a savepoint, and print where it is and from where a new query has to read."""
     found = checkpoint_of(given)
     with (
-        session(dict(given.conf), quiet=not given.traceback) as spark,
+        reading(given) as spark,
         watched(spark, "writing", always=given.progress),
     ):
         saved = write_savepoint(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from operators.command.errors import CommandError
-from operators.spark.session import spark_session
+from operators.spark.session import PARTITIONS_KEY, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,27 +22,31 @@ _READING = {
 """Times are in UTC; and tasks are not put together, so that buckets are read side by side."""
 _TASKS_PER_CORE = 4
 _LAST_LINES = 5
-_STDERR = 2
+_STREAMS = 1, 2
+"""Numbers of stdout and stderr."""
 
 
 @contextmanager
-def session(conf: Mapping[str, str], *, quiet: bool = True) -> Iterator["SparkSession"]:
+def session(
+    conf: Mapping[str, str], *, tasks: int | None = None, quiet: bool = True
+) -> Iterator["SparkSession"]:
     """Provide a session: a new one, which is stopped at the end, or one beside the session that runs in this process.
 
     Args:
         conf: more of Spark's conf.
+        tasks: number of shuffle partitions; None for a few on each core.
         quiet: whether Spark logs nothing.
     """
     from pyspark.sql import SparkSession
 
     running = SparkSession.getActiveSession()
     if running is not None:
-        yield _beside(running, conf)
+        yield _beside(running, conf, tasks)
         return
     with tempfile.TemporaryDirectory(prefix="windows-command-", ignore_cleanup_errors=True) as folder:
         own = _started({**_conf(Path(folder)), **conf}, Path(folder, "log") if quiet else None)
         try:
-            own.conf.set("spark.sql.shuffle.partitions", _tasks(own))
+            own.conf.set(PARTITIONS_KEY, tasks or _some(own))
             yield own
         finally:
             own.stop()
@@ -59,7 +63,7 @@ def _started(conf: Mapping[str, str], log: Path | None) -> "SparkSession":
     from pyspark.errors import PySparkRuntimeError
 
     try:
-        with _stderr_to(log):
+        with _printing_to(log):
             return spark_session("windows", conf=conf)
     except PySparkRuntimeError as error:
         last = " / ".join(log.read_text("utf-8", "replace").splitlines()[-_LAST_LINES:])
@@ -67,28 +71,31 @@ def _started(conf: Mapping[str, str], log: Path | None) -> "SparkSession":
 
 
 @contextmanager
-def _stderr_to(path: Path) -> Iterator[None]:
-    """Have processes that start in the block print their errors to a file."""
+def _printing_to(path: Path) -> Iterator[None]:
+    """Have processes that start in the block print to a file."""
+    sys.stdout.flush()
     sys.stderr.flush()
-    kept = os.dup(_STDERR)
+    kept = {stream: os.dup(stream) for stream in _STREAMS}
     try:
         with path.open("wb") as file:
-            os.dup2(file.fileno(), _STDERR)
+            for stream in _STREAMS:
+                os.dup2(file.fileno(), stream)
         yield
     finally:
-        os.dup2(kept, _STDERR)
-        os.close(kept)
+        for stream, copy in kept.items():
+            os.dup2(copy, stream)
+            os.close(copy)
 
 
-def _beside(running: "SparkSession", conf: Mapping[str, str]) -> "SparkSession":
+def _beside(running: "SparkSession", conf: Mapping[str, str], tasks: int | None) -> "SparkSession":
     own = running.newSession()
     for name, value in {**_READING, **conf}.items():
         own.conf.set(name, value)
-    own.conf.set("spark.sql.shuffle.partitions", _tasks(own))
+    own.conf.set(PARTITIONS_KEY, tasks or _some(own))
     return own
 
 
-def _tasks(spark: "SparkSession") -> int:
+def _some(spark: "SparkSession") -> int:
     return _TASKS_PER_CORE * spark.sparkContext.defaultParallelism
 
 

@@ -2,16 +2,15 @@
 
 from argparse import Namespace
 
-from operators.command.inputs import checkpoint_of
+from operators.command.inputs import checkpoint_of, reading
 from operators.command.rows import show_rows
-from operators.command.session import session
 from state_backends import read_state
 
 
 def run(given: Namespace) -> None:
     """Print or write the rows that `read_state` returns."""
     found = checkpoint_of(given)
-    with session(dict(given.conf), quiet=not given.traceback) as spark:
+    with reading(given) as spark:
         rows = read_state(
             found.path,
             found.backend,

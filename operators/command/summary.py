@@ -5,9 +5,8 @@ from argparse import Namespace
 from collections.abc import Iterator
 from typing import Any
 
-from operators.command.inputs import checkpoint_of, operators_of, query_of
+from operators.command.inputs import checkpoint_of, operators_of, query_of, reading
 from operators.command.progress import watched
-from operators.command.session import session
 from operators.command.text.formats import NEVER, byte_text, counted, instant, json_text, moment, number
 from operators.command.text.tables import text_table
 from operators.command.text.words import facts, title
@@ -23,7 +22,7 @@ _RIGHT = (True, True, False, True, True, True, False, False, False)
 def run(given: Namespace) -> None:
     """Print a summary of each operator of this library in the checkpoint."""
     query = query_of(given)
-    with session(dict(given.conf), quiet=not given.traceback) as spark:
+    with reading(given) as spark:
         there = operators_of(given, spark)
         surveys = []
         for operator in there:

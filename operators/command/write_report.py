@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from operators.command.errors import CommandError, one_line
-from operators.command.inputs import checkpoint_of, operators_of, query_of
+from operators.command.inputs import checkpoint_of, operators_of, query_of, reading
 from operators.command.progress import watched
 from operators.command.report.page import page
 from operators.command.report.parts import Content, Unread
 from operators.command.rows import replacing
-from operators.command.session import session
 from operators.command.text.formats import byte_text
 from state_backends.checkpoints.survey import StateSurvey, survey
 
@@ -44,7 +43,7 @@ def run(given: Namespace) -> None:
 
 def _content(given: Namespace) -> Content:
     query, path = query_of(given), checkpoint_of(given).path
-    with session(dict(given.conf), quiet=not given.traceback) as spark:
+    with reading(given) as spark:
         there = operators_of(given, spark)
         ours = [one.number for one in there if one.is_ours and given.operator_number in (None, one.number)]
         operators = tuple(_surveyed(given, number, len(ours) == 1, spark) for number in ours)
@@ -56,7 +55,7 @@ def _surveyed(given: Namespace, number: int, alone: bool, spark: "SparkSession")
     try:
         with watched(spark, f"operator {number}", always=given.progress):
             return survey(checkpoint_of(given, number), spark)
-    except Exception as error:  # noqa: BLE001 - of whatever kind: the page says why
+    except Exception as error:  # of whatever kind: the page says why
         if alone:
             raise
         return Unread(number, one_line(error))

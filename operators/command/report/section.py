@@ -45,9 +45,9 @@ def _figures(found: StateSurvey) -> Html:
     return tiles(
         (
             ("Keys", number(sum(bucket.keys for bucket in buckets)), per_bucket),
-            ("Panes", number(sum(bucket.panes for bucket in buckets)), f"{length_} to a segment"),
+            ("Panes", number(sum(bucket.panes for bucket in buckets)), "in all keys and segments"),
             ("Size", byte_text(sum(bucket.size for bucket in buckets)), "before compression"),
-            ("Segments", number(len(segments)), "that hold something"),
+            ("Segments", number(len(segments)), f"of {length_}"),
             ("Oldest time", instant(oldest, found.schema), "UTC"),
             ("Newest time", instant(newest, found.schema), "UTC"),
         )

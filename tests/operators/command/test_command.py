@@ -1,5 +1,7 @@
 """What the command does without Spark: arguments, errors as one line, what an operator is in words, tables and numbers."""
 
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +12,7 @@ import pytest
 
 from operators import HoppingWindows, RollingWindows, SessionWindows, SlidingWindows, TumblingWindows
 from operators import aggregates as agg
+from operators.command.arguments import parser
 from operators.command.errors import one_line
 from operators.command.main import main
 from operators.command.text.formats import byte_text, moment, plain
@@ -221,6 +224,19 @@ def test_tables_do_nothing_to_a_terminal() -> None:
         f"{'null':60}    1  2.5",
     ] == arrow_table(table, 100).splitlines()
     assert ["k    null", "s.a  1", "s.b  2.5"] == arrow_table(table.slice(2), 10).splitlines()
+
+
+def test_the_documented_commands_are_valid() -> None:
+    """Every command that a page shows is one that the parser takes."""
+    commands = [
+        command.replace("\\\n", " ")
+        for page in (ROOT / "docs").rglob("*.md")
+        for block in re.findall(r"^```bash\n(.*?)^```$", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+        for command in re.findall(r"^windows (?:.*\\\n)*.*$", block, re.MULTILINE)
+    ]
+    assert 8 <= len(commands)
+    for command in commands:
+        assert callable(parser().parse_args(shlex.split(command)[1:]).run), command
 
 
 def test_the_command_as_a_process(tmp_path: Path) -> None:

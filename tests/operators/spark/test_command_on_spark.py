@@ -268,3 +268,14 @@ def test_ctrl_c_ends_a_command(stored: Path, tmp_path: Path) -> None:
     assert "windows: interrupted" == err.splitlines()[-1]
     assert "Traceback" not in err
     assert [] == [*(tmp_path / "cwd").iterdir()]
+
+
+@pytest.mark.slow
+def test_a_spark_that_does_not_start_is_one_line(stored: Path, tmp_path: Path) -> None:
+    """With what its JVM printed."""
+    process = started(tmp_path / "cwd", "state", stored / "checkpoint", "--conf", "spark.driver.memory=1k")
+    out, err = process.communicate(timeout=120)
+    assert (1, "") == (process.returncode, out)
+    assert err.startswith("windows: error: Spark does not start: ")
+    assert "Too small maximum heap" in err
+    assert 1 == len(err.splitlines())
