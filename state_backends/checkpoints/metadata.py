@@ -1,6 +1,7 @@
 """The operators with state that Spark lists in a checkpoint, and the error for state that cannot be read."""
 
 import json
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 JOURNAL_VARIABLE = "journal"
+_SCHEMA_FILE = re.compile(r"File (.+?)/state/\d+/_stateSchema/.+ does not exist")
 _NO_BATCH = "STDS_COMMITTED_BATCH_UNAVAILABLE"
 
 
@@ -81,3 +83,30 @@ def unreadable(
         kept = f"the state of other operators: {listed}" if there else "no state"
         why = f": the query has {kept}. Give the checkpoint of a query with an operator of this library"
     return StateError(f"the state of operator {number} in {shown} cannot be read{why}")
+
+
+def spark_errors() -> tuple[type[Exception], ...]:
+    """Return the types of errors that reading state raises: Spark's, and Java's where Spark has none of its own."""
+    from pyspark.errors import PySparkException
+
+    try:
+        from py4j.protocol import Py4JJavaError
+    except ImportError:  # a client of Spark Connect alone
+        return (PySparkException,)
+    return PySparkException, Py4JJavaError
+
+
+def moved(error: Exception, shown: str) -> StateError | None:
+    """Return the error to raise for a checkpoint that is not where it was written; None if that is not the reason.
+
+    Args:
+        error: of Spark or Java.
+        shown: the checkpoint's path as it was given.
+    """
+    found = _SCHEMA_FILE.search(str(error))
+    if found is None:
+        return None
+    return StateError(
+        f"the checkpoint {shown} was moved or copied, or is damaged: Spark looks for its state in {found[1]}, since it writes "
+        "absolute paths into checkpoints. Put it back there, or link that path to it"
+    )

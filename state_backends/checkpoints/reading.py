@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from serializers import CorruptDataError
 from state_backends.checkpoints.bucket import Bucket, journal_from_parts, open_bucket
-from state_backends.checkpoints.metadata import JOURNAL_VARIABLE, unreadable
+from state_backends.checkpoints.metadata import JOURNAL_VARIABLE, moved, spark_errors, unreadable
 from state_backends.checkpoints.sizes import segment_sizes
 from state_backends.durability.folders import absolute
 from state_backends.durability.pointer import Pointer
@@ -213,7 +213,11 @@ def journal_rows(checkpoint: Checkpoint, spark: "SparkSession | None") -> "DataF
     try:
         rows = reader.load(path)
         _ = rows.schema  # Spark Connect reads the state only on the first request
-    except PySparkException as error:
+    except spark_errors() as error:
+        if (reason := moved(error, checkpoint.path)) is not None:
+            raise reason from error
+        if not isinstance(error, PySparkException):
+            raise
         reason = unreadable(path, checkpoint.operator, checkpoint.batch, error, spark, checkpoint.path)
         raise reason from error
     return rows.select(

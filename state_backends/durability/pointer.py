@@ -1,6 +1,7 @@
 """The pointer: which version of a bucket's state counts, and what is needed to restore it."""
 
 import os
+import re
 import struct
 from dataclasses import astuple, dataclass, field, fields
 from typing import Any
@@ -12,6 +13,7 @@ from state_backends.journal import Journal
 POINTER_VERSION = 2
 COPIES, JOURNAL = "copies", "journal"
 """Where pages live: in local copies that the changelog restores, or in the journal itself."""
+_STORE_ID = re.compile("[0-9a-f]{16}")
 _VERSION = struct.Struct(">Q8s")
 NO_VERSION = _VERSION.pack(0, bytes(8))
 
@@ -134,6 +136,10 @@ class Pointer:
         if not isinstance(values, list) or len(values) != len(fields(cls)):
             raise CorruptDataError(f"a state pointer has wrong fields: {values!r}")
         given = dict(zip([attribute.name for attribute in fields(cls)], values, strict=True))
+        if not _STORE_ID.fullmatch(str(given["store_id"])):  # It is part of paths.
+            raise CorruptDataError(
+                f"a state pointer names the state {given['store_id']!r}, not 16 hex digits"
+            )
         pending = given.pop("pending")
         try:
             return cls(

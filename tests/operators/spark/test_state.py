@@ -59,6 +59,11 @@ def test_state_is_read_as_it_was_after_each_batch(
         assert sums.where("bytes < 24 * panes or oldest < start or newest > end or keys > panes").isEmpty()
     assert before == contents(checkpoint)
     assert (backend != "spark") == (tmp_path / "snap shots").exists()
+    moved = checkpoint.rename(tmp_path / "moved")
+    with pytest.raises(
+        StateError, match=rf"checkpoint {moved} was moved.* looks for its state in .*/a checkpoint"
+    ):
+        read_state(moved)
 
 
 def test_no_state_is_told(spark: SparkSession, tmp_path: Path) -> None:

@@ -514,7 +514,7 @@ def test_pointer_round_trip() -> None:
     version = b"v" * 16
     snapshots = (Snapshot(6, version, 10, "s3://a/b", "6-x"), Snapshot(4, version, 9, parts=2))
     pointer = Pointer(
-        "id",
+        "0123456789abcdef",
         "journal",
         7,
         version,
@@ -527,6 +527,8 @@ def test_pointer_round_trip() -> None:
         progress=Progress({"a": [1, "b", None]}, close_time=-5),
     )
     assert pointer == Pointer.decode(pointer.encode())
+    with pytest.raises(CorruptDataError, match="names the state '../../elsewhere', not 16 hex digits"):
+        Pointer.decode(replace(pointer, store_id="../../elsewhere").encode())
 
 
 def test_pointer_of_a_newer_version_is_refused() -> None:
