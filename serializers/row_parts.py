@@ -60,13 +60,6 @@ def _fixed_width(type_: pa.DataType) -> int | None:
         return None
 
 
-def _children(type_: pa.DataType) -> list[pa.DataType]:
-    """The types of a struct's fields, or of the elements of a list."""
-    if pat.is_struct(type_):
-        return [field.type for field in type_]
-    return [_elements(type_)]
-
-
 def _elements(type_: pa.DataType) -> pa.DataType:
     """The type of the elements of a list; those of a map are its pairs."""
     return pa.struct([type_.key_field, type_.item_field]) if pat.is_map(type_) else type_.value_type
@@ -79,7 +72,7 @@ def widths_of(type_: pa.DataType) -> list[int | None]:
     if _is_text(type_):
         return [1, None]
     if pat.is_struct(type_):
-        return [1, *(width for child in _children(type_) for width in widths_of(child))]
+        return [1, *(width for field in type_ for width in widths_of(field.type))]
     if pat.is_list(type_) or pat.is_map(type_):
         inner = widths_of(_elements(type_))
         return [1, COUNT, *(None for width in inner for _ in range(1 if width is not None else 2))]
@@ -95,8 +88,8 @@ def parts_of(array: pa.Array, type_: pa.DataType) -> Iterator[Part]:
     if _is_text(type_):
         yield _binary(array)
     elif pat.is_struct(type_):
-        for child, inner in zip(array.flatten(), _children(type_), strict=True):
-            yield from parts_of(child, inner)
+        for child, field in zip(array.flatten(), type_, strict=True):
+            yield from parts_of(child, field.type)
     elif pat.is_list(type_) or pat.is_map(type_):
         yield from _list_parts(array, _elements(type_))
     else:
@@ -214,7 +207,7 @@ def array_of(type_: pa.DataType, rows: int, parts: Iterator[Part]) -> pa.Array:
     if _is_text(type_):
         return _text(type_, rows, valid, _next_variable(parts))
     if pat.is_struct(type_):
-        children = [array_of(child, rows, parts) for child in _children(type_)]
+        children = [array_of(field.type, rows, parts) for field in type_]
         return pa.Array.from_buffers(type_, rows, [valid], children=children)
     if pat.is_list(type_) or pat.is_map(type_):
         return _list(type_, rows, valid, parts)

@@ -28,6 +28,12 @@ def run_starts(key: Ints, time: Ints) -> Ints:
     return np.flatnonzero(change)
 
 
+def key_edges(key: Ints) -> tuple[Ints, Ints]:
+    """Return the first and the last row of each key, in rows sorted by key, which are 0 or more."""
+    first = np.flatnonzero(np.diff(key, prepend=-1))
+    return first, np.append(first[1:], len(key))[: len(first)] - 1
+
+
 def rows_of_ranges(lo: Ints, hi: Ints) -> tuple[Ints, Ints]:
     """Return every row of the ranges [lo, hi): the number of its range, and the row."""
     length = hi - lo

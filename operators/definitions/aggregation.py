@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Literal, NoReturn, Protocol, get_args
 
 import pyarrow as pa
 
-from operators.aggregates import Aggregate, AggregateOperation
+from operators.aggregates import Aggregate
 from operators.aggregates.operation import Operation
-from operators.aggregates.over import OverLookbacks
 from operators.aggregates.sides import EVENT_TIME, Side, check_side_columns, event_times
 from operators.columns.arrow import bounds_type
 from operators.columns.checks import check_column_name, check_columns, check_gap, column_types, refuse_twice
-from operators.columns.durations import Duration, ticks
+from operators.columns.durations import Duration
+from operators.definitions.results import check_computes, check_named, no_aggregate
 from operators.definitions.runnable import RunnableOperator
 from operators.errors import DefinitionError
 from operators.runtime.inputs import Inputs
-from operators.runtime.program import OutputTime, Plan, Program
+from operators.runtime.program import OutputTime, Plan, Program, segment_length
 from operators.steps.emission import OutputSchema, bind_aggregates
 from state_backends import StateConfig
 
@@ -95,10 +95,7 @@ class WindowedAggregation(RunnableOperator):
 
     def aggregate(self, *unnamed: NoReturn, **aggregates: Aggregate) -> "WindowedAggregation":
         """Return the operator with these results added, such as `mean=agg.avg("delay")`."""
-        if unnamed:
-            raise DefinitionError(
-                "each result needs a name: .aggregate(n=agg.count()), not .aggregate(agg.count())"
-            )
+        check_named(unnamed)
         for name, aggregate in aggregates.items():
             if not isinstance(aggregate, Aggregate):
                 raise DefinitionError(no_aggregate(name, aggregate))
@@ -153,8 +150,7 @@ class WindowedAggregation(RunnableOperator):
         return self.policy == "on_close"
 
     def bounded(self) -> "WindowedAggregation":
-        # After the last record both policies say the same.
-        return self.emit("on_close")
+        return self.closing()  # After the last record both policies say the same.
 
     def prepared(self, df: "DataFrame", event_time: str) -> "tuple[WindowedAggregation, DataFrame]":
         from operators.spark.gaps import with_gap
@@ -180,9 +176,7 @@ class WindowedAggregation(RunnableOperator):
             retracts=windows.retracts and on_update,
         )
         plan = windows.plan(output.operations, self.policy)
-        segment = windows.segment(output.operations)
-        if config.segment is not None:
-            segment = ticks(config.segment, windows.tick_us, "spark.windows.state.segment", 1)
+        segment = segment_length(config, windows.tick_us, windows.segment(output.operations))
         read = sorted({name for operation in output.operations for name in operation.inputs})
         values = tuple((name, types[name]) for name in read)
         inputs = Inputs(event_time, keys, values, windows.tick_us, plan.reach, gap)
@@ -195,10 +189,7 @@ class WindowedAggregation(RunnableOperator):
                 yield OutputTime("window", name, behind, updates)
 
     def _check_columns(self, types: Mapping[str, pa.DataType], event_time: str, gap: str | None) -> None:
-        if not self.aggregates:
-            raise DefinitionError(
-                "the operator has no aggregates: add some, such as .aggregate(n=agg.count())"
-            )
+        check_computes(self.aggregates)
         check_columns(types, event_time, self.keys, {"gap": gap})
         if gap is not None:
             check_gap(types[gap], gap)
@@ -321,22 +312,6 @@ class CoGroupedAggregation:
         """The columns that every frame has in addition to its event time: the keys, and each record's gap if there is one."""
         gap = self.operator.windows.gap_input
         return [*self.operator.keys, *([] if gap is None else [gap])]
-
-
-def no_aggregate(name: str, given: object) -> str:
-    """Return the message for a result that is not an aggregate."""
-    if isinstance(given, OverLookbacks):
-        return f"{name} is over lookbacks {given.lookbacks}, but only RollingWindows have lookbacks: leave over(...) out"
-    if isinstance(given, AggregateOperation):
-        return (
-            f"{name} is the AggregateOperation {given.name!r} itself: call it with columns, such as op('v')"
-        )
-    if callable(given) and getattr(given, "__module__", None) == "operators.aggregates":
-        return f"{name}={given!r} is not an aggregate: call it, such as agg.{getattr(given, '__name__', 'sum')}('v')"
-    return (
-        f"{name}={given!r} is not an aggregate: use one of operators.aggregates, such as agg.sum('v'), "
-        "not of pyspark.sql.functions"
-    )
 
 
 def _checked(operator: WindowedAggregation) -> WindowedAggregation:

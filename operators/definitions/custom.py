@@ -25,7 +25,7 @@ from operators.custom.plan import KINDS, CustomOutput, CustomPlan
 from operators.definitions.runnable import RunnableOperator
 from operators.errors import DefinitionError
 from operators.runtime.inputs import Inputs
-from operators.runtime.program import OutputTime, Program
+from operators.runtime.program import OutputTime, Program, segment_length
 from operators.steps.timers import NEVER
 from state_backends import StateConfig
 
@@ -186,9 +186,7 @@ class GroupedOperator(RunnableOperator):
         inputs = tuple((name, types[name]) for name in declared.inputs)
         keys = tuple((key, types[key]) for key in self.keys)
         grace = ticks(definition.grace, tick_us, "grace", 0)
-        segment, name = definition.segment, f"segment of {type(definition).__name__}"
-        if config.segment is not None:
-            segment, name = config.segment, "spark.windows.state.segment"
+        segment = ticks(definition.segment, tick_us, f"segment of {type(definition).__name__}", 1)
         plan = CustomPlan(definition, declared, inputs, keys, grace, whole=self.whole)
         plan.describe()
         return Program(
@@ -196,7 +194,7 @@ class GroupedOperator(RunnableOperator):
             CustomOutput(keys, results, tick_us, type(definition).__name__, declared.event_time),
             Inputs(event_time, keys, inputs, tick_us, plan.reach),
             grace,
-            ticks(segment, tick_us, name, 1),
+            segment_length(config, tick_us, segment),
             counts=tuple(declared.counts),
             times=tuple(self._times(declared, dict(results), tick_us)),
         )

@@ -10,6 +10,7 @@ import pyarrow as pa
 from operators.aggregates import Aggregate
 from operators.aggregates.definitions import Bound
 from operators.aggregates.fold_operation import FoldOperation, KeptFold
+from operators.aggregates.operation import Operation
 from operators.aggregates.over import OverLookbacks
 from operators.aggregates.sides import EVENT_TIME, Side, check_side_columns
 from operators.columns.checks import (
@@ -20,15 +21,15 @@ from operators.columns.checks import (
     refuse_twice,
 )
 from operators.columns.durations import Duration, as_text, tick_length, ticks
-from operators.definitions.aggregation import no_aggregate
 from operators.definitions.attributes import unknown_attribute
 from operators.definitions.labels import Aggregated, Labels, with_labels
+from operators.definitions.results import check_computes, check_named, no_aggregate
 from operators.definitions.runnable import RunnableOperator
 from operators.errors import DefinitionError
 from operators.kinds.rolling import RollingPlan
 from operators.kinds.rolling_rows import Closed, RollingOutput
 from operators.runtime.inputs import Inputs
-from operators.runtime.program import OutputTime, Program, default_segment
+from operators.runtime.program import OutputTime, Program, default_segment, segment_length
 from operators.steps.emission import bind_aggregates
 from serializers import SerializationError
 from serializers.rows import RowCodec
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
     from operators.runtime.local import LocalRunner
     from operators.runtime.local_as_of import AsOfRunner
+
 LIFETIME = "lifetime"
 """The lookback without end."""
 Policy = Literal["on_close", "on_arrival"]
@@ -174,10 +176,7 @@ class RollingAggregation(RunnableOperator):
         Raises:
             DefinitionError: an aggregate without a name, what is not an aggregate, or an unknown lookback.
         """
-        if unnamed:
-            raise DefinitionError(
-                "each result needs a name: .aggregate(n=agg.count()), not .aggregate(agg.count())"
-            )
+        check_named(unnamed)
         added = []
         for name, given in aggregates.items():
             limited = given if isinstance(given, OverLookbacks) else OverLookbacks(given, self.windows.names)
@@ -223,10 +222,7 @@ class RollingAggregation(RunnableOperator):
 
     def program(self, schema: pa.Schema, event_time: str, config: StateConfig) -> Program:
         windows, types = self.windows, column_types(schema)
-        if not self.aggregates:
-            raise DefinitionError(
-                "the operator has no aggregates: add some, such as .aggregate(n=agg.count())"
-            )
+        check_computes(self.aggregates)
         check_columns(types, event_time, self.keys, {})
         rows = self._rows(types)
         output = self._output(types, rows)
@@ -260,18 +256,18 @@ class RollingAggregation(RunnableOperator):
         """The columns of the rows that come out: name, name in the result, and type."""
         named = tuple(zip(types, types, strict=True)) if self.labels is None else self.labels.columns
         rows = tuple((name, out, types[name]) for name, out in named)
-        for name, out, type_ in rows:
+        results = set(self.results)
+        for _, out, type_ in rows:
             try:
                 RowCodec(pa.schema([(out, type_)]))
             except SerializationError as error:
                 raise DefinitionError(
                     f"all columns come out beside the aggregates, but {error}: cast column {out!r}, or drop it first"
                 ) from error
-            if out in self.results:
+            if out in results:
                 raise DefinitionError(
                     f"result {out!r} has the name of a column of the frame: give the aggregate, or the lookback, another name"
                 )
-            del name
         refuse_twice("column", tuple(out for _, out, _ in rows))
         return rows
 
@@ -290,13 +286,13 @@ class RollingAggregation(RunnableOperator):
             over,
         )
 
-    def _lasting(self, output: RollingOutput) -> tuple[Any, ...]:
+    def _lasting(self, output: RollingOutput) -> tuple[Operation, ...]:
         """The operations of the aggregates over the lifetime.
 
         Raises:
             DefinitionError: the state of one of them would grow without end.
         """
-        lasting: dict[Any, None] = {}
+        lasting: dict[Operation, None] = {}
         for (name, bound), over in zip(output.aggregates, output.over, strict=True):
             lifetimes = [n for n in over if self.windows.lookback_ticks[n] is None]
             if not lifetimes:
@@ -317,9 +313,8 @@ class RollingAggregation(RunnableOperator):
         return self.labels.time
 
     def _segment(self, plan: RollingPlan, config: StateConfig) -> int:
-        if config.segment is not None:
-            return ticks(config.segment, plan.tick_us, "spark.windows.state.segment", 1)
-        return default_segment(0, plan.longest, self.windows.grace_ticks, plan.tick_us)
+        default = default_segment(0, plan.longest, self.windows.grace_ticks, plan.tick_us)
+        return segment_length(config, plan.tick_us, default)
 
     def apply_as_of(  # noqa: PLR0913 - two frames, each with its time
         self,

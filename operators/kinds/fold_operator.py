@@ -128,7 +128,7 @@ class FoldOperator(StoreOperator):
         """Write the pages that changed, without entries that no window needs."""
         dead, ticks = self.plan.dead_before(close_time), self.store.segment_ticks
         pages = Pages.of(folded.entries, ticks, dead)
-        changed = Pages.of(folded.entries.take(folded.changed), ticks)
+        changed = Pages.of(folded.entries.take(folded.changed), ticks).ids
         ends = self._page_ends(folded, pages, close_time) if self.closes else None
         self._write_back(touched, pages, changed, ends, dead)
 

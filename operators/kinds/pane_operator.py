@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from operators.columns.ranges import Ints
+from operators.columns.ranges import Ints, key_edges
 from operators.columns.records import FAR_FUTURE, FAR_PAST, Records
 from operators.kinds.page_sums import SummingOperator
 from operators.kinds.panes import MergedPanes, PaneSchema, merge_panes
@@ -186,9 +186,8 @@ class PaneOperator(SummingOperator):
               |-------------------|-------------------|
         """
         plan = self.plan
-        starts = np.flatnonzero(np.diff(panes.key, prepend=-1))
-        ends = np.append(starts[1:], len(panes))[: len(starts)] - 1
-        keys, earliest, latest = panes.key[starts], panes.time[starts], panes.time[ends]
+        first, last = key_edges(panes.key)
+        keys, earliest, latest = panes.key[first], panes.time[first], panes.time[last]
         if plan.on_update:
             touched.widen(keys, earliest - plan.reach, latest + plan.reach)
             return
@@ -204,7 +203,7 @@ class PaneOperator(SummingOperator):
         dead, ticks = self.plan.dead_before(close_time), self.store.segment_ticks
         pages = Pages.of(merged.panes, ticks, dead)
         ends = self._page_ends(merged, pages, close_time) if self.closes else None
-        self._write_back(touched, pages, new, ends, dead)
+        self._write_back(touched, pages, new.ids, ends, dead)
         self._sums.keep_from(dead // ticks)
 
     def _page_ends(self, merged: MergedPanes, pages: Pages, close_time: int) -> PageEnds:

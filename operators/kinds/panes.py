@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from operators.aggregates.operation import Operation
-from operators.columns.ranges import Ints, State, overlap_ranges, run_starts
+from operators.columns.ranges import Ints, Mask, State, overlap_ranges, run_starts
 from operators.columns.records import Records
 from operators.steps.partials import Partials
 from serializers.pages import Column, PageLayout
@@ -180,14 +180,8 @@ def merge_panes(schema: PaneSchema, stored: Sequence[Entries], new_panes: Entrie
 
     Cost: O(panes) if the batch only appends in time, else one sort.
     """
-    parts = [_marked(part, new=False) for part in stored if len(part)]
-    if len(new_panes):
-        parts.append(_marked(new_panes, new=True))
-    if not parts:
-        nothing = np.empty(0, bool)
-        return MergedPanes(new_panes, nothing, nothing)
-    marked = merge_entries(parts, schema.layout)
-    panes, new = Entries(marked.key, marked.columns[:-1]), marked.columns[-1]
+    fresh = (*(False for _ in stored), True)
+    panes, new = merge_marked((*stored, new_panes), fresh, schema.layout)
     starts = schema.starts(panes)
     if len(starts) == len(panes):
         return MergedPanes(panes, new, new)
@@ -195,6 +189,14 @@ def merge_panes(schema: PaneSchema, stored: Sequence[Entries], new_panes: Entrie
     return MergedPanes(schema.reduce(panes, starts), new[starts], changed)
 
 
-def _marked(panes: Entries, *, new: bool) -> Entries:
-    """Panes with a last column that says whether they are new."""
-    return Entries(panes.key, (*panes.columns, np.full(len(panes), new)))
+def merge_marked(parts: Sequence[Entries], fresh: Sequence[bool], layout: PageLayout) -> tuple[Entries, Mask]:
+    """Return the entries of all parts in order, and which of them are of a part that is fresh."""
+    marked = [
+        Entries(part.key, (*part.columns, np.full(len(part), new)))
+        for part, new in zip(parts, fresh, strict=True)
+        if len(part)
+    ]
+    if not marked:
+        return merge_entries([], layout), np.empty(0, bool)
+    whole = merge_entries(marked, layout)
+    return Entries(whole.key, whole.columns[:-1]), whole.columns[-1]

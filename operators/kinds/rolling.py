@@ -5,7 +5,6 @@ are older than the longest finite lookback are combined to one pane for each key
 their windows are closed are stored beside the panes: those of one key, segment and batch in one entry.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,15 +13,15 @@ import pyarrow as pa
 
 from operators.aggregates.empty import empty_state
 from operators.aggregates.operation import Operation
-from operators.columns.ranges import Ints, Mask, run_starts
+from operators.columns.ranges import Ints, Mask, key_edges
 from operators.columns.records import FAR_FUTURE, FAR_PAST, Records
 from operators.kinds.page_sums import SummingOperator
-from operators.kinds.panes import PaneSchema, join_states, merge_panes
+from operators.kinds.panes import PaneSchema, join_states, merge_marked, merge_panes
 from operators.kinds.plan import WindowPlan
 from operators.kinds.rolling_rows import Closed, RollingRows, windows_of
-from operators.kinds.rolling_state import LIFETIME, RollingPaneSchema, Waiting, WaitingSchema, merged_parts
+from operators.kinds.rolling_state import LIFE_PANE_TIME, RollingPaneSchema, Waiting, WaitingSchema
 from operators.steps.step import Step
-from operators.steps.store_operator import NO_KEYS, PageEnds, Pages, Touched
+from operators.steps.store_operator import NO_KEYS, PageEnds, PageIds, Pages, Touched
 from operators.steps.timers import NEVER
 from serializers.rows import RowCodec
 from state_backends import Entries, WindowStore
@@ -142,14 +141,14 @@ class RollingOperator(SummingOperator):
     """Rolling windows over one store."""
 
     def __init__(self, plan: RollingPlan, store: WindowStore) -> None:
-        super().__init__(store, not plan.on_arrival, plan.stored)
-        self.plan = plan
         self._stored = plan.stored
+        super().__init__(store, not plan.on_arrival, self._stored)
+        self.plan = plan
         self._codec = plan.codec
         self._empty = plan.empty()
         lasting = set(plan.lasting)
         self._lasting = [operation.bare in lasting for operation in plan.operations]
-        self._life_segment = store.segment_of(LIFETIME)
+        self._life_segment = store.segment_of(LIFE_PANE_TIME)
 
     def next_due(self, entries: Entries) -> Ints:
         return WaitingSchema.due(entries, self.close_time)
@@ -170,9 +169,9 @@ class RollingOperator(SummingOperator):
         if not plan.on_arrival:
             times = plan.event_time, plan.tick_us
             ready = WaitingSchema.unpacked(waiting, self._codec, times, self.close_time, end)
-            if start > self.close_time:
+            if start > self.close_time and len(closed := ready.between(self.close_time, start)):
                 before = merge_entries(stored, plan.panes.layout)
-                emitted.append(self._windows(ready.between(self.close_time, start), before, life))
+                emitted.append(self._windows(closed, before, life))
             now = Waiting.joined([ready.between(start, end), now])
         emitted.append(self._windows(now, merged.panes, life))
         step.counters.panes += int(np.count_nonzero(merged.fresh))
@@ -223,9 +222,9 @@ class RollingOperator(SummingOperator):
         """
         plan, ticks = self.plan, self.store.segment_ticks
         for key, time in ((panes.key, panes.time), (later.key, later.time)):
-            first, last = _edges(key)
+            first, last = key_edges(key)
             touched.widen(key[first], time[first], time[last])
-        first, last = _edges(now.key)
+        first, last = key_edges(now.key)
         since = np.full(len(first), FAR_PAST) if plan.lifetime else now.time[first] - plan.longest
         touched.widen(now.key[first], since, now.time[last])
         for segment, due in touched.due.items():
@@ -235,8 +234,9 @@ class RollingOperator(SummingOperator):
 
     def _emitted_times(self, touched: Touched, now: Waiting, end: int) -> tuple[int, int]:
         """The first and the last time of the rows that come out in this step, or earlier and later ones."""
-        ticks, times = self.store.segment_ticks, [now.time] if len(now.time) else []
-        first, last = (int(now.time.min()), int(now.time.max())) if times else (FAR_FUTURE, FAR_PAST)
+        ticks, first, last = self.store.segment_ticks, FAR_FUTURE, FAR_PAST
+        if len(now):
+            first, last = int(now.time.min()), int(now.time.max())
         for segment in touched.due:
             first = min(first, max(segment * ticks, self.close_time))
             last = max(last, min((segment + 1) * ticks, end) - 1)
@@ -255,12 +255,13 @@ class RollingOperator(SummingOperator):
             segments         | sum | read | read | sum | sum | read |
         """
         ticks, parts, waiting = self.store.segment_ticks, [], []
-        pages = [_pages_of(each.key, each.time // ticks) for each in (panes, later)]
-        key, written = (np.concatenate(columns) for columns in zip(*pages, strict=True))
+        written = PageIds.joined(PageIds.of(each.key, each.time // ticks) for each in (panes, later))
         for segment, numbers in self._pages(touched):
             summed = np.zeros(len(numbers), bool)
             if self._is_whole(segment, *emitted):
-                whole = np.concatenate([key[written == segment], touched.due.get(segment, NO_KEYS)])
+                whole = np.concatenate(
+                    [written.key[written.segment == segment], touched.due.get(segment, NO_KEYS)]
+                )
                 summed = ~np.isin(numbers, whole)
             for read, group in (
                 (self.store.fetch_segment, numbers[~summed]),
@@ -331,12 +332,11 @@ class RollingOperator(SummingOperator):
             )
             changed = [new, waiting.take(out), packed]
             parts = (self._stored.stored(panes), waiting.take(~out), packed)
-            entries, fresh = merged_parts(parts, (False, False, True), self._stored.layout)
+            entries, fresh = merge_marked(parts, (False, False, True), self._stored.layout)
             pages, due = Pages.of(entries, ticks, forgotten), WaitingSchema.due(entries, close_time)
             ends = PageEnds(pages.least(due), pages.least(np.where(fresh, NEVER, due)))
-        self._write_back(
-            touched, pages, _joined([Pages.of(part, ticks) for part in changed]), ends, forgotten
-        )
+        ids = PageIds.joined(PageIds.of(part.key, part.time // ticks) for part in changed)
+        self._write_back(touched, pages, ids, ends, forgotten)
         self._sums.keep_from(forgotten // ticks)
 
     def _fold(self, keys: list[bytes], late: Entries, forgotten: int) -> None:
@@ -353,7 +353,7 @@ class RollingOperator(SummingOperator):
         present = np.flatnonzero(np.bincount(panes.key, minlength=len(keys)))
         names = [keys[number] for number in present.tolist()]
         panes = Entries(
-            np.searchsorted(present, panes.key), (np.full(len(panes), LIFETIME), *panes.columns[1:])
+            np.searchsorted(present, panes.key), (np.full(len(panes), LIFE_PANE_TIME), *panes.columns[1:])
         )
         known = self._stored.panes(self.store.fetch_segment(self._life_segment, names))
         schema = self.plan.panes
@@ -367,23 +367,3 @@ class RollingOperator(SummingOperator):
         ]
         kept = schema.entries(whole.key, (whole.time,), states)
         self.store.replace_segment(self._life_segment, names, self._stored.stored(kept))
-
-
-def _pages_of(key: Ints, segment: Ints) -> tuple[Ints, Ints]:
-    """The key and the segment of each page, of rows sorted by key and time."""
-    start = run_starts(key, segment)
-    return key[start], segment[start]
-
-
-def _edges(key: Ints) -> tuple[Ints, Ints]:
-    """The first and the last row of each key, in rows sorted by key."""
-    first = np.flatnonzero(np.diff(key, prepend=-1))
-    return first, np.append(first[1:], len(key))[: len(first)] - 1
-
-
-def _joined(pages: Sequence[Pages]) -> Pages:
-    """The keys and segments of all pages; they may repeat."""
-    key, segment, start = (
-        np.concatenate([getattr(each, name) for each in pages]) for name in ("key", "segment", "start")
-    )
-    return Pages(pages[0].entries, key, segment, start)

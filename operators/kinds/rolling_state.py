@@ -12,14 +12,12 @@ from operators.columns.records import Records, event_ticks
 from operators.kinds.panes import PaneSchema
 from operators.steps.timers import NEVER
 from serializers.arrays import fill
-from serializers.pages import PageLayout
 from serializers.rows import RowCodec
 from state_backends import Entries
 from state_backends.store.ordering import row_order
 from state_backends.store.schema import NUMBER, TIME, VALUE
-from state_backends.store.window_store import merge_entries
 
-LIFETIME = 2**61
+LIFE_PANE_TIME = 2**61
 """The time under which a key's oldest panes are stored, combined to one: after all event times, so that it never expires."""
 _TIME, _SINCE, _WAITING, _ROWS = range(4)
 
@@ -36,6 +34,9 @@ class Waiting:
     key: Ints
     time: Ints
     rows: pa.Table
+
+    def __len__(self) -> int:
+        return len(self.key)
 
     def take(self, rows: Ints) -> "Waiting":
         """Return the rows at these positions."""
@@ -156,16 +157,3 @@ class WaitingSchema(RollingPaneSchema):
         found = Waiting(key, time, table).between(since, before)
         order = row_order(found.key, found.time)
         return found if order is None else found.take(order)
-
-
-def merged_parts(parts: Sequence[Entries], fresh: Sequence[bool], layout: PageLayout) -> tuple[Entries, Mask]:
-    """Return the entries of all parts in order, and which of them are of a part that is fresh."""
-    marked = [
-        Entries(part.key, (*part.columns, np.full(len(part), new)))
-        for part, new in zip(parts, fresh, strict=True)
-        if len(part)
-    ]
-    if not marked:
-        return merge_entries([], layout), np.empty(0, bool)
-    whole = merge_entries(marked, layout)
-    return Entries(whole.key, whole.columns[:-1]), whole.columns[-1]

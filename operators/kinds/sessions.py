@@ -305,7 +305,7 @@ class SessionOperator(StoreOperator):
         )
         pages = Pages.of(entries, ticks)
         ends = _page_ends(pages, Pages.of(stored, ticks)) if self.closes else None
-        self._write_back(touched, pages, Pages.of(places, ticks), ends, close_time)
+        self._write_back(touched, pages, Pages.of(places, ticks).ids, ends, close_time)
 
     def _to_store(self, sessions: _Sessions) -> tuple[Entries, Ints]:
         """The entries to store for sessions, sorted by key and end, and the number of the session of each."""

@@ -3,6 +3,7 @@
 import shutil
 import tempfile
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -19,7 +20,7 @@ from operators.runtime.program import Processed, Program
 from operators.runtime.stateful import StatefulOperator
 from operators.steps.step import Counters
 from state_backends import StateConfig, StateError, resolve
-from state_backends.checkpoints.bucket import open_bucket
+from state_backends.checkpoints.bucket import Bucket, open_bucket
 from state_backends.checkpoints.savepoint import Savepoint, check_new, read_header, write_bucket, write_header
 from state_backends.durability.folders import Folder, absolute
 from state_backends.durability.pointer import Pointer, read_pointer
@@ -28,6 +29,7 @@ from state_backends.journal import Journal, MemoryJournal
 from state_backends.registry import BUILT_IN
 from state_backends.sqlite_journal import SqliteJournal
 
+_NO_BATCH = "the runner has no state yet: process a batch first, which may be empty"
 Binder = Callable[[pa.Schema, StateConfig], Program]
 
 
@@ -63,7 +65,7 @@ class LocalRunner:
             MemoryJournal() if directory is None else SqliteJournal(self._directory / "journal")
         )
         self._program: Program | None = None
-        self._closing: Program | None = None
+        self._schema: pa.Schema = pa.schema([])
         self._types: dict[str, pa.DataType] = {}
         self._operator: StatefulOperator | None = None
         self.counters = Counters()
@@ -134,8 +136,8 @@ class LocalRunner:
             )
         table = plain_table(table)
         if self._program is None:
+            self._schema = table.schema
             self._program = self._bind(table.schema, self._config)
-            self._closing = self._bind_closing(table.schema, self._config)
             self._types = {name: table.schema.field(name).type for name in self._program.inputs.names}
         self._check_columns(table.schema)
         try:
@@ -179,10 +181,7 @@ class LocalRunner:
         """
         target = Folder(absolute(folder))
         check_new(target)
-        if read_pointer(self._journal) is None:
-            raise StateError("the runner has no state yet: process a batch first, which may be empty")
-        backend = None if self._config.backend in BUILT_IN else self._config.backend
-        with open_bucket(self._journal, backend, self._config.snapshots.folder) as bucket:
+        with self._stored() as bucket:
             saved = write_bucket(target, 0, bucket)
             progress = bucket.pointer.progress
             origin = {
@@ -200,11 +199,18 @@ class LocalRunner:
         Raises:
             StateError: no batch was processed yet.
         """
-        if self._program is None or self._closing is None or read_pointer(self._journal) is None:
-            raise StateError("the runner has no state yet: process a batch first, which may be empty")
+        if self._program is None:
+            raise StateError(_NO_BATCH)
+        closing = self._bind_closing(self._schema, self._config)
+        with self._stored() as bucket:
+            return open_windows(self._program, closing, bucket)
+
+    def _stored(self) -> AbstractContextManager[Bucket]:
+        """The state after the last batch, as a copy."""
+        if read_pointer(self._journal) is None:
+            raise StateError(_NO_BATCH)
         backend = None if self._config.backend in BUILT_IN else self._config.backend
-        with open_bucket(self._journal, backend, self._config.snapshots.folder) as bucket:
-            return open_windows(self._program, self._closing, bucket)
+        return open_bucket(self._journal, backend, self._config.snapshots.folder)
 
     def _check_columns(self, schema: pa.Schema) -> None:
         missing = [name for name in self._types if name not in schema.names]

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from operators.aggregates.operation import Operation
+from operators.columns.durations import ticks
 from operators.columns.records import Records, Sifted, most_ticks
 from operators.errors import DefinitionError
 from operators.runtime.inputs import Inputs
@@ -272,6 +273,17 @@ class Program:
             "tick in us": self.tick_us,
             "segment in ticks": self.segment,
         }
+
+
+def segment_length(config: StateConfig, tick_us: int, default: int) -> int:
+    """Return the length of a segment in ticks: what the configuration says, or `default`.
+
+    Raises:
+        DefinitionError: what it says is not a length of time, or not a whole number of ticks.
+    """
+    if config.segment is None:
+        return default
+    return ticks(config.segment, tick_us, "spark.windows.state.segment", 1)
 
 
 def default_segment(least: int, size: int, grace: int, tick_us: int) -> int:

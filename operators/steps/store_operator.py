@@ -4,10 +4,10 @@ A timer belongs to a page, so a step reads only the pages that its batch touches
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -49,6 +49,24 @@ class Touched:
         self.last[keys] = np.maximum(self.last[keys], last)
 
 
+class PageIds(NamedTuple):
+    """Which pages: shape (n,), int64: key number and segment of each; they may repeat."""
+
+    key: Ints
+    segment: Ints
+
+    @classmethod
+    def of(cls, key: Ints, segment: Ints) -> "PageIds":
+        """Return the pages of rows that are sorted by key and segment, given those of each row."""
+        start = run_starts(key, segment)
+        return cls(key[start], segment[start])
+
+    @classmethod
+    def joined(cls, parts: "Iterable[PageIds]") -> "PageIds":
+        """Return the pages of all parts, of which there is at least one."""
+        return cls(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+
 @dataclass(frozen=True, slots=True)
 class Pages:
     """Entries by the page that they belong to.
@@ -72,6 +90,11 @@ class Pages:
             segment = np.where(entries.time >= since, segment, FAR_PAST)
         start = run_starts(entries.key, segment)
         return cls(entries, entries.key[start], segment[start], start)
+
+    @property
+    def ids(self) -> PageIds:
+        """The pages without their entries."""
+        return PageIds(self.key, self.segment)
 
     def least(self, value: Ints) -> Ints:
         """Return the least value of each page's entries."""
@@ -223,7 +246,7 @@ class StoreOperator(ABC):
                 yield segment, np.flatnonzero(read)
 
     def _write_back(
-        self, touched: Touched, pages: Pages, changed: Pages, ends: PageEnds | None, dead_before: int
+        self, touched: Touched, pages: Pages, changed: PageIds, ends: PageEnds | None, dead_before: int
     ) -> None:
         """Write the pages that changed, set timers, and drop the segments that no window needs any more.
 

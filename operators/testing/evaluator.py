@@ -20,7 +20,7 @@ from operators.testing.oracles import (
     StreamClock,
     Window,
 )
-from operators.testing.rolling import RollingOracle, RollingRows, rolling_rows
+from operators.testing.rolling import ExpectedRows, RollingOracle, rolling_rows
 from operators.testing.times import column_ticks, tick_of
 
 Definition = SlidingWindows | HoppingWindows | SessionWindows
@@ -117,7 +117,7 @@ def expected_rows(
     """
     found: list[list[dict[str, Any]]] = []
     for output, _ in _outputs(windows, batches, event_time, keys, emit):
-        if isinstance(output, RollingRows):
+        if isinstance(output, ExpectedRows):
             assert isinstance(windows, RollingWindows)  # noqa: S101 - they alone have such rows
             found.append(rolling_rows(windows, output.rows, aggregates))
             continue
@@ -154,7 +154,7 @@ def _outputs(
     event_time: str,
     keys: Sequence[str],
     emit: str,
-) -> Iterator[tuple[Output | RollingRows, list[int]]]:
+) -> Iterator[tuple[Output | ExpectedRows, list[int]]]:
     """The output of each batch, and the row number of each of its records."""
     column = windows.gap_column if isinstance(windows, SessionWindows) else None
     tick_us = windows.tick_us

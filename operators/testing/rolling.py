@@ -28,7 +28,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class RollingRows:
+class ExpectedRows:
     """The rows that a batch emits, and the positions of its late records."""
 
     rows: list[Row]
@@ -49,16 +49,16 @@ class RollingOracle:
     _records: list[Record] = field(default_factory=list)
     _waiting: list[Record] = field(default_factory=list)
 
-    def step(self, batch: Batch) -> RollingRows:
+    def step(self, batch: Batch) -> ExpectedRows:
         """Process a batch."""
         before = self._closed(batch.close_time_start)
         self._records += batch.records
         accepted = [record for record in batch.records if record[1] >= batch.close_time_start]
         late = [n for n, record in enumerate(batch.records) if record[1] < batch.close_time_start]
         if self.emit == "on_arrival":
-            return RollingRows([self._row(record) for record in accepted], late)
+            return ExpectedRows([self._row(record) for record in accepted], late)
         self._waiting += accepted
-        return RollingRows([*before, *self._closed(batch.close_time_end)], late)
+        return ExpectedRows([*before, *self._closed(batch.close_time_end)], late)
 
     def _closed(self, close_time: float) -> list[Row]:
         closed = [record for record in self._waiting if record[1] < close_time]

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from operators import AggregateOperation, RollingAggregation, RollingWindows, SlidingWindows
 from operators import aggregates as agg
-from operators.kinds.rolling_state import LIFETIME
+from operators.kinds.rolling_state import LIFE_PANE_TIME
 from operators.runtime.local import LocalRunner
 from operators.testing import assert_rows, expected_rows, late_rows
 from tests.effort import examples, slow_but
@@ -363,7 +363,7 @@ def test_an_aggregate_over_some_lookbacks() -> None:
         for time in range(50):
             runner.process(table([("a", time, time)], time))
         (row,) = runner.process(table([]), stream_time=FAR).to_pylist()
-        (life,) = (entries for _, entries in runner.store.scan() if entries.time[0] == LIFETIME)
+        (life,) = (entries for _, entries in runner.store.scan() if entries.time[0] == LIFE_PANE_TIME)
     assert list(row)[6:] == ["n_s", "listed_s", "n_m", "listed_m", "n_ever", "total_ever"]
     assert (row["listed_s"], row["listed_m"]) == ([47, 48, 49], [44, 45, 46, 47, 48, 49])
     assert (row["n_ever"], row["total_ever"]) == (50, sum(range(50)))

@@ -1,0 +1,45 @@
+"""The results of an operator over windows: what is refused where users name aggregates."""
+
+from collections.abc import Sequence
+
+from operators.aggregates import AggregateOperation
+from operators.aggregates.over import OverLookbacks
+from operators.errors import DefinitionError
+
+
+def check_named(unnamed: Sequence[object]) -> None:
+    """Refuse aggregates without a name.
+
+    Raises:
+        DefinitionError: shows how to name them.
+    """
+    if unnamed:
+        raise DefinitionError(
+            "each result needs a name: .aggregate(n=agg.count()), not .aggregate(agg.count())"
+        )
+
+
+def check_computes(aggregates: Sequence[object]) -> None:
+    """Refuse an operator without aggregates.
+
+    Raises:
+        DefinitionError: shows how to add some.
+    """
+    if not aggregates:
+        raise DefinitionError("the operator has no aggregates: add some, such as .aggregate(n=agg.count())")
+
+
+def no_aggregate(name: str, given: object) -> str:
+    """Return the message for a result that is not an aggregate."""
+    if isinstance(given, OverLookbacks):
+        return f"{name} is over lookbacks {given.lookbacks}, but only RollingWindows have lookbacks: leave over(...) out"
+    if isinstance(given, AggregateOperation):
+        return (
+            f"{name} is the AggregateOperation {given.name!r} itself: call it with columns, such as op('v')"
+        )
+    if callable(given) and getattr(given, "__module__", None) == "operators.aggregates":
+        return f"{name}={given!r} is not an aggregate: call it, such as agg.{getattr(given, '__name__', 'sum')}('v')"
+    return (
+        f"{name}={given!r} is not an aggregate: use one of operators.aggregates, such as agg.sum('v'), "
+        "not of pyspark.sql.functions"
+    )
