@@ -1,9 +1,9 @@
 """Aggregates by name: `from operators import aggregates as agg`, then `agg.count()`, `agg.avg("delay")` and so on.
 
-Each takes the name of an input column. For an aggregate over an expression, make the expression a Spark column before
-`apply`. With `where="valid"`, a boolean column, only records where it is true count. Result types are those of Spark's function
-of the same name. Each pane has a state, whose size is given in bytes; aggregates that need the same state share it. A column of
-a type that an aggregate does not support is an error when the operator is applied.
+Each takes input columns: names or, on Spark, expressions such as `F.col("v") * 2`. With `where="valid"`, a boolean column or
+expression, only records where it is true count. Result types are those of Spark's function of the same name. Each pane has a
+state, whose size is given in bytes; aggregates that need the same state share it. A column of a type that an aggregate does not
+support is an error when the operator is applied.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,7 +27,11 @@ from operators.aggregates.sketches import ApproxCountDistinct, ApproxQuantiles
 from operators.aggregates.top import TopN
 from operators.aggregates.user_operation import AggregateError, AggregateOperation
 from operators.columns.checks import listed_names
+from operators.columns.expressions import named
 from operators.errors import DefinitionError
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
 
 __all__ = [
     "Aggregate",
@@ -64,116 +68,118 @@ __all__ = [
 ]
 
 
-def count(column: str | None = None, *, where: str | None = None) -> Aggregate:
+def count(column: "str | Column | None" = None, *, where: "str | Column | None" = None) -> Aggregate:
     """Number of records, or of those whose column is not null: bigint, never null. State 8 bytes."""
-    return Count(column, where=where)
+    return Count(named(column), where=named(where))
 
 
-def sum(column: str, *, where: str | None = None) -> Aggregate:  # noqa: A001 - the field's name
+def sum(column: "str | Column", *, where: "str | Column | None" = None) -> Aggregate:  # noqa: A001 - the field's name
     """Sum: bigint of whole numbers (an error beyond 64 bits), double, or exact decimal; null without values.
 
     Only the result has to fit: intermediate sums may exceed 64 bits, or the range of doubles. State 24 bytes, 16 for int and
     smaller types, or an object.
     """
-    return Sum(column, where=where)
+    return Sum(named(column), where=named(where))
 
 
-def avg(column: str, *, where: str | None = None) -> Aggregate:
+def avg(column: "str | Column", *, where: "str | Column | None" = None) -> Aggregate:
     """Mean: double, or a decimal of four more digits, exact and rounded half up; null without values.
 
     Finite if the mean is finite, even if the sum exceeds the range of doubles. State as of `sum`; for bigint another 24 bytes.
     """
-    return Avg(column, where=where)
+    return Avg(named(column), where=named(where))
 
 
-def min(column: str, *, where: str | None = None) -> Aggregate:  # noqa: A001 - the field's name
+def min(column: "str | Column", *, where: "str | Column | None" = None) -> Aggregate:  # noqa: A001 - the field's name
     """Smallest value, of the column's type; NaN only if all values are NaN, null without values. -0.0 becomes 0.0.
 
     State 16 bytes, or the value.
     """
-    return Extremum(column, largest=False, where=where)
+    return Extremum(named(column), largest=False, where=named(where))
 
 
-def max(column: str, *, where: str | None = None) -> Aggregate:  # noqa: A001 - the field's name
+def max(column: "str | Column", *, where: "str | Column | None" = None) -> Aggregate:  # noqa: A001 - the field's name
     """Largest value, of the column's type; NaN if any value is NaN, null without values. -0.0 becomes 0.0.
 
     State 16 bytes, or the value.
     """
-    return Extremum(column, largest=True, where=where)
+    return Extremum(named(column), largest=True, where=named(where))
 
 
-def bool_and(column: str, *, where: str | None = None) -> Aggregate:
+def bool_and(column: "str | Column", *, where: "str | Column | None" = None) -> Aggregate:
     """Whether all values of a boolean column are true: boolean; nulls do not count, null without values. State 16 bytes."""
-    return Truth(column, largest=False, where=where)
+    return Truth(named(column), largest=False, where=named(where))
 
 
-def bool_or(column: str, *, where: str | None = None) -> Aggregate:
+def bool_or(column: "str | Column", *, where: "str | Column | None" = None) -> Aggregate:
     """Whether any value of a boolean column is true: boolean; nulls do not count, null without values. State 16 bytes."""
-    return Truth(column, largest=True, where=where)
+    return Truth(named(column), largest=True, where=named(where))
 
 
-def variance(column: str, *, where: str | None = None) -> Aggregate:
+def variance(column: "str | Column", *, where: "str | Column | None" = None) -> Aggregate:
     """Sample variance: double; null below two values, exactly 0 where all are equal. State 56 bytes.
 
     This and the aggregates derived from it are accurate to the last digits, even if values differ only in their last digits.
     The result is infinite only if it exceeds the range of doubles.
     """
-    return Spread(column, freedom=1, root=False, where=where)
+    return Spread(named(column), freedom=1, root=False, where=named(where))
 
 
-def stddev(column: str, *, where: str | None = None) -> Aggregate:
+def stddev(column: "str | Column", *, where: "str | Column | None" = None) -> Aggregate:
     """Sample standard deviation: double; null below two values. Shares the state of `variance`."""
-    return Spread(column, freedom=1, root=True, where=where)
+    return Spread(named(column), freedom=1, root=True, where=named(where))
 
 
-def var_pop(column: str, *, where: str | None = None) -> Aggregate:
+def var_pop(column: "str | Column", *, where: "str | Column | None" = None) -> Aggregate:
     """Population variance: double; null without values. Shares the state of `variance`."""
-    return Spread(column, freedom=0, root=False, where=where)
+    return Spread(named(column), freedom=0, root=False, where=named(where))
 
 
-def stddev_pop(column: str, *, where: str | None = None) -> Aggregate:
+def stddev_pop(column: "str | Column", *, where: "str | Column | None" = None) -> Aggregate:
     """Population standard deviation: double; null without values. Shares the state of `variance`."""
-    return Spread(column, freedom=0, root=True, where=where)
+    return Spread(named(column), freedom=0, root=True, where=named(where))
 
 
-def covar_samp(y: str, x: str, *, where: str | None = None) -> Aggregate:
+def covar_samp(y: "str | Column", x: "str | Column", *, where: "str | Column | None" = None) -> Aggregate:
     """Sample covariance of two columns: double; null below two records.
 
     In all aggregates of two columns, records with a null in either column do not count, a value that is not finite makes the
     result NaN, and a column is constant only if all its values are equal. State 120 bytes, shared by all of them.
     """
-    return Together(y, other=x, kind="covar_samp", where=where)
+    return Together(named(y), other=named(x), kind="covar_samp", where=named(where))
 
 
-def covar_pop(y: str, x: str, *, where: str | None = None) -> Aggregate:
+def covar_pop(y: "str | Column", x: "str | Column", *, where: "str | Column | None" = None) -> Aggregate:
     """Population covariance of two columns: double; null without records. Shares the state of `covar_samp`."""
-    return Together(y, other=x, kind="covar_pop", where=where)
+    return Together(named(y), other=named(x), kind="covar_pop", where=named(where))
 
 
-def corr(y: str, x: str, *, where: str | None = None) -> Aggregate:
+def corr(y: "str | Column", x: "str | Column", *, where: "str | Column | None" = None) -> Aggregate:
     """Correlation of two columns: double; null if either is constant. Shares the state of `covar_samp`."""
-    return Together(y, other=x, kind="corr", where=where)
+    return Together(named(y), other=named(x), kind="corr", where=named(where))
 
 
-def regr_slope(y: str, x: str, *, where: str | None = None) -> Aggregate:
+def regr_slope(y: "str | Column", x: "str | Column", *, where: "str | Column | None" = None) -> Aggregate:
     """Slope of the least-squares line of y over x: double; null if x is constant. Shares the state of `covar_samp`."""
-    return Together(y, other=x, kind="regr_slope", where=where)
+    return Together(named(y), other=named(x), kind="regr_slope", where=named(where))
 
 
-def regr_intercept(y: str, x: str, *, where: str | None = None) -> Aggregate:
+def regr_intercept(y: "str | Column", x: "str | Column", *, where: "str | Column | None" = None) -> Aggregate:
     """Intercept of the least-squares line of y over x: double; null if x is constant. Shares the state of `covar_samp`."""
-    return Together(y, other=x, kind="regr_intercept", where=where)
+    return Together(named(y), other=named(x), kind="regr_intercept", where=named(where))
 
 
-def linear_trend(y: str, x: str, *, where: str | None = None) -> Aggregate:
+def linear_trend(y: "str | Column", x: "str | Column", *, where: "str | Column | None" = None) -> Aggregate:
     """The least-squares line of y over x: struct<slope: double, intercept: double>; null if x is constant.
 
     Shares the state of `covar_samp`.
     """
-    return Together(y, other=x, kind="linear_trend", where=where)
+    return Together(named(y), other=named(x), kind="linear_trend", where=named(where))
 
 
-def first(column: str, ignore_nulls: bool = False, *, where: str | None = None) -> Aggregate:
+def first(
+    column: "str | Column", ignore_nulls: bool = False, *, where: "str | Column | None" = None
+) -> Aggregate:
     """Value of the record with the earliest event time, of the column's type; null without records.
 
     If several records have that time, the result is their smallest value: NaN only without numbers, and null only without other
@@ -182,55 +188,59 @@ def first(column: str, ignore_nulls: bool = False, *, where: str | None = None) 
     Args:
         column: of any atomic type; -0.0 becomes 0.0.
         ignore_nulls: whether to skip records whose value is null.
-        where: a boolean column: records where it is not true do not count.
+        where: boolean: records where it is not true do not count.
     """
-    return Picked(column, last=False, nulls=not ignore_nulls, where=where)
+    return Picked(named(column), last=False, nulls=not ignore_nulls, where=named(where))
 
 
-def last(column: str, ignore_nulls: bool = False, *, where: str | None = None) -> Aggregate:
+def last(
+    column: "str | Column", ignore_nulls: bool = False, *, where: "str | Column | None" = None
+) -> Aggregate:
     """Value of the record with the latest event time, of the column's type; of several records of that time the largest value.
 
     Otherwise as `first`.
     """
-    return Picked(column, last=True, nulls=not ignore_nulls, where=where)
+    return Picked(named(column), last=True, nulls=not ignore_nulls, where=named(where))
 
 
-def min_by(column: str, by: str, *, where: str | None = None) -> Aggregate:
+def min_by(column: "str | Column", by: "str | Column", *, where: "str | Column | None" = None) -> Aggregate:
     """Value of the record with the smallest `by`, of the column's type; null if that value is null, or without records.
 
     Records whose `by` is null do not count. If several records have the smallest `by`, the result is their smallest value, and
     null only without other values. Both columns may be of any atomic type. State 8 bytes, `by` and the value.
     """
-    return Picked(column, by=by, last=False, where=where)
+    return Picked(named(column), by=named(by), last=False, where=named(where))
 
 
-def max_by(column: str, by: str, *, where: str | None = None) -> Aggregate:
+def max_by(column: "str | Column", by: "str | Column", *, where: "str | Column | None" = None) -> Aggregate:
     """Value of the record with the largest `by`, of the column's type; of several such records the largest value.
 
     NaN is the largest `by`. Otherwise as `min_by`.
     """
-    return Picked(column, by=by, last=True, where=where)
+    return Picked(named(column), by=named(by), last=True, where=named(where))
 
 
-def count_distinct(column: str, *, where: str | None = None) -> Aggregate:
+def count_distinct(column: "str | Column", *, where: "str | Column | None" = None) -> Aggregate:
     """Number of distinct values, exact: bigint, never null; nulls do not count, all NaN are equal, -0.0 equals 0.0.
 
     The state grows with the number of distinct values.
     """
-    return CountDistinct(column, where=where)
+    return CountDistinct(named(column), where=named(where))
 
 
-def collect_set(column: str, *, where: str | None = None) -> Aggregate:
+def collect_set(column: "str | Column", *, where: "str | Column | None" = None) -> Aggregate:
     """The distinct values in ascending order, NaN last: array, never null; nulls are omitted. State as `count_distinct`."""
-    return CollectSet(column, where=where)
+    return CollectSet(named(column), where=named(where))
 
 
-def collect_list(column: str, *, where: str | None = None) -> Aggregate:
+def collect_list(column: "str | Column", *, where: "str | Column | None" = None) -> Aggregate:
     """All values except nulls, by event time, then by value: array, never null; -0.0 becomes 0.0. The state grows with them."""
-    return CollectList(column, where=where)
+    return CollectList(named(column), where=named(where))
 
 
-def top_n(column: str, n: int, by: str | None = None, *, where: str | None = None) -> Aggregate:
+def top_n(
+    column: "str | Column", n: int, by: "str | Column | None" = None, *, where: "str | Column | None" = None
+) -> Aggregate:
     """The n values with the largest `by` in descending order: array, never null, shorter if there are fewer values.
 
     Records with a null in either column do not count, NaN is the largest `by`, and for an equal `by` the larger value comes
@@ -240,12 +250,14 @@ def top_n(column: str, n: int, by: str | None = None, *, where: str | None = Non
         column: of any atomic type.
         n: 1 or more.
         by: a column of any atomic type; by default the values themselves.
-        where: a boolean column: records where it is not true do not count.
+        where: boolean: records where it is not true do not count.
     """
-    return TopN(column, size=n, by=by, where=where)
+    return TopN(named(column), size=n, by=named(by), where=named(where))
 
 
-def approx_count_distinct(column: str, rsd: float = 0.02, *, where: str | None = None) -> Aggregate:
+def approx_count_distinct(
+    column: "str | Column", rsd: float = 0.02, *, where: "str | Column | None" = None
+) -> Aggregate:
     """Number of distinct values, estimated: bigint, never null; nulls do not count, all NaN are equal, -0.0 equals 0.0.
 
     The estimate depends on the set of values only, not on how it is divided into panes. State a HyperLogLog sketch: a few bytes
@@ -254,16 +266,20 @@ def approx_count_distinct(column: str, rsd: float = 0.02, *, where: str | None =
     Args:
         column: of any atomic type.
         rsd: maximum relative standard deviation, 0.00072 to 0.5: two thirds of all estimates have a smaller error.
-        where: a boolean column: records where it is not true do not count.
+        where: boolean: records where it is not true do not count.
 
     Raises:
         DefinitionError: `rsd` is out of range, or the package datasketches is not installed.
     """
-    return ApproxCountDistinct(column, rsd=rsd, where=where)
+    return ApproxCountDistinct(named(column), rsd=rsd, where=named(where))
 
 
 def approx_quantiles(
-    column: str, probabilities: Sequence[float], k: int = 200, *, where: str | None = None
+    column: "str | Column",
+    probabilities: Sequence[float],
+    k: int = 200,
+    *,
+    where: "str | Column | None" = None,
 ) -> Aggregate:
     """Values at the given ranks, estimated: array<double>; null without values. Nulls and NaN do not count.
 
@@ -276,7 +292,7 @@ def approx_quantiles(
         column: of numbers other than decimals.
         probabilities: ranks from 0, the smallest value, to 1, the largest; between two values, the result is the lower one.
         k: size of the sketch, 8 to 65535.
-        where: a boolean column: records where it is not true do not count.
+        where: boolean: records where it is not true do not count.
 
     Raises:
         DefinitionError: an argument is out of range, or the package datasketches is not installed.
@@ -285,7 +301,7 @@ def approx_quantiles(
         raise DefinitionError(
             f"probabilities must be a list of numbers, such as [0.5, 0.99], got {probabilities!r}"
         )
-    return ApproxQuantiles(column, probabilities=tuple(probabilities), size=k, where=where)
+    return ApproxQuantiles(named(column), probabilities=tuple(probabilities), size=k, where=named(where))
 
 
 _QUANTILE = (

@@ -63,7 +63,7 @@ class Aggregate(ABC):
     """One result column of a window.
 
     Attributes:
-        column: input column, or None.
+        column: input column, or None. Here and in `where`, an expression of Spark until `apply` makes it a column.
         where: a boolean column, or None: records where it is not true do not count.
     """
 

@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.types as pat
@@ -12,10 +12,15 @@ from operators.aggregates.definitions import Aggregate, Bound, Types
 from operators.aggregates.fold_operation import FoldOperation, Functions, MergeableFold
 from operators.aggregates.user_code import fingerprint, result_type
 from operators.aggregates.user_operation import AggregateError
+from operators.columns.checks import check_column_name
+from operators.columns.expressions import named
 from operators.columns.ranges import State
 from operators.errors import DefinitionError
 from serializers.errors import SerializationError
 from serializers.values import pack_value, unpack_value
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
 
 _UNFIT = (pa.ArrowException, TypeError, ValueError, OverflowError)
 
@@ -79,12 +84,12 @@ class _Results:
 def fold(
     init: Any,
     add: Callable[..., Any],
-    *columns: str,
+    *columns: "str | Column",
     type: str | pa.DataType,  # noqa: A002 - the field's name
     merge: Callable[[Any, Any], Any] | None = None,
     finish: Callable[[Any], Any] | None = None,
     name: str | None = None,
-    where: str | None = None,
+    where: "str | Column | None" = None,
 ) -> Aggregate:
     """An aggregate in plain Python, such as `agg.fold(0, lambda total, x: total + x, "x", type="bigint")`.
 
@@ -100,14 +105,14 @@ def fold(
     Args:
         init: state of a window without records, or a function that returns it, such as `list`.
         add: called with a state and the record's values of `columns`, None for null; returns the new state.
-        columns: input columns.
+        columns: input columns: names or, on Spark, expressions.
         type: type of the result: Spark's name of a simple type, "array<...>" of one, or an Arrow type.
         merge: called with two states of one window, must be associative. The first state starts earlier in event time. If both
             start at the same time, as states of two batches or tasks can, their order is arbitrary. In session windows the
             states may overlap in time.
         finish: called with a state; returns the result. By default the result is the state.
         name: identifies the fold in errors and checkpoints; by default the name of `add`.
-        where: a boolean column: records where it is not true do not count.
+        where: a boolean column or expression: records where it is not true do not count.
 
     Raises:
         DefinitionError: an argument is not a function, a column name or a type, or `init` cannot be stored.
@@ -117,13 +122,13 @@ def fold(
     for role, given in roles.items():
         if not callable(given) and (given is not None or role == "add"):
             raise DefinitionError(f"fold: {role} must be a function, got {given!r}")
-    for column in columns:
-        if not isinstance(column, str):
-            raise DefinitionError(f"fold: columns must be names, got {column!r}")
+    inputs = tuple(map(named, columns))
+    for column in inputs:
+        check_column_name("fold", column)
     name = name or getattr(add, "__name__", "function").strip("<>")
     functions = Functions(init if callable(init) else _constant(name, init), add, merge, finish)
-    first = columns[0] if columns else None
-    return Fold(first, columns, result_type(type), name, functions, where=where)
+    first = inputs[0] if inputs else None
+    return Fold(first, inputs, result_type(type), name, functions, where=named(where))
 
 
 def _constant(name: str, value: Any) -> Callable[[], Any]:

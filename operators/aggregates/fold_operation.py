@@ -6,7 +6,7 @@ arguments change copies, and functions get the same types of values before and a
 
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, ClassVar
 
@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pat
 
+from operators.aggregates.definitions import Bound
 from operators.aggregates.operation import Operation
 from operators.aggregates.user_operation import AggregateError
 from operators.columns.arrow import ColumnData, arrow_column
@@ -300,3 +301,14 @@ def _sort_ties(rows: list[Row], starts: Ints) -> None:
 def _rank(row: Row) -> list[tuple[bool, bool, Any]]:
     """Sort key of a row's values: null first, NaN last. Rows that `where` excludes may be anywhere."""
     return [] if row is None else [(value is not None, value != value, value) for value in row]
+
+
+def combining(bound: Bound) -> Bound:
+    """Return an aggregate whose states can be combined: those of folds without merge keep the records."""
+    operations = tuple(
+        KeptFold.of(operation)
+        if isinstance(operation, FoldOperation) and not operation.combines
+        else operation
+        for operation in bound.operations
+    )
+    return replace(bound, operations=operations)

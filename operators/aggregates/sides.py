@@ -1,12 +1,17 @@
 """The frames of a co-grouping: each has its own aggregates, over columns that are prefixed with the name of the frame."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
-from operators.aggregates.definitions import INPUTS, Aggregate
+from operators.aggregates.definitions import Aggregate
+from operators.aggregates.inputs import inputs_of, with_inputs
 from operators.columns.checks import listed_columns
+from operators.columns.expressions import Expression, named
 from operators.errors import DefinitionError
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
 
 EVENT_TIME = "event time"
 
@@ -26,7 +31,7 @@ class Side:
     @property
     def columns(self) -> list[str]:
         """The columns that the aggregates read."""
-        return list(dict.fromkeys(name for _, aggregate in self.aggregates for name in _inputs(aggregate)))
+        return list(dict.fromkeys(name for _, aggregate in self.aggregates for name in inputs_of(aggregate)))
 
     @property
     def marker(self) -> str:
@@ -34,8 +39,8 @@ class Side:
         return f"{self.name}.*"
 
     def joint(self, column: str) -> str:
-        """Return the name of a column in the union of all frames."""
-        return f"{self.name}.{column}"
+        """Return the name of a column in the union of all frames; an expression as it is, since it has no name yet."""
+        return column if isinstance(column, Expression) else f"{self.name}.{column}"
 
     def joint_aggregates(self) -> dict[str, Aggregate]:
         """Return the aggregates by name, over columns of the union and rows of this frame."""
@@ -47,14 +52,7 @@ class Side:
 
     def renamed(self, aggregate: Aggregate) -> Aggregate:
         """Return an aggregate over columns of the union, whatever frame its rows are of."""
-        changes: dict[str, Any] = {}
-        for field in fields(aggregate):
-            value = getattr(aggregate, field.name)
-            if field.name in INPUTS and value is not None:
-                changes[field.name] = self.joint(value)
-            if field.name == "columns":
-                changes["columns"] = tuple(map(self.joint, value))
-        return replace(aggregate, **changes)
+        return with_inputs(aggregate, self.joint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +70,6 @@ class WholeSide(Side):
         return list(self.all_columns)
 
 
-def _inputs(aggregate: Aggregate) -> Sequence[str]:
-    given = [getattr(aggregate, name, None) for name in INPUTS]
-    return [*(name for name in given if name is not None), *getattr(aggregate, "columns", ())]
-
-
 def check_side_columns(side: Side, names: Sequence[str], required: Sequence[str]) -> None:
     """Refuse a frame that lacks a column.
 
@@ -84,7 +77,7 @@ def check_side_columns(side: Side, names: Sequence[str], required: Sequence[str]
         DefinitionError: names the frame, the column, and the columns of the frame.
     """
     for name in required:
-        if name not in names:
+        if not isinstance(name, Expression) and name not in names:
             raise DefinitionError(
                 f"frame {side.name}: column {name!r} does not exist; it has the columns {listed_columns(name, names)}"
             )
@@ -117,13 +110,15 @@ def check_given(sides: Sequence[Side], frames: object) -> None:
         )
 
 
-def event_times(sides: Sequence[Side], frames: object, event_time: str | Mapping[str, str]) -> dict[str, str]:
-    """Return the name of each frame's event-time column.
+def event_times(
+    sides: Sequence[Side], frames: object, event_time: "str | Column | Mapping[str, str | Column]"
+) -> dict[str, str]:
+    """Return each frame's event-time column, by name or as an expression.
 
     Args:
         sides: the frames of the operator.
         frames: the frames by name, as given by the user.
-        event_time: one column name for all frames, or a column name for each frame.
+        event_time: one column for all frames, or a column for each frame.
 
     Raises:
         DefinitionError: the frames are not those of the operator, or `event_time` lacks one of them.
@@ -136,9 +131,9 @@ def event_times(sides: Sequence[Side], frames: object, event_time: str | Mapping
             f"expected the frames {', '.join(names)}, got {', '.join(frames) or 'none'}: give one frame for each name, "
             f"such as {{{', '.join(f'{name!r}: ...' for name in names)}}}"
         )
-    if isinstance(event_time, str):
-        return dict.fromkeys(names, event_time)
+    if not isinstance(event_time, Mapping):
+        return dict.fromkeys(names, named(event_time))
     missing = [name for name in names if name not in event_time]
     if missing:
         raise DefinitionError(f"event_time has no column for {', '.join(missing)}: give one for each frame")
-    return {name: event_time[name] for name in names}
+    return {name: named(event_time[name]) for name in names}

@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,10 +15,14 @@ from operators.aggregates.operation import Operation
 from operators.aggregates.user_code import fingerprint, result_type
 from operators.columns.arrow import arrow_column
 from operators.columns.checks import check_column_name
+from operators.columns.expressions import named
 from operators.columns.ranges import Ints, State
 from operators.columns.records import Records
 from operators.errors import DefinitionError
 from serializers.arrays import fill
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
 
 _CODES = {int: "i8", float: "f8", object: "object", "i8": "i8", "f8": "f8", "object": "object"}
 _DTYPES = {"i8": np.dtype(np.int64), "f8": np.dtype(np.float64), "object": np.dtype(object)}
@@ -96,17 +100,18 @@ class AggregateOperation:
         object.__setattr__(self, "code", fingerprint(*functions))
         self._check_create()
 
-    def __call__(self, *columns: str, where: str | None = None) -> "UserAggregate":
+    def __call__(self, *columns: "str | Column", where: "str | Column | None" = None) -> "UserAggregate":
         """Return the aggregate of these columns. Records with a null in any of them do not count.
 
         Args:
-            columns: names of columns of atomic types, in the order of the arguments of `accumulate`.
-            where: a boolean column: records where it is not true do not count.
+            columns: columns of atomic types, or on Spark expressions, in the order of the arguments of `accumulate`.
+            where: a boolean column or expression: records where it is not true do not count.
 
         Raises:
             DefinitionError: `accumulate` has another number of arguments.
         """
-        return UserAggregate(columns[0] if columns else None, columns=columns, given=self, where=where)
+        inputs = tuple(map(named, columns))
+        return UserAggregate(inputs[0] if inputs else None, columns=inputs, given=self, where=named(where))
 
     def _check_create(self) -> None:
         made: Any = self.create()

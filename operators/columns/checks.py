@@ -26,25 +26,23 @@ def listed_columns(missing: str, available: Iterable[str]) -> str:
     names = list(available)
     struct = missing.partition(".")[0]
     if struct in names:
-        made = f"df.withColumn({missing.replace('.', '_')!r}, F.col({missing!r}))"
-        hint = f". It is a field of a struct: make it a column first, for example with {made}"
+        hint = f". It is a field of a struct: on Spark, give F.col({missing!r})"
     elif _EXPRESSION.search(missing):
-        made = f"df.withColumn('made', F.expr({missing!r}))"
-        hint = f". It is an expression: make it a column first, for example with {made}"
+        hint = f". It is an expression: on Spark, give F.expr({missing!r})"
     else:
         return listed_names(missing, names)
     return ", ".join(names) + hint
 
 
 def check_column_name(what: str, given: object) -> None:
-    """Refuse what is not the name of a column, such as a Spark expression.
+    """Refuse what is neither the name of a column nor an `Expression`, which is text as well.
 
     Args:
         what: begins the message.
         given: what should be a name.
 
     Raises:
-        DefinitionError: says what was given and how an expression becomes a column.
+        DefinitionError: says what was given.
     """
     if isinstance(given, list | tuple):
         raise DefinitionError(
@@ -52,7 +50,7 @@ def check_column_name(what: str, given: object) -> None:
         )
     if not isinstance(given, str):
         raise DefinitionError(
-            f"{what} takes column names, not {given!r}: make an expression a column first, with df.withColumn"
+            f"{what} takes column names, not {given!r}; on Spark, it takes expressions such as F.col('v') * 2 as well"
         )
 
 

@@ -1,6 +1,6 @@
 """Windowed aggregations, over one frame or several: windows, keys, aggregates and an emission policy."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Literal, NoReturn, Protocol, get_args
 import pyarrow as pa
 
 from operators.aggregates import Aggregate
+from operators.aggregates.inputs import with_inputs
 from operators.aggregates.operation import Operation
-from operators.aggregates.sides import EVENT_TIME, Side, check_side_columns, event_times
+from operators.aggregates.sides import EVENT_TIME, Side, event_times
 from operators.columns.arrow import bounds_type
-from operators.columns.checks import check_column_name, check_columns, check_gap, column_types, refuse_twice
+from operators.columns.checks import check_columns, check_gap, column_types, refuse_twice
 from operators.columns.durations import Duration
-from operators.definitions.results import check_computes, check_named, no_aggregate
+from operators.columns.expressions import refuse_expressions
+from operators.definitions.keys import check_same_keys, key_columns, named_keys
+from operators.definitions.results import check_computes, check_named, inputs_of_results, no_aggregate
 from operators.definitions.runnable import RunnableOperator
 from operators.errors import DefinitionError
 from operators.runtime.inputs import Inputs
@@ -79,19 +82,18 @@ class WindowedAggregation(RunnableOperator):
         keys: key columns.
         aggregates: results by name.
         policy: "on_close" or "on_update".
+        key_names: names of the keys in the result, if they are not those of the columns.
     """
 
     windows: WindowDefinition
     keys: tuple[str, ...] = ()
     aggregates: tuple[tuple[str, Aggregate], ...] = ()
     policy: Policy = "on_close"
+    key_names: tuple[str, ...] = ()
 
-    def group_by(self, *columns: str) -> "WindowedAggregation":
-        """Return the operator grouped by these columns, in place of earlier ones."""
-        for column in columns:
-            check_column_name("group_by", column)
-        refuse_twice("key column", columns)
-        return _checked(replace(self, keys=columns))
+    def group_by(self, *columns: "str | Column") -> "WindowedAggregation":
+        """Return the operator grouped by these columns or, on Spark, expressions, in place of earlier ones."""
+        return _checked(replace(self, keys=key_columns(columns)))
 
     def aggregate(self, *unnamed: NoReturn, **aggregates: Aggregate) -> "WindowedAggregation":
         """Return the operator with these results added, such as `mean=agg.avg("delay")`."""
@@ -152,15 +154,30 @@ class WindowedAggregation(RunnableOperator):
     def bounded(self) -> "WindowedAggregation":
         return self.closing()  # After the last record both policies say the same.
 
-    def prepared(self, df: "DataFrame", event_time: str) -> "tuple[WindowedAggregation, DataFrame]":
+    @property
+    def given(self) -> Iterator[tuple[str, str]]:
+        yield from (("group_by", key) for key in self.keys)
+        yield from inputs_of_results(self.aggregates)
+
+    def prepared(
+        self, df: "DataFrame", event_time: str, taken: Collection[str] = ()
+    ) -> "tuple[WindowedAggregation, DataFrame, str]":
+        from operators.spark.expressions import made
         from operators.spark.gaps import with_gap
 
-        if self.windows.row_gap is None:
-            return self, df
-        name, df = with_gap(self.windows.row_gap, df, event_time)
-        return replace(self, windows=self.windows.with_gap_column(name)), df
+        found = made(df, self.keys, [("event_time", event_time), *inputs_of_results(self.aggregates)], taken)
+        df, event_time = found.df, found.name(event_time)
+        aggregates = tuple((name, with_inputs(one, found.name)) for name, one in self.aggregates)
+        operator = replace(
+            self, keys=found.keys, aggregates=aggregates, key_names=found.key_names or self.key_names
+        )
+        if self.windows.row_gap is not None:
+            gap, df = with_gap(self.windows.row_gap, df, event_time)
+            operator = replace(operator, windows=self.windows.with_gap_column(gap))
+        return _checked(operator), df, event_time
 
     def program(self, schema: pa.Schema, event_time: str, config: StateConfig) -> Program:
+        refuse_expressions([("event_time", event_time), *self.given])
         windows = self.windows
         types = column_types(schema)
         gap = windows.gap_input
@@ -168,7 +185,7 @@ class WindowedAggregation(RunnableOperator):
         keys = tuple((name, types[name]) for name in self.keys)
         on_update = self.policy == "on_update"
         output = OutputSchema(
-            keys,
+            named_keys(keys, self.key_names),
             bounds_type(types[event_time], windows.tick_us),
             windows.tick_us,
             bind_aggregates(dict(self.aggregates), types),
@@ -223,7 +240,7 @@ class CoGroupedAggregation:
     def apply(
         self,
         frames: Mapping[str, "DataFrame"],
-        event_time: str | Mapping[str, str],
+        event_time: "str | Column | Mapping[str, str | Column]",
         *,
         backend: str | None = None,
         options: Mapping[str, object] | None = None,
@@ -237,8 +254,9 @@ class CoGroupedAggregation:
         Spark's `spark.sql.streaming.multipleWatermarkPolicy` says otherwise.
 
         Args:
-            frames: the frames by the names that `cogroup` was given. Key columns have the same names and types in all.
-            event_time: name of the event-time column, of all frames or by frame.
+            frames: the frames by the names that `cogroup` was given. Key columns have the same names and types in all; an
+                expression is evaluated in each.
+            event_time: event-time column or expression, of all frames or by frame.
             backend, options, name, close_time, idle: as in `WindowedAggregation.apply`.
 
         Raises:
@@ -253,7 +271,7 @@ class CoGroupedAggregation:
     def savepoint(
         self,
         frames: Mapping[str, "DataFrame"],
-        event_time: str | Mapping[str, str],
+        event_time: "str | Column | Mapping[str, str | Column]",
         path: str | Path,
         close_time: datetime | str,
         *,
@@ -266,7 +284,7 @@ class CoGroupedAggregation:
     def check(
         self,
         frames: Mapping[str, "DataFrame"],
-        event_time: str | Mapping[str, str],
+        event_time: "str | Column | Mapping[str, str | Column]",
         checkpoint: str | Path,
         *,
         backend: str | None = None,
@@ -278,21 +296,29 @@ class CoGroupedAggregation:
         return joint.check(frame, EVENT_TIME, checkpoint, backend=backend, options=options, operator=operator)
 
     def _united(
-        self, frames: Mapping[str, "DataFrame"], event_time: str | Mapping[str, str]
+        self,
+        frames: Mapping[str, "DataFrame"],
+        event_time: "str | Column | Mapping[str, str | Column]",
     ) -> "tuple[WindowedAggregation, DataFrame, Incoming | None]":
         """The operator over the frames as one, that frame, and what is known of its event time if it is a stream."""
-        from operators.spark.union import check_frames, united
+        from operators.spark.union import check_frames, check_inputs, united
 
         times = event_times(self.sides, frames, event_time)
         check_frames(frames)
-        changed, prepared = self.operator, {}
+        taken = check_inputs(self.sides, self.operator.keys, frames, times)
+        ready, prepared, sides = [], {}, []
         for side in self.sides:
-            frame, time = frames[side.name], times[side.name]
-            check_side_columns(side, frame.columns, [*self.operator.keys, time, *side.columns])
-            changed, prepared[side.name] = self.operator.prepared(frame, time)
-        ready, windows = replace(self, operator=changed), changed.windows
+            of_side = replace(self.operator, aggregates=side.aggregates)
+            operator, df, time = of_side.prepared(frames[side.name], times[side.name], taken)
+            prepared[side.name], times[side.name] = df, time
+            sides.append(replace(side, aggregates=operator.aggregates))
+            ready.append(replace(operator, aggregates=()))
+        check_same_keys(
+            [side.name for side in sides], [operator.key_names or operator.keys for operator in ready]
+        )
+        whole, windows = CoGroupedAggregation(ready[-1], tuple(sides)), ready[-1].windows
         grace_us = windows.grace_ticks * windows.tick_us
-        return ready.joint, *united(self.sides, ready.shared, prepared, times, grace_us)
+        return whole.joint, *united(sides, whole.shared, prepared, times, grace_us)
 
     def local_runner(
         self,
@@ -304,6 +330,8 @@ class CoGroupedAggregation:
         """Return a runner without Spark, as `WindowedAggregation.local_runner` does; it takes tables by name."""
         from operators.runtime.local_cogroup import CoGroupedRunner
 
+        times = event_time.values() if isinstance(event_time, Mapping) else [event_time]
+        refuse_expressions(("event_time", time) for time in times)
         runner = self.joint.local_runner(EVENT_TIME, backend, directory, options)
         return CoGroupedRunner(self.sides, self.shared, event_time, runner)
 
@@ -317,10 +345,11 @@ class CoGroupedAggregation:
 def _checked(operator: WindowedAggregation) -> WindowedAggregation:
     results = [name for name, _ in operator.aggregates]
     own = ("window", "change", "sequence") if operator.policy == "on_update" else ("window",)
-    for name in (*operator.keys, *results):
+    keys = operator.key_names or operator.keys
+    for name in (*keys, *results):
         if name in own:
             raise DefinitionError(
                 f"result columns must have distinct names: {name!r} is already used by the windows; rename yours"
             )
-    refuse_twice("output column", (*operator.keys, *results))
+    refuse_twice("output column", (*keys, *results))
     return operator

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta, timezone
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -13,21 +13,25 @@ import pyarrow.types as pat
 
 from operators.aggregates.user_code import result_type
 from operators.columns.checks import (
-    check_column_name,
     check_columns,
     column_types,
     listed_columns,
     refuse_twice,
 )
 from operators.columns.durations import Duration, tick_length, ticks
+from operators.columns.expressions import refuse_expressions
 from operators.custom.contract import CallContext, Declaration, Ints, OutputRows, StoredEntries
 from operators.custom.plan import KINDS, CustomOutput, CustomPlan
+from operators.definitions.keys import key_columns, named_keys
 from operators.definitions.runnable import RunnableOperator
 from operators.errors import DefinitionError
 from operators.runtime.inputs import Inputs
 from operators.runtime.program import OutputTime, Program, segment_length
 from operators.steps.timers import NEVER
 from state_backends import StateConfig
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -136,13 +140,15 @@ class Operator(ABC):
         """
         return _EPOCH + timedelta(microseconds=time * tick_length(self.tick))
 
-    def group_by(self, *columns: str) -> "GroupedOperator":
-        """Return the operator for each distinct value of these columns. Without columns all records are one group.
+    def group_by(self, *columns: "str | Column") -> "GroupedOperator":
+        """Return the operator for each distinct value of these columns: names or, on Spark, expressions.
+
+        Without columns all records are one group.
 
         Raises:
             DefinitionError: the operator's grace, tick, segment or timers are invalid, or a column is not a name.
         """
-        return GroupedOperator(self, columns)
+        return GroupedOperator(self, key_columns(columns))
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,16 +159,16 @@ class GroupedOperator(RunnableOperator):
         definition: the operator.
         keys: key columns.
         whole: whether it runs on a bounded frame.
+        key_names: names of the keys in the result, if they are not those of the columns.
     """
 
     definition: Operator
     keys: tuple[str, ...]
     whole: bool = False
+    key_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         definition, name = self.definition, type(self.definition).__name__
-        for column in self.keys:
-            check_column_name("group_by", column)
         tick_us = tick_length(definition.tick)
         ticks(definition.grace, tick_us, f"grace of {name}", 0)
         ticks(definition.segment, tick_us, f"segment of {name}", 1)
@@ -176,22 +182,35 @@ class GroupedOperator(RunnableOperator):
     def bounded(self) -> "GroupedOperator":
         return replace(self, whole=True)
 
+    @property
+    def given(self) -> Iterator[tuple[str, str]]:
+        yield from (("group_by", key) for key in self.keys)
+
+    def prepared(self, df: "DataFrame", event_time: str) -> "tuple[GroupedOperator, DataFrame, str]":
+        from operators.spark.expressions import made
+
+        found = made(df, self.keys, [("event_time", event_time)])
+        operator = replace(self, keys=found.keys, key_names=found.key_names or self.key_names)
+        return operator, found.df, found.name(event_time)
+
     def program(self, schema: pa.Schema, event_time: str, config: StateConfig) -> Program:
+        refuse_expressions([("event_time", event_time), *self.given])
         definition, types = self.definition, column_types(schema)
         check_columns(types, event_time, self.keys, {})
         tick_us = tick_length(definition.tick)
         declared = self._declared(types)
         results = tuple((name, self._result_type(name, type_)) for name, type_ in declared.results.items())
-        refuse_twice("output column", (*self.keys, *declared.results))
         inputs = tuple((name, types[name]) for name in declared.inputs)
         keys = tuple((key, types[key]) for key in self.keys)
+        out = named_keys(keys, self.key_names)
+        refuse_twice("output column", (*(name for name, _ in out), *declared.results))
         grace = ticks(definition.grace, tick_us, "grace", 0)
         segment = ticks(definition.segment, tick_us, f"segment of {type(definition).__name__}", 1)
-        plan = CustomPlan(definition, declared, inputs, keys, grace, whole=self.whole)
+        plan = CustomPlan(definition, declared, inputs, out, grace, whole=self.whole)
         plan.describe()
         return Program(
             plan,
-            CustomOutput(keys, results, tick_us, type(definition).__name__, declared.event_time),
+            CustomOutput(out, results, tick_us, type(definition).__name__, declared.event_time),
             Inputs(event_time, keys, inputs, tick_us, plan.reach),
             grace,
             segment_length(config, tick_us, segment),

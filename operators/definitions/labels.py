@@ -1,4 +1,4 @@
-"""Labels of an as-of join and the records that they get aggregates of, as one frame."""
+"""The rows that rolling windows emit, and labels of an as-of join in one frame with the records that they get aggregates of."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,36 +12,36 @@ Aggregated = tuple[str, Aggregate, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Labels:
-    """The labels in one frame with the records.
+class EmittedRows:
+    """The rows that come out, if they are not the records with all columns of the frame.
 
     Attributes:
         columns: their columns, with the names that these have in the result.
-        time: the column of their times.
-        marker: a column that is true in labels only.
+        time: the column of their times, which need not come out.
+        marker: a column that is true in these rows only, if they are labels.
     """
 
     columns: tuple[tuple[str, str], ...]
     time: str
-    marker: str
+    marker: str | None = None
 
 
 def with_labels(
     aggregates: Sequence[Aggregated], columns: Sequence[str], label_time: str
-) -> tuple[tuple[Aggregated, ...], Labels, list[Side]]:
+) -> tuple[tuple[Aggregated, ...], EmittedRows, list[Side]]:
     """Return aggregates over the records in the frame of both, the labels, and both as frames to be united.
 
     Args:
         aggregates: over the records by themselves.
         columns: of the labels.
-        label_time: the one with their times.
+        label_time: the one with their times, which may be another.
 
     Raises:
         DefinitionError: `label_time` is not a name.
     """
     check_column_name("label_time", label_time)
-    labels = WholeSide("labels", (), tuple(columns))
+    labels = WholeSide("labels", (), tuple(dict.fromkeys((*columns, label_time))))
     records = Side("records", tuple((name, aggregate) for name, aggregate, _ in aggregates))
     renamed = tuple((name, records.renamed(aggregate), over) for name, aggregate, over in aggregates)
     joint = tuple((labels.joint(name), name) for name in columns)
-    return renamed, Labels(joint, labels.joint(label_time), labels.marker), [labels, records]
+    return renamed, EmittedRows(joint, labels.joint(label_time), labels.marker), [labels, records]

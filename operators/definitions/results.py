@@ -1,8 +1,10 @@
 """The results of an operator over windows: what is refused where users name aggregates."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from operators.aggregates import AggregateOperation
+from operators.aggregates.inputs import inputs_of
 from operators.aggregates.over import OverLookbacks
 from operators.errors import DefinitionError
 
@@ -17,6 +19,12 @@ def check_named(unnamed: Sequence[object]) -> None:
         raise DefinitionError(
             "each result needs a name: .aggregate(n=agg.count()), not .aggregate(agg.count())"
         )
+
+
+def inputs_of_results(results: Iterable[tuple[Any, ...]]) -> Iterator[tuple[str, str]]:
+    """Yield the inputs of results, given as a name, an aggregate and what else: the result as text, and what it reads."""
+    for name, aggregate, *_ in results:
+        yield from ((f"aggregate {name!r}", column) for column in inputs_of(aggregate))
 
 
 def check_computes(aggregates: Sequence[object]) -> None:

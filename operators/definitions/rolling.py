@@ -1,6 +1,6 @@
 """Rolling windows: aggregates beside each record, over one or several lookbacks."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, get_args
@@ -8,22 +8,18 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, get_args
 import pyarrow as pa
 
 from operators.aggregates import Aggregate
-from operators.aggregates.definitions import Bound
-from operators.aggregates.fold_operation import FoldOperation, KeptFold
+from operators.aggregates.fold_operation import combining
+from operators.aggregates.inputs import with_inputs
 from operators.aggregates.operation import Operation
 from operators.aggregates.over import OverLookbacks
-from operators.aggregates.sides import EVENT_TIME, Side, check_side_columns
-from operators.columns.checks import (
-    check_column_name,
-    check_columns,
-    column_types,
-    listed_names,
-    refuse_twice,
-)
+from operators.aggregates.sides import EVENT_TIME, Side
+from operators.columns.checks import check_columns, column_types, listed_names, refuse_twice
 from operators.columns.durations import Duration, as_text, tick_length, ticks
+from operators.columns.expressions import named, refuse_expressions
 from operators.definitions.attributes import unknown_attribute
-from operators.definitions.labels import Aggregated, Labels, with_labels
-from operators.definitions.results import check_computes, check_named, no_aggregate
+from operators.definitions.keys import key_columns, named_keys
+from operators.definitions.labels import Aggregated, EmittedRows, with_labels
+from operators.definitions.results import check_computes, check_named, inputs_of_results, no_aggregate
 from operators.definitions.runnable import RunnableOperator
 from operators.errors import DefinitionError
 from operators.kinds.rolling import RollingPlan
@@ -36,7 +32,7 @@ from serializers.rows import RowCodec
 from state_backends import StateConfig
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
     from operators.runtime.local import LocalRunner
     from operators.runtime.local_as_of import AsOfRunner
@@ -126,8 +122,8 @@ class RollingWindows:
         """What follows the name of an aggregate, for each lookback."""
         return tuple(f"_{name}" if name else "" for name in self.names)
 
-    def group_by(self, *columns: str) -> "RollingAggregation":
-        """Return an operator with separate windows for each distinct value of these columns.
+    def group_by(self, *columns: "str | Column") -> "RollingAggregation":
+        """Return an operator with separate windows for each distinct value of these columns: names or, on Spark, expressions.
 
         Null is a value like any other; all NaN are one value. Without columns all records are one group.
         """
@@ -152,21 +148,20 @@ class RollingAggregation(RunnableOperator):
         keys: key columns.
         aggregates: results by name, each with the names of its lookbacks.
         policy: "on_close" or "on_arrival".
-        labels: what comes out of an as-of join; None if each record gets a row.
+        rows: the rows that come out; None if they are the records with all columns.
+        key_names: names of the keys in stored state, if they are not those of the columns.
     """
 
     windows: RollingWindows
     keys: tuple[str, ...] = ()
     aggregates: tuple[Aggregated, ...] = ()
     policy: Policy = "on_close"
-    labels: Labels | None = None
+    rows: EmittedRows | None = None
+    key_names: tuple[str, ...] = ()
 
-    def group_by(self, *columns: str) -> "RollingAggregation":
-        """Return the operator grouped by these columns, in place of earlier ones."""
-        for column in columns:
-            check_column_name("group_by", column)
-        refuse_twice("key column", columns)
-        return replace(self, keys=columns)
+    def group_by(self, *columns: "str | Column") -> "RollingAggregation":
+        """Return the operator grouped by these columns or, on Spark, expressions, in place of earlier ones."""
+        return replace(self, keys=key_columns(columns))
 
     def aggregate(self, *unnamed: NoReturn, **aggregates: Aggregate | OverLookbacks) -> "RollingAggregation":
         """Return the operator with these results added, for each lookback, such as `mean=agg.avg("amount")`.
@@ -220,7 +215,32 @@ class RollingAggregation(RunnableOperator):
         # After the last record both policies say the same.
         return replace(self, policy="on_close")
 
+    @property
+    def given(self) -> Iterator[tuple[str, str]]:
+        yield from (("group_by", key) for key in self.keys)
+        yield from inputs_of_results(self.aggregates)
+
+    def prepared(
+        self, df: "DataFrame", event_time: str, taken: Collection[str] = ()
+    ) -> "tuple[RollingAggregation, DataFrame, str]":
+        from operators.spark.expressions import made
+
+        found = made(df, self.keys, [("event_time", event_time), *inputs_of_results(self.aggregates)], taken)
+        aggregates = tuple((name, with_inputs(one, found.name), over) for name, one, over in self.aggregates)
+        rows, time = self.rows, found.name(event_time)
+        if rows is None and found.names:
+            rows = EmittedRows(tuple((name, name) for name in df.columns), time)
+        operator = replace(
+            self,
+            keys=found.keys,
+            key_names=found.key_names or self.key_names,
+            aggregates=aggregates,
+            rows=rows,
+        )
+        return operator, found.df, time
+
     def program(self, schema: pa.Schema, event_time: str, config: StateConfig) -> Program:
+        refuse_expressions([("event_time", event_time), *self.given])
         windows, types = self.windows, column_types(schema)
         check_computes(self.aggregates)
         check_columns(types, event_time, self.keys, {})
@@ -228,7 +248,9 @@ class RollingAggregation(RunnableOperator):
         output = self._output(types, rows)
         inputs = sorted({name for operation in output.operations for name in operation.inputs})
         read = tuple((name, types[name]) for name in inputs)
-        label = None if self.labels is None else self.labels.marker
+        label = None if self.rows is None else self.rows.marker
+        time = event_time if self.rows is None else self.rows.time
+        emitted = {name: out for name, out, _ in rows}
         plan = RollingPlan(
             windows.lookback_ticks,
             windows.closed,
@@ -236,8 +258,8 @@ class RollingAggregation(RunnableOperator):
             output.operations,
             self._lasting(output),
             read,
-            tuple((name, type_) for name, _, type_ in rows),
-            self._time_of_rows(event_time),
+            tuple((name, types[name]) for name in dict.fromkeys((*emitted, time))),
+            time,
             windows.tick_us,
             label,
         )
@@ -249,13 +271,13 @@ class RollingAggregation(RunnableOperator):
             Inputs(event_time, keys, values, windows.tick_us, plan.reach, rows=plan.rows),
             windows.grace_ticks,
             self._segment(plan, config),
-            times=(OutputTime({name: out for name, out, _ in rows}[plan.event_time], None, 0),),
+            times=(OutputTime(emitted[time], None, 0),) if time in emitted else (),
         )
 
     def _rows(self, types: Mapping[str, pa.DataType]) -> tuple[tuple[str, str, pa.DataType], ...]:
         """The columns of the rows that come out: name, name in the result, and type."""
-        named = tuple(zip(types, types, strict=True)) if self.labels is None else self.labels.columns
-        rows = tuple((name, out, types[name]) for name, out in named)
+        columns = tuple(zip(types, types, strict=True)) if self.rows is None else self.rows.columns
+        rows = tuple((name, out, types[name]) for name, out in columns)
         results = set(self.results)
         for _, out, type_ in rows:
             try:
@@ -276,10 +298,11 @@ class RollingAggregation(RunnableOperator):
     ) -> RollingOutput:
         windows = self.windows
         given = bind_aggregates({name: aggregate for name, aggregate, _ in self.aggregates}, types)
-        bound = tuple((name, _combining(one)) for name, one in given)
+        bound = tuple((name, combining(one)) for name, one in given)
         over = tuple(tuple(windows.names.index(name) for name in over) for _, _, over in self.aggregates)
+        keys = tuple((name, types[name]) for name in self.keys)
         return RollingOutput(
-            tuple((name, types[name]) for name in self.keys),
+            named_keys(keys, self.key_names),
             bound,
             rows,
             windows.suffixes,
@@ -306,12 +329,6 @@ class RollingAggregation(RunnableOperator):
             lasting |= dict.fromkeys(bound.operations)
         return tuple(lasting)
 
-    def _time_of_rows(self, event_time: str) -> str:
-        """The event-time column among those of the rows that come out."""
-        if self.labels is None:
-            return event_time
-        return self.labels.time
-
     def _segment(self, plan: RollingPlan, config: StateConfig) -> int:
         default = default_segment(0, plan.longest, self.windows.grace_ticks, plan.tick_us)
         return segment_length(config, plan.tick_us, default)
@@ -320,8 +337,8 @@ class RollingAggregation(RunnableOperator):
         self,
         labels: "DataFrame",
         records: "DataFrame",
-        label_time: str,
-        event_time: str,
+        label_time: "str | Column",
+        event_time: "str | Column",
         *,
         backend: str | None = None,
         options: Mapping[str, object] | None = None,
@@ -335,25 +352,31 @@ class RollingAggregation(RunnableOperator):
 
         Args:
             labels, records: both batch or both streaming. A streaming label waits until its time is closed; the slower one of
-                the two watermarks counts. The key columns have the same names and types in both.
-            label_time: column of the labels with their times.
-            event_time: column of the records, of the same type.
+                the two watermarks counts. The key columns have the same names and types in both; an expression is evaluated in
+                each.
+            label_time: column of the labels with their times, or an expression.
+            event_time: column of the records, or an expression, of the same type.
             backend, options, name, idle: as for `apply`.
 
         Raises:
             DefinitionError: a column is missing, or types differ.
         """
         from operators.spark.apply import Arguments, apply
-        from operators.spark.union import check_frames, united
+        from operators.spark.expressions import made
+        from operators.spark.union import check_frames, check_inputs, united
 
         frames = {"labels": labels, "records": records}
         check_frames(frames)
-        operator, sides = self._as_of(labels.columns, label_time)
-        times = {"labels": label_time, "records": event_time}
-        for side in sides:
-            check_side_columns(side, frames[side.name].columns, [*self.keys, times[side.name], *side.columns])
+        times = {"labels": named(label_time), "records": named(event_time)}
+        _, sides = _as_of(self, labels.columns, times["labels"])
+        taken = check_inputs(sides, self.keys, frames, times)
+        found = made(labels, self.keys, [("label_time", times["labels"])], taken)
+        ready, df, time = self.prepared(records, times["records"], taken)
+        frames = {"labels": found.df, "records": df}
+        times = {"labels": found.name(times["labels"]), "records": time}
+        operator, sides = _as_of(ready, labels.columns, times["labels"])
         grace_us = self.windows.grace_ticks * self.windows.tick_us
-        frame, incoming = united(sides, self.keys, frames, times, grace_us)
+        frame, incoming = united(sides, operator.keys, frames, times, grace_us)
         given = Arguments(backend, options, name, idle=idle)
         return apply(operator, frame, EVENT_TIME, given, incoming=incoming)
 
@@ -373,24 +396,18 @@ class RollingAggregation(RunnableOperator):
         """
         from operators.runtime.local_as_of import AsOfRunner
 
+        refuse_expressions([("label_time", label_time), ("event_time", event_time), *self.given])
+
         def made(columns: Sequence[str]) -> "tuple[list[Side], LocalRunner]":
-            operator, sides = self._as_of(columns, label_time)
+            operator, sides = _as_of(self, columns, label_time)
             return sides, operator.local_runner(EVENT_TIME, backend, directory, options)
 
         return AsOfRunner(made, self.keys, {"labels": label_time, "records": event_time})
 
-    def _as_of(self, columns: Sequence[str], label_time: str) -> "tuple[RollingAggregation, list[Side]]":
-        """The operator over labels and records as one frame, and the two."""
-        aggregates, labels, sides = with_labels(self.aggregates, columns, label_time)
-        return replace(self, aggregates=aggregates, labels=labels), sides
 
-
-def _combining(bound: Bound) -> Bound:
-    """An aggregate whose states can be combined: panes of folds without merge keep the records."""
-    operations = tuple(
-        KeptFold.of(operation)
-        if isinstance(operation, FoldOperation) and not operation.combines
-        else operation
-        for operation in bound.operations
-    )
-    return replace(bound, operations=operations)
+def _as_of(
+    operator: RollingAggregation, columns: Sequence[str], label_time: str
+) -> tuple[RollingAggregation, list[Side]]:
+    """The operator over labels and records as one frame, and the two."""
+    aggregates, rows, sides = with_labels(operator.aggregates, columns, label_time)
+    return replace(operator, aggregates=aggregates, rows=rows), sides

@@ -1,7 +1,7 @@
 """What every operator can do once it is grouped by keys: run on a Spark DataFrame, run without Spark, explain itself."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,12 +11,13 @@ import pyarrow as pa
 from operators.columns.arrow import bounds_type
 from operators.columns.checks import column_types
 from operators.columns.durations import Duration
+from operators.columns.expressions import refuse_expressions
 from operators.runtime.program import Program
 from operators.steps.late import LateSide
 from state_backends import StateConfig, resolve
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructType
 
     from operators.runtime.local import LocalRunner
@@ -38,6 +39,11 @@ class RunnableOperator(ABC):
         """
 
     @property
+    @abstractmethod
+    def given(self) -> Iterator[tuple[str, str]]:
+        """What is given for columns: the argument, and the name or expression."""
+
+    @property
     def takes_updates(self) -> bool:
         """Whether updates of windows, each of which comes several times, can be its records."""
         return False
@@ -55,14 +61,14 @@ class RunnableOperator(ABC):
         """Return the operator as it runs over a bounded frame: itself, or one that does the same in less time."""
         return self
 
-    def prepared(self, df: "DataFrame", event_time: str) -> "tuple[RunnableOperator, DataFrame]":
-        """Return the operator and the frame that it runs on: as they are, or with expressions made columns."""
-        return self, df
+    @abstractmethod
+    def prepared(self, df: "DataFrame", event_time: str) -> "tuple[RunnableOperator, DataFrame, str]":
+        """Return the operator, the frame that it runs on, and its event-time column, with expressions made columns."""
 
     def apply(  # noqa: PLR0913 - a frame, a backend, and what some frames need
         self,
         df: "DataFrame",
-        event_time: str,
+        event_time: "str | Column",
         *,
         backend: str | None = None,
         options: Mapping[str, object] | None = None,
@@ -80,7 +86,7 @@ class RunnableOperator(ABC):
         Args:
             df: the input. A streaming one gets its watermark here, from `grace`, unless it is the output of another stateful
                 operator, which has one.
-            event_time: column of type timestamp or timestamp_ntz.
+            event_time: column of type timestamp or timestamp_ntz: a name, or an expression.
             backend: "memory", "rocksdb", "spark" or a registered one; by default Spark's conf `spark.windows.state.backend`, or
                 "memory".
             options: options by name, such as {"state.buckets": 8}; they override Spark's conf.
@@ -109,7 +115,7 @@ class RunnableOperator(ABC):
     def savepoint(
         self,
         df: "DataFrame",
-        event_time: str,
+        event_time: "str | Column",
         path: str | Path,
         close_time: datetime | str,
         *,
@@ -142,7 +148,7 @@ class RunnableOperator(ABC):
     def apply_with_late(  # noqa: PLR0913 - as apply
         self,
         df: "DataFrame",
-        event_time: str,
+        event_time: "str | Column",
         *,
         backend: str | None = None,
         options: Mapping[str, object] | None = None,
@@ -186,8 +192,13 @@ class RunnableOperator(ABC):
             directory: where state and changelog are kept; None for a temporary directory, removed with the runner.
             options: options by name, as for `apply`.
             late: whether the late and bad records of each batch are kept, in the runner's `late`.
+
+        Raises:
+            DefinitionError: a key, an aggregate or the event time is an expression of Spark.
         """
         from operators.runtime.local import LocalRunner
+
+        refuse_expressions([("event_time", event_time), *self.given])
 
         def bind(schema: pa.Schema, config: StateConfig) -> Program:
             program = self.program(schema, event_time, config)
@@ -204,7 +215,7 @@ class RunnableOperator(ABC):
     def explain(
         self,
         frame: "DataFrame | pa.Schema | pa.Table",
-        event_time: str,
+        event_time: "str | Column",
         *,
         backend: str | None = None,
         options: Mapping[str, object] | None = None,
@@ -215,7 +226,7 @@ class RunnableOperator(ABC):
 
         Args:
             frame: a DataFrame of Spark, or a pyarrow Table or Schema, which needs no session.
-            event_time: column of type timestamp or timestamp_ntz; without Spark also of int64 ticks.
+            event_time: column or expression of type timestamp or timestamp_ntz; without Spark a name, also of int64 ticks.
             backend, options: as for `apply`.
 
         Raises:
@@ -229,7 +240,7 @@ class RunnableOperator(ABC):
     def check(
         self,
         df: "DataFrame",
-        event_time: str,
+        event_time: "str | Column",
         checkpoint: str | Path,
         *,
         backend: str | None = None,
@@ -242,7 +253,7 @@ class RunnableOperator(ABC):
 
         Args:
             df: the input of the query, or a bounded frame with the same columns.
-            event_time: column of type timestamp or timestamp_ntz.
+            event_time: column or expression of type timestamp or timestamp_ntz.
             checkpoint: the query's checkpoint folder. No query may run on it meanwhile.
             backend, options: as for `apply`.
             operator: number of the operator among those with state in the query's plan, from 0: Spark counts from the sink.

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from operators.aggregates import Aggregate
 from operators.aggregates.operation import Operation
 from operators.columns.durations import Duration, tick_length, ticks
+from operators.columns.expressions import is_column
 from operators.definitions.aggregation import WindowedAggregation
 from operators.definitions.attributes import unknown_attribute
 from operators.errors import DefinitionError
@@ -57,8 +58,8 @@ class _Grouping:
         """Whether windows that were emitted on update can cease to be."""
         return False
 
-    def group_by(self, *columns: str) -> WindowedAggregation:
-        """Return an operator with separate windows for each distinct value of these columns.
+    def group_by(self, *columns: "str | Column") -> WindowedAggregation:
+        """Return an operator with separate windows for each distinct value of these columns: names or, on Spark, expressions.
 
         Null is a value like any other; all NaN are one value. Without columns all records are one group.
         """
@@ -261,9 +262,7 @@ class SessionWindows(_Grouping):
     @property
     def gap_expression(self) -> "Column | None":
         """The Spark column or expression of each record's gap, if there is one."""
-        kind = type(self.gap)
-        of_spark = kind.__module__.startswith("pyspark.") and kind.__name__ == "Column"
-        return self.gap if of_spark else None  # type: ignore[return-value]
+        return self.gap if is_column(self.gap) else None
 
     @property
     def row_gap(self) -> "Column | str | None":

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from operators.columns.checks import column_types
+from operators.columns.expressions import named, refuse_expressions
 from operators.errors import DefinitionError
 from operators.explain.parts import Parts
 from operators.explain.shuffle import bounded_stage, spark_types, streamed_stage
@@ -19,7 +20,7 @@ from operators.steps.emission import AggregateOutput
 from state_backends import StateConfig, resolve
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType
 
 
@@ -33,7 +34,7 @@ class Explanation(Parts):
         cls,
         operator: Runnable,
         frame: "DataFrame | pa.Schema | pa.Table",
-        event_time: str,
+        event_time: "str | Column",
         backend: str | None = None,
         options: Mapping[str, object] | None = None,
     ) -> "Explanation":
@@ -41,7 +42,8 @@ class Explanation(Parts):
         if isinstance(frame, pa.Table | pa.RecordBatch):
             frame = frame.schema
         if isinstance(frame, pa.Schema):
-            return cls._of_schema(operator, frame, event_time, resolve(backend, options))
+            refuse_expressions([("event_time", event_time)])
+            return cls._of_schema(operator, frame, named(event_time), resolve(backend, options))
         if not hasattr(frame, "sparkSession"):
             raise DefinitionError(
                 f"explain takes a Spark DataFrame, or a pyarrow Schema or Table, not {type(frame).__name__}"
@@ -53,7 +55,7 @@ class Explanation(Parts):
         cls,
         operator: Runnable,
         df: "DataFrame",
-        event_time: str,
+        event_time: "str | Column",
         backend: str | None,
         options: Mapping[str, object] | None,
     ) -> "Explanation":

@@ -102,8 +102,8 @@ class Runnable(Protocol):
     def bounded(self) -> "Runnable":
         """Return the operator as it runs over a bounded frame: itself, or one that does the same in less time."""
 
-    def prepared(self, df: Any, event_time: str) -> "tuple[Runnable, Any]":
-        """Return the operator and the DataFrame that it runs on: as they are, or with expressions made columns."""
+    def prepared(self, df: Any, event_time: str) -> "tuple[Runnable, Any, str]":
+        """Return the operator, the DataFrame that it runs on, and its event-time column, with expressions made columns."""
 
 
 @dataclass(frozen=True, slots=True)

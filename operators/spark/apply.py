@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that every Spark user knows
 from pyspark.sql.types import StructType
 
@@ -38,7 +38,7 @@ from operators.spark.session import (
     check_snapshot_folder,
     check_workers,
 )
-from operators.spark.types import reported_schema, spark_schema
+from operators.spark.types import arrow_type, reported_schema, spark_schema
 from operators.steps.late import LATE, LateSide
 from state_backends import StateConfig
 from state_backends.checkpoints.savepoint import read_header
@@ -69,7 +69,7 @@ class Arguments:
 def apply(
     operator: Runnable,
     df: DataFrame,
-    event_time: str,
+    event_time: str | Column,
     given: Arguments,
     *,
     with_late: bool = False,
@@ -137,9 +137,8 @@ def _late_side(program: Program, df: DataFrame, columns: list[str]) -> LateSide:
     refuse_twice("column", tuple(columns))
     refuse_twice("output column", (*program.output.arrow.names, LATE))
     record = reported_schema(StructType([df.schema[name] for name in columns]))
-    return LateSide(
-        record, bounds_type(record.field(program.inputs.event_time).type, program.tick_us), program.tick_us
-    )
+    time = arrow_type(df.schema[program.inputs.event_time].dataType)
+    return LateSide(record, bounds_type(time, program.tick_us), program.tick_us)
 
 
 def _bounded(

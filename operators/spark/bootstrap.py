@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 
 from operators.errors import DefinitionError
 from operators.runtime.program import Runnable, WindowOperator
@@ -113,7 +113,7 @@ def _by_file(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.Table]]:
 def savepoint(
     operator: Runnable,
     df: DataFrame,
-    event_time: str,
+    event_time: str | Column,
     path: str | Path,
     close_time: datetime | str,
     options: Mapping[str, object] | None,

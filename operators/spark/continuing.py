@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 
 from operators.runtime.evolution import stored_change
 from operators.runtime.program import Runnable
@@ -17,7 +17,7 @@ from state_backends.durability.folders import absolute
 def check_checkpoint(
     operator: Runnable,
     df: DataFrame,
-    event_time: str,
+    event_time: str | Column,
     checkpoint: str | Path,
     backend: str | None,
     options: Mapping[str, object] | None,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 
 from operators.runtime.open_windows import open_windows
 from operators.runtime.program import Program, Runnable
@@ -38,7 +38,7 @@ def read_windows(  # noqa: PLR0913 - what names an operator, and what names a st
     checkpoint: str | Path,
     operator: Runnable,
     df: DataFrame,
-    event_time: str,
+    event_time: str | Column,
     *,
     backend: str | None = None,
     options: Mapping[str, object] | None = None,

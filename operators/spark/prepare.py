@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 
 from operators.columns.checks import check_column_name
+from operators.columns.expressions import named
 from operators.errors import DefinitionError
 from operators.runtime.program import Program, Runnable
 from operators.spark.chains import Incoming, incoming
@@ -78,7 +79,7 @@ class Prepared:
 def prepare(
     operator: Runnable,
     df: DataFrame,
-    event_time: str,
+    event_time: "str | Column",
     backend: str | None,
     options: Mapping[str, object] | None,
 ) -> Prepared:
@@ -87,7 +88,7 @@ def prepare(
     Args:
         operator: what the user defined.
         df: the input.
-        event_time: name of its event-time column.
+        event_time: its event-time column, by name or as an expression.
         backend, options: as for `RunnableOperator.apply`.
 
     Raises:
@@ -96,15 +97,17 @@ def prepare(
         SessionSetupError: the session was stopped.
     """
     check_frame(df)
-    check_column_name("event_time", event_time)
+    time = named(event_time)
+    check_column_name("event_time", time)
     config = resolve(backend, options, conf_of(df.sparkSession))
-    check_time(df, event_time)
-    operator, df = operator.prepared(df, event_time)
+    check_time(df, time)
+    operator, df, time = operator.prepared(df, time)
+    check_time(df, time)
     schema = arrow_schema(df.schema)
-    program = operator.program(schema, event_time, config)
+    program = operator.program(schema, time, config)
     check_collations(df.schema, program)
-    bounded = replace(program, plan=operator.bounded().program(schema, event_time, config).plan)
-    return Prepared(df, program, bounded, config, event_time, operator.takes_updates, operator.final)
+    bounded = replace(program, plan=operator.bounded().program(schema, time, config).plan)
+    return Prepared(df, program, bounded, config, time, operator.takes_updates, operator.final)
 
 
 def check_frame(given: object) -> None:

@@ -6,7 +6,7 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that every Spark user knows
 
-from operators.aggregates.sides import EVENT_TIME, Side, check_types
+from operators.aggregates.sides import EVENT_TIME, Side, check_side_columns, check_types
 from operators.errors import DefinitionError
 from operators.spark.chains import Incoming, incoming
 from operators.spark.declared import no_analysis_needed
@@ -31,6 +31,25 @@ def check_frames(frames: Mapping[str, DataFrame]) -> None:
             f"either all frames must be streams or none: {', '.join(streams)} are, "
             f"{', '.join(name for name in frames if name not in streams)} are not"
         )
+
+
+def check_inputs(
+    sides: Sequence[Side], keys: Sequence[str], frames: Mapping[str, DataFrame], times: Mapping[str, str]
+) -> list[str]:
+    """Refuse frames that lack a column, and return the columns of all of them.
+
+    Args:
+        sides: the frames with their aggregates.
+        keys: the key columns, names or expressions.
+        frames: by name.
+        times: each frame's event-time column, a name or an expression.
+
+    Raises:
+        DefinitionError: names the frame and the column.
+    """
+    for side in sides:
+        check_side_columns(side, frames[side.name].columns, [*keys, times[side.name], *side.columns])
+    return [name for frame in frames.values() for name in frame.columns]
 
 
 def united(

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that every Spark user knows
 from pyspark.sql.streaming import DataStreamWriter
 
@@ -32,7 +32,7 @@ class WithLate:
         cls,
         operator: Runnable,
         df: DataFrame,
-        event_time: str,
+        event_time: str | Column,
         given: Arguments,
     ) -> "WithLate":
         """Return an operator applied to a frame, as `RunnableOperator.apply_with_late` does."""

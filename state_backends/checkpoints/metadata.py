@@ -90,7 +90,7 @@ def spark_errors() -> tuple[type[Exception], ...]:
     from pyspark.errors import PySparkException
 
     try:
-        from py4j.protocol import Py4JJavaError
+        from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
     except ImportError:  # a client of Spark Connect alone
         return (PySparkException,)
     return PySparkException, Py4JJavaError

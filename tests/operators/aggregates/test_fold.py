@@ -285,7 +285,7 @@ def test_a_result_of_another_type_is_an_error() -> None:
         ({"finish": 0}, "finish must be a function, got 0"),
         ({"init": {1, 2}}, "init cannot be stored: .*set"),
         ({"type": "text"}, "unknown result type 'text'"),
-        ({"columns": [5]}, "columns must be names, got 5"),
+        ({"columns": [5]}, "fold takes column names, not 5"),
         ({"columns": ["missing"]}, "fold f: column 'missing' does not exist; the frame has the columns x"),
         (
             {"where": "missing"},

@@ -36,6 +36,7 @@ from operators import (
     spark_session,
 )
 from operators import aggregates as agg
+from operators.columns.expressions import named
 from operators.columns.records import FAR_FUTURE
 from operators.monitoring import OperatorBatch
 from operators.sinks import SQLiteSink, upsert_to
@@ -43,6 +44,7 @@ from operators.sinks.changes import changes_of
 from state_backends import StateError, read_state, summarize_state, write_savepoint
 from tests.operators.sinks.reading import read_sqlite
 from tests.operators.spark.frames import SCHEMA, run_query, stream, use_up, write_source
+from tests.operators.spark.test_expressions import MADE, expressions, operator
 from tests.patience import wait_until
 
 FILES, ROWS = 2, 200
@@ -165,6 +167,20 @@ def _expression(client: Client) -> None:
     assert FILES * ROWS == sum(one.counts_in["rows"] for one in reported)
     assert {"windows"} == {one.operator for one in reported}
     assert [None, True] == [reported[0].watermark, reported[-1].watermark is not None]
+
+
+@case("bounded, expressions in place of names")
+def _expressions(client: Client) -> None:
+    """They are columns of the same names as in a classic session, from which a query can so go on."""
+    made = expressions()
+    op = operator(KINDS["tumbling"], made.get)
+    found = op.apply(client.bounded, made["time"])
+    columns = operator(KINDS["tumbling"], str).apply(client.bounded.withColumns(made), "time")
+    assert lines(columns.withColumnsRenamed({"key": "k", "third": "(v % 3)"})) == lines(found)
+    assert op.prepared(client.bounded, named(made["time"]))[1].columns == [*client.bounded.columns, *MADE]
+    said = r"aggregate 'n': Column<'nope'> cannot be resolved: \[UNRESOLVED_COLUMN"
+    with pytest.raises(DefinitionError, match=said):
+        KINDS["tumbling"].aggregate(n=agg.sum(F.col("nope"))).apply(client.bounded, "at")
 
 
 @case("stream, on update, rocksdb, user code")

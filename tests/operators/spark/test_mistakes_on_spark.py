@@ -40,10 +40,6 @@ MISTAKES: dict[str, Callable[[DataFrame], Any]] = {
     "event time column 'at' is of type date, not a timestamp": lambda df: COUNT.apply(
         df.withColumn("at", F.to_date("at")), "at"
     ),
-    "event_time takes column names, not Column<'at'>: .*withColumn": lambda df: COUNT.apply(df, df.at),
-    "group_by takes column names, not Column<'k'>: .*withColumn": lambda df: WINDOWS.group_by(df.k),
-    "an aggregate takes column names, not Column<'v'>: .*withColumn": lambda df: agg.sum(df.v),
-    "where takes column names, not Column<'.*'>": lambda df: agg.count(where=df.v > 1),
     r"n=Column<'sum\(v\)'> is not an aggregate: .*agg\.sum\('v'\), not of pyspark": lambda _: (
         WINDOWS.aggregate(n=F.sum("v"))
     ),

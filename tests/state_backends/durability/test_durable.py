@@ -527,7 +527,7 @@ def test_pointer_round_trip() -> None:
         progress=Progress({"a": [1, "b", None]}, close_time=-5),
     )
     assert pointer == Pointer.decode(pointer.encode())
-    with pytest.raises(CorruptDataError, match="names the state '../../elsewhere', not 16 hex digits"):
+    with pytest.raises(CorruptDataError, match=r"names the state '[./]+elsewhere', not 16 hex digits"):
         Pointer.decode(replace(pointer, store_id="../../elsewhere").encode())
 
 
