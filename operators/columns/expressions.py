@@ -32,6 +32,10 @@ class Expression(str):
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{name} of an expression cannot be set")
 
+    def __deepcopy__(self, memo: object) -> "Expression":
+        """Return the expression itself: it never changes."""
+        return self
+
     def __repr__(self) -> str:
         return str(self)
 

@@ -55,7 +55,7 @@ def read_windows(  # noqa: PLR0913 - what names an operator, and what names a st
         checkpoint: the query's checkpoint folder.
         operator: the operator of the query.
         df: the input of the query, or a bounded frame with the same columns.
-        event_time: its event-time column.
+        event_time: its event-time column, or the expression of it.
         backend, options: as for `apply`.
         batch: number of the batch after which the state is read; by default the last committed one.
         number: number of the operator among those with state in the query's plan, from 0: Spark counts from the sink.

@@ -1,6 +1,7 @@
 """Expressions of Spark in place of column names, compared with the same as columns of the frame."""
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -127,6 +128,20 @@ def test_stream_goes_on(spark: SparkSession, source: Path, tmp_path: Path, kind:
     for changed in ({"double": F.col("v") * 3}, {"third": F.col("v") % 5}, {"positive": F.col("v") >= 0}):
         with pytest.raises(StateError, match=r"v \* 3|v % 5|v >= 0"):
             operator(windows, {**expressions(), **changed}.get).check(frame, F.expr(time), checkpoint)
+
+
+@pytest.mark.slow
+def test_chain(spark: SparkSession, source: Path, tmp_path: Path) -> None:
+    """The time of windows, taken out of them by an expression, is one that they are emitted in order of."""
+    first = TumblingWindows("1 second", grace=GRACE).group_by("k").aggregate(n=agg.count())
+    second = (
+        TumblingWindows("5 seconds").group_by(F.lower("k").alias("k")).aggregate(n=agg.sum(F.col("n") * 1))
+    )
+    found = first.apply(stream(spark, source), F.col("at"), name="first")
+    run_query(second.apply(found, F.window_time("window"), name="second"), tmp_path / "out", tmp_path / "cp")
+    bounded = first.apply(spark.read.parquet(str(source)), "at")
+    expected = rows(second.apply(bounded, F.window_time("window")))
+    assert set() < set(rows(spark.read.parquet(str(tmp_path / "out")))) <= set(expected)
 
 
 def test_late_records_have_the_columns_of_the_frame(spark: SparkSession, source: Path) -> None:
@@ -297,6 +312,7 @@ def test_operators_with_expressions_are_values(spark: SparkSession, source: Path
     assert hash(one) == hash(same)
     assert one != other
     assert "lower(k)" in repr(one)
+    assert one == deepcopy(one)
     frame = spark.read.parquet(str(source))
     arrow = frame.limit(1).toArrow()
     said = "is the Spark expression .*, which cannot be evaluated without Spark: add a column to the table, and give its name"
