@@ -95,7 +95,7 @@ def made(df: DataFrame, keys: Sequence[str], others: Sequence[Given], taken: Col
             expressions.setdefault(id(one.column), (argument, one))
     if not expressions:
         return Made(df, tuple(keys), (), {})
-    columns = _Columns(df, {name.casefold() for name in (*df.columns, *taken)})
+    columns = _Columns(df, _folded(df.columns), _folded(taken))
     results = {id(one.column): columns.add(one) for one in _analysed(df, list(expressions.values()))}
     frame = df.select("*", *(one.column.alias(name) for name, one in columns.made.items()))
     found = Made(frame, (), (), columns.names)
@@ -109,13 +109,15 @@ class _Columns:
 
     Attributes:
         df: the frame without them.
-        taken: names that others have, in lower case.
+        taken: names that other columns have, in lower case.
+        elsewhere: those that columns of other frames have.
         names: the column of each expression, by the id of the Column.
         made: the expressions by the name of the column that is made of them.
     """
 
     df: DataFrame
     taken: set[str]
+    elsewhere: set[str]
     names: dict[int, str] = field(default_factory=dict)
     made: dict[str, _Analysed] = field(default_factory=dict)
 
@@ -147,7 +149,7 @@ class _Columns:
                 f"{one.argument}: the expression {one.text} is named {name!r}, which another column or expression is as well: "
                 "give it an alias of its own, as in F.lower('name').alias('lower_name')"
             )
-        while name.casefold() in self.taken:
+        while one.argument in _SUFFIXES and name.casefold() in self.taken | self.elsewhere:
             name += _SUFFIXES[one.argument]
         self.taken.add(name.casefold())
         self.made[name] = one
@@ -157,6 +159,11 @@ class _Columns:
         """Whether two expressions are the same, whatever their aliases."""
         alike = [self.df.select(column.alias("same")) for column in (one, other)]
         return alike[0].sameSemantics(alike[1])
+
+
+def _folded(names: Collection[str]) -> set[str]:
+    """Names in lower case: Spark takes those that differ in case only as one."""
+    return {name.casefold() for name in names}
 
 
 def _analysed(df: DataFrame, given: Sequence[tuple[str, Expression]]) -> Iterator[_Analysed]:

@@ -158,7 +158,7 @@ def test_two_frames(spark: SparkSession, source: Path) -> None:
     orders = clicks.withColumnsRenamed({"k": "who", "at": "time"}).withColumn("k", F.lit("Else"))
     clicks, key = clicks.withColumn("who", F.upper("k")), F.lower("who").alias("k")
     windows, doubled = TumblingWindows("1 second"), F.col("v") * 2
-    sides = {"clicks": {"n": agg.sum(doubled)}, "orders": {"m": agg.count(where=doubled > 3)}}
+    sides = {"clicks": {"n": agg.sum(doubled.alias("time"))}, "orders": {"m": agg.count(where=doubled > 3)}}
     times = {"clicks": F.col("at") + F.expr("interval 1 second"), "orders": F.col("time")}
     found = windows.group_by(key).cogroup(**sides).apply({"clicks": clicks, "orders": orders}, times)
     frames = {
