@@ -1,12 +1,14 @@
 """The results of an operator over windows: what is refused where users name aggregates."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from operators.aggregates import AggregateOperation
 from operators.aggregates.inputs import inputs_of
+from operators.aggregates.operation import Operation
 from operators.aggregates.over import OverLookbacks
 from operators.errors import DefinitionError
+from operators.kinds.rolling_rows import RollingOutput
 
 
 def check_named(unnamed: Sequence[object]) -> None:
@@ -51,3 +53,27 @@ def no_aggregate(name: str, given: object) -> str:
         f"{name}={given!r} is not an aggregate: use one of operators.aggregates, such as agg.sum('v'), "
         "not of pyspark.sql.functions"
     )
+
+
+def lasting(output: RollingOutput, lifetimes: Collection[int]) -> tuple[Operation, ...]:
+    """Return the operations of the aggregates over a lifetime.
+
+    Args:
+        output: with the aggregates and their lookbacks.
+        lifetimes: positions of the lookbacks without end.
+
+    Raises:
+        DefinitionError: the state of one of them would grow without end.
+    """
+    found: dict[Operation, None] = {}
+    for (name, bound), over in zip(output.aggregates, output.over, strict=True):
+        if not set(over) & set(lifetimes):
+            continue
+        if any(operation.keeps_all for operation in bound.operations):
+            raise DefinitionError(
+                f"aggregate {name!r} keeps each value, so that its state of a lifetime would grow without end: limit it to "
+                f"other lookbacks, as in {name}=agg.collect_list('v').over('1h'); or use first, last, top_n or an "
+                "estimate, and give a fold a merge function"
+            )
+        found |= dict.fromkeys(bound.operations)
+    return tuple(found)

@@ -10,7 +10,6 @@ import pyarrow as pa
 from operators.aggregates import Aggregate
 from operators.aggregates.fold_operation import combining
 from operators.aggregates.inputs import with_inputs
-from operators.aggregates.operation import Operation
 from operators.aggregates.over import OverLookbacks
 from operators.aggregates.sides import EVENT_TIME, Side
 from operators.columns.checks import check_columns, column_types, listed_names, refuse_twice
@@ -19,7 +18,13 @@ from operators.columns.expressions import named, refuse_expressions
 from operators.definitions.attributes import unknown_attribute
 from operators.definitions.keys import key_columns, named_keys
 from operators.definitions.labels import Aggregated, EmittedRows, with_labels
-from operators.definitions.results import check_computes, check_named, inputs_of_results, no_aggregate
+from operators.definitions.results import (
+    check_computes,
+    check_named,
+    inputs_of_results,
+    lasting,
+    no_aggregate,
+)
 from operators.definitions.runnable import RunnableOperator
 from operators.errors import DefinitionError
 from operators.kinds.rolling import RollingPlan
@@ -256,7 +261,7 @@ class RollingAggregation(RunnableOperator):
             windows.closed,
             self.policy == "on_arrival",
             output.operations,
-            self._lasting(output),
+            lasting(output, [n for n, ticks in enumerate(windows.lookback_ticks) if ticks is None]),
             read,
             tuple((name, types[name]) for name in dict.fromkeys((*emitted, time))),
             time,
@@ -308,26 +313,6 @@ class RollingAggregation(RunnableOperator):
             windows.suffixes,
             over,
         )
-
-    def _lasting(self, output: RollingOutput) -> tuple[Operation, ...]:
-        """The operations of the aggregates over the lifetime.
-
-        Raises:
-            DefinitionError: the state of one of them would grow without end.
-        """
-        lasting: dict[Operation, None] = {}
-        for (name, bound), over in zip(output.aggregates, output.over, strict=True):
-            lifetimes = [n for n in over if self.windows.lookback_ticks[n] is None]
-            if not lifetimes:
-                continue
-            if any(operation.keeps_all for operation in bound.operations):
-                raise DefinitionError(
-                    f"aggregate {name!r} keeps each value, so that its state of a lifetime would grow without end: limit it to "
-                    f"other lookbacks, as in {name}=agg.collect_list('v').over('1h'); or use first, last, top_n or an "
-                    "estimate, and give a fold a merge function"
-                )
-            lasting |= dict.fromkeys(bound.operations)
-        return tuple(lasting)
 
     def _segment(self, plan: RollingPlan, config: StateConfig) -> int:
         default = default_segment(0, plan.longest, self.windows.grace_ticks, plan.tick_us)

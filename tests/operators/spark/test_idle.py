@@ -1,10 +1,13 @@
 """Quiet streams: windows that the clock closes, because no records come that could."""
 
 import time
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from operators import DefinitionError, TumblingWindows
@@ -66,6 +69,34 @@ def test_the_last_windows_come_out_when_nothing_comes(
     query = run(out, tmp_path)
     assert 2 == sum(batch.observedMetrics["windows_out"].late or 0 for batch in query.recentProgress)
     assert everything == rows(spark.read.schema(out.schema).parquet(str(tmp_path / "out")))
+
+
+@pytest.mark.slow
+def test_a_batch_that_fails_closes_the_same_windows_again(
+    spark: SparkSession, source: Path, tmp_path: Path
+) -> None:
+    """Its clock is that of its first attempt, however late the query is started again."""
+    out = operator().apply(stream(spark, source), "at", idle=IDLE)
+    written: dict[int, list[Any]] = {}
+    failed: dict[int, list[Any]] = {}
+
+    def write(batch: DataFrame, number: int, *, is_down: bool) -> None:
+        emitted = rows(batch)
+        if emitted and is_down:
+            failed[number] = emitted
+            raise ConnectionError("the table is away")
+        written[number] = emitted
+
+    for is_down in (False, True, False):
+        writer = out.writeStream.foreachBatch(partial(write, is_down=is_down))
+        writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        with suppress(StreamingQueryException):
+            writer.trigger(availableNow=True).start().awaitTermination()
+        time.sleep(QUIET_S)
+    (number,) = failed
+    assert failed[number] == written[number]
+    everything = sorted([row for emitted in written.values() for row in emitted], key=repr)
+    assert rows(operator().apply(whole(spark, source), "at")) == everything
 
 
 @pytest.mark.slow
