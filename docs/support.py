@@ -335,6 +335,30 @@ PROOFS: dict[str, tuple[str, str, str, str]] = {
         "operators/spark/test_state.py: test_state_moves_between_backends_and_numbers_of_buckets",
         f"{_CLIENT}: state is read, saved, and gone on from with another backend",
     ),
+    "a stream from a bounded DataFrame's state": (
+        "operators/spark/test_bootstrap_local.py: test_a_stream_goes_on_from_a_frame",
+        "operators/spark/test_bootstrap.py: test_history_and_stream_are_one_long_stream",
+        "operators/spark/test_bootstrap.py: test_history_and_stream_are_one_long_stream",
+        f"{_CLIENT}: stream, from a history, and closed by the clock",
+    ),
+    "windows that the clock closes": (
+        "-",
+        "-",
+        "operators/spark/test_idle.py: test_the_last_windows_come_out_when_nothing_comes",
+        f"{_CLIENT}: stream, from a history, and closed by the clock",
+    ),
+    "expressions in place of names": (
+        "-",
+        "operators/spark/test_expressions.py: test_bounded_frame",
+        "operators/spark/test_expressions.py: test_stream_goes_on",
+        f"{_CLIENT}: bounded, expressions in place of names",
+    ),
+    "sinks": (
+        "-",
+        "-",
+        "operators/spark/test_sinks.py: test_tables_of_sessions_end_with_their_last_values",
+        f"{_CLIENT}: stream into a table",
+    ),
     "rows of open windows": (
         "operators/runtime/test_open_windows.py: test_open_windows_are_those_that_everything_closing_emits",
         "-",

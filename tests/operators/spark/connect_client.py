@@ -7,10 +7,12 @@ import json
 import os
 import re
 import sys
+import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
@@ -167,6 +169,27 @@ def _expression(client: Client) -> None:
     assert FILES * ROWS == sum(one.counts_in["rows"] for one in reported)
     assert {"windows"} == {one.operator for one in reported}
     assert [None, True] == [reported[0].watermark, reported[-1].watermark is not None]
+
+
+@case("stream, from a history, and closed by the clock")
+def _history(client: Client) -> None:
+    """The state of a bounded frame is where the stream starts; when nothing comes any more, the last windows come out."""
+    op, half = by_key("tumbling"), client.bounded.selectExpr("percentile(unix_micros(at), 0.5)").first()[0]
+    cut = datetime.fromtimestamp(half // 1_000_000, timezone.utc)
+    past = client.bounded.where(F.col("at") < F.lit(cut))
+    saved = op.savepoint(past, "at", client.folder / "history", cut)
+    rest = stream(client.spark, client.source).where(F.col("at") >= F.lit(cut))
+    out = op.apply(rest, "at", options={"state.savepoint": saved.uri}, idle="1 second")
+    writer = out.writeStream.format("parquet").option("path", str(client.folder / "history-out"))
+    writer = writer.option("checkpointLocation", str(client.folder / "history-cp"))
+    for _ in range(2):
+        writer.trigger(availableNow=True).start().awaitTermination()
+        time.sleep(1.5)
+    final = op.apply(past, "at", close_time=cut)
+    found = lines(
+        final.unionAll(client.spark.read.schema(out.schema).parquet(str(client.folder / "history-out")))
+    )
+    assert lines(op.apply(client.bounded, "at")) == found
 
 
 @case("bounded, expressions in place of names")
