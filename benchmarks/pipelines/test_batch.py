@@ -3,13 +3,15 @@
 Spark's own sliding windows are row frames: left windows only. With a thousand records per window they get fewer rows.
 """
 
+from itertools import count
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
-from benchmarks.data import KINDS, records, spark_times
+from benchmarks.data import KINDS, operator_of, records, spark_times
 from benchmarks.measure import Measure
 from benchmarks.pipelines.kinds import our_rolling, our_sliding, ours, own, own_rolling, own_sliding
 from benchmarks.pipelines.streams import ROWS
@@ -73,4 +75,23 @@ def test_rolling(measure: Measure, spark: SparkSession, tmp_path: Path, system: 
         rows=rows,
         rounds=3,
         lookbacks=len(ROLLING),
+    )
+
+
+@pytest.mark.parametrize("still_open", ["all", "last"])
+@pytest.mark.parametrize("kind", ["tumbling", "session"])
+def test_history(
+    measure: Measure, spark: SparkSession, source: Path, tmp_path: Path, kind: str, still_open: str
+) -> None:
+    """The state that a bounded frame leaves, beside its windows (`test_kind`): with all windows open, or the last ones."""
+    files = LARGE_FILES[kind]
+    frame = spark.read.parquet(*(str(source / f"large-{number:03d}.parquet") for number in range(files)))
+    ends = frame.agg(F.min("at").alias("all"), F.max("at").alias("last")).first()
+    names = (tmp_path / f"savepoint-{number}" for number in count())
+    measure(
+        lambda: operator_of(kind).savepoint(frame, "at", next(names), str(ends[still_open])),
+        section="batch: state of a history",
+        system=f"{kind}, {still_open} windows open",
+        rows=files * ROWS,
+        rounds=3,
     )

@@ -134,6 +134,12 @@ QUESTIONS = [
         ],
     ),
     Question(
+        "What does the state of a history cost?",
+        "Longer bars are faster: a bounded DataFrame becomes a savepoint, from which a stream starts. The more windows are "
+        "still open at its close time, the more entries are sorted and written.",
+        [BarChart(("batch: state of a history",), RATE)],
+    ),
+    Question(
         "How much do panes save, compared with KIP-450 as specified?",
         "Higher is faster. KIP-450 adds each record to each window that contains it; panes are combined instead. The folds in "
         "plain Python are those of `agg.fold` without and with `merge`.",

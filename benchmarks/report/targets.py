@@ -137,12 +137,23 @@ def _beside_own() -> Iterator[Target]:
         what = f"sliding windows, batch, compared with rangeBetween, {n:,} per window"
         found = _ratio("batch: sliding windows", "memory", OWN, per_window=n)
         yield Target(group, what, least, True, found)
+    for kind in ("tumbling", "session"):
+        what = f"state of a history, all {kind} windows open, compared with their rows"
+        yield Target(group, what, 0.4, True, _history(kind))
     what = "rolling windows, batch, compared with rangeBetween over the same three lookbacks"
     yield Target(group, what, 2, True, _ratio("batch: rolling windows", "memory", OWN))
 
 
 def _ratio(section: str, system: str, other: str, **axes: int) -> Callable[[Run], float]:
     return lambda run: run.one(section, system, **axes).rate / run.one(section, other, **axes).rate
+
+
+def _history(kind: str) -> Callable[[Run], float]:
+    def found(run: Run) -> float:
+        state = run.one("batch: state of a history", f"{kind}, all windows open")
+        return state.rate / run.one(f"batch: {kind} windows", "memory").rate
+
+    return found
 
 
 def _vs(other: str, per_window: int) -> Callable[[Run], float]:
