@@ -157,17 +157,15 @@ class LocalRunner:
         begins = self._config.savepoint is not None and read_pointer(journal) is None
         pointer = operator.open(journal)
         before, highest, first = pointer.progress.stream_time, pointer.progress.highest, []
-        sequence = pointer.progress.sequence
         if begins and self._config.savepoint is not None:
             savepoint = read_header(self._config.savepoint)
             before, highest = savepoint.origin.get("stream_time"), savepoint.origin.get("highest")
-            first, sequence = [operator.start_from(savepoint, 0, 1)], savepoint.sequence
+            first = [operator.start_from(savepoint, 0, 1)]
         highest = _latest(highest, _highest(table, program))
         after = _latest(before, highest if stream_time is None else _ticks(stream_time, program.tick_us))
         closes = _close(before, program.grace), _close(after, program.grace)
-        done = operator.step(closes, [table], sequence=sequence)
-        host = Progress(stream_time=after, highest=highest, sequence=sequence + 1)
-        pointer = operator.commit(journal, pointer, host)
+        done = operator.step(closes, [table])
+        pointer = operator.commit(journal, pointer, Progress(stream_time=after, highest=highest))
         metrics = operator.drain_metrics(done.counters)
         done.counters.windows += sum(table.num_rows for table in first)
         done = replace(done, rows=pa.concat_tables([*first, done.rows]))

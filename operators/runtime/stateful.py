@@ -38,6 +38,7 @@ class StatefulOperator:
         self._durable = Durable(self.backend, config.backend, scratch, config.snapshots)
         self._use(program)
         self._evolution = config.evolution
+        self._sequence = 0
         self._restoring = self._stepping = self._committing = 0.0
 
     def _use(self, working: Program) -> None:
@@ -72,6 +73,7 @@ class StatefulOperator:
         began = time.perf_counter()
         pointer = pointer or read_pointer(journal) or Pointer.fresh()
         progress = pointer.progress
+        self._sequence = progress.sequence
         self._settle(progress.identity)
         change = stored_change(self.program, progress, self._evolution)
         done = self._durable.align(journal, pointer)
@@ -111,6 +113,7 @@ class StatefulOperator:
             CorruptDataError: a file of the savepoint is damaged; names it.
         """
         self._settle(savepoint.identity)
+        self._sequence = savepoint.sequence
         program = self._working
         change = adaption(program, savepoint.identity, savepoint.schema, self._evolution, moved=True)
         emitted: list[Emission] = []
@@ -126,14 +129,10 @@ class StatefulOperator:
             for names, left in store.scan():
                 self.store.put_many(names, left)
         self.operator.rebuild(savepoint.close_time)
-        return program.output.table(emitted, savepoint.sequence)
+        return program.output.table(emitted, self._sequence)
 
     def step(
-        self,
-        closes: tuple[int, int],
-        rows: Sequence[pa.Table],
-        partials: Sequence[pa.Table] = (),
-        sequence: int = 0,
+        self, closes: tuple[int, int], rows: Sequence[pa.Table], partials: Sequence[pa.Table] = ()
     ) -> Processed:
         """Process one batch. Nothing of it counts before `commit`.
 
@@ -141,14 +140,13 @@ class StatefulOperator:
             closes: close times in ticks at the start and at the end of the batch.
             rows: tables of records, in the program's input columns.
             partials: tables of what a first stage made of records.
-            sequence: number of the batch, for rows that a later batch may replace.
         """
         began = time.perf_counter()
         self._ready = False  # An error from here on leaves a copy that has to be aligned again.
         batch = self.program.batch(rows, partials)
         if isinstance(batch.records, Partials):
             batch = replace(batch, records=adapt(batch.records, self.program, self._working))
-        processed = self._working.process(self.operator, batch, closes, sequence)
+        processed = self._working.process(self.operator, batch, closes, self._sequence)
         self._stepping = time.perf_counter() - began
         return processed
 
@@ -169,6 +167,7 @@ class StatefulOperator:
             schema=self._working.stored(),
             close_time=self.operator.close_time,
             usage=self.store.usage.plain(),
+            sequence=self._sequence + 1,
         )
         pointer = self._durable.commit(journal, pointer, changes, progress, clock)
         self._ready = True

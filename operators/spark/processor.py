@@ -150,7 +150,7 @@ class BucketProcessor(StatefulProcessor):
             yield from self._batch(label, batch, blobs, call)
 
     def _batch(self, label: int, batch: int | None, blobs: Blobs, call: Call) -> Iterator[pd.DataFrame]:
-        if batch is None:
+        if call.watermark < 0:
             raise DefinitionError(
                 "the frame is bounded, but apply was told that it is a stream: give streaming=False"
             )
@@ -167,14 +167,13 @@ class BucketProcessor(StatefulProcessor):
         try:
             pointer = operator.open(self._journal, pointer)
             first = self._begun(operator, label) if begins else []
-            begun = self._savepoint.sequence if self._savepoint and begins else pointer.progress.sequence
             closes = self._closes(call, pointer.progress)
-            done = operator.step(closes, *self._tables(blobs), sequence=begun + batch)
+            done = operator.step(closes, *self._tables(blobs))
             # Asked before the commit, while the store knows of this batch's changes.
             timer = None if operator.store.is_empty() else call.watermark + 1
             self._set_timer(timer, pointer.progress.timer, call.fired)
             active = self._active(call, pointer.progress)
-            host = Progress(buckets=len(self._labels), timer=timer, active=active, sequence=begun)
+            host = Progress(buckets=len(self._labels), timer=timer, active=active)
             pointer = operator.commit(self._journal, pointer, host, batch)
             metrics = operator.drain_metrics(done.counters)
         except BaseException:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from state_backends.checkpoints.bucket import Bucket
 from state_backends.checkpoints.query import stored_query
-from state_backends.checkpoints.reading import Checkpoint, by_bucket, journals, stored_schema
+from state_backends.checkpoints.reading import Checkpoint, by_bucket, journals, pointers, stored_schema
 from state_backends.checkpoints.savepoint import (
     SAVED,
     SavedBucket,
@@ -75,7 +75,7 @@ def write_savepoint(
     schema, identity = stored_schema(pointer), pointer.progress.identity or {}
     saved = by_bucket(rows, SaveBucket(found, target.uri), SAVED).collect()
     origin = _origin(found)
-    origin["sequence"] = pointer.progress.sequence + origin["batch"] + 1
+    origin["sequence"] = max(each.progress.sequence for each in pointers(rows))
     watermark = origin.get("watermark in ms") or 0
     close_time = watermark * 1_000 // schema.tick_us if watermark > 0 else FAR_PAST
     return write_header(target, identity, schema, close_time, [SavedBucket(*row) for row in saved], origin)

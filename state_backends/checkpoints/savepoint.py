@@ -99,9 +99,8 @@ class Savepoint:
 
     @property
     def sequence(self) -> int:
-        """The number of the next batch, where a new query's first one goes on."""
-        last = self.origin.get("batch")  # All that a savepoint of the first version has.
-        return int(self.origin.get("sequence", 0 if last is None else last + 1))
+        """The number of the next batch; the first savepoints have none."""
+        return int(self.origin.get("sequence", 0))
 
     def groups(self, bucket: int, buckets: int) -> Iterator[tuple[int, list[bytes], Entries]]:
         """Yield the entries of one new bucket of `buckets`: for each old bucket its close time, the keys, and their entries.

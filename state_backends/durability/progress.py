@@ -26,8 +26,8 @@ class Progress:
         active: of a query that closes windows by the clock, when it last got records, in milliseconds since the epoch.
         stream_time: of a local runner, the stream time in ticks, or None before the first record.
         highest: of a local runner, the highest event time in ticks, or None before the first record.
-        sequence: of a query, the number of its first batch, which follows on the last one before the savepoint that it started
-            from; of a local runner, the number of the next batch.
+        sequence: number of the next batch, which the rows of the operator carry if later ones may replace them. It goes on from
+            that of a savepoint.
     """
 
     identity: dict[str, Any] | None = None

@@ -27,6 +27,7 @@ KINDS: dict[str, Any] = {
     "sliding": SlidingWindows("3 ms", grace="2 ms"),
     "sliding by microseconds": SlidingWindows("700 us", grace="300 us", tick="1 us"),
     "hopping": HoppingWindows("6 ms", "4 ms", grace="1 ms", offset="1 ms"),
+    "hopping by microseconds": HoppingWindows("300 us", "200 us", grace="100 us", tick="1 us"),
     "tumbling": TumblingWindows("4 ms", grace="3 ms"),
     "session": SessionWindows("2 ms", grace="2 ms"),
     "session of gaps": SessionWindows(gap_column="gap", grace="1 ms"),
@@ -39,7 +40,7 @@ OPERATORS = {
     **{f"{kind}, {policy}": windows.group_by("k").aggregate(**RESULTS).emit(policy)
        for kind, windows in KINDS.items() for policy in ("on_close", "on_update")},
     **{f"{kind}, fold": KINDS[kind].group_by("k").aggregate(values=IN_ORDER)
-       for kind in ("sliding by microseconds", "hopping")},
+       for kind in ("sliding by microseconds", "hopping by microseconds")},
     "rolling, on_close": ROLLING.aggregate(**BESIDE),
     "rolling, on_arrival": ROLLING.aggregate(**BESIDE).emit("on_arrival"),
     "keyed": InOrder(tick="1 us").group_by("k"),
