@@ -11,7 +11,7 @@ from tests.patience import ENVIRONMENT
 os.environ.update(ENVIRONMENT)
 settings.register_profile(
     "full",
-    max_examples=60,
+    max_examples=40,
     deadline=None,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

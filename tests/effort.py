@@ -7,7 +7,7 @@ import pytest
 from hypothesis import settings
 
 _LEAST = 5
-_FULL = 60
+_FULL = 40
 
 
 def examples(factor: float) -> settings:
