@@ -5,10 +5,8 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from operators.errors import DefinitionError
-from operators.monitoring.batch import OperatorBatch, QueryRun
 from operators.monitoring.exported import CUSTOM_HELP, GAUGES, LABELS, PREFIX, RUNNING_HELP, TOTALS
-from operators.monitoring.output import BatchOutput
-from operators.monitoring.values import Series, Values
+from operators.monitoring.values import Series, ValuesOutput
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
@@ -16,7 +14,7 @@ if TYPE_CHECKING:
 _PACKAGE = "spark-stateful-windows"
 
 
-class OpenTelemetryOutput(BatchOutput):
+class OpenTelemetryOutput(ValuesOutput):
     """Gives the metrics of all batches to OpenTelemetry. Needs the package opentelemetry-api.
 
     The metrics are observed when the provider's reader collects them.
@@ -35,7 +33,8 @@ class OpenTelemetryOutput(BatchOutput):
             raise DefinitionError(
                 "OpenTelemetryOutput needs the package opentelemetry-api: pip install 'opentelemetry-api>=1.25'"
             ) from error
-        self._values = values = Values()
+        super().__init__()
+        values = self._values
         meter = get_meter(_PACKAGE, _version(), meter_provider=provider)
         for one in TOTALS:
             observed = [_observer(lambda one=one: values.of(one), LABELS)]  # type: ignore[misc]
@@ -47,18 +46,6 @@ class OpenTelemetryOutput(BatchOutput):
         meter.create_observable_counter(f"{PREFIX}.custom", counts, "", CUSTOM_HELP)
         running = [_observer(values.running, LABELS[:1])]
         meter.create_observable_gauge(f"{PREFIX}.query_running", running, "", RUNNING_HELP)
-
-    def started(self, query: QueryRun) -> None:
-        """Show the query as running."""
-        self._values.started(query)
-
-    def report(self, batch: OperatorBatch) -> None:
-        """Add the batch to the sums, and set the gauges."""
-        self._values.add(batch)
-
-    def ended(self, query: QueryRun, error: str | None) -> None:
-        """Remove the gauges of the query; one that failed is shown as not running."""
-        self._values.ended(query, error)
 
 
 def _observer(series: Callable[[], list[Series]], labels: tuple[str, ...]) -> Callable[[Any], Iterable[Any]]:

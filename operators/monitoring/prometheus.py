@@ -5,17 +5,15 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from operators.errors import DefinitionError
-from operators.monitoring.batch import OperatorBatch, QueryRun
 from operators.monitoring.exported import CUSTOM, CUSTOM_HELP, GAUGES, LABELS, RUNNING, RUNNING_HELP, TOTALS
-from operators.monitoring.output import BatchOutput
-from operators.monitoring.values import Values
+from operators.monitoring.values import Values, ValuesOutput
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
     from prometheus_client.core import Metric
 
 
-class PrometheusOutput(BatchOutput):
+class PrometheusOutput(ValuesOutput):
     """Keeps the metrics of all batches for Prometheus. Needs the package prometheus-client.
 
     Args:
@@ -37,7 +35,7 @@ class PrometheusOutput(BatchOutput):
                 "PrometheusOutput needs the package prometheus-client: pip install 'prometheus-client>=0.20'"
             ) from error
         self.registry = CollectorRegistry() if registry is None else registry
-        self._values = Values()
+        super().__init__()
         self._ends: list[Callable[[], None]] = []
         self.registry.register(_Collector(self._values))
 
@@ -59,18 +57,6 @@ class PrometheusOutput(BatchOutput):
         server, thread = start_http_server(port, address, self.registry)
         self._ends.append(lambda: _end(server, thread))
         return server.server_port
-
-    def started(self, query: QueryRun) -> None:
-        """Show the query as running."""
-        self._values.started(query)
-
-    def report(self, batch: OperatorBatch) -> None:
-        """Add the batch to the sums, and set the gauges."""
-        self._values.add(batch)
-
-    def ended(self, query: QueryRun, error: str | None) -> None:
-        """Remove the gauges of the query; one that failed is shown as not running."""
-        self._values.ended(query, error)
 
     def close(self) -> None:
         """Stop the endpoints."""

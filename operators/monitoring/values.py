@@ -5,6 +5,7 @@ from threading import Lock
 
 from operators.monitoring.batch import OperatorBatch, QueryRun
 from operators.monitoring.exported import GAUGES, TOTALS, Metric
+from operators.monitoring.output import BatchOutput
 
 Series = tuple[tuple[str, ...], float]
 """Values of labels, and the value."""
@@ -73,6 +74,25 @@ class Values:
         """Return 1 for each query that runs, and 0 for each that ended with an error."""
         with self._lock:
             return [((query,), value) for query, value in self._running.items()]
+
+
+class ValuesOutput(BatchOutput):
+    """An output to a system that asks for values from time to time."""
+
+    def __init__(self) -> None:
+        self._values = Values()
+
+    def started(self, query: QueryRun) -> None:
+        """Show the query as running."""
+        self._values.started(query)
+
+    def report(self, batch: OperatorBatch) -> None:
+        """Add the batch to the sums, and set the gauges."""
+        self._values.add(batch)
+
+    def ended(self, query: QueryRun, error: str | None) -> None:
+        """Remove the gauges of the query; one that failed is shown as not running."""
+        self._values.ended(query, error)
 
 
 def _set_gauges(held: dict[str, float], batch: OperatorBatch) -> None:
