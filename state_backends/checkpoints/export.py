@@ -9,7 +9,14 @@ import pyarrow as pa
 
 from state_backends.checkpoints.bucket import Bucket
 from state_backends.checkpoints.query import stored_query
-from state_backends.checkpoints.reading import Checkpoint, by_bucket, journals, pointers, stored_schema
+from state_backends.checkpoints.reading import (
+    Checkpoint,
+    agreed,
+    by_bucket,
+    journal_rows,
+    pointers,
+    stored_schema,
+)
 from state_backends.checkpoints.savepoint import (
     SAVED,
     SavedBucket,
@@ -71,11 +78,13 @@ def write_savepoint(
     target = Folder(absolute(folder))
     check_new(target)
     found = Checkpoint(absolute(checkpoint), backend, batch, operator, snapshots)
-    rows, pointer = journals(found, spark)
+    rows = journal_rows(found, spark)
+    every = pointers(rows)
+    pointer = agreed(found, every)
     schema, identity = stored_schema(pointer), pointer.progress.identity or {}
     saved = by_bucket(rows, SaveBucket(found, target.uri), SAVED).collect()
     origin = _origin(found)
-    origin["sequence"] = max(each.progress.sequence for each in pointers(rows))
+    origin["sequence"] = max(each.progress.sequence for each in every)
     watermark = origin.get("watermark in ms") or 0
     close_time = watermark * 1_000 // schema.tick_us if watermark > 0 else FAR_PAST
     return write_header(target, identity, schema, close_time, [SavedBucket(*row) for row in saved], origin)

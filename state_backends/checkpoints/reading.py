@@ -3,7 +3,7 @@
 import atexit
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -184,7 +184,16 @@ def journals(checkpoint: Checkpoint, spark: "SparkSession | None") -> "tuple[Dat
         StateError: the checkpoint has no state of windows.
     """
     rows = journal_rows(checkpoint, spark)
-    schemas = {repr(pointer.progress.plain().get("schema")): pointer for pointer in pointers(rows)}
+    return rows, agreed(checkpoint, pointers(rows))
+
+
+def agreed(checkpoint: Checkpoint, found: Sequence[Pointer]) -> Pointer:
+    """Return one of the pointers of a checkpoint's buckets, which all have the same schema.
+
+    Raises:
+        StateError: there are none, or their schemas differ.
+    """
+    schemas = {repr(pointer.progress.plain().get("schema")): pointer for pointer in found}
     if not schemas:
         raise StateError(
             f"the checkpoint {checkpoint.path} has no state of windows after this batch: check the checkpoint folder, "
@@ -195,7 +204,7 @@ def journals(checkpoint: Checkpoint, spark: "SparkSession | None") -> "tuple[Dat
             f"the buckets of {checkpoint.path} have states with different columns: let the query complete one batch"
         )
     (pointer,) = schemas.values()
-    return rows, pointer
+    return pointer
 
 
 def journal_rows(checkpoint: Checkpoint, spark: "SparkSession | None") -> "DataFrame":
