@@ -26,16 +26,19 @@ class MemoryBackend(StateBackend):
         return list(map(self._segments.get(segment, {}).get, keys))
 
     def write(self, batch: WriteBatch, version: bytes) -> None:
+        # All of the batch is read before anything changes: what raises here leaves the pages as they are.
+        deletes = [(segment, list(keys)) for segment, keys in batch.deletes.items()]
+        puts = [(segment, dict(pages)) for segment, pages in batch.puts.items()]
         if batch.drop_before is not None:
             for segment in [number for number in self._segments if number < batch.drop_before]:
                 del self._segments[segment]
-        for segment, keys in batch.deletes.items():
+        for segment, keys in deletes:
             pages = self._segments.get(segment, {})
             for key in keys:
                 pages.pop(key, None)
             if not pages:
                 self._segments.pop(segment, None)
-        for segment, pages in batch.puts.items():
+        for segment, pages in puts:
             if pages:
                 self._segments.setdefault(segment, {}).update(pages)
         self._version = version

@@ -213,14 +213,23 @@ class RocksDBBackend(StateBackend):
     def restore(self, directory: Path) -> None:
         self.close()
         self._version = None
-        shutil.rmtree(self._directory, ignore_errors=True)
+        self._remove()
         directory.replace(self._directory)
         try:
             self._open()
         except StateError as error:
-            shutil.rmtree(self._directory, ignore_errors=True)
+            self._remove()
             self._open()
             raise CorruptDataError(f"the snapshot is not a database of this library: {error}") from error
+
+    def _remove(self) -> None:
+        """Remove all files, in an order in which RocksDB opens what a killed process leaves.
+
+        Without its logs, which hold nothing here, a database is whole; without logs and CURRENT it is a new one.
+        """
+        for file in (*self._directory.glob("*.log"), self._directory / "CURRENT"):
+            file.unlink(missing_ok=True)
+        shutil.rmtree(self._directory, ignore_errors=True)
 
     def close(self) -> None:
         db, self._db = self._db, None

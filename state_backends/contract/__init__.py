@@ -5,11 +5,13 @@
     class TestMyBackend(BackendContract):
         backend_class = MyBackend
         options = {"cacheMb": "1"}
+        refused = [{"cacheMb": "0"}, {"cacheMb": "many"}]
 
 It needs pytest. A test that fails says which promise is broken, and what was expected and found.
 """
 
 from state_backends.contract.crashes import crash_batch, crash_state, write_forever
+from state_backends.contract.interruptions import InterruptionsContract
 from state_backends.contract.opening import OpeningContract
 from state_backends.contract.pages import PagesContract
 from state_backends.contract.recovery import RecoveryContract
@@ -38,12 +40,22 @@ __all__ = [
 ]
 
 
-class BackendContract(OpeningContract, PagesContract, SegmentsContract, RecoveryContract, SnapshotContract):
+class BackendContract(
+    OpeningContract,
+    PagesContract,
+    SegmentsContract,
+    RecoveryContract,
+    InterruptionsContract,
+    SnapshotContract,
+):
     """Tests of one backend. Subclass it, with a name that begins with `Test`.
 
     Attributes:
         backend_class: the backend to be tested.
         options: its options by short name, as text.
         steps: length of the randomized comparison with dictionaries.
-        seed: of that comparison; None draws one and prints it.
+        seed: of that comparison and of the kills; None draws one and prints it.
+        kills: how many processes are killed at random moments, in addition to those at each line of the backend.
+        refused: options that `check_options` must refuse, each a mapping of one bad value. If it is None, the suite tries
+            values that no option should accept.
     """

@@ -1,6 +1,6 @@
 """What all tests of the suite share: the backend under test, opened in a new directory."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -19,6 +19,8 @@ class Contract:
     options: ClassVar[Mapping[str, str]] = {}
     steps: ClassVar[int] = 200
     seed: ClassVar[int | None] = None
+    kills: ClassVar[int] = 60
+    refused: ClassVar[Sequence[Mapping[str, str]] | None] = None
 
     def open(self, directory: Path) -> StateBackend:
         """Open the backend under test."""

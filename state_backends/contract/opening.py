@@ -1,14 +1,22 @@
 """Promises about opening, options, clearing and closing."""
 
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from threading import Thread
 
 from state_backends.contract.base import Contract
-from state_backends.contract.states import assert_holds, check
+from state_backends.contract.states import assert_holds, check, fail
+from state_backends.errors import StateError
 from state_backends.interface import StateBackend, WriteBatch
 
 _PAGES = {0: {b"a": b"1"}}
+_NONSENSE = ("", "-1", "no such value")
+_REFUSED = "check_options refuses values that open would refuse"
+_NAME_THEM = (
+    'Set the attribute `refused` of the test class to options that must be refused, such as [{"depth": "0"}], or to () '
+    "if every text is a good value of each option"
+)
 
 
 class OpeningContract(Contract):
@@ -32,6 +40,36 @@ class OpeningContract(Contract):
         check("every known option has a name and a line of help", {}, without)
         check("the suite's options are known ones", set(), set(self.options) - set(known))
         self.backend_class.check_options(self.options)
+
+    def test_bad_options_are_refused(self, tmp_path: Path) -> None:
+        """What `refused` names is refused with the option and its value; if it is None, nonsense is tried."""
+        if self.refused is None:
+            self._refuses_nonsense(tmp_path)
+        for options in self.refused or ():
+            said = self._refusal(options)
+            if said is None:
+                fail(_REFUSED, f"it accepted {dict(options)!r}")
+            missing = [text for item in options.items() for text in item if text not in str(said)]
+            check("a refused option is named, with its value", [], missing)
+
+    def _refuses_nonsense(self, tmp_path: Path) -> None:
+        """What `open` refuses is refused before; and there is an option that does not take everything."""
+        tried = [{name: text} for name in self.backend_class.known_options() for text in _NONSENSE]
+        taken = [options for options in tried if self._refusal(options) is None]
+        for number, options in enumerate(taken):
+            try:
+                self.backend_class.open(tmp_path / "nonsense" / f"{number}", options).close()
+            except (ValueError, StateError) as error:
+                fail(_REFUSED, f"it accepted {options!r}, and open raised {error!r}. {_NAME_THEM}")
+        if tried and taken == tried:
+            fail(_REFUSED, f"it accepted {_NONSENSE!r} for each option. {_NAME_THEM}")
+
+    def _refusal(self, options: Mapping[str, str]) -> ValueError | None:
+        try:
+            self.backend_class.check_options({**self.options, **options})
+        except ValueError as error:
+            return error
+        return None
 
     def test_options_have_defaults(self, directory: Path) -> None:
         """A store opens without any option, as tools that read a checkpoint open it."""

@@ -1,7 +1,7 @@
 """The library's contract suite on SQLite, and what SQLite adds to it."""
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import ClassVar
@@ -17,6 +17,10 @@ class TestSqlite(BackendContract):
     """SQLite with its defaults."""
 
     backend_class = SqliteBackend
+    refused: ClassVar[Sequence[Mapping[str, str]] | None] = [
+        *({"cacheMb": text} for text in ("", "0", "65537", "1.5", "-1")),
+        {"synchronous": "full"},
+    ]
 
 
 class TestSmallSqlite(BackendContract):
@@ -25,6 +29,7 @@ class TestSmallSqlite(BackendContract):
     backend_class = SqliteBackend
     options: ClassVar[Mapping[str, str]] = {"cacheMb": "1", "synchronous": "off"}
     steps = 50
+    kills = 20
 
 
 def test_close_keeps_the_last_version(tmp_path: Path) -> None:

@@ -35,6 +35,10 @@ class TestRocksDB(BackendContract):
     """RocksDB with its defaults."""
 
     backend_class = RocksDBBackend
+    refused: ClassVar[Sequence[Mapping[str, str]] | None] = [
+        *({name: text} for name in ("writeBufferMb", "blockCacheMb") for text in ("", "0", "-1", "1.5")),
+        {"compression": "zip"},
+    ]
 
 
 class TestSmallRocksDB(BackendContract):
@@ -190,3 +194,56 @@ def test_broken_promises_are_named(broken: type[Filed], name: str, promise: str,
     with pytest.raises(AssertionError, match=re.escape(promise)) as failed:
         test(**{argument: given[argument] for argument in signature(test).parameters})
     assert str(failed.value).startswith("a promise of StateBackend is broken: ")
+
+
+class Careless(MemoryBackend):
+    """An option that is nowhere looked at."""
+
+    @classmethod
+    def known_options(cls) -> Mapping[str, str]:
+        return {"depth": "how deep"}
+
+
+class Late(Careless):
+    """An option that only open looks at."""
+
+    @classmethod
+    def open(cls, directory: Path, options: Mapping[str, str]) -> MemoryBackend:
+        del directory
+        int(options.get("depth", "1"))
+        return cls()
+
+
+class Silent(Careless):
+    """An option that is refused without a word."""
+
+    @classmethod
+    def check_options(cls, options: Mapping[str, str]) -> None:
+        if options:
+            raise ValueError("no")
+
+
+@pytest.mark.parametrize(
+    ("broken", "refused", "what"),
+    [
+        (
+            Careless,
+            None,
+            "it accepted ('', '-1', 'no such value') for each option. Set the attribute `refused`",
+        ),
+        (Careless, [{"depth": "0"}], "it accepted {'depth': '0'}"),
+        (Late, None, "it accepted {'depth': ''}, and open raised ValueError"),
+        (Silent, [{"depth": "0"}], "a refused option is named, with its value"),
+    ],
+)
+def test_options_that_are_not_checked_are_named(broken, refused, what, tmp_path: Path) -> None:
+    """A backend that accepts what it must refuse fails with the option, and with what the author can set."""
+    suite = type("Suite", (BackendContract,), {"backend_class": broken, "refused": refused})()
+    with pytest.raises(AssertionError, match=re.escape(what)):
+        suite.test_bad_options_are_refused(tmp_path)
+
+
+def test_every_text_may_be_a_good_value(tmp_path: Path) -> None:
+    """An author can say that there is nothing to refuse."""
+    suite = type("Suite", (BackendContract,), {"backend_class": Careless, "refused": ()})()
+    suite.test_bad_options_are_refused(tmp_path)

@@ -1,0 +1,313 @@
+"""A process that lets others work with a store and be killed, and looks at what each of them leaves.
+
+It forks one process for each kill. So it never opens a store itself: many libraries do not work in a process that was
+forked while they were in use.
+"""
+
+import json
+import os
+import random
+import signal
+import traceback
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from state_backends.contract.lines import Lines, Place, chosen
+from state_backends.contract.states import FAR, Pages, applied, assert_holds, fail
+from state_backends.errors import StateError
+from state_backends.interface import StateBackend, WriteBatch
+from state_backends.registry import load_backend
+
+KILLED = "a process that is killed at any moment leaves the state after some write, whole, or an empty store"
+FAILED = "a store that an error interrupts, and that is closed, opens as the state after some write, whole, or empty"
+_CYCLE = 8
+_LONGEST_SECONDS = 0.02
+Answer = dict[str, Any]
+
+
+def batch_of(number: int, step: int) -> WriteBatch:
+    """Return what a process writes in a step: now and then a whole state, otherwise changes of every kind."""
+    rng = random.Random(number * 1_000_003 + step)
+
+    def pages(*keys: bytes) -> dict[bytes, bytes]:
+        return {key: b"%d-%d " % (number, step) + rng.randbytes(rng.choice([0, 90, 2_000])) for key in keys}
+
+    if step % _CYCLE == 0:
+        return WriteBatch({n: pages(b"a", b"b", b"c") for n in range(-2, 5)}, {}, FAR + 1)
+    late = {n: pages(b"b", b"d") for n in (2, step + 5, step + 6)}
+    return WriteBatch({-1: pages(b"e"), **late}, {2: {b"a", b"c"}, 4: {b"a"}}, min(step, 2))
+
+
+def state_of(number: int, step: int) -> Pages:
+    """Return the pages after that step."""
+    pages: Pages = {}
+    for n in range(step - step % _CYCLE, step + 1):
+        pages = applied(pages, batch_of(number, n))
+    return pages
+
+
+def name_of(number: int, step: int) -> bytes:
+    """Return the version after that step."""
+    return b"%d-%d" % (number, step)
+
+
+def torment(name: str, directory: str, options: Mapping[str, str], how: str, seed: int, kills: int) -> None:
+    """Kill or fail processes that work with a store; print what was found wrong, or how many there were, as JSON.
+
+    Args:
+        name: of the backend, as in the configuration.
+        directory: for all stores and copies.
+        options: of the backend.
+        how: "kill" at lines, "fail" at lines, or kill at "moments".
+        seed: of the moments.
+        kills: how many of them.
+    """
+    tormentor = _Tormentor(load_backend(name), Path(directory), options)
+    try:
+        if how == "moments":
+            tormentor.kill_at_moments(random.Random(seed), kills)
+        elif how == "kill":
+            tormentor.kill_at_lines()
+        else:
+            tormentor.fail_at_lines()
+    except AssertionError as broken:
+        print(json.dumps({"failure": str(broken)}))
+    else:
+        print(json.dumps({"rounds": tormentor.rounds}))
+
+
+@dataclass(slots=True)
+class _Left:
+    """A store that a process left, and what happened to that process."""
+
+    directory: Path
+    story: str
+
+
+class _Tormentor:
+    """The rounds: in each the store that was left last is looked at, prepared and worked with until something happens."""
+
+    def __init__(self, backend: type[StateBackend], root: Path, options: Mapping[str, str]) -> None:
+        self.rounds = 0
+        self._backend = backend
+        self._root = root
+        self._options = options
+        self._left: _Left | None = None
+        self._promise = KILLED
+
+    def kill_at_lines(self) -> None:
+        """Kill at each line of each call, once for each."""
+        for call in ("write", "clear", "snapshot", "restore", "close", "open"):
+            places = self._places(call)
+            for at in chosen(places):
+                where = f"killed in {call}{_at(places[at])}"
+                self._round(where, call, partial(self._work, call, Lines(at, _kill)))
+        self._looked_at_last()
+
+    def fail_at_lines(self) -> None:
+        """Raise an error at each line of each call, once for each."""
+        self._promise = FAILED
+        for call in ("write", "clear", "snapshot", "restore"):
+            places = self._places(call)
+            answer = _forked(partial(self._fail, call, places))
+            self.rounds = answer["rounds"]
+
+    def kill_at_moments(self, rng: random.Random, kills: int) -> None:
+        """Kill while writes, drops, snapshots and clears follow one another at full speed."""
+        for _ in range(kills):
+            seconds = rng.uniform(0.0001, _LONGEST_SECONDS)
+            self._round("killed at a moment", "", partial(self._work_until, seconds))
+        self._looked_at_last()
+
+    def _places(self, call: str) -> list[Place]:
+        """The lines that a call runs; none if the backend does not have it."""
+        if call in {"snapshot", "restore"} and not self._backend.snapshots:
+            return []
+        lines = Lines()
+
+        def work() -> Answer:
+            self._work(call, lines)
+            return {"seen": lines.seen}
+
+        answer = self._round(f"ended after {call}", call, work)
+        return [(file, line) for file, line in answer["seen"]]
+
+    def _round(self, story: str, call: str, work: Callable[[], Answer | None]) -> Answer:
+        """Fork a process that looks at what the one before it left, and works until it is killed."""
+        self.rounds += 1
+        before = self._left
+        self._left = _Left(self._directory(call), f"{story}, round {self.rounds}")
+
+        def round_() -> Answer | None:
+            self._look_at(before)
+            return work()
+
+        return _forked(round_)
+
+    def _directory(self, call: str) -> Path:
+        return self._root / (f"new-{self.rounds}" if call == "open" else "store")
+
+    def _looked_at_last(self) -> None:
+        _forked(lambda: self._look_at(self._left))
+
+    def _look_at(self, left: _Left | None) -> None:
+        """Open what was left, compare it with the state of its version, and write the next round's first state."""
+        if left is None:
+            return
+        promise = f"{self._promise} ({left.story})"
+        try:
+            self._compare(left.directory, promise)
+        except AssertionError:
+            raise
+        except Exception as error:  # noqa: BLE001 - any error breaks the promise
+            where = traceback.format_tb(error.__traceback__)[-1].strip()
+            fail(promise, f"it raised {error!r}\n  {where}")
+
+    def _compare(self, directory: Path, promise: str) -> None:
+        with closing(self._backend.open(directory, self._options)) as backend:
+            assert_holds(backend, self._known(backend.version, promise), backend.version, promise)
+            backend.write(batch_of(self.rounds, 0), name_of(self.rounds, 0))
+            first = state_of(self.rounds, 0)
+            assert_holds(backend, first, name_of(self.rounds, 0), f"{promise}, and can be written")
+
+    def _known(self, version: bytes | None, promise: str) -> Pages:
+        if version is None:
+            return {}
+        number, _, step = version.partition(b"-")
+        if not (number.isdigit() and step.isdigit() and int(number) <= self.rounds):
+            fail(promise, f"its version is {version!r}, which no write gave")
+        return state_of(int(number), int(step))
+
+    def _prepared(self) -> StateBackend:
+        """The store with the first state of this round; it was written before the store was opened, if it outlives that."""
+        backend = self._backend.open(self._root / "store", self._options)
+        if backend.version != name_of(self.rounds, 0):
+            backend.write(batch_of(self.rounds, 0), name_of(self.rounds, 0))
+        return backend
+
+    def _work(self, call: str, lines: Lines) -> None:
+        """Make one call, watched."""
+        act = self._call(call)
+        with lines.watched():
+            act()
+
+    def _call(self, call: str) -> Callable[[], object]:
+        """A call to a new store, or to one that is prepared for it."""
+        if call == "open":
+            return lambda: self._backend.open(self._directory(call), self._options)
+        return self._call_to(self._prepared(), call)
+
+    def _call_to(self, backend: StateBackend, call: str) -> Callable[[], object]:
+        number, copy = self.rounds, self._root / f"copy-{self.rounds}"
+        if call == "restore":
+            backend.snapshot(copy)
+        if call in {"restore", "close"}:
+            backend.write(batch_of(number, 1), name_of(number, 1))
+        return {
+            "write": lambda: backend.write(batch_of(number, 1), name_of(number, 1)),
+            "clear": backend.clear,
+            "snapshot": lambda: backend.snapshot(copy),
+            "restore": lambda: backend.restore(copy),
+            "close": backend.close,
+        }[call]
+
+    def _fail(self, call: str, places: list[Place]) -> Answer:
+        """Raise at each line, in this process."""
+        for at in chosen(places):
+            self.rounds += 1
+            self._look_at(self._left)
+            self._left = _Left(
+                self._directory(call), f"MemoryError in {call}{_at(places[at])}, round {self.rounds}"
+            )
+            backend = self._prepared()
+            self._interrupt(self._call_to(backend, call), at)
+            self._close(backend, self._left.story)
+        self._look_at(self._left)
+        return {"rounds": self.rounds}
+
+    def _interrupt(self, act: Callable[[], object], at: int) -> None:
+        lines = Lines(at, _raise)
+        try:
+            with lines.watched():
+                act()
+        except Exception:  # noqa: BLE001, S110 - a backend may raise its own error in place of ours
+            pass
+
+    def _close(self, backend: StateBackend, story: str) -> None:
+        try:
+            backend.close()
+        except StateError:
+            pass
+        except Exception as error:  # noqa: BLE001 - any other error breaks the promise
+            fail(
+                f"close raises nothing but StateError, also after an error ({story})", f"it raised {error!r}"
+            )
+
+    def _work_until(self, seconds: float) -> None:
+        """Write, take snapshots and clear until the clock kills this process."""
+        backend = self._prepared()
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+        for step in count(1):
+            backend.write(batch_of(self.rounds, step), name_of(self.rounds, step))
+            if step % _CYCLE == _CYCLE - 1:
+                self._pause(backend, step)
+
+    def _pause(self, backend: StateBackend, step: int) -> None:
+        if backend.snapshots:
+            backend.snapshot(self._root / f"copy-{self.rounds}-{step}")
+        if step % (2 * _CYCLE) == _CYCLE - 1:
+            backend.clear()
+
+
+def _at(place: Place) -> str:
+    file, line = place
+    return f" at {Path(file).name}:{line}" if line else f" before {file}"
+
+
+def _kill() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _raise() -> None:
+    raise MemoryError("raised by the contract suite")
+
+
+def _forked(work: Callable[[], Answer | None]) -> Answer:
+    """Let a process of its own work, and return its answer: nothing if it was killed.
+
+    Raises:
+        AssertionError: what the process found wrong.
+    """
+    answers, answering = os.pipe()
+    child = os.fork()
+    if child == 0:
+        _answer(work, answering)
+    os.close(answering)
+    with os.fdopen(answers) as stream:
+        text = stream.read()
+    os.waitpid(child, 0)
+    answer: Answer = json.loads(text) if text else {}
+    if "failure" in answer:
+        raise AssertionError(answer["failure"])
+    return answer
+
+
+def _answer(work: Callable[[], Answer | None], answering: int) -> None:
+    """Work, write the answer, and end this process without what a process does at its end."""
+    try:
+        answer = work() or {}
+    except AssertionError as broken:
+        answer = {"failure": str(broken)}
+    except BaseException:  # noqa: BLE001 - reported by the process that reads it
+        answer = {"failure": f"an error in the midst of the test:\n{traceback.format_exc()}"}
+    try:
+        with os.fdopen(answering, "w") as stream:
+            stream.write(json.dumps(answer))
+    finally:
+        os._exit(0)

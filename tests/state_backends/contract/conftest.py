@@ -1,0 +1,16 @@
+"""Which tests of the contract suite are slow here: those that kill hundreds of processes, but for one."""
+
+import pytest
+
+KILLING = {"test_killed_at_any_line", "test_killed_at_any_moment", "test_error_at_any_line"}
+QUICK = {"TestJournal": "test_killed_at_any_moment"}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark them; dictionaries have nothing that a kill can leave, and are quick."""
+    for item in items:
+        suite = getattr(item, "cls", None)
+        named = suite.__name__ if suite is not None else ""
+        if item.name in KILLING - {QUICK.get(named)} and named != "TestMemory":
+            item.add_marker(pytest.mark.slow)
