@@ -74,10 +74,10 @@ def _is_skipped(file: str) -> bool:
 
 
 def chosen(seen: Sequence[Place]) -> list[int]:
-    """Return the numbers of the first, the second and the last time of each line, and of all changes of files, ascending."""
+    """Return the numbers of the first and the last time of each line, and of all changes of files, ascending."""
     times: dict[Place, list[int]] = {}
     for number, place in enumerate(seen):
         times.setdefault(place, []).append(number)
     return sorted(
-        {n for (_, line), found in times.items() for n in ((*found[:2], found[-1]) if line else found)}
+        {n for (_, line), found in times.items() for n in ((found[0], found[-1]) if line else found)}
     )

@@ -16,6 +16,10 @@ from state_backends.backends.journaled import JournalBackend
 from state_backends.backends.memory import MemoryBackend
 from state_backends.backends.rocksdb import RocksDBBackend
 from state_backends.contract import BackendContract
+from state_backends.contract.opening import OpeningContract
+from state_backends.contract.pages import PagesContract
+from state_backends.contract.recovery import RecoveryContract
+from state_backends.contract.segments import SegmentsContract
 from state_backends.contract.snapshots import SnapshotContract
 
 
@@ -41,8 +45,8 @@ class TestRocksDB(BackendContract):
     ]
 
 
-class TestSmallRocksDB(BackendContract):
-    """RocksDB that flushes and compacts often, with another compression."""
+class TestSmallRocksDB(OpeningContract, PagesContract, SegmentsContract, RecoveryContract, SnapshotContract):
+    """RocksDB that flushes and compacts often, with another compression; kills find the same as with its defaults."""
 
     backend_class = RocksDBBackend
     options: ClassVar[Mapping[str, str]] = {"writeBufferMb": "1", "blockCacheMb": "1", "compression": "zstd"}
