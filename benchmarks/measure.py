@@ -1,6 +1,7 @@
 """Measuring figures: the time and the position that the report and the comparison of runs read."""
 
 import statistics
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -41,6 +42,30 @@ class Measure:
         """
         result: Result = self.benchmark.pedantic(job, rounds=rounds, warmup_rounds=warmup)
         self._note(self.benchmark.stats.stats.data, section, system, rows, axes)
+        return result
+
+    def processor(
+        self,
+        job: Callable[[], Result],
+        *,
+        section: str,
+        system: str,
+        rows: int,
+        rounds: int = 3,
+        warmup: int = 1,
+        **axes: Any,
+    ) -> Result:
+        """Do the same by processor time of this process, all threads together: work beside it on the machine adds little."""
+        taken: list[float] = []
+
+        def clocked() -> Result:
+            begin = time.process_time()
+            result = job()
+            taken.append(time.process_time() - begin)
+            return result
+
+        result: Result = self.benchmark.pedantic(clocked, rounds=rounds, warmup_rounds=warmup)
+        self._note(taken[warmup:], section, system, rows, axes)
         return result
 
     def taken(self, seconds: Sequence[float], *, section: str, system: str, rows: int, **axes: Any) -> float:

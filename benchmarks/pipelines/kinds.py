@@ -18,7 +18,7 @@ def own(frame: DataFrame, kind: str) -> DataFrame:
     """Return Spark's windows with five aggregates."""
     if frame.isStreaming:
         frame = frame.withWatermark("at", "0 seconds")
-    return frame.groupBy("k", OWN[kind]().alias("window")).agg(*_five())
+    return frame.groupBy("k", OWN[kind]().alias("window")).agg(*named())
 
 
 def ours(frame: DataFrame, kind: str, backend: str) -> DataFrame:
@@ -30,7 +30,7 @@ def own_sliding(frame: DataFrame, per_window: int) -> DataFrame:
     """Return the left window of each row: Spark has no others."""
     by_time = Window.partitionBy("k").orderBy(F.unix_millis("at"))
     window = by_time.rangeBetween(-per_window * GAP_MS, 0)
-    return frame.select("k", "at", *(column.over(window).alias(name) for name, column in _named().items()))
+    return frame.select("k", "at", *(column.over(window).alias(name) for name, column in _by_name().items()))
 
 
 def our_sliding(frame: DataFrame, per_window: int, backend: str = "memory") -> DataFrame:
@@ -44,7 +44,7 @@ def own_rolling(frame: DataFrame, *per_window: int) -> DataFrame:
     columns = [
         column.over(by_time.rangeBetween(-n * GAP_MS, 0)).alias(f"{name}_{n}")
         for n in per_window
-        for name, column in _named().items()
+        for name, column in _by_name().items()
     ]
     return frame.select("*", *columns)
 
@@ -54,7 +54,7 @@ def our_rolling(frame: DataFrame, *per_window: int, backend: str = "memory") -> 
     return rolling(*per_window).apply(frame, event_time="at", backend=backend)
 
 
-def _named() -> dict[str, Column]:
+def _by_name() -> dict[str, Column]:
     return {
         "n": F.count("*"),
         "total": F.sum("v"),
@@ -64,5 +64,6 @@ def _named() -> dict[str, Column]:
     }
 
 
-def _five() -> list[Column]:
-    return [column.alias(name) for name, column in _named().items()]
+def named() -> list[Column]:
+    """Return the five aggregates of Spark, by our names."""
+    return [column.alias(name) for name, column in _by_name().items()]

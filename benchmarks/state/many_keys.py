@@ -10,13 +10,14 @@ moves the close time by ten seconds and so closes a 240th of what the records of
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
 from benchmarks.data import BATCH, five_aggregates
+from benchmarks.state.counting import COUNTED, lookups
 from operators import SlidingWindows
 from operators.runtime.local import LocalRunner
 
@@ -30,7 +31,7 @@ def opened(folder: Path) -> LocalRunner:
     """Return a runner on rocksdb that keeps its journal and snapshots on disk, as a worker of Spark does."""
     op = SlidingWindows("1 hour").group_by("k").aggregate(**five_aggregates())
     options = {"state.snapshots.folder": str(folder / "snapshots")}
-    return op.local_runner(event_time="at", backend="rocksdb", directory=folder / "runner", options=options)
+    return op.local_runner(event_time="at", backend=COUNTED, directory=folder / "runner", options=options)
 
 
 def filling(keys: int) -> Iterator[pa.Table]:
@@ -55,38 +56,45 @@ def records(key: np.ndarray, begin: int, span: int) -> pa.Table:
     return pa.table({"k": key, "at": pa.array(at, pa.timestamp("ms")), "v": rng.random(len(key))})
 
 
-def clocked(runner: LocalRunner, tables: Iterator[pa.Table]) -> tuple[float, int]:
-    """Process the tables and return the seconds that the runner took, and the number of windows."""
-    seconds, windows = 0.0, 0
+def clocked(runner: LocalRunner, tables: Iterable[pa.Table]) -> dict[str, float]:
+    """Process the tables; return the seconds that the runner took, those of the processor, look-ups, rows and windows."""
+    found = {"rows": 0, "seconds": 0.0, "processor": 0.0, "windows": 0, "lookups": 0}
     for table in tables:
-        begin = time.perf_counter()
-        windows += runner.process(table).num_rows
-        seconds += time.perf_counter() - begin
-    return seconds, windows
+        begin, used, looked = time.perf_counter(), time.process_time(), lookups()
+        found["windows"] += runner.process(table).num_rows
+        found["seconds"] += time.perf_counter() - begin
+        found["processor"] += time.process_time() - used
+        found["lookups"] += lookups() - looked
+        found["rows"] += table.num_rows
+    return found
 
 
-def report(stage: str, rows: int, took: tuple[float, int]) -> None:
+def report(stage: str, took: Mapping[str, float], **beside: float) -> None:
     """Print what a stage took, and the most memory that the process has had in it or before."""
-    found = {"rows": rows, "seconds": took[0], "windows": took[1], "resident_mb": most_resident_mb()}
-    print(json.dumps({stage: found}))
+    print(json.dumps({stage: {**took, **beside, "resident_mb": most_resident_mb()}}), flush=True)
 
 
 def most_resident_mb() -> int:
     """Return the most memory that this process has had, in MB. `getrusage` would count what its parent had too."""
+    return memory_of("VmHWM")
+
+
+def memory_of(name: str) -> int:
+    """Return what Linux says of the memory of this process, in MB: "VmRSS" is what it has now."""
     status = Path("/proc/self/status").read_text()
-    return int(status.partition("VmHWM:")[2].split()[0]) * 1_024 // 10**6
+    return int(status.partition(f"{name}:")[2].split()[0]) * 1_024 // 10**6
 
 
 def main(what: str, keys: int, folder: Path) -> None:
     """Run the stages and print a line of JSON for each."""
     with opened(folder) as runner:
         if what == "fill":
-            report("growing", keys, clocked(runner, filling(keys)))
-            report("steady", STEADY * BATCH, clocked(runner, working(keys, range(STEADY))))
+            report("growing", clocked(runner, filling(keys)))
+            report("steady", clocked(runner, working(keys, range(STEADY))))
         else:
             batches = working(keys, range(STEADY, STEADY + 1 + AFTER))
-            report("restart", keys, clocked(runner, iter([next(batches)])))
-            report("steady after", AFTER * BATCH, clocked(runner, batches))
+            report("restart", clocked(runner, [next(batches)]), rows=keys)
+            report("steady after", clocked(runner, batches))
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ def stages(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Stages]:
 
 
 @pytest.mark.parametrize("stage", ["growing", "steady", "restart", "steady after"])
-@pytest.mark.parametrize("keys", [1_000_000, full(10_000_000)])
+@pytest.mark.parametrize("keys", [1_000_000, full(2_000_000), full(10_000_000)])
 def test_live_keys(measure: Measure, stages: Callable[[int], Stages], keys: int, stage: str) -> None:
     found = measure.benchmark.pedantic(stages, (keys,))[stage]
     measure.taken(
@@ -57,7 +57,11 @@ def test_live_keys(measure: Measure, stages: Callable[[int], Stages], keys: int,
         keys=keys,
         stage=stage,
     )
-    measure.note(resident_mb=found["resident_mb"])
+    measure.note(
+        resident_mb=found["resident_mb"],
+        processor_us_a_row=round(1e6 * found["processor"] / found["rows"], 2),
+        lookups_a_row=round(found["lookups"] / found["rows"], 2),
+    )
     assert MOST_MB > found["resident_mb"]
     if stage != "restart":
         assert found["windows"] > 0.9 * found["rows"]

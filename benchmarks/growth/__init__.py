@@ -1,0 +1,1 @@
+"""How cost grows: one curve for each file."""
