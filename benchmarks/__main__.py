@@ -14,8 +14,19 @@ FOLDER = Path("build/bench")
 
 def main(options: list[str]) -> int:
     """Run the chosen benchmarks, write the run and its report, and return pytest's exit status."""
+    return run("latest", [*options, str(HERE)], report="report")
+
+
+def run(name: str, options: list[str], report: str | None = None) -> int:
+    """Run benchmarks, and write the run and its report by name.
+
+    Args:
+        name: of the file of the run, without suffix.
+        options: options of pytest, and tests.
+        report: name of the report, if it is another.
+    """
     FOLDER.mkdir(parents=True, exist_ok=True)
-    latest, report = FOLDER / "latest.json", FOLDER / "report.html"
+    latest, written = FOLDER / f"{name}.json", FOLDER / f"{report or name}.html"
     earlier = [
         path for path in (latest, *sorted((HERE / "runs").glob("*.json"), reverse=True)) if path.exists()
     ]
@@ -23,11 +34,11 @@ def main(options: list[str]) -> int:
     fresh = FOLDER / "fresh.json"
     fresh.unlink(missing_ok=True)
     quiet = "--quiet", "--override-ini=console_output_style=classic", "--benchmark-quiet"
-    status = pytest.main([*quiet, f"--benchmark-json={fresh}", *last_run, *options, str(HERE)])
+    status = pytest.main([*quiet, f"--benchmark-json={fresh}", *last_run, *options])
     if fresh.exists():
         fresh.replace(latest)
-        report.write_text(page(load_run(latest)))
-        print(f"The run is in {latest}, the report in {report}")
+        written.write_text(page(load_run(latest)))
+        print(f"The run is in {latest}, the report in {written}")
     return int(status)
 
 

@@ -1,7 +1,7 @@
 """How does cost grow with the panes of a window?
 
-Hopping windows of a minute with 600 records of a key, which advance by a part of it: with 1,000 panes in a window a record falls
-into 1,000 windows. All panes of a window are combined when it closes; Spark makes a row of each record for each of its windows.
+Hopping windows of a minute with 600 records of a key, which advance by a part of it: with 1,000 panes in a window a record
+falls into 1,000 windows. The panes of a window are combined when it closes; Spark makes a row of each record for each window.
 """
 
 import pyarrow as pa

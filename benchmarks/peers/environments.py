@@ -10,9 +10,14 @@ from pathlib import Path
 FOLDER = Path(__file__).parents[2] / ".peers"
 REQUIREMENTS = {
     "bytewax": ("bytewax==0.21.*", "pyarrow>=18"),
+    "flink": ("apache-flink==2.3.*",),
     "quix": ("quixstreams==3.28.*", "pyarrow>=18"),
 }
 """What is installed for a peer; one that is not named here comes with the extra `bench`."""
+
+
+BUILT = "crcmod", "dill", "docopt", "hdfs"
+"""Packages without wheels that Flink needs; they are plain Python, or work without a compiler."""
 
 
 @cache
@@ -45,7 +50,8 @@ def _make(folder: Path, python: Path, required: tuple[str, ...]) -> str:
     shutil.rmtree(folder, ignore_errors=True)
     venv.create(folder)
     # Ours installs into theirs: an environment needs no pip. Building what has no wheel would take a compiler and minutes.
-    options = "--quiet", "--disable-pip-version-check", "--only-binary", ":all:"
+    binary = "--only-binary", ":all:", "--no-binary", ",".join(BUILT)
+    options = "--quiet", "--disable-pip-version-check", *binary
     pip = sys.executable, "-m", "pip", "--python", str(python), "install"
     done = subprocess.run([*pip, *options, *required], capture_output=True, text=True, check=False)
     if done.returncode == 0:

@@ -4,6 +4,7 @@ import json
 import subprocess
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from benchmarks.peers.efforts import Effort
 from benchmarks.peers.works import Workload
@@ -45,7 +46,16 @@ def run(
     given |= {name: number for name, number in asdict(effort).items() if name != "successive"}
     given |= {"results": results} if results else {}
     command = [python, SCRIPTS / f"in_{peer}.py", *(f"--{name}={value}" for name, value in given.items())]
+    return Answer(**answered(f"{peer} at {work}", list(map(str, command))))
+
+
+def answered(what: str, command: list[str]) -> dict[str, Any]:
+    """Run a command and return the JSON of the last line that it prints.
+
+    Raises:
+        RuntimeError: the process failed; the message has the end of its output.
+    """
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise RuntimeError(f"{peer} failed at {work}: {done.stderr[-2_000:]}")
-    return Answer(**json.loads(done.stdout.splitlines()[-1]))
+        raise RuntimeError(f"{what} failed: {done.stderr[-2_000:]}")
+    return json.loads(done.stdout.splitlines()[-1])

@@ -5,20 +5,26 @@ from pathlib import Path
 
 from benchmarks.report.figures import load_run
 from benchmarks.report.page import page
-from benchmarks.report.picture import write_picture
+from benchmarks.report.picture import write_curves, write_picture
 
 
 def main() -> None:
-    """Read the run, and write the page and, with `--picture`, the picture."""
+    """Read the run, and write the page and, with `--picture` and `--pictures`, pictures."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.report", description=__doc__)
     parser.add_argument("run", type=Path, help="a file that `make bench` wrote")
-    parser.add_argument("--out", type=Path, required=True, help="the page to write")
+    parser.add_argument("--out", type=Path, help="the page to write")
     parser.add_argument("--picture", type=Path, help="the picture of the README to write: .svg or .png")
+    parser.add_argument(
+        "--pictures", type=Path, help="the folder for the pictures of how cost grows: docs/images"
+    )
     args = parser.parse_args()
     run = load_run(args.run)
-    args.out.write_text(page(run))
+    if args.out:
+        args.out.write_text(page(run))
     if args.picture:
         write_picture(run, args.picture)
+    if args.pictures:
+        write_curves(run, args.pictures)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """The questions of the report, in order."""
 
+from benchmarks.report.growth import GROWTH
 from benchmarks.report.questions import (
     BarChart,
     LineChart,
@@ -15,7 +16,7 @@ RATE = "rows/s"
 STATE_CHANGE = "state: a batch that changes 1 % of the keys"
 STATE_RESTART = "state: a restart without it"
 MANY_KEYS = "10 million live keys"
-GROWTH = "a stream that grows older"
+AGE = "a stream that grows older"
 KINDS = "tumbling", "hopping", "session", "sliding"
 STREAMED = KINDS[:3]
 """Those that Spark has in streaming too."""
@@ -79,8 +80,8 @@ QUESTIONS = [
         "Both should be flat once Spark starts to drop old batches, here after 20. Left: bytes on disk, checkpoint and "
         "snapshots together. Right: time of a batch of 2,000 rows.",
         [
-            LineChart(GROWTH, "batches", "MB on disk", "batches", value=kept),
-            LineChart(GROWTH, "batches", "ms per batch", "batches", value=milliseconds),
+            LineChart(AGE, "batches", "MB on disk", "batches", value=kept),
+            LineChart(AGE, "batches", "ms per batch", "batches", value=milliseconds),
         ],
     ),
     Question(
@@ -159,5 +160,15 @@ QUESTIONS = [
         "Longer is faster, and the axis is logarithmic: entries per second that are written, fetched by key, read in order, or "
         "dropped with their segment, whose cost does not depend on their number.",
         [BarChart(("calls of the window store",), RATE, log=True)],
+    ),
+    *GROWTH,
+    Question(
+        "What does one hot key cost, and what if each batch touches each of 100,000 keys?",
+        "Longer is faster. Left: half of a million records are of one key, or all keys are equally frequent. Right: batches of "
+        "250,000 rows.",
+        [
+            BarChart(("one hot key",), f"{RATE}, half of all records of one key"),
+            BarChart(("100,000 keys in each batch",), f"{RATE}, all keys in each batch"),
+        ],
     ),
 ]

@@ -12,6 +12,7 @@ _COLOURS = {
     "bytewax": "#65a30d",
     "Quix Streams": "#dc2626",
     "Spark's own": "#b91c1c",
+    "Flink": "#be185d",
     "KIP-450": "#dc2626",
     "KIP-450 in Python": "#f87171",
     "find windows": "#0891b2",

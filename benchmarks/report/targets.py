@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from benchmarks.report.figures import NotMeasured, Run
 
@@ -11,6 +12,7 @@ SLIDING = "sliding windows, local"
 ROLLING = "rolling windows, local"
 KIP450 = "panes beside KIP-450"
 KEYS = "number of keys"
+MANY_KEYS = "10 million live keys"
 THROUGH = "streaming: pass-through"
 OWN = "Spark's own"
 
@@ -67,7 +69,7 @@ def _found(target: Target, run: Run) -> float | None:
 
 def targets() -> Iterator[Target]:
     """All targets, grouped."""
-    for group in (_sliding, _rolling, _kip450, _state, _streams, _beside_own):
+    for group in (_sliding, _rolling, _kip450, _state, _many_keys, _touched, _streams, _beside_own):
         yield from group()
 
 
@@ -108,6 +110,32 @@ def _state() -> Iterator[Target]:
     yield Target(group, what, 1.5, False, _idle)
     what = "resident memory of a worker with 10 million live keys on rocksdb"
     yield Target(group, what, 1_500, False, _resident, unit="MB")
+
+
+def _many_keys() -> Iterator[Target]:
+    group = "Millions of keys on rocksdb, one worker, batches of 100,000 random keys"
+    for stage, words, most in (("steady", "a row", 14), ("growing", "a row that brings a new key", 6)):
+        found = _beside(MANY_KEYS, "processor_us_a_row", keys=2_000_000, stage=stage)
+        yield Target(group, f"2 million keys: processor time, {words}", most, False, found, unit="µs")
+    found = _beside(MANY_KEYS, "lookups_a_row", keys=2_000_000, stage="steady")
+    yield Target(group, "2 million keys: look-ups in the backend, a row", 2.5, False, found, unit="")
+    for stage, words, least in (("growing", "while keys arrive", 200_000), ("steady", "steady", 100_000)):
+        yield Target(group, f"10 million keys: rows/s {words}", least, True, _rows_of(stage), unit="")
+    what = "10 million keys: restart until the end of the first batch"
+    yield Target(group, what, 6, False, _seconds_of("restart"), unit="s")
+    for kind in ("tumbling", "session"):
+        what = f"10 million keys on Spark: rows/s compared with Spark's own {kind} windows"
+        found = _ratio(f"many keys on Spark: {kind}", "rocksdb", OWN, keys=10_000_000)
+        yield Target(group, what, 3, True, found)
+
+
+def _touched() -> Iterator[Target]:
+    group = "Batches of many records a key, memory, processor time"
+    what = "100,000 keys all touched, tumbling windows, batches of 250,000: a row"
+    yield Target(group, what, 1, False, _microseconds("100,000 keys in each batch", kind="tumbling"), "µs")
+    for kind in ("tumbling", "hopping", "session", "sliding"):
+        what = f"half of all records of one key, {kind} windows, of the same records spread out"
+        yield Target(group, what, 1.5, False, _hot(kind))
 
 
 def _streams() -> Iterator[Target]:
@@ -176,10 +204,43 @@ def _idle(run: Run) -> float:
 
 
 def _resident(run: Run) -> float:
-    found = run.of("10 million live keys", keys=10_000_000)
+    found = run.of(MANY_KEYS, keys=10_000_000)
     if not found:
-        raise NotMeasured("10 million live keys")
+        raise NotMeasured(MANY_KEYS)
     return max(float(figure.extra["resident_mb"]) for figure in found)
+
+
+def _beside(section: str, name: str, **axes: Any) -> Callable[[Run], float]:
+    def found(run: Run) -> float:
+        for figure in run.of(section, **axes):
+            if name in figure.extra:
+                return float(figure.extra[name])
+        raise NotMeasured(f"{section}: {name}")
+
+    return found
+
+
+def _rows_of(stage: str) -> Callable[[Run], float]:
+    return lambda run: run.one(MANY_KEYS, "rocksdb", keys=10_000_000, stage=stage).rate
+
+
+def _seconds_of(stage: str) -> Callable[[Run], float]:
+    return lambda run: run.one(MANY_KEYS, "rocksdb", keys=10_000_000, stage=stage).seconds
+
+
+def _microseconds(section: str, **axes: Any) -> Callable[[Run], float]:
+    return lambda run: 1e6 / run.one(section, "memory", **axes).rate
+
+
+def _hot(kind: str) -> Callable[[Run], float]:
+    def found(run: Run) -> float:
+        hot, spread = (
+            run.one("one hot key", "memory", kind=kind, records=records)
+            for records in ("half of one", "spread")
+        )
+        return hot.seconds / spread.seconds
+
+    return found
 
 
 def _above_floor(kind: str, floor: str) -> Callable[[Run], float]:

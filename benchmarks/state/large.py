@@ -29,7 +29,7 @@ class LargeState:
         self._backend = backend
         self._folder = home / "snapshots"
         options = {} if backend == "spark" else {"state.snapshots.folder": str(self._folder)}
-        self._config = resolve(backend, {**options, "state.snapshots.background": "false"})
+        self._options = {**options, "state.snapshots.background": "false"}
         self._random = np.random.default_rng(1)
         self._files: dict[str, int] = {}
         self.keys = keys
@@ -40,10 +40,18 @@ class LargeState:
         for at in range(0, keys, _AT_ONCE):
             self.commit(np.arange(at, min(at + _AT_ONCE, keys)))
 
-    def opened(self, name: str) -> Durable:
-        """Return another copy, empty."""
-        backend = self._config.open(self._home / name)
-        return Durable(backend, self._backend, self._home / f"{name}-scratch", self._config.snapshots)
+    def opened(self, name: str, **options: object) -> Durable:
+        """Return another copy, empty; options are those of snapshots."""
+        given = {f"state.snapshots.{option}": value for option, value in options.items()}
+        config = resolve(self._backend, {**self._options, **given})
+        backend = config.open(self._home / name)
+        return Durable(backend, self._backend, self._home / f"{name}-scratch", config.snapshots)
+
+    def snapshot_each_batch(self) -> None:
+        """Go on with another copy, whose commits write a snapshot each."""
+        self.copy.close()
+        self.copy = self.opened("second", batches=1)
+        self.pointer = self.copy.align(self.journal, self.pointer).pointer
 
     def change(self, share: float) -> WriteBatch:
         """Return new pages for a share of the keys, picked at random."""

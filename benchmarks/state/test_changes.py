@@ -44,6 +44,24 @@ def test_change_of_one_percent(measure: Measure, tmp_path: Path, backend: str, k
 
 @pytest.mark.parametrize("keys", SIZES)
 @pytest.mark.parametrize("backend", ["memory", "rocksdb"])
+def test_snapshot(measure: Measure, tmp_path: Path, backend: str, keys: int) -> None:
+    """A batch that changes 1 % and then waits for its snapshot. One of rocksdb shares the files that are as they were."""
+    state = LargeState(tmp_path, backend, keys)
+    state.snapshot_each_batch()
+    batches: list[WriteBatch] = [state.change(0.01) for _ in range(4)]
+    written: list[int] = []
+
+    def commit() -> None:
+        state.commit(batches.pop())
+        written.append(state.written)
+
+    measure(commit, section="state: a snapshot", system=backend, rows=keys * PANES, rounds=3, keys=keys)
+    measure.note(written_mib=round(statistics.median(written[1:]) / MIB, 2))
+    assert not batches
+
+
+@pytest.mark.parametrize("keys", SIZES)
+@pytest.mark.parametrize("backend", ["memory", "rocksdb"])
 def test_restart(measure: Measure, tmp_path: Path, backend: str, keys: int) -> None:
     state = LargeState(tmp_path, backend, keys)
     for _ in range(3):
