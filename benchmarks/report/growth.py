@@ -37,10 +37,12 @@ class Curve:
     Attributes:
         name: of its file, without `growth-` and the suffix.
         question: what it answers.
+        in_report: whether the report has it too; it may have the same lines elsewhere.
     """
 
     name: str
     question: Question
+    in_report: bool = True
 
 
 CURVES = [
@@ -48,8 +50,8 @@ CURVES = [
         "keys",
         Question(
             "How does cost grow with the number of keys?",
-            "Lower is better: processor time of a row on the local runner, and of a row that brings a new key; and the first batch "
-            "of a process that goes on with what is on disk. A key has a record in an hour, windows are an hour long.",
+            "Lower is better: processor time of a row on the local runner, and of a row that brings a new key; and the first "
+            "batch of a process that goes on with what is on disk. A key has a record in an hour, windows are an hour long.",
             [
                 LineChart(
                     "growth: rows of steady batches",
@@ -86,8 +88,8 @@ CURVES = [
         "bytes",
         Question(
             "How many bytes does a key take?",
-            "Lower is better: the pages of a key as such, the memory of the worker, and all files. With 100,000 keys, memory is "
-            "mostly that of the batches.",
+            "Lower is better: the pages of a key as such, the memory of the worker, and all files. With 100,000 keys, memory "
+            "is mostly that of the batches.",
             [
                 LineChart("growth: bytes of a key", "keys", "bytes, pages", "keys", value=page_bytes),
                 LineChart("growth: bytes of a key", "keys", "bytes, memory", "keys", value=memory_bytes),
@@ -126,6 +128,7 @@ CURVES = [
                 ),
             ],
         ),
+        in_report=False,
     ),
     Curve(
         "lookbacks",
@@ -154,4 +157,4 @@ CURVES = [
         ),
     ),
 ]
-GROWTH = [curve.question for curve in CURVES]
+GROWTH = [curve.question for curve in CURVES if curve.in_report]

@@ -10,6 +10,7 @@ import pytest
 from benchmarks.report.charts import short
 from benchmarks.report.figures import load_run
 from benchmarks.report.page import page
+from benchmarks.report.picture import write_curves
 from benchmarks.report.stripping import stripped
 
 ROOT = Path(__file__).parents[2]
@@ -50,6 +51,21 @@ def test_the_command_writes_page_and_picture(stored, taken, tmp_path: Path) -> N
         written.append(picture.read_bytes())
     assert written[0] == written[1]
     assert ET.fromstring(written[0]).tag.endswith("svg")  # noqa: S314 - we wrote it
+
+
+def test_curves_have_a_picture_each(stored, taken, tmp_path: Path) -> None:
+    """A picture for each curve with figures, from any run; the same run gives the same picture."""
+    keys = [taken("growth: rows of steady batches", "memory", n / 1e3, keys=n) for n in (1_000, 10_000)]
+    spark = [
+        taken("many keys on Spark: session", system, 1.0, keys=1_000_000)
+        for system in ("rocksdb", "Spark's own", "Flink")
+    ]
+    run = load_run(stored(*keys, *spark))
+    once = {path.name: path.read_bytes() for path in write_curves(run, tmp_path / "a")}
+    again = {path.name: path.read_bytes() for path in write_curves(run, tmp_path / "b")}
+    assert set(once) == {"growth-keys.svg", "growth-keys-spark.svg"}
+    assert once == again
+    assert {ET.fromstring(text).tag.rpartition("}")[2] for text in once.values()} == {"svg"}  # noqa: S314 - we wrote it
 
 
 def test_a_file_of_another_format_is_refused(stored) -> None:

@@ -62,3 +62,41 @@ def test_memory_of_many_keys_is_that_of_the_largest_stage(stored, taken) -> None
     ]
     assert verdicts(stored(*figures))[what] == ("missed", 1_600)
     assert verdicts(stored(figures[-1]))[what] == (NOT_MEASURED, None)
+
+
+def test_targets_of_many_keys_are_of_their_stage(stored, taken) -> None:
+    """Processor time and look-ups are beside the figure; of another number of keys they don't count."""
+    figures = [
+        taken(
+            "10 million live keys",
+            "rocksdb",
+            4.0,
+            rows=1_000_000,
+            keys=keys,
+            stage="steady",
+            beside={"processor_us_a_row": us, "lookups_a_row": us / 10},
+        )
+        for keys, us in ((1_000_000, 5.0), (2_000_000, 15.0), (10_000_000, 20.0))
+    ]
+    found = verdicts(stored(*figures))
+    assert found["2 million keys: processor time, a row"] == ("missed", 15.0)
+    assert found["2 million keys: look-ups in the backend, a row"] == ("met", 1.5)
+    assert found["10 million keys: rows/s steady"] == ("met", 250_000.0)
+    assert found["10 million keys: rows/s while keys arrive"] == (NOT_MEASURED, None)
+
+
+def test_a_hot_key_is_compared_with_the_same_kind(stored, taken) -> None:
+    """Both times are of memory and of one kind of windows."""
+    figures = [
+        taken("one hot key", system, seconds, kind=kind, records=records)
+        for system, kind, records, seconds in (
+            ("memory", "session", "spread", 2.0),
+            ("memory", "session", "half of one", 4.0),
+            ("rocksdb", "tumbling", "spread", 1.0),
+            ("memory", "tumbling", "half of one", 1.0),
+        )
+    ]
+    found = verdicts(stored(*figures))
+    what = "half of all records of one key, {} windows, of the same records spread out"
+    assert found[what.format("session")] == ("missed", 2.0)
+    assert found[what.format("tumbling")] == (NOT_MEASURED, None)
