@@ -1,18 +1,18 @@
-"""Runs the benchmarks of how cost grows and redraws the pictures of the documentation.
+"""Runs the benchmarks of how cost grows, and redraws the pictures and rewrites the tables of the documentation.
 
     python -m benchmarks.growth [--full] [options of pytest]
 
-The run is `build/bench/growth.json`, the pictures are in docs/images.
+The run is `build/bench/growth.json`. The pictures are in docs/images, and the tables in docs/growth.md.
 """
 
 import sys
-from pathlib import Path
 
 from benchmarks.__main__ import FOLDER, HERE, run
 from benchmarks.report.figures import load_run
 from benchmarks.report.picture import write_curves
+from benchmarks.report.tables import with_tables
 
-IMAGES = HERE.parent / "docs" / "images"
+DOCS = HERE.parent / "docs"
 TESTS = (
     "growth",
     "operators/test_sliding.py::test_on_close",
@@ -24,13 +24,15 @@ TESTS = (
 """What the curves and their targets are of."""
 
 
-def main(options: list[str], folder: Path = IMAGES) -> int:
-    """Run the benchmarks, write the run, its report and the pictures, and return pytest's exit status."""
+def main(options: list[str]) -> int:
+    """Run the benchmarks, write the run, its report, pictures and tables, and return pytest's exit status."""
     status = run("growth", [*options, *(str(HERE / test) for test in TESTS)])
-    found = FOLDER / "growth.json"
+    found, page = FOLDER / "growth.json", DOCS / "growth.md"
     if found.exists():
-        for path in write_curves(load_run(found), folder):
-            print(f"Drawn: {path}")
+        measured = load_run(found)
+        write_curves(measured, DOCS / "images")
+        page.write_text(with_tables(page.read_text(), measured))
+        print(f"The figures are in {page}")
     return status
 
 

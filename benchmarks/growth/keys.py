@@ -50,16 +50,15 @@ def opened(folder: Path, backend: str) -> LocalRunner:
 def main(what: str, backend: str, keys: int, folder: Path) -> None:
     """Run the stages and print a line of JSON for each."""
     with opened(folder, backend) as runner:
-        runner.process(records(np.arange(0), 0, 1))
-        begin_mb = memory_of("VmRSS")
         if what == "work":
-            report("growing", clocked(runner, filling(keys)), begin_mb=begin_mb)
+            runner.process(records(np.arange(0), 0, 1))
+            begin_mb = memory_of("VmRSS")
+            report("growing", clocked(runner, filling(keys)))
             clocked(runner, working(keys, range(WARM)))
             steady = clocked(runner, working(keys, range(WARM, WARM + STEADY)))
             report("steady", steady, begin_mb=begin_mb, **sizes(runner, folder))
         else:
-            first = clocked(runner, working(keys, range(WARM + STEADY, WARM + STEADY + 1)))
-            report("restart", first, begin_mb=begin_mb)
+            report("restart", clocked(runner, working(keys, range(WARM + STEADY, WARM + STEADY + 1))))
 
 
 def sizes(runner: LocalRunner, folder: Path) -> dict[str, float]:

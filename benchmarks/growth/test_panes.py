@@ -18,8 +18,8 @@ from operators import HoppingWindows, WindowedAggregation
 
 MINUTE_MS = 60_000
 LOCAL, BOUNDED = "growth: panes, local", "growth: panes, bounded on Spark"
-ROWS = {1: 2_000_000, 10: 1_000_000, 100: 200_000, 1_000: 20_000}
-"""Rows of a bounded DataFrame, by panes: as many as take Spark seconds."""
+PANES, ROWS = (1, 10, 100, 1_000), 500_000
+"""Panes of a window, and rows of a bounded DataFrame."""
 
 
 def hopping(panes: int) -> WindowedAggregation:
@@ -28,7 +28,7 @@ def hopping(panes: int) -> WindowedAggregation:
     return windows.group_by("k").aggregate(**five_aggregates())
 
 
-@pytest.mark.parametrize("panes", ROWS)
+@pytest.mark.parametrize("panes", PANES)
 @pytest.mark.parametrize("backend", ["memory", "rocksdb"])
 def test_local(measure: Measure, table: pa.Table, backend: str, panes: int) -> None:
     processor_of(measure, hopping(panes), table, backend, section=LOCAL, panes=panes)
@@ -37,9 +37,8 @@ def test_local(measure: Measure, table: pa.Table, backend: str, panes: int) -> N
 @pytest.mark.parametrize("panes", [1, 10, 100, full(1_000)])
 @pytest.mark.parametrize("system", ["memory", "Spark's own"])
 def test_bounded(measure: Measure, spark: SparkSession, system: str, panes: int) -> None:
-    rows = ROWS[panes]
-    frame = spark.createDataFrame(spark_times(records(rows))).cache()
-    assert frame.count() == rows
+    frame = spark.createDataFrame(spark_times(records(ROWS))).cache()
+    assert frame.count() == ROWS
     if system == "memory":
         windows = hopping(panes).apply(frame, event_time="at")
     else:
@@ -49,7 +48,9 @@ def test_bounded(measure: Measure, spark: SparkSession, system: str, panes: int)
         lambda: windows.write.format("noop").mode("overwrite").save(),
         section=BOUNDED,
         system=system,
-        rows=rows,
+        rows=ROWS,
+        rounds=3 if panes < 100 else 1,
+        warmup=1 if panes < 100 else 0,
         panes=panes,
     )
     frame.unpersist()

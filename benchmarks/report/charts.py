@@ -64,7 +64,7 @@ class Lines:
         positive = min(x for x in places if x > 0) if any(places) else 1
         axes.set_xscale("symlog", linthresh=positive) if 0 in places else axes.set_xscale("log")
         axes.set_yscale("log")
-        axes.set_xticks(places, [f"{x:,g}" if x < 100_000 else short(x) for x in places])
+        axes.set_xticks(places, [position(x) for x in places])
         axes.minorticks_off()
         _roomy(axes, [y for points in self.points.values() for _, y in points])
         axes.set_title(self.title)
@@ -138,6 +138,11 @@ def drawn(panels: Sequence[Panel], width: float) -> Canvas:
         for panel, spot in zip(panels, spots, strict=True):
             panel.draw(spot)
     return canvas
+
+
+def position(value: float) -> str:
+    """Return a position on an axis as text: 10,000, 1 M."""
+    return f"{value:,g}" if value < 100_000 else short(value)
 
 
 def short(value: float) -> str:

@@ -20,6 +20,10 @@ _COLOURS = {
     "overlap two blocks": "#4d7c0f",
     "encode": "#0891b2",
     "decode": "#9333ea",
+    "500 buckets": "#0891b2",
+    "1,000 buckets": "#2563eb",
+    "2,000 buckets": "#ea8a0c",
+    "4,000 buckets": "#dc2626",
     "pass-through": "#9ca3af",
     "pass-through, rows doubled": "#6b7280",
 }

@@ -12,6 +12,7 @@ from benchmarks.report.figures import load_run
 from benchmarks.report.page import page
 from benchmarks.report.picture import write_curves
 from benchmarks.report.stripping import stripped
+from benchmarks.report.tables import with_tables
 
 ROOT = Path(__file__).parents[2]
 
@@ -66,6 +67,27 @@ def test_curves_have_a_picture_each(stored, taken, tmp_path: Path) -> None:
     assert set(once) == {"growth-keys.svg", "growth-keys-spark.svg"}
     assert once == again
     assert {ET.fromstring(text).tag.rpartition("}")[2] for text in once.values()} == {"svg"}  # noqa: S314 - we wrote it
+
+
+def test_tables_of_a_page_are_rewritten(stored, taken) -> None:
+    """Where the run has figures; the rest of the page stays."""
+    figures = [
+        taken("many keys on Spark: session", system, seconds, rows=100_000, keys=keys)
+        for system, keys, seconds in (("Spark's own", 100_000, 1.0), ("rocksdb", 1_000_000, 0.5))
+    ]
+    kept = "<!-- figures: panes -->\nas they were\n<!-- end of figures -->\n"
+    page = f"before\n<!-- figures: keys-spark -->\nold\n<!-- end of figures -->\n{kept}"
+    text = with_tables(page, load_run(stored(*figures)))
+    assert text.splitlines()[3:7] == [
+        "|  | 100 k | 1 M |",
+        "| --- | --- | --- |",
+        "| rows/s, session: rocksdb |  | 200 k |",
+        "| rows/s, session: Spark's own | 100 k |  |",
+    ]
+    assert (text.startswith("before"), text.endswith(kept), "old" in text) == (True, True, False)
+    assert with_tables(text, load_run(stored(*figures))) == text
+    with pytest.raises(ValueError, match="figures of 'unknown'"):
+        with_tables(page.replace("keys-spark", "unknown"), load_run(stored(*figures)))
 
 
 def test_a_file_of_another_format_is_refused(stored) -> None:

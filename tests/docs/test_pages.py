@@ -12,6 +12,7 @@ import operators.monitoring
 import operators.sinks
 import operators.testing
 import state_backends
+from benchmarks.report.growth import CURVES
 from serializers.changes import CHANGES_VERSION
 from serializers.keys import KEY_VERSION
 from serializers.pages import PAGE_VERSION
@@ -40,9 +41,13 @@ FORMATS = {
 def test_pictures_are_as_drawn() -> None:
     """A window kind that changes its windows changes the pictures: `python docs/pictures.py` draws them again."""
     pictures = runpy.run_path(str(DOCS / "pictures.py"))["PICTURES"]
-    assert {f"{name}.svg" for name in pictures} | {"benchmarks.svg", "report.png"} == {
-        p.name for p in DOCS.glob("images/*")
+    measured = {
+        "benchmarks.svg",
+        "report.png",
+        "scale.svg",
+        *(f"growth-{curve.name}.svg" for curve in CURVES),
     }
+    assert {f"{name}.svg" for name in pictures} | measured == {p.name for p in DOCS.glob("images/*")}
     for name, draw in pictures.items():
         assert draw() == (DOCS / "images" / f"{name}.svg").read_text("utf-8"), name
 
