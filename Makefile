@@ -46,10 +46,10 @@ docs: $(VENV)/.installed-docs ## build the documentation into build/site (Python
 	$(BIN)/zensical build --clean --strict
 	$(BIN)/python -m benchmarks.report $(BASE) --out build/site/benchmarks/report.html
 
-bench: $(VENV)/.installed-bench ## run the benchmarks (10 minutes): build/bench/latest.json and report.html
+bench: $(VENV)/.installed-bench ## run the benchmarks (20 minutes): build/bench/latest.json and report.html
 	$(BIN)/python -m benchmarks $(ARGS)
 
-bench-full: $(VENV)/.installed-bench ## the same with larger states, more backends and slower systems (33 minutes)
+bench-full: $(VENV)/.installed-bench ## the same with larger states, more backends and slower systems (80 minutes)
 	$(BIN)/python -m benchmarks --full $(ARGS)
 
 bench-compare: $(VENV)/.installed-bench ## compare build/bench/latest.json with the run BASE; fails if any figure is slower

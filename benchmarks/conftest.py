@@ -16,7 +16,10 @@ _PROGRESS = pytest.StashKey[Progress]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("benchmarks of this project")
-    group.addoption("--full", action="store_true", help="run the full set, which takes half an hour")
+    group.addoption("--full", action="store_true", help="run the full set, which takes an hour")
+    group.addoption(
+        "--largest", action="store_true", help="also run what takes hours: 10 million keys on Spark"
+    )
     group.addoption("--last-run", metavar="PATH", help="an earlier run, to estimate the duration of this one")
 
 
@@ -28,9 +31,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.getoption("--full"):
-        return
-    left_out = [item for item in items if item.get_closest_marker("full")]
+    left = {
+        "full": not (config.getoption("--full") or config.getoption("--largest")),
+        "largest": not config.getoption("--largest"),
+    }
+    names = [name for name, is_left in left.items() if is_left]
+    left_out = [item for item in items if any(map(item.get_closest_marker, names))]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]

@@ -1,4 +1,4 @@
-"""Parameters of benchmarks that run only with `--full`."""
+"""Parameters of benchmarks that run only with `--full`, or only with `--largest`."""
 
 from functools import partial
 
@@ -6,3 +6,5 @@ import pytest
 
 full = partial(pytest.param, marks=pytest.mark.full)
 """A parameter of the full set: `full(10_000)`."""
+largest = partial(pytest.param, marks=pytest.mark.largest)
+"""A parameter that takes many minutes, beyond the full set."""

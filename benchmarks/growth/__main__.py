@@ -1,6 +1,6 @@
 """Runs the benchmarks of how cost grows, and redraws the pictures and rewrites the tables of the documentation.
 
-    python -m benchmarks.growth [--full] [options of pytest]
+    python -m benchmarks.growth [--full | --largest] [options of pytest]
 
 The run is `build/bench/growth.json`. The pictures are in docs/images, and the tables in docs/growth.md.
 """

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.growth.processes import Stages, stages
-from benchmarks.marks import full
+from benchmarks.marks import full, largest
 from benchmarks.measure import Measure
 
 ROWS = "growth: rows of steady batches"
@@ -20,8 +20,8 @@ BYTES = "growth: bytes of a key"
 RESTART = "growth: a restart on what is on disk"
 BACKENDS = "memory", "rocksdb", "spark"
 LARGE = [
-    *(full(backend, keys) for backend in BACKENDS[:2] for keys in (1_000_000, 10_000_000)),
-    full("spark", 1_000_000),
+    *(full(backend, 1_000_000) for backend in BACKENDS),
+    *(largest(backend, 10_000_000) for backend in BACKENDS[:2]),
 ]
 POINTS = [*((backend, keys) for backend in BACKENDS for keys in (1_000, 10_000, 100_000)), *LARGE]
 WITH_BYTES = [*((backend, 100_000) for backend in BACKENDS), *LARGE]
