@@ -50,7 +50,6 @@ def test_bounded(measure: Measure, spark: SparkSession, system: str, panes: int)
         system=system,
         rows=ROWS,
         rounds=3 if panes < 100 else 1,
-        warmup=1 if panes < 100 else 0,
         panes=panes,
     )
     frame.unpersist()
