@@ -28,7 +28,7 @@ _FIXED_TEXT, _FIXED_TEXT_BYTES = 0xA0, 32
 _PADDING = 16
 
 
-class _Unexpected(Exception):
+class _UnexpectedError(Exception):
     """A value is not of the column's type, or is cut off."""
 
 
@@ -48,7 +48,7 @@ def read_columns(keys: Sequence[bytes], types: Sequence[pa.DataType], version: i
         reader = _Reader.of(keys)
         reader.skip(bytes([version, _LIST | len(types)]))
         columns = [_column(reader, type_) for type_ in types]
-    except (_Unexpected, pa.ArrowInvalid):
+    except (_UnexpectedError, pa.ArrowInvalid):
         return None
     return columns if reader.is_at_end else None
 
@@ -121,7 +121,7 @@ class _Reader:
     @staticmethod
     def _require(right: Mask | np.bool_) -> None:
         if not right.all():
-            raise _Unexpected
+            raise _UnexpectedError
 
     def rows(self, chosen: Mask) -> Ints:
         """Return the positions of keys under a mask."""
@@ -156,11 +156,11 @@ def _integers(reader: _Reader) -> pa.Array:
             plain[rows] = True
             found = reader.numbers(rows, wide)
             if wide == 8 and not signed and (found < 0).any():
-                raise _Unexpected
+                raise _UnexpectedError
             values[rows] = _with_sign(found, 8 * wide) if signed else found
             size[rows] = 1 + wide
     if not plain.all():
-        raise _Unexpected
+        raise _UnexpectedError
     reader.forward(size)
     return _array(values, tags == _NIL)
 
@@ -187,7 +187,7 @@ def _eights(reader: _Reader, head: bytes) -> tuple[Ints, Mask]:
     rows = reader.rows(~null)
     for shift, byte in enumerate(head):
         if (reader.numbers(rows, 1, shift) != byte).any():
-            raise _Unexpected
+            raise _UnexpectedError
     values[rows] = reader.numbers(rows, 8, len(head))
     reader.forward(np.where(null, 1, len(head) + 8))
     return values, null
@@ -197,7 +197,7 @@ def _booleans(reader: _Reader) -> pa.Array:
     tags = reader.tags()
     null = tags == _NIL
     if not (null | (tags == _FALSE) | (tags == _TRUE)).all():
-        raise _Unexpected
+        raise _UnexpectedError
     reader.forward(1)
     return _array(tags == _TRUE, null)
 
@@ -218,7 +218,7 @@ def _texts(reader: _Reader, type_: pa.DataType) -> pa.Array:
     begin = reader.at + head
     reader.forward(head + length)
     if not known.all() or int(length.sum()) > np.iinfo(np.int32).max:
-        raise _Unexpected
+        raise _UnexpectedError
     offsets = np.zeros(len(length) + 1, np.int32)
     np.cumsum(length, out=offsets[1:])
     content = reader.data[rows_between(begin, length)]

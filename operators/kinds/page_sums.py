@@ -5,12 +5,13 @@ begin or end.
 """
 
 from abc import ABC
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
-from operators.columns.ranges import Mask
+from operators.columns.ranges import Ints, Mask
 from operators.kinds.panes import PaneSchema
 from operators.steps.store_operator import StoreOperator
 from state_backends import Entries, WindowStore, WriteBatch
@@ -54,19 +55,23 @@ class PageSums:
     def fetch(self, segment: int, keys: Sequence[bytes]) -> Entries:
         """Return one pane for each of the keys that has a page in the segment, or all its panes where they are few.
 
+        Args:
+            segment: number of the segment.
+            keys: keys that may have a page there, as the store says.
+
         Cost: a page is read when it is requested for the first time.
         """
         if segment in self._sparse or not self._small:
-            return self._store.fetch_segment(segment, keys)
+            return self._store.fetch_segment(segment, keys, located=True)
         known = self._segments.setdefault(segment, _Segment(merge_entries([], self._store.layout)))
         missing = [key for key in keys if key not in known.row]
         if missing:
-            panes = self._store.fetch_segment(segment, missing)
+            panes = self._store.fetch_segment(segment, missing, located=True)
             starts = np.flatnonzero(np.diff(panes.key, prepend=-1))
             if len(panes) < _DENSE * len(starts):
                 self._sparse.add(segment)
                 del self._segments[segment]
-                return self._store.fetch_segment(segment, keys)
+                return self._store.fetch_segment(segment, keys, located=True)
             if len(starts):
                 self._add(known, missing, self._schema.reduce(panes, starts))
         row = np.fromiter((known.row.get(key, -1) for key in keys), np.int64, len(keys))
@@ -124,6 +129,23 @@ class SummingOperator(StoreOperator, ABC):
             for pages in (batch.puts, batch.deletes):
                 for segment, keys in pages.items():
                     self._sums.forget(segment, keys)
+
+    def _read(self, segment: int, keys: list[bytes], numbers: Ints, summed: Mask) -> Iterator[Entries]:
+        """Yield the panes of pages that `_pages` has named, with the numbers of their keys.
+
+        Args:
+            segment: number of the segment.
+            keys: all keys of the step.
+            numbers: shape (n,), int64: numbers of the keys to read.
+            summed: shape (n,), bool: of which of them the sum of the page will do.
+        """
+        for read, group in (
+            (partial(self.store.fetch_segment, located=True), numbers[~summed]),
+            (self._sums.fetch, numbers[summed]),
+        ):
+            if len(group):
+                entries = read(segment, [keys[n] for n in group.tolist()])
+                yield Entries(group[entries.key], entries.columns)
 
     def _replace(self, segment: int, keys: list[bytes], replaced: Mask, entries: Entries) -> list[bytes]:
         names = super()._replace(segment, keys, replaced, entries)

@@ -146,15 +146,10 @@ class PaneOperator(SummingOperator):
             summed = np.zeros(len(numbers), bool)
             if inside:
                 summed = ~partly_late[numbers] & ~np.isin(numbers, touched.due.get(segment, NO_KEYS))
-            for read, group in (
-                (self.store.fetch_segment, numbers[~summed]),
-                (self._sums.fetch, numbers[summed]),
-            ):
-                if len(group):
-                    entries = read(segment, [touched.keys[n] for n in group.tolist()])
-                    if begin < since and segment not in written:
-                        entries = entries.take(np.flatnonzero(entries.time >= since))
-                    parts.append(Entries(group[entries.key], entries.columns))
+            for entries in self._read(segment, touched.keys, numbers, summed):
+                if begin < since and segment not in written:
+                    entries = entries.take(np.flatnonzero(entries.time >= since))  # noqa: PLW2901
+                parts.append(entries)
         return parts
 
     def _since(self, panes: Entries) -> int:

@@ -263,16 +263,10 @@ class RollingOperator(SummingOperator):
                     [written.key[written.segment == segment], touched.due.get(segment, NO_KEYS)]
                 )
                 summed = ~np.isin(numbers, whole)
-            for read, group in (
-                (self.store.fetch_segment, numbers[~summed]),
-                (self._sums.fetch, numbers[summed]),
-            ):
-                if len(group):
-                    entries = read(segment, [touched.keys[n] for n in group.tolist()])
-                    entries = Entries(group[entries.key], entries.columns)
-                    parts.append(self._stored.panes(entries))
-                    if not self.plan.on_arrival:
-                        waiting.append(WaitingSchema.waiting(entries))
+            for entries in self._read(segment, touched.keys, numbers, summed):
+                parts.append(self._stored.panes(entries))
+                if not self.plan.on_arrival:
+                    waiting.append(WaitingSchema.waiting(entries))
         return parts, merge_entries(waiting, self._stored.layout)
 
     def _is_whole(self, segment: int, first: int, last: int) -> bool:

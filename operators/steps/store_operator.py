@@ -231,19 +231,22 @@ class StoreOperator(ABC):
         """Return the pages that a step touches, whole: those that are due, and those in the span of a key."""
         parts = []
         for segment, numbers in self._pages(touched):
-            entries = self.store.fetch_segment(segment, [touched.keys[n] for n in numbers.tolist()])
+            keys = [touched.keys[n] for n in numbers.tolist()]
+            entries = self.store.fetch_segment(segment, keys, located=True)
             parts.append(Entries(numbers[entries.key], entries.columns))
         return merge_entries(parts, self.store.layout)
 
     def _pages(self, touched: Touched) -> Iterator[tuple[int, Ints]]:
-        """Yield the segments that have pages to read, and the numbers of their keys."""
-        ticks = self.store.segment_ticks
+        """Yield the segments that may have pages to read, and the numbers of their keys."""
+        ticks, located = self.store.segment_ticks, self.store.locate(touched.keys)
         for segment in self.store.segments():
             begin = segment * ticks
             read = (touched.first < begin + ticks) & (touched.last >= begin)
             read[touched.due.get(segment, NO_KEYS)] = True
             if read.any():
-                yield segment, np.flatnonzero(read)
+                numbers = np.flatnonzero(read & self.store.may_have(segment, touched.keys, located))
+                if len(numbers):
+                    yield segment, numbers
 
     def _write_back(
         self, touched: Touched, pages: Pages, changed: PageIds, ends: PageEnds | None, dead_before: int

@@ -1,7 +1,7 @@
 """How much a store holds: pages, entries, bytes and keys, updated from what is read and written anyway."""
 
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -15,6 +15,8 @@ _SAMPLED_PAGES = 2**14
 Read = tuple[Sequence[bytes], list[bytes | None]]
 """Keys that were read, and their pages."""
 Reads = Mapping[int, Sequence[Read]]
+PagesOf = Callable[[int, Sequence[bytes]], list[bytes | None]]
+"""Returns the pages of keys in a segment."""
 
 
 class KeySample:
@@ -120,23 +122,27 @@ class StoreUsage:
         """Distinct keys, as `KeySample` counts."""
         return self._sample.keys
 
-    def record_writes(self, changes: WriteBatch, reads: Reads, backend: StateBackend) -> None:
+    def record_writes(
+        self, changes: WriteBatch, reads: Reads, stored: Container[int], pages_of: PagesOf
+    ) -> None:
         """Record changes that are about to be written.
 
         Args:
             changes: the changes.
             reads: what was read of the backend on the way.
-            backend: to read the pages that were not read.
+            stored: the backend's segments.
+            pages_of: reads the backend's pages that were not read.
         """
         edge = changes.drop_before
         if edge is not None:
             self._drop_before(edge)
-        stored = set(backend.segments())
         for segment in {*changes.puts, *changes.deletes}:
             puts, deletes = changes.puts.get(segment, {}), changes.deletes.get(segment, set())
             keys = [*puts, *deletes] if deletes else list(puts)
             absent = segment not in stored or (edge is not None and segment < edge)
-            old = [None] * len(keys) if absent else _old_pages(segment, keys, reads.get(segment, []), backend)
+            old = (
+                [None] * len(keys) if absent else _old_pages(segment, keys, reads.get(segment, []), pages_of)
+            )
             missing = old.count(None)
             usage = self._segments.setdefault(segment, SegmentUsage(self._layout))
             usage.add([page for page in old if page is not None] if missing else old, -1)  # type: ignore[arg-type]
@@ -195,13 +201,14 @@ class StoreUsage:
 
 
 def _old_pages(
-    segment: int, keys: list[bytes], reads: Sequence[Read], backend: StateBackend
+    segment: int, keys: list[bytes], reads: Sequence[Read], pages_of: PagesOf
 ) -> list[bytes | None]:
     """The pages of keys as the backend has them."""
     if len(reads) == 1 and reads[0][0] == keys:  # The same keys in the same order need no lookup.
         return reads[0][1]
     known = {key: page for names, pages in reads for key, page in zip(names, pages, strict=True)}
-    unread = [key for key in keys if key not in known]
-    if unread:
-        known.update(zip(unread, backend.get_many(segment, unread), strict=True))
-    return [known[key] for key in keys]
+    old = list(map(known.get, keys))
+    unread = [n for n, page in enumerate(old) if page is None and keys[n] not in known]
+    for n, page in zip(unread, pages_of(segment, [keys[n] for n in unread]), strict=True):
+        old[n] = page
+    return old

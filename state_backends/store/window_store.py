@@ -4,21 +4,23 @@ An entry is a key, a time in ticks and the columns of the layout. Time is cut in
 of one segment, sorted by time. Changes are kept in memory until `drain_changes`; reads see them.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 
 import numpy as np
 import numpy.typing as npt
 
 from serializers.pages import Column, PageLayout
 from state_backends.interface import StateBackend, WriteBatch
+from state_backends.store.key_index import Bits, KeyIndex, hashes
 from state_backends.store.ordering import Runs, append_places, row_order, take_runs
 from state_backends.store.usage import Read, StoreUsage
 
 Ticks = npt.NDArray[np.int64]
 TIME_MIN, TIME_MAX = -(2**63), 2**63 - 1
 _SCANNED_BYTES = 16 << 20
+_SCANNED_KEYS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,8 @@ class WindowStore:
         """What was read from the backend since changes were last drained."""
         self._stored: set[int] | None = None
         """The backend's segments, if they were read since then."""
+        self._index = KeyIndex()
+        """Where the backend has pages; what is staged is not in it."""
 
     def segment_of(self, time: int) -> int:
         """Return the number of the segment that holds the time."""
@@ -87,8 +91,41 @@ class WindowStore:
         kept = [n for n in self.backend.segments() if drop is None or n >= drop]
         return sorted({*kept, *(n for n, pages in self._staged.puts.items() if pages)})
 
-    def fetch_segment(self, segment: int, keys: Sequence[bytes]) -> Entries:
-        """Return all entries of the keys in one segment. One backend call; O(entries) array work."""
+    def locate(self, keys: Sequence[bytes]) -> Bits:
+        """Return where keys have pages, for all segments at once, for `may_have`. O(keys), 0.1 us each."""
+        return self._index.segments(hashes(keys))
+
+    def may_have(self, segment: int, keys: Sequence[bytes], located: Bits) -> npt.NDArray[np.bool_]:
+        """Return which keys may have a page in one segment; the others have none.
+
+        Args:
+            segment: number of the segment.
+            keys: n keys.
+            located: what `locate` returned for them; the backend was not written since.
+        """
+        if segment not in self._index:
+            return np.ones(len(keys), bool)
+        found = self._index.has(segment, located)
+        puts = self._staged.puts.get(segment)
+        if puts:
+            found |= np.fromiter(map(puts.__contains__, keys), bool, len(keys))
+        return found
+
+    def fetch_segment(self, segment: int, keys: Sequence[bytes], *, located: bool = False) -> Entries:
+        """Return all entries of the keys in one segment. One backend call; O(entries) array work.
+
+        Args:
+            segment: number of the segment.
+            keys: distinct keys.
+            located: whether `may_have` was true for all of them, so that the index need not be asked again.
+        """
+        if located or segment not in self._index:
+            return self._fetch_pages(segment, keys)
+        numbers = np.flatnonzero(self.may_have(segment, keys, self.locate(keys)))
+        found = self._fetch_pages(segment, [keys[n] for n in numbers.tolist()])
+        return Entries(numbers[found.key], found.columns)
+
+    def _fetch_pages(self, segment: int, keys: Sequence[bytes]) -> Entries:
         pages = self._pages(segment, keys)
         found = [number for number, page in enumerate(pages) if page is not None]
         columns, counts = self.layout.decode([page for page in pages if page is not None])
@@ -142,14 +179,31 @@ class WindowStore:
             self._latest[segment] = max(latest, self._latest[segment])
         elif not self._exists(segment):
             self._latest[segment] = latest
+            self._index.know(segment)
 
     def _exists(self, segment: int) -> bool:
-        """Whether the segment may hold entries; the backend is asked once until changes are drained."""
+        """Whether the segment may hold entries."""
+        drop = self._staged.drop_before
+        kept = segment in self._segments_stored() and (drop is None or segment >= drop)
+        return kept or bool(self._staged.puts.get(segment))
+
+    def _segments_stored(self) -> set[int]:
+        """The backend's segments; it is asked once until changes are drained."""
         if self._stored is None:
             self._stored = set(self.backend.segments())
-        drop = self._staged.drop_before
-        kept = segment in self._stored and (drop is None or segment >= drop)
-        return kept or bool(self._staged.puts.get(segment))
+        return self._stored
+
+    def _stored_pages(self, segment: int, keys: Sequence[bytes]) -> list[bytes | None]:
+        """The pages of keys as the backend has them."""
+        if segment not in self._index:
+            return self.backend.get_many(segment, keys)
+        pages: list[bytes | None] = [None] * len(keys)
+        numbers = np.flatnonzero(self._index.has(segment, self.locate(keys))).tolist()
+        for number, page in zip(
+            numbers, self.backend.get_many(segment, [keys[n] for n in numbers]), strict=True
+        ):
+            pages[number] = page
+        return pages
 
     def fetch(self, key: bytes, start: int, end: int) -> Entries:
         """Return one key's entries with start <= time <= end."""
@@ -215,12 +269,18 @@ class WindowStore:
             pages[key] = page
             size += len(page)
             if size >= _SCANNED_BYTES:
-                self.usage.record_scan(segment, pages)
+                self._note_keys(segment, pages)
                 yield self._decoded(pages)
                 pages, size = {}, 0
+        self._note_keys(segment, pages)
+        if not self._staged:
+            self._index.know(segment)
         if pages:
-            self.usage.record_scan(segment, pages)
             yield self._decoded(pages)
+
+    def _note_keys(self, segment: int, keys: Collection[bytes]) -> None:
+        self.usage.record_scan(segment, keys)
+        self._index.note(segment, hashes(keys))
 
     def _decoded(self, pages: Mapping[bytes, bytes]) -> tuple[list[bytes], Entries]:
         columns, counts = self.layout.decode(list(pages.values()))
@@ -229,7 +289,10 @@ class WindowStore:
     def note_keys(self) -> None:
         """Count the keys of what was filled from outside and is not scanned. O(pages)."""
         for segment in self.backend.segments():
-            self.usage.record_scan(segment, (key for key, _ in self.backend.iterate(segment)))
+            keys = (key for key, _ in self.backend.iterate(segment))
+            while some := list(islice(keys, _SCANNED_KEYS)):
+                self._note_keys(segment, some)
+            self._index.know(segment)
 
     def keys(self, segment: int) -> list[bytes]:
         """Return the keys that have a page in the segment."""
@@ -272,11 +335,20 @@ class WindowStore:
         self._stored = None
         if changes is None:
             self._latest.clear()
+            self._index.clear()
             self.usage.clear_keys()
         else:
             self.usage.record_replay(changes)
+            self._note_changes(changes)
             for segment in {number for batch in changes for number in batch.puts}:
                 self._latest.pop(segment, None)
+
+    def _note_changes(self, changes: Sequence[WriteBatch]) -> None:
+        for batch in changes:
+            if batch.drop_before is not None:
+                self._index.drop_before(batch.drop_before)
+            for segment, pages in batch.puts.items():
+                self._index.note(segment, hashes(pages))
 
     def is_empty(self) -> bool:
         """Return whether the store holds no entry at all. O(segments), unless many pages were just deleted."""
@@ -293,7 +365,8 @@ class WindowStore:
         changes, self._staged = self._staged, WriteBatch()
         changes.puts = {segment: pages for segment, pages in changes.puts.items() if pages}
         changes.deletes = {segment: keys for segment, keys in changes.deletes.items() if keys}
-        self.usage.record_writes(changes, self._read, self.backend)
+        self.usage.record_writes(changes, self._read, self._segments_stored(), self._stored_pages)
+        self._note_changes([changes])
         self._read, self._stored = {}, None
         return changes
 

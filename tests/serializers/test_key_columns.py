@@ -14,7 +14,9 @@ from tests.effort import examples
 from tests.serializers.test_keys import COLUMNS
 
 READ = [
-    name for name in COLUMNS if not name.startswith(("decimal", "interval", "uint64", "large", "timestamp ms"))
+    name
+    for name in COLUMNS
+    if not name.startswith(("decimal", "interval", "uint64", "large", "timestamp ms"))
 ]
 MANY = 64
 Choice = list[tuple[str, list[int]]]
@@ -30,7 +32,9 @@ def choices(draw: st.DrawFn) -> Choice:
 
 def made(choice: Choice) -> list[pa.Array]:
     """The columns of a choice, repeated until there are many rows."""
-    return [pa.array([*COLUMNS[name][1], None] * 6, COLUMNS[name][0]).take(rows * MANY) for name, rows in choice]
+    return [
+        pa.array([*COLUMNS[name][1], None] * 6, COLUMNS[name][0]).take(rows * MANY) for name, rows in choice
+    ]
 
 
 def one_by_one(keys: list[bytes], types: list[pa.DataType]) -> list[pa.Array]:
@@ -92,11 +96,20 @@ def outcome(read: Any) -> Any:
     """The columns that are read as text, since NaN is no other NaN's equal, or the kind of the error."""
     try:
         return [str(column.to_pylist()) for column in read()]
-    except (CorruptDataError, NewerFormatError, pa.ArrowException, OverflowError, UnicodeError, TypeError) as error:
+    except (
+        CorruptDataError,
+        NewerFormatError,
+        pa.ArrowException,
+        OverflowError,
+        UnicodeError,
+        TypeError,
+    ) as error:
         return type(error)
 
 
-@pytest.mark.parametrize("key", [b"", b"\x01", b"\x01\x91", b"\x01\x91\xcf", b"\x01\x91\xd9", b"\x01\x91\xdb\xff\xff\xff\xff"])
+@pytest.mark.parametrize(
+    "key", [b"", b"\x01", b"\x01\x91", b"\x01\x91\xcf", b"\x01\x91\xd9", b"\x01\x91\xdb\xff\xff\xff\xff"]
+)
 def test_keys_that_end_too_early(key: bytes) -> None:
     """A length beyond the end of the last key is not followed."""
     for type_ in (pa.int64(), pa.string(), pa.float64(), pa.timestamp("us")):
