@@ -13,19 +13,20 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from serializers.errors import CorruptDataError, NewerFormatError, SerializationError
-from serializers.key_columns import read_columns
+from serializers.key_reading import read_columns
+from serializers.key_writing import write_columns
 from serializers.values import canonical, pack_value, stored_times, unpack_value
 
 KEY_VERSION = 1
 _PREFIX = bytes([KEY_VERSION])
 _MANY = 64
-"""Keys from which on it takes less time to read them as columns."""
+"""Keys from which on it takes less time to read and write them as columns."""
 NO_COLUMNS = _PREFIX + pack_value([])
 """The one key of an operator that groups by nothing."""
 
 
 def encode_keys(columns: Sequence[pa.Array]) -> list[bytes]:
-    """Return one key per row of the given columns. O(rows), one Python call each: pass distinct rows.
+    """Return one key per row of the given columns. O(bytes), for decimals one Python call for each row: pass distinct rows.
 
     Args:
         columns: key columns of any atomic type, all of the same length.
@@ -34,6 +35,10 @@ def encode_keys(columns: Sequence[pa.Array]) -> list[bytes]:
         SerializationError: a column of nanoseconds or times of day, which Spark does not have; or a time that is beyond 64
             bits in microseconds.
     """
+    if columns and len(columns[0]) >= _MANY:
+        plain = [_microseconds(column) if _is_time(column.type) else column for column in columns]
+        if (written := write_columns(plain, KEY_VERSION)) is not None:
+            return written
     lists = [_python_values(column) for column in columns]
     return [_PREFIX + pack_value(row) for row in zip(*lists, strict=True)]
 
@@ -48,15 +53,21 @@ def _python_values(column: pa.Array) -> list[Any]:
     if pat.is_date(type_):
         return stored_times(column.cast(pa.date32()).cast(pa.int32()).to_pylist(), date)
     if pat.is_timestamp(type_):
-        return stored_times(_microseconds(column).to_pylist(), datetime, zoned=type_.tz is not None)
+        numbers = _microseconds(column).cast(pa.int64()).to_pylist()
+        return stored_times(numbers, datetime, zoned=type_.tz is not None)
     if pat.is_floating(column.type):
         return [canonical(value) for value in column.to_pylist()]
     return column.to_pylist()
 
 
+def _is_time(type_: pa.DataType) -> bool:
+    """Whether it is a timestamp that can be stored."""
+    return pat.is_timestamp(type_) and type_.unit != "ns"
+
+
 def _microseconds(column: pa.Array) -> pa.Array:
     try:
-        return column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
+        return column.cast(pa.timestamp("us", column.type.tz))
     except pa.ArrowInvalid as error:
         raise SerializationError(
             f"a key column of type {column.type} has a time that is beyond 64 bits in microseconds and cannot be stored"

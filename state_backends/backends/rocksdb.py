@@ -6,10 +6,12 @@ Expiry is one range deletion. The write-ahead log is off: the changelog restores
 
 import shutil
 import struct
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rocksdict import (
     BlockBasedOptions,
     Cache,
@@ -22,6 +24,8 @@ from rocksdict import (
 from rocksdict import WriteBatch as RocksWriteBatch
 
 from serializers import CorruptDataError
+from serializers.arrays import fill
+from state_backends.backends.page_names import page_names
 from state_backends.errors import StateError
 from state_backends.interface import StateBackend, WriteBatch
 
@@ -128,15 +132,14 @@ class RocksDBBackend(StateBackend):
     def get_many(self, segment: int, keys: Sequence[bytes]) -> list[bytes | None]:
         if segment not in self._segments or not keys:
             return [None] * len(keys)
-        prefix = segment_prefix(segment)
-        found: list[bytes | None] = [None] * len(keys)
         # In order, neighbours share a block; and RocksDB holds every block that one call reads until it returns.
-        order = sorted(range(len(keys)), key=keys.__getitem__)
-        for begin in range(0, len(order), _READ_AT_ONCE):
-            some = order[begin : begin + _READ_AT_ONCE]
-            for number, page in zip(some, self._db.get([prefix + keys[n] for n in some]), strict=True):
-                found[number] = page
-        return found
+        names, order = page_names(segment_prefix(segment), keys)
+        pages: list[bytes | None] = []
+        for begin in range(0, len(names), _READ_AT_ONCE):
+            pages += self._db.get(names[begin : begin + _READ_AT_ONCE])
+        found = np.empty(len(keys), object)
+        found[order] = fill(pages)
+        return found.tolist()
 
     def write(self, batch: WriteBatch, version: bytes) -> None:
         changes = RocksWriteBatch(raw_mode=True)
@@ -149,12 +152,13 @@ class RocksDBBackend(StateBackend):
             for key in keys:
                 changes.delete(prefix + key)
         for segment, pages in batch.puts.items():
-            prefix = segment_prefix(segment)
-            for key, page in pages.items():
-                changes.put(prefix + key, page)
+            if not pages:
+                continue
+            # RocksDB writes ascending names several times as fast as scattered ones.
+            names, order = page_names(segment_prefix(segment), list(pages))
+            deque(map(changes.put, names, fill(list(pages.values()))[order].tolist()), maxlen=0)
             self._written += sum(map(len, pages.values()))
-            if pages:
-                segments.add(segment)
+            segments.add(segment)
         changes.put(_VERSION_KEY, version)
         self._apply(changes)
         self._segments = segments - {number for number in batch.deletes if self._is_empty(number)}

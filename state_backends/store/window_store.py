@@ -7,6 +7,7 @@ of one segment, sorted by time. Changes are kept in memory until `drain_changes`
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -126,10 +127,12 @@ class WindowStore:
         return Entries(numbers[found.key], found.columns)
 
     def _fetch_pages(self, segment: int, keys: Sequence[bytes]) -> Entries:
-        pages = self._pages(segment, keys)
-        found = [number for number, page in enumerate(pages) if page is not None]
-        columns, counts = self.layout.decode([page for page in pages if page is not None])
-        return Entries(np.repeat(np.array(found, np.int64), counts), tuple(columns))
+        pages, numbers = self._pages(segment, keys), np.arange(len(keys))
+        if None in pages:
+            numbers = np.array([number for number, page in enumerate(pages) if page is not None], np.int64)
+            pages = [page for page in pages if page is not None]
+        columns, counts = self.layout.decode(cast("list[bytes]", pages))
+        return Entries(np.repeat(numbers, counts), tuple(columns))
 
     def _pages(self, segment: int, keys: Sequence[bytes]) -> list[bytes | None]:
         staged = self._staged

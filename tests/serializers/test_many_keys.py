@@ -1,4 +1,4 @@
-"""Many keys are read column by column, with the values and the errors of keys that are read one by one."""
+"""Many keys are written and read column by column: the same bytes, values and errors as one by one."""
 
 from typing import Any
 
@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serializers import CorruptDataError, NewerFormatError, decode_keys, encode_keys
-from serializers.key_columns import read_columns
+from serializers.key_reading import read_columns
+from serializers.key_writing import write_columns
 from serializers.keys import KEY_VERSION
 from tests.effort import examples
 from tests.serializers.test_keys import COLUMNS
@@ -54,6 +55,49 @@ def test_columns_come_back(choice: Choice) -> None:
     assert columns == decode_keys(encode_keys(columns), types)
 
 
+@given(choices())
+def test_same_bytes(choice: Choice) -> None:
+    """Keys that are written together are the bytes of keys that are written alone."""
+    columns = made(choice)
+    assert write_columns(columns, KEY_VERSION) is not None
+    assert encode_keys(columns) == [
+        encode_keys([column.slice(row, 1) for column in columns])[0] for row in range(len(columns[0]))
+    ]
+
+
+NUMBERS = st.integers(-(2**63), 2**63 - 1) | st.builds(
+    lambda power, more, sign: sign * 2**power + more,
+    st.integers(0, 62),
+    st.integers(-2, 2),
+    st.sampled_from([-1, 1]),
+)
+
+
+@given(st.lists(st.none() | NUMBERS, min_size=1, max_size=20))
+def test_integers_around_powers_of_two(numbers: list[int | None]) -> None:
+    """Integers have the shortest form, where msgpack's forms meet too."""
+    column = pa.array(numbers * MANY, pa.int64())
+    alone = [encode_keys([pa.array([number], pa.int64())])[0] for number in numbers]
+    assert alone * MANY == encode_keys([column])
+    assert [column] == decode_keys(alone * MANY, [pa.int64()])
+
+
+@given(st.lists(st.none() | st.floats() | st.floats(width=32), min_size=1, max_size=20))
+def test_floats(numbers: list[float | None]) -> None:
+    """All NaN are one, and minus zero is zero."""
+    alone = [encode_keys([pa.array([number], pa.float64())])[0] for number in numbers]
+    assert alone * MANY == encode_keys([pa.array(numbers * MANY, pa.float64())])
+
+
+@given(st.lists(st.none() | st.text() | st.integers(0, 70_000).map("x".__mul__), min_size=1, max_size=5))
+def test_text_of_any_length(texts: list[str | None]) -> None:
+    """Text whose length takes no byte of its own, one, two or four."""
+    alone = [encode_keys([pa.array([text], pa.string())])[0] for text in texts]
+    column = pa.array(texts * MANY, pa.string())
+    assert alone * MANY == encode_keys([column])
+    assert [column] == decode_keys(alone * MANY, [pa.string()])
+
+
 @pytest.mark.parametrize("name", ["int8", "int16", "int32", "uint8", "uint16", "uint32"])
 def test_integers_of_each_width(name: str) -> None:
     """The least and the greatest number of each type."""
@@ -70,6 +114,7 @@ def test_other_types_are_read_one_by_one(name: str) -> None:
     type_, values = COLUMNS[name]
     keys = encode_keys([pa.array(values * MANY, type_)])
     assert read_columns(keys, [type_], KEY_VERSION) is None
+    assert keys == [encode_keys([pa.array([value], type_)])[0] for value in values] * MANY
     assert values * MANY == decode_keys(keys, [type_])[0].to_pylist()
 
 
