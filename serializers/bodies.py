@@ -9,11 +9,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 Ints = npt.NDArray[np.int64]
 Words = Sequence[npt.NDArray[Any]]
 """Columns of 8-byte little-endian words."""
 WORD = 8
+_BYTES = pa.large_binary()
 
 
 def to_rows(words: Words, width: int, headers: Ints, counts: Ints) -> list[bytes]:
@@ -25,19 +28,22 @@ def to_rows(words: Words, width: int, headers: Ints, counts: Ints) -> list[bytes
         headers: shape (pages, width), int64.
         counts: rows of each page.
 
-    Cost: O(rows) array work and one slice per page.
+    Cost: O(rows) array work.
     """
     blank = np.empty if len(words) == width else np.zeros
     body = blank((len(words[0]), width), dtype="<i8")
     for number, word in enumerate(words):
         body[:, number] = word.view("<i8")
     row = WORD * width
-    data, head = body.reshape(-1).view(np.uint8).data, headers.tobytes()
-    edges = [0, *(np.cumsum(counts) * row).tolist()]
-    return [
-        head[row * page : row * (page + 1)] + data[edges[page] : edges[page + 1]]
-        for page in range(len(counts))
-    ]
+    edges = np.concatenate([[0], np.cumsum(counts) * row])
+    heads = _cut(headers, np.arange(len(counts) + 1) * row)
+    return pc.binary_join_element_wise(heads, _cut(body, edges), pa.scalar(b"", _BYTES)).to_pylist()
+
+
+def _cut(table: Ints, edges: Ints) -> pa.Array:
+    """The bytes of a table between edges."""
+    buffers = [None, pa.py_buffer(edges), pa.py_buffer(np.ascontiguousarray(table))]
+    return pa.Array.from_buffers(_BYTES, len(edges) - 1, buffers)
 
 
 def from_rows(pages: Sequence[bytes], width: int, counts: Ints) -> tuple[Ints, list[Ints]]:

@@ -124,8 +124,8 @@ class StoreUsage:
 
     def record_writes(
         self, changes: WriteBatch, reads: Reads, stored: Container[int], pages_of: PagesOf
-    ) -> None:
-        """Record changes that are about to be written.
+    ) -> dict[int, list[bytes]]:
+        """Record changes that are about to be written, and return the keys that had no page, by segment.
 
         Args:
             changes: the changes.
@@ -133,25 +133,25 @@ class StoreUsage:
             stored: the backend's segments.
             pages_of: reads the backend's pages that were not read.
         """
-        edge = changes.drop_before
+        edge, fresh = changes.drop_before, {}
         if edge is not None:
             self._drop_before(edge)
         for segment in {*changes.puts, *changes.deletes}:
             puts, deletes = changes.puts.get(segment, {}), changes.deletes.get(segment, set())
             keys = [*puts, *deletes] if deletes else list(puts)
             absent = segment not in stored or (edge is not None and segment < edge)
-            old = (
-                [None] * len(keys) if absent else _old_pages(segment, keys, reads.get(segment, []), pages_of)
-            )
-            missing = old.count(None)
+            old: list[bytes | None] = [None] * len(keys)
+            if not absent:
+                old = _old_pages(segment, keys, reads.get(segment, []), pages_of)
             usage = self._segments.setdefault(segment, SegmentUsage(self._layout))
-            usage.add([page for page in old if page is not None] if missing else old, -1)  # type: ignore[arg-type]
+            usage.add([page for page in old if page is not None], -1)
             self.bytes_written += usage.add(list(puts.values()), 1)
             self.pages_written += len(puts)
-            if missing:
-                self._sample.add(segment, (key for key, page in zip(puts, old, strict=False) if page is None))
+            fresh[segment] = _without_page(list(puts), old[: len(puts)])
+            self._sample.add(segment, fresh[segment])
             if deletes:
                 self._sample.remove(segment, deletes)
+        return fresh
 
     def record_replay(self, changes: Iterable[WriteBatch]) -> None:
         """Record the keys of changes that another copy of the store has counted."""
@@ -198,6 +198,14 @@ class StoreUsage:
     def load(self, plain: Any) -> None:
         """Restore what `plain` returned."""
         self._segments = {number: SegmentUsage(self._layout, *held) for number, *held in plain}
+
+
+def _without_page(keys: list[bytes], pages: list[bytes | None]) -> list[bytes]:
+    """The keys that have no page."""
+    missing = pages.count(None)
+    if missing in (0, len(keys)):
+        return keys if missing else []
+    return [key for key, page in zip(keys, pages, strict=True) if page is None]
 
 
 def _old_pages(

@@ -342,11 +342,11 @@ class WindowStore:
             self.usage.clear_keys()
         else:
             self.usage.record_replay(changes)
-            self._note_changes(changes)
+            self._note_replay(changes)
             for segment in {number for batch in changes for number in batch.puts}:
                 self._latest.pop(segment, None)
 
-    def _note_changes(self, changes: Sequence[WriteBatch]) -> None:
+    def _note_replay(self, changes: Sequence[WriteBatch]) -> None:
         for batch in changes:
             if batch.drop_before is not None:
                 self._index.drop_before(batch.drop_before)
@@ -368,8 +368,11 @@ class WindowStore:
         changes, self._staged = self._staged, WriteBatch()
         changes.puts = {segment: pages for segment, pages in changes.puts.items() if pages}
         changes.deletes = {segment: keys for segment, keys in changes.deletes.items() if keys}
-        self.usage.record_writes(changes, self._read, self._segments_stored(), self._stored_pages)
-        self._note_changes([changes])
+        fresh = self.usage.record_writes(changes, self._read, self._segments_stored(), self._stored_pages)
+        if changes.drop_before is not None:
+            self._index.drop_before(changes.drop_before)
+        for segment, keys in fresh.items():
+            self._index.note(segment, hashes(keys))
         self._read, self._stored = {}, None
         return changes
 
