@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from state_backends.errors import StateError
     from state_backends.interface import StateBackend, WriteBatch
     from state_backends.registry import load_backend
-    from state_backends.store.window_store import Entries, WindowStore
+    from state_backends.store.entries import Entries
+    from state_backends.store.window_store import WindowStore
 
 _HOMES = {
     "state_backends.checkpoints.export": ("write_savepoint",),
@@ -25,7 +26,8 @@ _HOMES = {
     "state_backends.errors": ("StateError",),
     "state_backends.interface": ("StateBackend", "WriteBatch"),
     "state_backends.registry": ("load_backend",),
-    "state_backends.store.window_store": ("Entries", "WindowStore"),
+    "state_backends.store.entries": ("Entries",),
+    "state_backends.store.window_store": ("WindowStore",),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 

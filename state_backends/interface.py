@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
+from state_backends.chunks import Chunk, chunks, pieces
 from state_backends.journal import Journal
 
 
@@ -135,6 +136,17 @@ class StateBackend(ABC):
         Cost: O(pages of the segment) time, and the memory of a few: a segment may be larger than memory. The first page comes
         soon.
         """
+
+    def scan(self, segment: int) -> Iterator[Chunk]:
+        """Yield what `iterate` does, as lists of keys and of their pages, a few MiB at a time.
+
+        A restart reads the whole state by it. By default it is made of `iterate`, which costs about as much again.
+        """
+        return chunks(pieces(self.iterate(segment)))
+
+    def scan_keys(self, segment: int) -> Iterator[list[bytes]]:
+        """Yield the keys of a segment in lists, as `scan` does. By default `scan` without its pages."""
+        return (keys for keys, _ in self.scan(segment))
 
     @abstractmethod
     def segments(self) -> list[int]:

@@ -27,8 +27,8 @@ from operators.steps.timers import NEVER
 from serializers import CorruptDataError
 from serializers.pages import PageLayout
 from state_backends import Entries, StateError, WindowStore, WriteBatch
+from state_backends.store.entries import merge_entries
 from state_backends.store.schema import FLOAT, NUMBER, TIME, VALUE, head_codes
-from state_backends.store.window_store import merge_entries
 
 KINDS = {int: NUMBER, float: FLOAT, object: VALUE}
 """Kinds of stored columns by their declared type."""

@@ -81,6 +81,9 @@ class FoldOperator(StoreOperator):
     def next_due(self, entries: Entries) -> Ints:
         return self._next_end(entries, self.plan.is_window(entries), self.close_time)
 
+    def earliest_due(self, first: int, last: int) -> int:
+        return first
+
     @staticmethod
     def _next_end(entries: Entries, windows: Mask, close_time: int) -> Ints:
         return np.where(windows & (entries.time >= close_time), entries.time, NEVER)

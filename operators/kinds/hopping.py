@@ -54,9 +54,16 @@ class HoppingPlan(Hops, PanePlan):
         return time - (time - self.offset) % self.pane
 
     def next_end(self, time: Ints, close_time: int) -> Ints:
-        first_open = self.first_start(np.maximum(close_time + 1 - self.size, FAR_PAST))
-        following = np.maximum(self.first_start(time + self.pane - self.size), first_open)
+        following = self._following(time, close_time)
         return np.where(following <= self.last_start(time), following + self.size - 1, NEVER)
+
+    def earliest_end(self, first: int, last: int, close_time: int) -> int:
+        return int(self._following(np.asarray(first), close_time)) + self.size - 1
+
+    def _following(self, time: Ints, close_time: int) -> Ints:
+        """The start of the first window that is open and could contain a pane at each time."""
+        first_open = self.first_start(np.maximum(close_time + 1 - self.size, FAR_PAST))
+        return np.maximum(self.first_start(time + self.pane - self.size), first_open)
 
     def dead_before(self, close_time: int) -> int:
         """Return the time before which every window is closed."""

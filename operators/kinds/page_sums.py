@@ -15,7 +15,7 @@ from operators.columns.ranges import Ints, Mask
 from operators.kinds.panes import PaneSchema
 from operators.steps.store_operator import StoreOperator
 from state_backends import Entries, WindowStore, WriteBatch
-from state_backends.store.window_store import merge_entries
+from state_backends.store.entries import merge_entries
 
 _DENSE = 32
 _FIXED = frozenset({"i8", "f8"})

@@ -22,7 +22,7 @@ from operators.steps.step import Step
 from operators.steps.store_operator import NO_KEYS, PageEnds, Pages, Touched
 from operators.steps.timers import NEVER
 from state_backends import Entries, WindowStore
-from state_backends.store.window_store import merge_entries
+from state_backends.store.entries import merge_entries
 
 
 class PanePlan(WindowPlan):
@@ -75,6 +75,10 @@ class PanePlan(WindowPlan):
     def next_end(self, time: Ints, close_time: int) -> Ints:
         """Return the last tick of the next window to close that a pane at each time defines, or NEVER."""
 
+    @abstractmethod
+    def earliest_end(self, first: int, last: int, close_time: int) -> int:
+        """Return a tick before which `next_end` is of no pane at a time from `first` to `last`."""
+
 
 class PaneOperator(SummingOperator):
     """An operator over the panes of one store."""
@@ -99,6 +103,9 @@ class PaneOperator(SummingOperator):
 
     def next_due(self, entries: Entries) -> Ints:
         return self.plan.next_end(entries.time, self.close_time)
+
+    def earliest_due(self, first: int, last: int) -> int:
+        return self.plan.earliest_end(first, last, self.close_time)
 
     def process(self, batch: Partials, step: Step) -> list[Emission]:
         plan, close_time_start, close_time_end = self.plan, step.close_time_start, step.close_time_end

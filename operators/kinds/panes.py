@@ -17,9 +17,9 @@ from operators.columns.records import Records
 from operators.steps.partials import Partials
 from serializers.pages import Column, PageLayout
 from state_backends import Entries
+from state_backends.store.entries import merge_entries
 from state_backends.store.ordering import row_order
 from state_backends.store.schema import TIME, head_codes
-from state_backends.store.window_store import merge_entries
 
 
 def all_combine(operations: Sequence[Operation]) -> bool:

@@ -25,8 +25,8 @@ from operators.steps.store_operator import NO_KEYS, PageEnds, PageIds, Pages, To
 from operators.steps.timers import NEVER
 from serializers.rows import RowCodec
 from state_backends import Entries, WindowStore
+from state_backends.store.entries import merge_entries
 from state_backends.store.ordering import row_order
-from state_backends.store.window_store import merge_entries
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from operators.columns.records import FAR_PAST
 from operators.kinds.panes import PaneSchema
 from operators.steps.emission import AggregateOutput
 from state_backends import Entries
-from state_backends.store.window_store import merge_entries
+from state_backends.store.entries import merge_entries
 
 Closed = Literal["both", "left", "right", "none"]
 """Which ends of its time belong to a window, as in pandas and polars."""

@@ -198,6 +198,9 @@ class SessionOperator(StoreOperator):
     def next_due(self, entries: Entries) -> Ints:
         return entries.time
 
+    def earliest_due(self, first: int, last: int) -> int:
+        return first
+
     def process(self, batch: Partials, step: Step) -> list[Emission]:
         close_time_start, close_time_end = step.close_time_start, step.close_time_end
         batch.check_order(distinct=self.plan.longest is None)

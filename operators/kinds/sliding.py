@@ -81,6 +81,9 @@ class SlidingPlan(PanePlan):
         right = np.where(time + (self.size + 1) >= close_time, time + (self.size + 1), NEVER)
         return np.where(time >= close_time, time, right)
 
+    def earliest_end(self, first: int, last: int, close_time: int) -> int:
+        return max(first if last >= close_time else first + self.size + 1, close_time)
+
 
 class SlidingOperator(PaneOperator):
     """Sliding windows over one store."""

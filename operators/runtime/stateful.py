@@ -88,11 +88,11 @@ class StatefulOperator:
         known = self._ready and not done.restored and self.operator.close_time <= close_time
         changes = done.replayed if known else None
         self.store.changed_outside(changes)
-        self.operator.rebuild(close_time, changes)
         if change is None and progress.usage is not None:
             self.store.usage.load(progress.usage)
         else:
             self.store.usage.measure(self.backend)
+        self.operator.rebuild(close_time, changes)
         self._ready = True
         self._restoring += time.perf_counter() - began
         return done.pointer

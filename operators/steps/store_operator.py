@@ -14,12 +14,14 @@ import numpy as np
 from operators.columns.ranges import Ints, Mask, run_starts
 from operators.columns.records import FAR_FUTURE, FAR_PAST, Records
 from operators.steps.step import Step
-from operators.steps.timers import TimerQueue
+from operators.steps.timers import NEVER, TimerQueue
 from state_backends import Entries, WindowStore, WriteBatch
+from state_backends.store.entries import merge_entries
 from state_backends.store.ordering import row_order
-from state_backends.store.window_store import merge_entries
 
 NO_KEYS = np.empty(0, np.int64)
+_FEW_PAGES = 1 << 18
+"""Pages that are read at once when a store is opened: about a quarter of a second."""
 Bounds = Callable[[Ints], tuple[Ints, Ints]]
 """Returns start and end of windows for times in ticks."""
 
@@ -144,10 +146,17 @@ class StoreOperator(ABC):
         self.closes = closes
         self.close_time = FAR_PAST
         self._timers = TimerQueue()
+        self._unread: dict[int, int] = {}
+        """Segments whose timers have not been set since the store was opened, and when the first of them may be due."""
 
     @abstractmethod
     def next_due(self, entries: Entries) -> Ints:
         """Return the last tick of the next window to close that contains each stored entry, or NEVER."""
+
+    def earliest_due(self, first: int, last: int) -> int:
+        """Return a tick before which no entry with a time from `first` to `last` is due; by default nothing is known."""
+        del first, last
+        return FAR_PAST
 
     def rebuild(self, close_time: int, changes: Sequence[WriteBatch] | None = None) -> None:
         """Set the timers of what is stored, after the store was written from outside.
@@ -157,20 +166,38 @@ class StoreOperator(ABC):
             changes: what was written since the timers were last right; None reads the whole store.
         """
         self.close_time = close_time
-        if not self.closes:
-            if changes is None:
-                self.store.note_keys()
-            return
         if changes is None:
             self._timers.clear()
-            for segment in self.store.segments():
-                for keys, entries in self.store.scan_segment(segment):
-                    self._set_page_timers(segment, keys, entries)
+            self._open(self.store.segments())
+            return
+        if not self.closes:
             return
         for batch in changes:
             for segment, pages in batch.puts.items():
                 keys = list(pages)
                 self._set_page_timers(segment, keys, self.store.fetch_segment(segment, keys))
+
+    def _open(self, segments: Sequence[int]) -> None:
+        """Read segments for the first time: their keys at least. Timers of a large state are read when they may be due."""
+        ticks, few = self.store.segment_ticks, self.store.usage.pages <= _FEW_PAGES
+        self._unread = {}
+        for segment in segments:
+            due = self.earliest_due(segment * ticks, (segment + 1) * ticks - 1) if self.closes else NEVER
+            if self.closes and (few or due < self.close_time):
+                self._read_timers(segment)
+            else:
+                self.store.note_keys(segment)
+                self._unread[segment] = due
+
+    def _read_timers(self, segment: int) -> None:
+        for keys, entries in self.store.scan_segment(segment):
+            self._set_page_timers(segment, keys, entries)
+
+    def _read_due(self, close_time: int) -> None:
+        """Set the timers of segments that were not read yet and may be due before the close time."""
+        for segment in [segment for segment, due in self._unread.items() if due < close_time]:
+            del self._unread[segment]
+            self._read_timers(segment)
 
     def _set_page_timers(self, segment: int, keys: list[bytes], entries: Entries) -> None:
         present, due = first_by_key(entries.key, self.next_due(entries))
@@ -178,6 +205,7 @@ class StoreOperator(ABC):
 
     def _touched(self, keys: list[bytes], close_time: int) -> Touched:
         """Return the keys of a batch and the pages that are due before the close time, whose spans are still empty."""
+        self._read_due(close_time)
         due = self._timers.drain_due(close_time) if self.closes else {}
         if not due:
             return Touched(keys, {})

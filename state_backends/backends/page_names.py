@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 _COMPARED = 8
 _FEW = 256
+_LONGEST = 1 << 31
 
 
 def page_names(prefix: bytes, keys: Sequence[bytes]) -> tuple[list[bytes], npt.NDArray[np.int64]]:
@@ -30,6 +31,12 @@ def page_names(prefix: bytes, keys: Sequence[bytes]) -> tuple[list[bytes], npt.N
         pa.scalar(prefix, pa.large_binary()), array.take(pa.array(order)), pa.scalar(b"", pa.large_binary())
     )
     return names.to_pylist(), order
+
+
+def page_keys(prefix: bytes, names: Sequence[bytes]) -> list[bytes]:
+    """Return the keys of names that all begin with the prefix. O(names)."""
+    # Arrow refuses a slice without an end.
+    return pc.binary_slice(pa.array(names, pa.large_binary()), len(prefix), _LONGEST).to_pylist()
 
 
 def _shared(first: bytes, last: bytes) -> int:

@@ -25,7 +25,8 @@ from rocksdict import WriteBatch as RocksWriteBatch
 
 from serializers import CorruptDataError
 from serializers.arrays import fill
-from state_backends.backends.page_names import page_names
+from state_backends.backends.page_names import page_keys, page_names
+from state_backends.chunks import Chunk, before, chunks, key_chunks
 from state_backends.errors import StateError
 from state_backends.interface import StateBackend, WriteBatch
 
@@ -191,11 +192,18 @@ class RocksDBBackend(StateBackend):
         return next(self.iterate(segment), None) is None
 
     def iterate(self, segment: int) -> Iterator[tuple[bytes, bytes]]:
-        prefix = segment_prefix(segment)
-        for key, page in self._db.items(from_key=prefix):
-            if not key.startswith(prefix):
-                return
-            yield key[len(prefix) :], page
+        for keys, pages in self.scan(segment):
+            yield from zip(keys, pages, strict=True)
+
+    def scan(self, segment: int) -> Iterator[Chunk]:
+        prefix, end = segment_prefix(segment), segment_prefix(segment + 1)
+        for names, pages in chunks(before(self._db.items(from_key=prefix), end)):
+            yield page_keys(prefix, names), pages
+
+    def scan_keys(self, segment: int) -> Iterator[list[bytes]]:
+        prefix, end = segment_prefix(segment), segment_prefix(segment + 1)
+        for names in key_chunks(before(self._db.keys(from_key=prefix), end)):
+            yield page_keys(prefix, names)
 
     def segments(self) -> list[int]:
         return sorted(self._segments)

@@ -31,8 +31,8 @@ from state_backends.checkpoints.bucket import Bucket
 from state_backends.durability.folders import Folder
 from state_backends.durability.signed import decode_signed, encode_signed, fetch_checked, file_digest
 from state_backends.errors import StateError
+from state_backends.store.entries import Entries
 from state_backends.store.schema import StoredSchema
-from state_backends.store.window_store import Entries
 
 SAVEPOINT_VERSION = 1
 HEADER = "savepoint.json"

@@ -141,14 +141,7 @@ def outcome(read: Any) -> Any:
     """The columns that are read as text, since NaN is no other NaN's equal, or the kind of the error."""
     try:
         return [str(column.to_pylist()) for column in read()]
-    except (
-        CorruptDataError,
-        NewerFormatError,
-        pa.ArrowException,
-        OverflowError,
-        UnicodeError,
-        TypeError,
-    ) as error:
+    except (CorruptDataError, NewerFormatError) as error:
         return type(error)
 
 

@@ -21,6 +21,7 @@ from operators.kinds.fold_hopping import FoldHoppingPlan
 from operators.kinds.fold_sliding import FoldSlidingPlan
 from operators.runtime.local import LocalRunner
 from operators.runtime.program import Program
+from operators.steps import store_operator
 from state_backends import StateConfig, resolve
 from tests.effort import examples, slow_but
 
@@ -266,11 +267,21 @@ def test_backends_and_segments_change_no_row(scenario: Scenario) -> None:
 
 
 @examples(0.6)
-@given(scenarios(), st.lists(st.sampled_from(["no", "restart", "other"]), min_size=12, max_size=12))
-def test_a_directory_outlives_restarts(scenario: Scenario, restarts: list[str]) -> None:
-    """After a restart, or in a new runner on another backend: the same rows."""
+@given(
+    scenarios(),
+    st.lists(st.sampled_from(["no", "restart", "other"]), min_size=12, max_size=12),
+    st.booleans(),
+)
+def test_a_directory_outlives_restarts(scenario: Scenario, restarts: list[str], large: bool) -> None:
+    """After a restart, or in a new runner on another backend: the same rows, also as with a large state."""
     tables, backend = [], scenario.backend
-    with tempfile.TemporaryDirectory() as directory, ExitStack() as opened:
+    with (
+        pytest.MonkeyPatch.context() as changed,
+        tempfile.TemporaryDirectory() as directory,
+        ExitStack() as opened,
+    ):
+        if large:
+            changed.setattr(store_operator, "_FEW_PAGES", -1)
         runner = opened.enter_context(scenario.runner(directory=directory))
         for (records, stream_time), restart in zip(scenario.steps, restarts, strict=False):
             if restart == "restart":

@@ -29,6 +29,7 @@ from operators import HoppingWindows, SessionWindows, SlidingWindows, TumblingWi
 from operators import aggregates as agg
 from operators.columns.records import FAR_FUTURE
 from operators.runtime.local import LocalRunner
+from operators.steps import store_operator
 from tests.effort import examples
 
 pytestmark = pytest.mark.usefixtures("sums_of_all_pages")
@@ -321,11 +322,16 @@ CRASHES = ("none", "restart", "other runner", "other backend", "changelog refuse
 
 
 @examples(0.6)
-@given(scenarios(), st.lists(st.booleans(), min_size=MOST_STEPS, max_size=MOST_STEPS))
-def test_restarts_change_nothing(scenario: Scenario, restarts: list[bool]) -> None:
-    """A runner without a directory that drops what is in memory between batches goes on where it was."""
+@given(scenarios(), st.lists(st.booleans(), min_size=MOST_STEPS, max_size=MOST_STEPS), st.booleans())
+def test_restarts_change_nothing(scenario: Scenario, restarts: list[bool], large: bool) -> None:
+    """A runner without a directory that drops what is in memory between batches goes on where it was.
+
+    Also as with a large state, whose segments are read when they may be due.
+    """
     emitted = []
-    with scenario.runner() as runner:
+    with pytest.MonkeyPatch.context() as changed, scenario.runner() as runner:
+        if large:
+            changed.setattr(store_operator, "_FEW_PAGES", -1)
         for (records, stream_time), restart in zip(scenario.steps, restarts, strict=False):
             if restart:
                 runner.restart()

@@ -6,13 +6,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from operators import HoppingWindows, SessionWindows, SlidingWindows
+from operators import HoppingWindows, SessionWindows, SlidingWindows, TumblingWindows
 from operators import aggregates as agg
-from operators.steps import timers
-from state_backends.store import window_store
+from operators.steps import store_operator, timers
+from state_backends import chunks
 
 KINDS = {
     "sliding": SlidingWindows(size=50, grace=10),
+    "tumbling": TumblingWindows(size=50, grace=10),
     "hopping": HoppingWindows(size=50, advance=20, grace=10),
     "session": SessionWindows(gap=30, grace=10),
 }
@@ -34,13 +35,15 @@ def feed(kind: str, backend: str, directory: Path, restarts: int) -> list[dict[s
     return sorted(rows, key=repr)
 
 
+@pytest.mark.parametrize("few_pages", [-1, 1_000])
 @pytest.mark.parametrize("backend", ["memory", "rocksdb"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_timers_are_rebuilt_in_parts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, backend: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, backend: str, few_pages: int
 ) -> None:
-    """Restarts that read the store in small parts, and pack what they find, change no row."""
+    """Restarts that read the store in small parts, and pack what they find, change no row; all at once or when it is due."""
     expected = feed(kind, backend, tmp_path / "undisturbed", 100)
-    monkeypatch.setattr(window_store, "_SCANNED_BYTES", 1_000)
+    monkeypatch.setattr(store_operator, "_FEW_PAGES", few_pages)
+    monkeypatch.setattr(chunks, "_MOST_BYTES", 1_000)
     monkeypatch.setattr(timers, "_LONG", 32)
     assert expected == feed(kind, backend, tmp_path / "restarted", 3)

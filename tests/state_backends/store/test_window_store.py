@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from serializers import PageLayout
 from serializers.arrays import fill
-from state_backends import Entries, StateBackend, WindowStore, WriteBatch
+from state_backends import Entries, StateBackend, WindowStore, WriteBatch, chunks
 from state_backends.backends.memory import MemoryBackend
-from state_backends.store import window_store
-from state_backends.store.window_store import TIME_MAX, TIME_MIN, merge_entries
+from state_backends.store.entries import merge_entries
+from state_backends.store.window_store import TIME_MAX, TIME_MIN
 from tests.effort import examples
 
 LAYOUT = PageLayout(("i8", "f8", "object"))
@@ -135,12 +135,14 @@ def test_fetch_segment(backend: StateBackend) -> None:
     assert [] == rows_of(store.fetch_segment(1, [b"a", b"b"]))
 
 
-@pytest.mark.parametrize(("part_bytes", "parts"), [(1, 4), (10**9, 1)])
+@pytest.mark.parametrize(("most_bytes", "parts"), [(1, 3), (10**9, 2)])
 def test_scan_in_parts(
-    backend: StateBackend, monkeypatch: pytest.MonkeyPatch, part_bytes: int, parts: int
+    backend: StateBackend, monkeypatch: pytest.MonkeyPatch, most_bytes: int, parts: int
 ) -> None:
     """A long segment is scanned in several parts, each with keys of its own, stored and staged alike."""
-    monkeypatch.setattr(window_store, "_SCANNED_BYTES", part_bytes)
+    monkeypatch.setattr(chunks, "_MOST_BYTES", most_bytes)
+    monkeypatch.setattr(chunks, "_FEW", 1)
+    monkeypatch.setattr(chunks, "_MANY", 1)
     store = filled(backend)
     store.put_many([b"e", b"f", b"a"], entries((0, 1, "e1"), (1, 2, "f2"), (2, 6, "a6")))
     commit(store)
@@ -528,3 +530,41 @@ def check(store: WindowStore, model: Model) -> None:
             (n, *row) for n, key in enumerate(asked) for row in model.get(key, []) if start <= row[0] <= end
         ]
         assert expected_rows == rows_of(store.fetch_many(asked, start, end))
+
+
+class CountingBackend(MemoryBackend):
+    """Counts the pages that are asked for."""
+
+    asked = 0
+
+    def get_many(self, segment: int, keys: Sequence[bytes]) -> list[bytes | None]:
+        self.asked += len(keys)
+        return super().get_many(segment, keys)
+
+
+def test_keys_are_looked_up_where_they_are() -> None:
+    """Of keys with a page each, a page each is asked for, whatever the number of segments; also after a scan and a replay."""
+    counting = CountingBackend()
+    store = WindowStore(counting, LAYOUT, 10)
+    keys = [b"key %d" % n for n in range(100)]
+    store.put_many(keys, entries(*((n, n % 20 * 10, f"{n}") for n in range(100))))
+    assert 0 == counting.asked
+    changes = store.drain_changes()
+    counting.write(changes, b"1")
+    assert 100 == len(store.fetch_many(keys, 0, 1_000)) == counting.asked
+    store.put_many([b"key 3", b"new"], entries((0, 31, "c"), (1, 50, "d")))
+    counting.write(store.drain_changes(), b"2")
+    assert 101 == counting.asked
+
+    reopened = WindowStore(counting, LAYOUT, 10)
+    reopened.changed_outside(None)
+    assert 102 == len(reopened.fetch_many([*keys, b"new"], 0, 1_000))
+    assert 101 + 20 * 101 == counting.asked
+    for segment in reopened.segments():
+        reopened.note_keys(segment)
+    counting.asked = 0
+    replayed = WriteBatch(puts={0: {b"later": counting.get_many(0, [b"key 0"])[0]}}, drop_before=0)
+    counting.write(replayed, b"3")
+    reopened.changed_outside([replayed])
+    assert 1 == len(reopened.fetch_segment(0, [b"later", b"key 1", b"none"]))
+    assert 1 + 1 == counting.asked

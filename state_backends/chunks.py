@@ -1,0 +1,73 @@
+"""Pages in lists of a few MiB, so that what walks through all of them works on many at a time."""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import TypeVar
+
+Item = TypeVar("Item", bytes, tuple[bytes, bytes])
+"""A key, or a key and its page."""
+Pair = tuple[bytes, bytes]
+Chunk = tuple[list[bytes], list[bytes]]
+"""Keys, and the page of each."""
+_FEW, _MANY = 64, 1_024
+"""Items that are read at once: few enough to be in the processor's cache when they are taken apart."""
+_LARGE_BYTES = 16 << 10
+"""Pages from this size on are read few at a time."""
+_MOST_BYTES, _MOST_PAGES = 4 << 20, 1 << 16
+
+
+def pieces(items: Iterator[Item]) -> Iterator[list[Item]]:
+    """Yield items in short lists, the first one shorter."""
+    count = _FEW
+    while some := list(islice(items, count)):
+        yield some
+        count = _FEW if _size(some[-1]) > _LARGE_BYTES else _MANY
+
+
+def before(items: Iterator[Item], end: bytes) -> Iterator[list[Item]]:
+    """Yield those of ascending items, in short lists, that come before an end. A list that goes on behind it is read, too."""
+    for some in pieces(items):
+        if _key(some[-1]) < end:
+            yield some
+            continue
+        if kept := some[: bisect_left(some, end, key=_key)]:
+            yield kept
+        return
+
+
+def _size(item: Pair | bytes) -> int:
+    return len(item) if isinstance(item, bytes) else len(item[1])
+
+
+def _key(item: Pair | bytes) -> bytes:
+    return item if isinstance(item, bytes) else item[0]
+
+
+def chunks(lists: Iterable[list[Pair]]) -> Iterator[Chunk]:
+    """Yield short lists of keys and pages joined to chunks of about 4 MiB, and of 66,000 pages at most."""
+    keys: list[bytes] = []
+    values: list[bytes] = []
+    size = 0
+    for pairs in lists:
+        more_keys, more_values = zip(*pairs, strict=True)
+        keys += more_keys
+        values += more_values
+        size += sum(map(len, more_values))
+        if size >= _MOST_BYTES or len(keys) >= _MOST_PAGES:
+            yield keys, values
+            keys, values, size = [], [], 0
+    if keys:
+        yield keys, values
+
+
+def key_chunks(lists: Iterable[list[bytes]]) -> Iterator[list[bytes]]:
+    """Yield short lists of keys joined to lists of 66,000 at most."""
+    keys: list[bytes] = []
+    for more in lists:
+        keys += more
+        if len(keys) >= _MOST_PAGES:
+            yield keys
+            keys = []
+    if keys:
+        yield keys
