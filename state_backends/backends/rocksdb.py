@@ -56,6 +56,11 @@ def segment_prefix(segment: int) -> bytes:
     return _PAGES + _SEGMENT.pack(segment + _SIGN)
 
 
+def segment_end(segment: int) -> bytes:
+    """Return the bytes that come after every key of the segment, and before those of the next one."""
+    return segment_prefix(segment + 1) if segment + 1 < _SIGN else _PAGES_END
+
+
 def segment_of(key: bytes) -> int:
     """Return the segment of a stored key."""
     return int(_SEGMENT.unpack_from(key, 1)[0]) - _SIGN
@@ -196,12 +201,12 @@ class RocksDBBackend(StateBackend):
             yield from zip(keys, pages, strict=True)
 
     def scan(self, segment: int) -> Iterator[Chunk]:
-        prefix, end = segment_prefix(segment), segment_prefix(segment + 1)
+        prefix, end = segment_prefix(segment), segment_end(segment)
         for names, pages in chunks(before(self._db.items(from_key=prefix), end)):
             yield page_keys(prefix, names), pages
 
     def scan_keys(self, segment: int) -> Iterator[list[bytes]]:
-        prefix, end = segment_prefix(segment), segment_prefix(segment + 1)
+        prefix, end = segment_prefix(segment), segment_end(segment)
         for names in key_chunks(before(self._db.keys(from_key=prefix), end)):
             yield page_keys(prefix, names)
 

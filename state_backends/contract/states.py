@@ -60,6 +60,10 @@ def assert_holds(backend: StateBackend, pages: Pages, version: bytes | None, pro
     for segment in {0, *pages}:
         kept = pages.get(segment, {})
         found = list(backend.iterate(segment))
+        scanned = [pair for keys, values in backend.scan(segment) for pair in zip(keys, values, strict=True)]
+        check(f"{promise} (pages that scan({segment}) yields)", sorted(found), sorted(scanned))
+        keys = sorted(key for some in backend.scan_keys(segment) for key in some)
+        check(f"{promise} (keys that scan_keys({segment}) yields)", sorted(kept), keys)
         check(
             f"{promise} (keys that iterate({segment}) yields)", sorted(kept), sorted(key for key, _ in found)
         )

@@ -1,7 +1,7 @@
 """How much a store holds: pages, entries, bytes and keys, updated from what is read and written anyway."""
 
 import zlib
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -12,10 +12,7 @@ from serializers.pages import PageLayout
 from state_backends.interface import StateBackend, WriteBatch
 
 _SAMPLED_PAGES = 2**14
-Read = tuple[Sequence[bytes], list[bytes | None]]
-"""Keys that were read, and their pages."""
-Reads = Mapping[int, Sequence[Read]]
-PagesOf = Callable[[int, Sequence[bytes]], list[bytes | None]]
+PagesOf = Callable[[int, list[bytes]], list[bytes | None]]
 """Returns the pages of keys in a segment."""
 
 
@@ -122,16 +119,12 @@ class StoreUsage:
         """Distinct keys, as `KeySample` counts."""
         return self._sample.keys
 
-    def record_writes(
-        self, changes: WriteBatch, reads: Reads, stored: Container[int], pages_of: PagesOf
-    ) -> dict[int, list[bytes]]:
+    def record_writes(self, changes: WriteBatch, pages_of: PagesOf) -> dict[int, list[bytes]]:
         """Record changes that are about to be written, and return the keys that had no page, by segment.
 
         Args:
             changes: the changes.
-            reads: what was read of the backend on the way.
-            stored: the backend's segments.
-            pages_of: reads the backend's pages that were not read.
+            pages_of: returns the pages that are still stored.
         """
         edge, fresh = changes.drop_before, {}
         if edge is not None:
@@ -139,10 +132,7 @@ class StoreUsage:
         for segment in {*changes.puts, *changes.deletes}:
             puts, deletes = changes.puts.get(segment, {}), changes.deletes.get(segment, set())
             keys = [*puts, *deletes] if deletes else list(puts)
-            absent = segment not in stored or (edge is not None and segment < edge)
-            old: list[bytes | None] = [None] * len(keys)
-            if not absent:
-                old = _old_pages(segment, keys, reads.get(segment, []), pages_of)
+            old = pages_of(segment, keys)
             usage = self._segments.setdefault(segment, SegmentUsage(self._layout))
             usage.add([page for page in old if page is not None], -1)
             self.bytes_written += usage.add(list(puts.values()), 1)
@@ -206,17 +196,3 @@ def _without_page(keys: list[bytes], pages: list[bytes | None]) -> list[bytes]:
     if missing in (0, len(keys)):
         return keys if missing else []
     return [key for key, page in zip(keys, pages, strict=True) if page is None]
-
-
-def _old_pages(
-    segment: int, keys: list[bytes], reads: Sequence[Read], pages_of: PagesOf
-) -> list[bytes | None]:
-    """The pages of keys as the backend has them."""
-    if len(reads) == 1 and reads[0][0] == keys:  # The same keys in the same order need no lookup.
-        return reads[0][1]
-    known = {key: page for names, pages in reads for key, page in zip(names, pages, strict=True)}
-    old = list(map(known.get, keys))
-    unread = [n for n, page in enumerate(old) if page is None and keys[n] not in known]
-    for n, page in zip(unread, pages_of(segment, [keys[n] for n in unread]), strict=True):
-        old[n] = page
-    return old

@@ -15,7 +15,7 @@ from state_backends.chunks import Chunk
 from state_backends.interface import StateBackend, WriteBatch
 from state_backends.store.entries import Entries, Ticks, contains, merge_entries, run_lengths
 from state_backends.store.key_index import Bits, KeyIndex, hashes
-from state_backends.store.usage import Read, StoreUsage
+from state_backends.store.usage import StoreUsage
 
 TIME_MIN, TIME_MAX = -(2**63), 2**63 - 1
 
@@ -41,7 +41,7 @@ class WindowStore:
         """How much is stored, and how many pages were read and written."""
         self._staged = WriteBatch()
         self._latest: dict[int, int] = {}
-        self._read: dict[int, list[Read]] = {}
+        self._read: dict[int, list[tuple[Sequence[bytes], list[bytes | None]]]] = {}
         """What was read from the backend since changes were last drained."""
         self._stored: set[int] | None = None
         """The backend's segments, if they were read since then."""
@@ -102,8 +102,7 @@ class WindowStore:
 
     def _pages(self, segment: int, keys: Sequence[bytes]) -> list[bytes | None]:
         staged = self._staged
-        dropped = staged.drop_before is not None and segment < staged.drop_before
-        if dropped or segment not in self._segments_stored():
+        if not self._is_stored(segment):
             pages: list[bytes | None] = [None] * len(keys)
         else:
             pages = self.backend.get_many(segment, keys)
@@ -153,9 +152,12 @@ class WindowStore:
 
     def _exists(self, segment: int) -> bool:
         """Whether the segment may hold entries."""
+        return self._is_stored(segment) or bool(self._staged.puts.get(segment))
+
+    def _is_stored(self, segment: int) -> bool:
+        """Whether the backend has the segment, and will have it after this batch."""
         drop = self._staged.drop_before
-        kept = segment in self._segments_stored() and (drop is None or segment >= drop)
-        return kept or bool(self._staged.puts.get(segment))
+        return segment in self._segments_stored() and (drop is None or segment >= drop)
 
     def _segments_stored(self) -> set[int]:
         """The backend's segments; it is asked once until changes are drained."""
@@ -163,16 +165,24 @@ class WindowStore:
             self._stored = set(self.backend.segments())
         return self._stored
 
-    def _stored_pages(self, segment: int, keys: Sequence[bytes]) -> list[bytes | None]:
-        """The pages of keys as the backend has them."""
-        if segment not in self._index:
-            return self.backend.get_many(segment, keys)
+    def _old_pages(self, segment: int, keys: list[bytes]) -> list[bytes | None]:
+        """The pages of keys as they are stored. Those that the batch has read are not read again."""
         pages: list[bytes | None] = [None] * len(keys)
-        numbers = np.flatnonzero(self._index.has(segment, self.locate(keys))).tolist()
-        for number, page in zip(
-            numbers, self.backend.get_many(segment, [keys[n] for n in numbers]), strict=True
-        ):
-            pages[number] = page
+        if not self._is_stored(segment):
+            return pages
+        reads = self._read.get(segment, [])
+        if len(reads) == 1 and reads[0][0] == keys:
+            return reads[0][1]
+        numbers = list(range(len(keys)))
+        if segment in self._index:
+            numbers = np.flatnonzero(self._index.has(segment, self.locate(keys))).tolist()
+        if not numbers:
+            return pages
+        known = {key: page for names, found in reads for key, page in zip(names, found, strict=True)}
+        unread = [keys[number] for number in numbers if keys[number] not in known]
+        known.update(zip(unread, self.backend.get_many(segment, unread), strict=True))
+        for number in numbers:
+            pages[number] = known[keys[number]]
         return pages
 
     def fetch(self, key: bytes, start: int, end: int) -> Entries:
@@ -320,15 +330,15 @@ class WindowStore:
 
     def drain_changes(self) -> WriteBatch:
         """Return what has changed since the last call, to be written to the backend, and clear it here."""
-        changes, self._staged = self._staged, WriteBatch()
+        changes = self._staged
         changes.puts = {segment: pages for segment, pages in changes.puts.items() if pages}
         changes.deletes = {segment: keys for segment, keys in changes.deletes.items() if keys}
-        fresh = self.usage.record_writes(changes, self._read, self._segments_stored(), self._stored_pages)
+        fresh = self.usage.record_writes(changes, self._old_pages)
         if changes.drop_before is not None:
             self._index.drop_before(changes.drop_before)
         for segment, keys in fresh.items():
             self._index.note(segment, hashes(keys))
-        self._read, self._stored = {}, None
+        self._staged, self._read, self._stored = WriteBatch(), {}, None
         return changes
 
 

@@ -130,8 +130,8 @@ SEVEN = [
     Bug(
         "rocksdb",
         "half of a write is kept",
-        "changes.put(prefix + key, page)",
-        "self._db.put(prefix + key, page, self._write_options)",
+        "deque(map(changes.put, names,",
+        "deque(map(lambda *page: self._db.put(*page, self._write_options), names,",
         HALF,
         "pages end",
     ),
@@ -218,10 +218,18 @@ OTHERS = [
     Bug(
         "rocksdb",
         "pages of neighbours",
-        "            if not key.startswith(prefix):\n                return\n",
-        "",
+        "before(self._db.items(from_key=prefix), end)",
+        "before(self._db.items(from_key=prefix), _PAGES_END)",
         "iterate_yields_one_segment",
     ),
+    Bug(
+        "rocksdb",
+        "keys of neighbours",
+        "before(self._db.keys(from_key=prefix), end)",
+        "before(self._db.keys(from_key=prefix), _PAGES_END)",
+        "drop_before_keeps_its_own_segment",
+    ),
+    Bug("rocksdb", "pages in another order", "found[order] = ", "found[:] = ", "get_many_of_many_keys"),
     Bug(
         "sqlite",
         "drop of one segment too many",
