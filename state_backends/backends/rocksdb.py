@@ -153,14 +153,14 @@ class RocksDBBackend(StateBackend):
         if batch.drop_before is not None:
             changes.delete_range(_PAGES, segment_prefix(batch.drop_before))
             segments = {number for number in segments if number >= batch.drop_before}
+        # RocksDB writes ascending names several times as fast as scattered ones.
         for segment, keys in batch.deletes.items():
-            prefix = segment_prefix(segment)
-            for key in keys:
-                changes.delete(prefix + key)
+            if keys:
+                names, _ = page_names(segment_prefix(segment), list(keys))
+                deque(map(changes.delete, names), maxlen=0)
         for segment, pages in batch.puts.items():
             if not pages:
                 continue
-            # RocksDB writes ascending names several times as fast as scattered ones.
             names, order = page_names(segment_prefix(segment), list(pages))
             deque(map(changes.put, names, fill(list(pages.values()))[order].tolist()), maxlen=0)
             self._written += sum(map(len, pages.values()))
@@ -197,8 +197,9 @@ class RocksDBBackend(StateBackend):
         return next(self.iterate(segment), None) is None
 
     def iterate(self, segment: int) -> Iterator[tuple[bytes, bytes]]:
-        for keys, pages in self.scan(segment):
-            yield from zip(keys, pages, strict=True)
+        prefix, end = segment_prefix(segment), segment_end(segment)
+        for pairs in before(self._db.items(from_key=prefix), end):
+            yield from ((name[len(prefix) :], page) for name, page in pairs)
 
     def scan(self, segment: int) -> Iterator[Chunk]:
         prefix, end = segment_prefix(segment), segment_end(segment)

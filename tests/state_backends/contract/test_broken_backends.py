@@ -218,8 +218,8 @@ OTHERS = [
     Bug(
         "rocksdb",
         "pages of neighbours",
-        "before(self._db.items(from_key=prefix), end)",
-        "before(self._db.items(from_key=prefix), _PAGES_END)",
+        "for pairs in before(self._db.items(from_key=prefix), end):",
+        "for pairs in before(self._db.items(from_key=prefix), _PAGES_END):",
         "iterate_yields_one_segment",
     ),
     Bug(
