@@ -130,7 +130,7 @@ class SummingOperator(StoreOperator, ABC):
                 for segment, keys in pages.items():
                     self._sums.forget(segment, keys)
 
-    def _read(self, segment: int, keys: list[bytes], numbers: Ints, summed: Mask) -> Iterator[Entries]:
+    def _read_pages(self, segment: int, keys: list[bytes], numbers: Ints, summed: Mask) -> Iterator[Entries]:
         """Yield the panes of pages that `_pages` has named, with the numbers of their keys.
 
         Args:

@@ -153,7 +153,7 @@ class PaneOperator(SummingOperator):
             summed = np.zeros(len(numbers), bool)
             if inside:
                 summed = ~partly_late[numbers] & ~np.isin(numbers, touched.due.get(segment, NO_KEYS))
-            for entries in self._read(segment, touched.keys, numbers, summed):
+            for entries in self._read_pages(segment, touched.keys, numbers, summed):
                 if begin < since and segment not in written:
                     entries = entries.take(np.flatnonzero(entries.time >= since))  # noqa: PLW2901
                 parts.append(entries)

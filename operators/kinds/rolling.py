@@ -263,7 +263,7 @@ class RollingOperator(SummingOperator):
                     [written.key[written.segment == segment], touched.due.get(segment, NO_KEYS)]
                 )
                 summed = ~np.isin(numbers, whole)
-            for entries in self._read(segment, touched.keys, numbers, summed):
+            for entries in self._read_pages(segment, touched.keys, numbers, summed):
                 parts.append(self._stored.panes(entries))
                 if not self.plan.on_arrival:
                     waiting.append(WaitingSchema.waiting(entries))

@@ -89,7 +89,7 @@ class StatefulOperator:
         changes = done.replayed if known else None
         self.store.changed_outside(changes)
         if change is None and progress.usage is not None:
-            self.store.usage.load(progress.usage)
+            self.store.usage.load(progress.usage, progress.keys)
         else:
             self.store.usage.measure(self.backend)
         self.operator.rebuild(close_time, changes)
@@ -167,6 +167,7 @@ class StatefulOperator:
             schema=self._working.stored(),
             close_time=self.operator.close_time,
             usage=self.store.usage.plain(),
+            keys=self.store.usage.keys,
             sequence=self._sequence + 1,
         )
         pointer = self._durable.commit(journal, pointer, changes, progress, clock)

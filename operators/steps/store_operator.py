@@ -148,6 +148,8 @@ class StoreOperator(ABC):
         self._timers = TimerQueue()
         self._unread: dict[int, int] = {}
         """Segments whose timers have not been set since the store was opened, and when the first of them may be due."""
+        self._unknown: dict[int, None] = {}
+        """Segments whose keys have not been read since then."""
 
     @abstractmethod
     def next_due(self, entries: Entries) -> Ints:
@@ -178,26 +180,39 @@ class StoreOperator(ABC):
                 self._set_page_timers(segment, keys, self.store.fetch_segment(segment, keys))
 
     def _open(self, segments: Sequence[int]) -> None:
-        """Read segments for the first time: their keys at least. Timers of a large state are read when they may be due."""
+        """Set the timers of all segments, or of a large state only those that are due before its close time."""
         ticks, few = self.store.segment_ticks, self.store.usage.pages <= _FEW_PAGES
-        self._unread = {}
+        self._unread = {
+            segment: self.earliest_due(segment * ticks, (segment + 1) * ticks - 1) if self.closes else NEVER
+            for segment in segments
+        }
+        self._unknown = dict.fromkeys(segments)
+        self._read(list(segments) if few else self._maybe_due(self.close_time))
+
+    def _read(self, segments: Sequence[int]) -> None:
+        """Read segments for the first time: their timers, or their keys if there are no timers."""
         for segment in segments:
-            due = self.earliest_due(segment * ticks, (segment + 1) * ticks - 1) if self.closes else NEVER
-            if self.closes and (few or due < self.close_time):
-                self._read_timers(segment)
-            else:
+            self._unknown.pop(segment, None)
+            if self._unread.pop(segment) == NEVER:
                 self.store.note_keys(segment)
-                self._unread[segment] = due
+                continue
+            for keys, entries in self.store.scan_segment(segment):
+                self._set_page_timers(segment, keys, entries)
+        self.store.usage.keys_known = not self._unknown
 
-    def _read_timers(self, segment: int) -> None:
-        for keys, entries in self.store.scan_segment(segment):
-            self._set_page_timers(segment, keys, entries)
+    def _maybe_due(self, close_time: int) -> list[int]:
+        """The segments that were not read yet and may have timers that are due before the close time."""
+        return [segment for segment, due in self._unread.items() if due < close_time]
 
-    def _read_due(self, close_time: int) -> None:
-        """Set the timers of segments that were not read yet and may be due before the close time."""
-        for segment in [segment for segment, due in self._unread.items() if due < close_time]:
-            del self._unread[segment]
-            self._read_timers(segment)
+    def _read_on(self, close_time: int) -> None:
+        """Read the segments that may be due, and the keys of one more. So the first batch after a restart comes soon."""
+        if not self._unread:
+            return
+        self._read(self._maybe_due(close_time))
+        if self._unknown:
+            segment, _ = self._unknown.popitem()
+            self.store.note_keys(segment)
+            self.store.usage.keys_known = not self._unknown
 
     def _set_page_timers(self, segment: int, keys: list[bytes], entries: Entries) -> None:
         present, due = first_by_key(entries.key, self.next_due(entries))
@@ -205,7 +220,6 @@ class StoreOperator(ABC):
 
     def _touched(self, keys: list[bytes], close_time: int) -> Touched:
         """Return the keys of a batch and the pages that are due before the close time, whose spans are still empty."""
-        self._read_due(close_time)
         due = self._timers.drain_due(close_time) if self.closes else {}
         if not due:
             return Touched(keys, {})
@@ -224,6 +238,7 @@ class StoreOperator(ABC):
             step: the close times, and where to count.
         """
         step.begin(self.close_time)
+        self._read_on(step.close_time_end)
         emitted = self.process(batch, step)
         self.close_time = step.close_time_end
         for rows in emitted:

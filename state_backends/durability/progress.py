@@ -21,6 +21,7 @@ class Progress:
         schema: the columns of the stored entries.
         close_time: the close time reached, in ticks; FAR_PAST before the first batch.
         usage: how much each segment holds, as `StoreUsage.plain` returns it.
+        keys: how many distinct keys have entries, as far as the operator knew.
         buckets: of a query, the number of its buckets.
         timer: of a query, the event-time timer that is set for the bucket, in milliseconds, or None.
         active: of a query that closes windows by the clock, when it last got records, in milliseconds since the epoch.
@@ -34,6 +35,7 @@ class Progress:
     schema: StoredSchema | None = None
     close_time: int = FAR_PAST
     usage: list[list[int]] | None = None
+    keys: int = 0
     buckets: int | None = None
     timer: int | None = None
     active: int | None = None
@@ -55,7 +57,7 @@ class Progress:
             "close": self.close_time,
             "usage": self.usage,
         }
-        later = {"active": self.active, "sequence": self.sequence or None}
+        later = {"active": self.active, "sequence": self.sequence or None, "keys": self.keys or None}
         return _given(operator) | host | _given(later)
 
     @classmethod
@@ -79,6 +81,7 @@ class Progress:
             stream_time=plain.get("stream_time"),
             highest=plain.get("highest"),
             sequence=plain.get("sequence", 0),
+            keys=plain.get("keys", 0),
         )
 
 

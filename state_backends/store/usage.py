@@ -1,6 +1,5 @@
 """How much a store holds: pages, entries, bytes and keys, updated from what is read and written anyway."""
 
-import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -10,6 +9,7 @@ import numpy as np
 
 from serializers.pages import PageLayout
 from state_backends.interface import StateBackend, WriteBatch
+from state_backends.store.key_index import Hashes, hashes
 
 _SAMPLED_PAGES = 2**14
 PagesOf = Callable[[int, list[bytes]], list[bytes | None]]
@@ -27,11 +27,11 @@ class KeySample:
         self._pages: dict[int, set[int]] = {}
         self._count: int | None = 0
 
-    def add(self, segment: int, keys: Iterable[bytes]) -> None:
-        """Note that keys have a page in the segment; they may be known already."""
-        hashes = self._sampled(keys)
-        if hashes:
-            self._pages.setdefault(segment, set()).update(hashes)
+    def add(self, segment: int, found: Hashes) -> None:
+        """Note that keys with these hashes have a page in the segment; they may be known already."""
+        sampled = self._sampled(found)
+        if sampled:
+            self._pages.setdefault(segment, set()).update(sampled)
             self._count = None
         while sum(map(len, self._pages.values())) > _SAMPLED_PAGES:
             self._mask = 2 * self._mask + 1
@@ -39,9 +39,9 @@ class KeySample:
                 number: {h for h in kept if not h & self._mask} for number, kept in self._pages.items()
             }
 
-    def remove(self, segment: int, keys: Iterable[bytes]) -> None:
-        """Note that keys have no page in the segment."""
-        self._pages.get(segment, set()).difference_update(self._sampled(keys))
+    def remove(self, segment: int, gone: Hashes) -> None:
+        """Note that keys with these hashes have no page in the segment."""
+        self._pages.get(segment, set()).difference_update(self._sampled(gone))
         self._count = None
 
     def drop_before(self, segment: int) -> None:
@@ -54,9 +54,8 @@ class KeySample:
         """Forget all pages."""
         self.__init__()  # type: ignore[misc]
 
-    def _sampled(self, keys: Iterable[bytes]) -> list[int]:
-        hashes = np.fromiter(map(zlib.crc32, keys), np.uint32)
-        return hashes[(hashes & np.uint32(self._mask)) == 0].tolist()
+    def _sampled(self, found: Hashes) -> list[int]:
+        return found[(found & np.uint32(self._mask)) == 0].tolist()
 
     @property
     def keys(self) -> int:
@@ -95,6 +94,9 @@ class StoreUsage:
         self._layout = layout
         self._segments: dict[int, SegmentUsage] = {}
         self._sample = KeySample()
+        self._keys_before = 0
+        self.keys_known = True
+        """Whether the keys of all segments have been noted since the store was opened."""
         self.pages_read = 0
         self.pages_written = 0
         self.bytes_written = 0
@@ -116,11 +118,11 @@ class StoreUsage:
 
     @property
     def keys(self) -> int:
-        """Distinct keys, as `KeySample` counts."""
-        return self._sample.keys
+        """Distinct keys, as `KeySample` counts. While not all are known, at least as many as there were at the restart."""
+        return self._sample.keys if self.keys_known else max(self._sample.keys, self._keys_before)
 
-    def record_writes(self, changes: WriteBatch, pages_of: PagesOf) -> dict[int, list[bytes]]:
-        """Record changes that are about to be written, and return the keys that had no page, by segment.
+    def record_writes(self, changes: WriteBatch, pages_of: PagesOf) -> dict[int, Hashes]:
+        """Record changes that are about to be written, and return the hashes of keys that had no page, by segment.
 
         Args:
             changes: the changes.
@@ -137,10 +139,10 @@ class StoreUsage:
             usage.add([page for page in old if page is not None], -1)
             self.bytes_written += usage.add(list(puts.values()), 1)
             self.pages_written += len(puts)
-            fresh[segment] = _without_page(list(puts), old[: len(puts)])
+            fresh[segment] = hashes(_without_page(list(puts), old[: len(puts)]))
             self._sample.add(segment, fresh[segment])
             if deletes:
-                self._sample.remove(segment, deletes)
+                self._sample.remove(segment, hashes(deletes))
         return fresh
 
     def record_replay(self, changes: Iterable[WriteBatch]) -> None:
@@ -149,18 +151,18 @@ class StoreUsage:
             if batch.drop_before is not None:
                 self._sample.drop_before(batch.drop_before)
             for segment, keys in batch.deletes.items():
-                self._sample.remove(segment, keys)
+                self._sample.remove(segment, hashes(keys))
             for segment, puts in batch.puts.items():
-                self._sample.add(segment, puts)
+                self._sample.add(segment, hashes(puts))
 
     def _drop_before(self, segment: int) -> None:
         for number in [number for number in self._segments if number < segment]:
             del self._segments[number]
         self._sample.drop_before(segment)
 
-    def record_scan(self, segment: int, keys: Iterable[bytes]) -> None:
-        """Record keys that a scan has found."""
-        self._sample.add(segment, keys)
+    def record_scan(self, segment: int, found: Hashes) -> None:
+        """Record the hashes of keys that a scan has found."""
+        self._sample.add(segment, found)
 
     def clear_keys(self) -> None:
         """Forget all keys: a scan of the whole store follows."""
@@ -185,8 +187,9 @@ class StoreUsage:
         """Return what each segment holds as values that can be packed."""
         return [[number, u.pages, u.entries, u.size] for number, u in self._segments.items() if u.pages]
 
-    def load(self, plain: Any) -> None:
-        """Restore what `plain` returned."""
+    def load(self, plain: Any, keys: int) -> None:
+        """Restore what `plain` returned, and how many keys there were then."""
+        self._keys_before = keys
         self._segments = {number: SegmentUsage(self._layout, *held) for number, *held in plain}
 
 

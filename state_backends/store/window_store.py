@@ -251,8 +251,9 @@ class WindowStore:
             self._index.know(segment)
 
     def _note_keys(self, segment: int, keys: Collection[bytes]) -> None:
-        self.usage.record_scan(segment, keys)
-        self._index.note(segment, hashes(keys))
+        found = hashes(keys)
+        self.usage.record_scan(segment, found)
+        self._index.note(segment, found)
 
     def note_keys(self, segment: int) -> None:
         """Note the keys of a segment that was filled from outside and is not scanned. O(pages), 0.5 us each."""
@@ -336,8 +337,8 @@ class WindowStore:
         fresh = self.usage.record_writes(changes, self._old_pages)
         if changes.drop_before is not None:
             self._index.drop_before(changes.drop_before)
-        for segment, keys in fresh.items():
-            self._index.note(segment, hashes(keys))
+        for segment, found in fresh.items():
+            self._index.note(segment, found)
         self._staged, self._read, self._stored = WriteBatch(), {}, None
         return changes
 

@@ -47,3 +47,27 @@ def test_timers_are_rebuilt_in_parts(
     monkeypatch.setattr(chunks, "_MOST_BYTES", 1_000)
     monkeypatch.setattr(timers, "_LONG", 32)
     assert expected == feed(kind, backend, tmp_path / "restarted", 3)
+
+
+@pytest.mark.parametrize(("emit", "left"), [("on_close", [2, 1, 0, 0]), ("on_update", [3, 2, 1, 0])])
+def test_large_state_is_read_batch_by_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, emit: str, left: list[int]
+) -> None:
+    """After a restart, each batch reads one more segment; the number of keys is that of before until all are read."""
+    monkeypatch.setattr(store_operator, "_FEW_PAGES", -1)
+    op = SlidingWindows(size=1_000_000).group_by("k").aggregate(n=agg.count()).emit(emit)
+    options = {"state.segment": "1 minute"}
+    with op.local_runner("at", backend="rocksdb", directory=tmp_path / "state", options=options) as runner:
+        for segment in range(4):
+            at = np.full(500, segment * 60_000)
+            runner.process(pa.table({"k": np.arange(500) + 500 * segment, "at": at}))
+        assert 2_000 == runner.metrics["live_keys"]
+        runner.restart()
+        unread = []
+        for number in range(4):
+            rows = runner.process(pa.table({"k": [number, 5_000 + number], "at": [240_000 + number] * 2}))
+            assert 2_000 <= runner.metrics["live_keys"] <= 2_001 + number
+            assert rows.num_rows >= 2
+            unread.append(len(runner._operator.operator._unknown))
+        assert left == unread
+        assert 2_004 == runner.metrics["live_keys"]

@@ -13,6 +13,7 @@ from state_backends.backends.journaled import JournalBackend
 from state_backends.backends.memory import MemoryBackend
 from state_backends.backends.rocksdb import RocksDBBackend
 from state_backends.store import usage
+from state_backends.store.key_index import hashes
 from state_backends.store.usage import KeySample, StoreUsage
 
 LAYOUT = PageLayout(("i8", "f8", "object"))
@@ -56,7 +57,7 @@ def test_usage_follows_every_change(kind: type[StateBackend], tmp_path: Path) ->
         assert held(store) == told(store.usage)
     assert held(store)[0] > 20
     again = StoreUsage(LAYOUT)
-    again.load(store.usage.plain())
+    again.load(store.usage.plain(), 0)
     assert told(again)[:3] == held(store)[:3]
     again.measure(store.backend)
     assert told(again)[:3] == held(store)[:3]
@@ -88,9 +89,9 @@ def test_many_keys_are_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
     names = [f"key {n}".encode() for n in range(50_000)]
     sample = KeySample()
     for segment in range(4):
-        sample.add(segment, names[: 20_000 + 10_000 * segment])
+        sample.add(segment, hashes(names[: 20_000 + 10_000 * segment]))
     assert abs(sample.keys - 50_000) < 5_000
-    sample.remove(3, names)
+    sample.remove(3, hashes(names))
     sample.drop_before(2)
     assert abs(sample.keys - 40_000) < 4_000
     replayed = StoreUsage(LAYOUT)
