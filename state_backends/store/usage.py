@@ -1,6 +1,6 @@
 """How much a store holds: pages, entries, bytes and keys, updated from what is read and written anyway."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -12,8 +12,6 @@ from state_backends.interface import StateBackend, WriteBatch
 from state_backends.store.key_index import Hashes, hashes
 
 _SAMPLED_PAGES = 2**14
-PagesOf = Callable[[int, list[bytes]], list[bytes | None]]
-"""Returns the pages of keys in a segment."""
 
 
 class KeySample:
@@ -121,28 +119,25 @@ class StoreUsage:
         """Distinct keys, as `KeySample` counts. While not all are known, at least as many as there were at the restart."""
         return self._sample.keys if self.keys_known else max(self._sample.keys, self._keys_before)
 
-    def record_writes(self, changes: WriteBatch, pages_of: PagesOf) -> dict[int, Hashes]:
-        """Record changes that are about to be written, and return the hashes of keys that had no page, by segment.
+    def record_writes(
+        self, segment: int, puts: Mapping[bytes, bytes], deletes: Set[bytes], old: list[bytes | None]
+    ) -> Hashes:
+        """Record changes of one segment, and return the hashes of the keys that had no page.
 
         Args:
-            changes: the changes.
-            pages_of: returns the pages that are still stored.
+            segment: number of the segment.
+            puts: the new pages by key.
+            deletes: the keys whose pages are deleted; each has one.
+            old: the pages that those of `puts` replace, None where there was none, and those of `deletes`.
         """
-        edge, fresh = changes.drop_before, {}
-        if edge is not None:
-            self._drop_before(edge)
-        for segment in {*changes.puts, *changes.deletes}:
-            puts, deletes = changes.puts.get(segment, {}), changes.deletes.get(segment, set())
-            keys = [*puts, *deletes] if deletes else list(puts)
-            old = pages_of(segment, keys)
-            usage = self._segments.setdefault(segment, SegmentUsage(self._layout))
-            usage.add([page for page in old if page is not None], -1)
-            self.bytes_written += usage.add(list(puts.values()), 1)
-            self.pages_written += len(puts)
-            fresh[segment] = hashes(_without_page(list(puts), old[: len(puts)]))
-            self._sample.add(segment, fresh[segment])
-            if deletes:
-                self._sample.remove(segment, hashes(deletes))
+        usage = self._segments.setdefault(segment, SegmentUsage(self._layout))
+        usage.add([page for page in old if page is not None], -1)
+        self.bytes_written += usage.add(list(puts.values()), 1)
+        self.pages_written += len(puts)
+        fresh = hashes(_without_page(list(puts), old[: len(puts)]))
+        self._sample.add(segment, fresh)
+        if deletes:
+            self._sample.remove(segment, hashes(deletes))
         return fresh
 
     def record_replay(self, changes: Iterable[WriteBatch]) -> None:
@@ -155,7 +150,8 @@ class StoreUsage:
             for segment, puts in batch.puts.items():
                 self._sample.add(segment, hashes(puts))
 
-    def _drop_before(self, segment: int) -> None:
+    def drop_before(self, segment: int) -> None:
+        """Note that earlier segments are dropped."""
         for number in [number for number in self._segments if number < segment]:
             del self._segments[number]
         self._sample.drop_before(segment)

@@ -5,6 +5,7 @@ of one segment, sorted by time. Changes are kept in memory until `drain_changes`
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence, Set
+from itertools import compress
 from typing import cast
 
 import numpy as np
@@ -332,15 +333,24 @@ class WindowStore:
     def drain_changes(self) -> WriteBatch:
         """Return what has changed since the last call, to be written to the backend, and clear it here."""
         changes = self._staged
+        if changes.drop_before is not None:
+            self.usage.drop_before(changes.drop_before)
+            self._index.drop_before(changes.drop_before)
+        for segment in {*changes.puts, *changes.deletes}:
+            self._record_changes(segment, changes)
         changes.puts = {segment: pages for segment, pages in changes.puts.items() if pages}
         changes.deletes = {segment: keys for segment, keys in changes.deletes.items() if keys}
-        fresh = self.usage.record_writes(changes, self._old_pages)
-        if changes.drop_before is not None:
-            self._index.drop_before(changes.drop_before)
-        for segment, found in fresh.items():
-            self._index.note(segment, found)
         self._staged, self._read, self._stored = WriteBatch(), {}, None
         return changes
+
+    def _record_changes(self, segment: int, changes: WriteBatch) -> None:
+        """Record what changes in a segment, and leave out deletes of pages that are not stored."""
+        puts, deletes = changes.puts.get(segment, {}), list(changes.deletes.get(segment, ()))
+        old = self._old_pages(segment, [*puts, *deletes])
+        stored = [page is not None for page in old[len(puts) :]]
+        gone = changes.deletes[segment] = set(compress(deletes, stored))
+        fresh = self.usage.record_writes(segment, puts, gone, old)
+        self._index.note(segment, fresh)
 
 
 def _without(gone: Set[bytes], keys: list[bytes], pages: list[bytes]) -> Chunk:

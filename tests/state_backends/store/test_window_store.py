@@ -267,6 +267,18 @@ def test_changes_are_taken_once(backend: StateBackend) -> None:
     )
 
 
+def test_deletes_of_what_is_not_stored_are_left_out(backend: StateBackend) -> None:
+    """Pages that came and went in one batch, and pages that never were, are no changes for the backend."""
+    store = filled(backend)
+    nothing = entries((0, 0, "")).take(np.array([], np.int64))
+    store.replace_segment(0, [b"c", b"a"], nothing)
+    store.replace_segment(7, [b"a", b"b"], nothing)
+    store.put_many([b"e"], entries((0, 5, "e5")))
+    store.delete_many([b"e"], np.array([0]), np.array([5]))
+    changes = store.drain_changes()
+    assert ({0: {b"a"}}, {}) == (changes.deletes, changes.puts)
+
+
 def test_expire_drops_whole_dead_segments(backend: StateBackend) -> None:
     """Segments whose time is over go as a whole, in one change; one with any younger entry stays whole."""
     store = filled(backend)
