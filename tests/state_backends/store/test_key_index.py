@@ -23,13 +23,14 @@ def keys_in(index: KeyIndex, segment: int) -> set[bytes]:
 
 @given(STEPS)
 def test_pages_that_were_noted_are_found(steps: list[tuple[str, int, int]]) -> None:
-    """Whatever was noted and not dropped is told, and of other segments at most what is 32 apart, or has the same hash."""
-    index, noted = KeyIndex(), dict[int, set[bytes]]()
+    """Whatever was noted and not dropped is told; of other keys at most those of segments 32 apart, or of the same hash."""
+    index, noted, ever = KeyIndex(), dict[int, set[bytes]](), dict[int, set[bytes]]()
     for what, segment, first in steps:
         if what == "note":
             index.know(segment)
             index.note(segment, hashes(KEYS[first : first + 700]))
-            noted.setdefault(segment, set()).update(KEYS[first : first + 700])
+            for kept in (noted, ever):
+                kept.setdefault(segment, set()).update(KEYS[first : first + 700])
         else:
             index.drop_before(segment)
             noted = {number: keys for number, keys in noted.items() if number >= segment}
@@ -40,7 +41,7 @@ def test_pages_that_were_noted_are_found(steps: list[tuple[str, int, int]]) -> N
     for segment in range(-40, 41):
         assert (segment in noted) == (segment in index)
         if segment in noted:
-            apart = [keys for number, keys in noted.items() if (number - segment) % 32 == 0]
+            apart = [keys for number, keys in ever.items() if (number - segment) % 32 == 0]
             assert noted[segment] <= keys_in(index, segment) <= set().union(*apart) | twins
 
 
