@@ -11,12 +11,12 @@ from pyspark.sql.types import BinaryType, DataType, DoubleType, LongType, Struct
 
 from operators.columns.records import FAR_FUTURE, Records
 from operators.errors import OperatorError
-from operators.runtime.memory import keep_freed_memory
 from operators.runtime.program import Batch, Program, WindowOperator
 from operators.spark.failures import located, task
 from operators.spark.logs import log_at
 from operators.spark.packing import gathered
 from operators.spark.sorting import GROUP_BITS, ORDER, first_group, last_group, last_moment, reached
+from operators.spark.workers import prepare_worker
 from operators.steps.partials import KEY, Partials, TwoStagePlan, column_names, from_table, to_table
 from operators.steps.step import Counters
 from state_backends.backends.memory import MemoryBackend
@@ -55,7 +55,7 @@ class FirstStage:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the entries of the rows, a few hundred thousand rows at a time."""
-        keep_freed_memory()
+        prepare_worker()
         with located(f"operator {self.name!r}, reading rows in {task()}"):
             yield from self._entries(batches)
 
@@ -133,7 +133,7 @@ class BoundedRun:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield what comes of the rows of a partition that `in_order` has sorted."""
         log_at(self.log_level)
-        keep_freed_memory()
+        prepare_worker()
         where = task()
         with located(f"operator {self.name!r}, {where}"):
             yield from self._windows(self._watched(batches, where))

@@ -12,10 +12,10 @@ import pyarrow as pa
 
 from operators.columns.ranges import Ints
 from operators.columns.records import RecordColumns, UsableRows, number_keys
-from operators.runtime.memory import keep_freed_memory
 from operators.runtime.program import Program
 from operators.spark.failures import located, task
 from operators.spark.runs import is_first_batch
+from operators.spark.workers import prepare_worker
 from operators.steps.partials import TwoStagePlan, to_table
 from serializers.keys import NO_COLUMNS, bucket_of, encode_keys
 
@@ -106,7 +106,7 @@ class Pack:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield one row per bucket for every few hundred thousand rows."""
-        keep_freed_memory()
+        prepare_worker()
         with located(f"operator {self.name!r}, reading rows in {task()}"):
             yield from self._buckets(batches)
 
@@ -243,6 +243,7 @@ class Unpack:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of each blob."""
+        prepare_worker()
         for batch in batches:
             for blob in batch.column("blob"):
                 if blob.is_valid:

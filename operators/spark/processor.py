@@ -22,6 +22,7 @@ from operators.spark.journal import SparkJournal
 from operators.spark.logs import log_at
 from operators.spark.packing import from_blobs, to_blob
 from operators.spark.runs import batch_number
+from operators.spark.workers import prepare_worker
 from state_backends import StateConfig, StateError
 from state_backends.checkpoints.savepoint import Savepoint
 from state_backends.durability.pointer import Pointer, read_pointer
@@ -120,6 +121,7 @@ class BucketProcessor(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Keep Spark's handle and open the journal."""
+        prepare_worker()
         log_at(self._config.log_level)
         self._handle = handle
         self._journal = SparkJournal(handle)
