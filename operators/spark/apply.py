@@ -30,7 +30,7 @@ from operators.spark.declared import (
 )
 from operators.spark.gaps import quoted
 from operators.spark.heartbeats import with_heartbeats
-from operators.spark.packing import PACKED, Pack, Unpack, partition_labels
+from operators.spark.packing import PACKED, TO_BUCKETS, Pack, Unpack, partition_labels
 from operators.spark.prepare import check_frame, prepare
 from operators.spark.session import (
     check_partitions,
@@ -177,13 +177,17 @@ def _streaming(
     counts = [F.sum(column).alias(column) for column in ("rows", "bad", "sent", "row_bytes")]
     packed = packed.observe(f"{name}_in", *counts, F.sum(F.length("blob")).alias("sent_bytes"))
     types = result_types(program.counts)
-    results = packed.groupBy("bucket").transformWithStateInPandas(
-        BucketProcessor(program, config, labels, name, closing, savepoint),
-        types,
-        "append",
-        "eventtime",
+    results = (
+        packed.select(*TO_BUCKETS)
+        .groupBy("bucket")
+        .transformWithStateInPandas(
+            BucketProcessor(program, config, labels, name, closing, savepoint),
+            types,
+            "append",
+            "eventtime",
+        )
     )
     results = results.observe(
-        f"{name}_out", *[F.sum(quoted(one)).alias(one) for one in names(program.counts)]
+        f"{name}_out", *[F.sum(f"metrics.{quoted(one)}").alias(one) for one in names(program.counts)]
     )
     return known(results, types).mapInArrow(Unpack(program.rows), out)

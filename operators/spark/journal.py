@@ -1,18 +1,22 @@
 """The journal of a bucket in Spark's state."""
 
 from pyspark.sql.streaming import StatefulProcessorHandle
+from pyspark.sql.types import BinaryType, IntegerType, StringType, StructType
 
 from state_backends.errors import CHECKPOINT_CHANGED, StateError
 from state_backends.journal import Blob, blob_bytes
 
 _PART_BYTES = 4 << 20
+_KEY = StructType().add("name", StringType()).add("part", IntegerType())
+_VALUE = StructType().add("parts", IntegerType()).add("blob", BinaryType())
+"""The columns of the map. As text, each would be sent to Java to be parsed, twice in each task."""
 
 
 class SparkJournal:
     """A journal in a MapState of the bucket, committed by Spark with the micro-batch. Blobs are cut into parts."""
 
     def __init__(self, handle: StatefulProcessorHandle) -> None:
-        self._map = handle.getMapState("journal", "name string, part int", "parts int, blob binary")
+        self._map = handle.getMapState("journal", _KEY, _VALUE)
         self._parts: dict[str, int] = {}
         """Number of parts of the blobs that were read or written. A blob that is replaced was read before."""
 
@@ -39,10 +43,11 @@ class SparkJournal:
         self._parts[name] = len(pieces)
 
     def remove(self, name: str) -> None:
-        """Remove the blob if it is there."""
-        first = self._map.getValue((name, 0))
-        for part in range(first[0] if first is not None else 0):
+        """Remove the blob if it is there. Its bytes are not read for that."""
+        part = 0
+        while part == 0 or self._map.containsKey((name, part)):
             self._map.removeKey((name, part))
+            part += 1
         self._parts.pop(name, None)
 
     def commit(self) -> None:

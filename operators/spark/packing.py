@@ -26,20 +26,20 @@ PACKED = pa.schema(
         ("bad", pa.int64()),
         ("sent", pa.int64()),
         ("row_bytes", pa.int64()),
-        ("partial", pa.bool_()),
-        ("arrived", pa.bool_()),
+        ("kind", pa.int32()),
         ("blob", pa.binary()),
     ]
 )
-"""A blob for a bucket: how many usable and bad records it stands for, and whether its rows are partial aggregates.
-
-A row without a blob wakes the bucket; it may say that records arrived, for whichever bucket.
-"""
+"""A blob for a bucket: how many usable and bad records it stands for, and what it is."""
+TO_BUCKETS = "bucket", "kind", "blob"
+"""The columns that go through the shuffle; the others are only counted."""
+CALL, ARRIVED, ROWS, PARTIALS = range(4)
+"""Kinds: no blob, to wake the bucket; the same, where records arrived, for whichever bucket; records; partial aggregates."""
 _ROWS_PER_BLOB = 250_000
 _BATCHES_AHEAD = 32
 _SAMPLE_ROWS = 16_384
 _LEAST_SAVING = 2
-_Part = tuple[int, int, int, int, int, bool, bool, bytes | None]
+_Part = tuple[int, int, int, int, int, int, bytes | None]
 """A row of `PACKED`."""
 
 
@@ -116,7 +116,7 @@ class Pack:
         columns = self.program.inputs.records
         for number, part in enumerate(gathered(batches, _ROWS_PER_BLOB)):
             if self.tells and not number:
-                yield _packed([_call(label, arrived=True) for label in self.labels])
+                yield _packed([_call(label, ARRIVED) for label in self.labels])
             table = part.rename_columns(self.program.inputs.names)
             if self.program.late is not None:  # A bad row is reported where its key is.
                 yield _packed(list(self._whole(table)))
@@ -142,7 +142,7 @@ class Pack:
         for label, rows in self._by_bucket(bucket):
             count = int(partials.records[rows].sum())
             blob = to_blob(to_table(partials, rows))
-            yield label, count, 0, len(rows), int(count * row_bytes), True, False, blob
+            yield label, count, 0, len(rows), int(count * row_bytes), PARTIALS, blob
 
     def _whole(self, table: pa.Table) -> Iterator[_Part]:
         """All rows, those that cannot be used among them."""
@@ -158,7 +158,7 @@ class Pack:
     @staticmethod
     def _part(label: int, table: pa.Table, rows: Ints, usable: int) -> _Part:
         part = table.take(pa.array(rows)) if len(rows) < table.num_rows else table
-        return label, usable, len(rows) - usable, len(rows), part.nbytes, False, False, to_blob(part)
+        return label, usable, len(rows) - usable, len(rows), part.nbytes, ROWS, to_blob(part)
 
     def _rows(self, table: pa.Table) -> Iterator[tuple[int, Ints]]:
         keys = [table.column(name) for name in self.program.inputs.group_by]
@@ -179,9 +179,9 @@ class Pack:
                 yield label, order[start:end]
 
 
-def _call(label: int, *, bad: int = 0, arrived: bool = False) -> _Part:
+def _call(label: int, kind: int = CALL, bad: int = 0) -> _Part:
     """A row without a blob."""
-    return label, 0, bad, 0, 0, False, arrived, None
+    return label, 0, bad, 0, 0, kind, None
 
 
 def _packed(parts: list[_Part]) -> pa.RecordBatch:

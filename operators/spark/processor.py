@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
-from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType
+from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 from operators.errors import DefinitionError
 from operators.runtime.closing import Closing
@@ -20,7 +20,7 @@ from operators.spark.copies import drop_copy, open_copy
 from operators.spark.failures import located
 from operators.spark.journal import SparkJournal
 from operators.spark.logs import log_at
-from operators.spark.packing import from_blobs, to_blob
+from operators.spark.packing import ARRIVED, PARTIALS, ROWS, from_blobs, to_blob
 from operators.spark.runs import batch_number
 from operators.spark.workers import prepare_worker
 from state_backends import StateConfig, StateError
@@ -33,9 +33,9 @@ _LOG = logging.getLogger(__name__)
 
 
 def result_types(counts: Sequence[str]) -> StructType:
-    """Return the columns that a bucket returns: its label, its metrics, those of a custom operator last, and rows as a blob."""
-    metrics = [StructField(name, LongType()) for name in names(counts)]
-    return StructType([StructField("bucket", IntegerType()), *metrics, StructField("blob", BinaryType())])
+    """Return the columns that a bucket returns: its metrics, those of a custom operator last, and rows as a blob."""
+    metrics = StructType([StructField(name, LongType()) for name in names(counts)])
+    return StructType([StructField("metrics", metrics), StructField("blob", BinaryType())])
 
 
 def check_buckets(progress: Progress, buckets: int) -> None:
@@ -128,10 +128,9 @@ class BucketProcessor(StatefulProcessor):
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
         """Process a bucket's packed rows."""
-        frames = list(rows)
-        parts = [part for frame in frames for part in zip(frame["partial"], frame["blob"], strict=True)]
-        blobs = Blobs(*([b for p, b in parts if p == partial and b is not None] for partial in (False, True)))
-        arrived = any(bool(frame["arrived"].any()) for frame in frames)
+        parts = [part for frame in rows for part in zip(frame["kind"], frame["blob"], strict=True)]
+        blobs = Blobs(*([blob for kind, blob in parts if kind == which] for which in (ROWS, PARTIALS)))
+        arrived = any(kind == ARRIVED for kind, _ in parts)
         return self._run(key[0], blobs, Call.of(timerValues, arrived=arrived))
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
@@ -186,7 +185,7 @@ class BucketProcessor(StatefulProcessor):
             "operator=%s bucket=%d batch=%s %s", self._name, self._labels.index(label), batch, line(metrics)
         )
         rows = self._program.joined(pa.concat_tables([*first, done.rows]), done.late)
-        yield from self._results(label, rows, metrics)
+        yield from self._results(rows, metrics)
 
     def _is_due(self, call: Call, progress: Progress) -> bool:
         """Whether a bucket without rows has work to do."""
@@ -225,13 +224,12 @@ class BucketProcessor(StatefulProcessor):
         """
         return stored_change(self._program, pointer.progress, self._config.evolution) is None
 
-    def _results(self, label: int, rows: pa.Table, metrics: dict[str, int]) -> Iterator[pd.DataFrame]:
+    def _results(self, rows: pa.Table, metrics: dict[str, int]) -> Iterator[pd.DataFrame]:
         """Yield the result blobs; the first one has the metrics."""
         tables = [rows.slice(at, _ROWS_PER_BLOB) for at in range(0, rows.num_rows, _ROWS_PER_BLOB)]
         for table in tables or [None]:
-            counts = [metrics.get(name, 0) for name in self._metrics]
-            values = (label, *counts, None if table is None else to_blob(table))
-            yield pd.DataFrame([values], columns=["bucket", *self._metrics, "blob"])
+            counts = {name: metrics.get(name, 0) for name in self._metrics}
+            yield pd.DataFrame({"metrics": [counts], "blob": [None if table is None else to_blob(table)]})
             metrics = {}
 
     def _begun(self, operator: StatefulOperator, label: int) -> list[pa.Table]:

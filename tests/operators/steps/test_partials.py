@@ -13,7 +13,7 @@ from operators import HoppingWindows, SessionWindows, SlidingWindows, TumblingWi
 from operators import aggregates as agg
 from operators.columns.records import FAR_FUTURE
 from operators.runtime.program import Program
-from operators.spark.packing import Pack, from_blobs
+from operators.spark.packing import PARTIALS, Pack, from_blobs
 from operators.steps.partials import from_table, to_table
 from operators.steps.step import Counters, Step
 from state_backends import resolve
@@ -133,7 +133,7 @@ def test_many_records_in_few_panes_are_sent_as_entries(kind: str) -> None:
     program_, sent = packed(kind, rows)
     tables = from_blobs(row["blob"] for row in sent)
 
-    assert all(row["partial"] for row in sent)
+    assert all(row["kind"] == PARTIALS for row in sent)
     assert 600 == sum(row["rows"] for row in sent)
     assert sum(table_.num_rows for table_ in tables) == sum(row["sent"] for row in sent) <= 6
     assert sum(len(row["blob"]) for row in sent) < sum(row["row_bytes"] for row in sent)
@@ -144,7 +144,7 @@ def test_records_with_panes_of_their_own_are_sent_as_they_are() -> None:
     """Where nothing is saved by it, nothing is accumulated before the shuffle."""
     _, sent = packed("sliding", [("a", 0, n, n, 0.5, 2) for n in range(600)])
 
-    assert not any(row["partial"] for row in sent)
+    assert PARTIALS not in {row["kind"] for row in sent}
     assert [600, 600] == [sum(row[name] for row in sent) for name in ("rows", "sent")]
 
 
