@@ -122,6 +122,22 @@ QUESTIONS = [
         ],
     ),
     Question(
+        "What does a small batch cost, and each bucket?",
+        "Lower is better: time of a batch of 2,000 rows, by the number of buckets, which are shuffle partitions to Spark's own "
+        "windows. Each is a task and a state store that commits in every batch. Both keep state on Spark's RocksDB provider, "
+        "and their batches take turns in one session with two cores.",
+        [
+            LineChart(
+                f"small batches: {kind} windows",
+                "buckets",
+                f"ms per batch, {kind}",
+                "buckets",
+                value=milliseconds,
+            )
+            for kind in ("tumbling", "session")
+        ],
+    ),
+    Question(
         "How fast, compared with Spark's own windows?",
         "Longer bars are faster. The axes are logarithmic.",
         [

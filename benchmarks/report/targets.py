@@ -69,7 +69,8 @@ def _found(target: Target, run: Run) -> float | None:
 
 def targets() -> Iterator[Target]:
     """All targets, grouped."""
-    for group in (_sliding, _rolling, _kip450, _state, _many_keys, _touched, _streams, _beside_own):
+    groups = (_sliding, _rolling, _kip450, _state, _many_keys, _touched, _streams, _small, _beside_own)
+    for group in groups:
         yield from group()
 
 
@@ -149,6 +150,15 @@ def _streams() -> Iterator[Target]:
         yield Target(group, f"{kind} windows, of {floor}", most, False, _above_floor(kind, floor))
 
 
+def _small() -> Iterator[Target]:
+    group = "Batches of 2,000 rows on Spark, time compared with Spark's own windows on the same state store provider"
+    for kind in ("tumbling", "session"):
+        found = _times(f"small batches: {kind} windows", "memory", OWN, buckets=2)
+        yield Target(group, f"{kind} windows, two buckets", 1.1, False, found)
+        what = f"{kind} windows, each bucket more, from 2 to 64, of each shuffle partition more"
+        yield Target(group, what, 1.2, False, _each_bucket(kind))
+
+
 def _beside_own() -> Iterator[Target]:
     group = "On Spark, rows/s compared with Spark's own windows"
     for kind, how, least in (
@@ -174,6 +184,20 @@ def _beside_own() -> Iterator[Target]:
 
 def _ratio(section: str, system: str, other: str, **axes: int) -> Callable[[Run], float]:
     return lambda run: run.one(section, system, **axes).rate / run.one(section, other, **axes).rate
+
+
+def _times(section: str, system: str, other: str, **axes: int) -> Callable[[Run], float]:
+    return lambda run: run.one(section, system, **axes).seconds / run.one(section, other, **axes).seconds
+
+
+def _each_bucket(kind: str) -> Callable[[Run], float]:
+    """What each bucket adds to the time of a batch, as a multiple of what each shuffle partition adds to Spark's own."""
+
+    def added(run: Run, system: str) -> float:
+        few, many = (run.one(f"small batches: {kind} windows", system, buckets=n) for n in (2, 64))
+        return many.seconds - few.seconds
+
+    return lambda run: added(run, "memory") / added(run, OWN)
 
 
 def _history(kind: str) -> Callable[[Run], float]:
