@@ -13,8 +13,8 @@ from operators.spark.session import PARTITIONS_KEY
 
 SMALL = 2_000
 """Rows of a batch."""
-WARM, MEASURED = 12, 18
-"""Batches of each stream before the measured ones, in which Java compiles, and the measured ones."""
+MEASURED = 15
+"""Measured batches of each stream."""
 _CONF = {
     # A stream that waits looks for files all the time, while the other one has its turn.
     "spark.sql.streaming.pollingDelay": "100",
@@ -53,7 +53,8 @@ class Pairs:
     def _run(
         self, kind: str, buckets: int, made: Mapping[str, Callable[[DataFrame], DataFrame]]
     ) -> dict[str, list[float]]:
-        table = records((WARM + MEASURED) * SMALL)
+        batches = _warm(buckets) + MEASURED
+        table = records(batches * SMALL)
         with ExitStack() as ends:
             for key, value in {**_CONF, PARTITIONS_KEY: str(buckets)}.items():
                 ends.callback(self.spark.conf.set, key, self.spark.conf.get(key))
@@ -63,7 +64,7 @@ class Pairs:
                 for number, query in enumerate(made.values())
             }
             running = {folder: self._started(folder, windows, ends) for folder, windows in queries.items()}
-            for number in range(WARM + MEASURED):
+            for number in range(batches):
                 for folder, query in list(running.items())[:: 1 if number % 2 else -1]:
                     write_next(table.slice(number * SMALL, SMALL), folder / f"{number:03d}.parquet", number)
                     query.processAllAvailable()
@@ -80,7 +81,12 @@ class Pairs:
         return query
 
 
+def _warm(buckets: int) -> int:
+    """Batches before the measured ones, in which Java compiles what each task runs: the more tasks, the fewer."""
+    return max(4, 24 // buckets)
+
+
 def _seconds(query: StreamingQuery) -> list[float]:
     """Seconds of the measured batches that had rows."""
     took = [p["durationMs"]["triggerExecution"] for p in query.recentProgress if p["numInputRows"]]
-    return [milliseconds / 1_000 for milliseconds in took[WARM:]]
+    return [milliseconds / 1_000 for milliseconds in took[-MEASURED:]]
