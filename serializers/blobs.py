@@ -2,8 +2,12 @@
 
 Layout: four bytes that name the format, version byte, CRC-32 as 4 bytes big-endian of the blob's name and the rest, then zstd
 of the msgpack of the value. The name may be empty; with one, a blob is valid under its name only.
+
+A blob is refused if it would unpack to more than 16 MiB and 256 times its own size. Of a value that is packed more tightly, the
+zstd frame is followed by a skippable frame of zeros, which makes the blob large enough.
 """
 
+import struct
 import zlib
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +16,13 @@ import zstandard
 
 from serializers.errors import CorruptDataError, NewerFormatError
 from serializers.values import pack_value, unpack_value
+
+_FREE_BYTES = 16 << 20
+_MOST_TIMES = 256
+_LARGEST_WINDOW = 8 << 20
+"""Level 1 has windows of half a MiB; those of a frame in one piece are its content, and need no memory."""
+_SKIPPABLE = struct.Struct("<II")
+_SKIPPABLE_MAGIC = 0x184D2A50
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +39,8 @@ class BlobFormat:
 
     def encode(self, value: Any, name: str = "") -> bytes:
         """Return the blob of a value. O(bytes), about 400 MB/s."""
-        body = zstandard.ZstdCompressor(level=1).compress(pack_value(value))
+        packed = pack_value(value)
+        body = _padded(zstandard.ZstdCompressor(level=1).compress(packed), len(packed))
         return self.magic + bytes([self.version]) + _checksum(name, body) + body
 
     def decode(self, blob: bytes, what: str, name: str = "") -> Any:
@@ -56,7 +68,29 @@ class BlobFormat:
             raise CorruptDataError(
                 f"{what} of {len(blob)} bytes is truncated or altered: go back to an earlier checkpoint"
             )
-        return unpack_value(zstandard.ZstdDecompressor().decompress(body))
+        return unpack_value(_unpacked(body, what))
+
+
+def _padded(body: bytes, size: int) -> bytes:
+    """The frame, and what makes it large enough for a content of that size."""
+    missing = -(-(size - _FREE_BYTES) // _MOST_TIMES) - len(body)
+    if missing <= 0:
+        return body
+    return body + _SKIPPABLE.pack(_SKIPPABLE_MAGIC, missing) + bytes(missing)
+
+
+def _unpacked(body: bytes, what: str) -> bytes:
+    """The content of the first frame. Its size is checked before memory is reserved for it."""
+    try:
+        size = zstandard.frame_content_size(body)
+        if not 0 <= size <= _FREE_BYTES + _MOST_TIMES * len(body):
+            raise CorruptDataError(
+                f"{what} of {len(body)} bytes claims to have {size} bytes unpacked, more than this library writes: "
+                "go back to an earlier checkpoint"
+            )
+        return zstandard.ZstdDecompressor(max_window_size=_LARGEST_WINDOW).decompress(body)
+    except zstandard.ZstdError as error:
+        raise CorruptDataError(f"{what} of {len(body)} bytes cannot be unpacked: {error}") from error
 
 
 def _checksum(name: str, body: bytes) -> bytes:

@@ -5,8 +5,10 @@ Layout: a blob (see `blobs`) of the format b"SWCL" with the value
 """
 
 from collections.abc import Mapping, Set
+from typing import Any
 
 from serializers.blobs import BlobFormat
+from serializers.shapes import instance, int64, list_of, refusing
 
 CHANGES_VERSION = 1
 _FORMAT = BlobFormat(b"SWCL", CHANGES_VERSION)
@@ -34,9 +36,15 @@ def decode_changes(
         CorruptDataError: the blob is truncated, altered, or no changelog blob.
         NewerFormatError: a newer version wrote it.
     """
-    drop_before, deletes, puts = _FORMAT.decode(blob, "a changelog entry")
-    return (
-        {segment: dict(zip(keys, pages, strict=True)) for segment, (keys, pages) in puts.items()},
-        {segment: set(keys) for segment, keys in deletes.items()},
-        drop_before,
-    )
+    content = _FORMAT.decode(blob, "a changelog entry")
+    with refusing("a changelog entry"):
+        drop_before, deletes, puts = content
+        return (
+            {int64(segment): _pages(*pages) for segment, pages in instance(dict, puts).items()},
+            {int64(segment): {*list_of(bytes, keys)} for segment, keys in instance(dict, deletes).items()},
+            None if drop_before is None else int64(drop_before),
+        )
+
+
+def _pages(keys: Any, pages: Any) -> dict[bytes, bytes]:
+    return dict(zip(list_of(bytes, keys), list_of(bytes, pages), strict=True))

@@ -24,6 +24,7 @@ import numpy.typing as npt
 from serializers.arrays import fill, rows_between
 from serializers.bodies import from_columns, from_rows, to_columns, to_rows
 from serializers.errors import CorruptDataError, NewerFormatError
+from serializers.shapes import instance, refusing
 from serializers.values import pack_value, unpack_value
 
 PAGE_VERSION = 2
@@ -264,10 +265,19 @@ class PageLayout:
         for tail, end, count in zip(tails, ends, counts.tolist(), strict=True):
             if tail == _nones(len(merged), count):
                 continue  # An array of objects is made of None.
-            for target, values in zip(merged, unpack_value(tail), strict=True):
-                target[end - count : end] = fill(values)
+            objects = unpack_value(tail)
+            with refusing("the objects of a stored page"):
+                for target, values in zip(merged, instance(list, objects), strict=True):
+                    target[end - count : end] = _objects(values, count)
         for index, values in zip(self._object_index, merged, strict=True):
             columns[index] = values
+
+
+def _objects(values: Any, rows: int) -> Column:
+    """One column of objects; one item would otherwise fill any number of rows."""
+    if len(instance(list, values)) != rows:
+        raise ValueError(f"{len(values)} objects in {rows} entries")
+    return fill(values)
 
 
 def _tail(columns: list[list[Any]]) -> bytes:
@@ -278,7 +288,11 @@ def _tail(columns: list[list[Any]]) -> bytes:
     return pack_value(columns)
 
 
-@lru_cache(maxsize=4096)
 def _nones(columns: int, rows: int) -> bytes:
     """The tail of a page without any object, as pages mostly are whose objects are few."""
+    return _few_nones(columns, rows) if rows < _MANY else pack_value([[None] * rows] * columns)
+
+
+@lru_cache(maxsize=4096)
+def _few_nones(columns: int, rows: int) -> bytes:
     return pack_value([[None] * rows] * columns)

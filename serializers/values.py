@@ -68,6 +68,16 @@ def _read_extension(code: int, data: bytes) -> Any:
 
 
 _TIMES = {_DATE, _INSTANT, _LOCAL}
+_UNCHECKED_BYTES = 1_024
+_UNREADABLE = (
+    ValueError,
+    TypeError,
+    OverflowError,
+    ArithmeticError,
+    RecursionError,
+    msgpack.UnpackException,
+    struct.error,
+)
 
 
 def stored_times(
@@ -125,19 +135,24 @@ def unpack_value(data: bytes, *, times_as_numbers: bool = False) -> Any:
         CorruptDataError: the bytes are truncated or not of this library.
     """
     try:
+        if len(data) > _UNCHECKED_BYTES and (b"\xdc" in data or b"\xdd" in data):
+            _check_counts(data)
         hook = _read_number if times_as_numbers else _read_extension
         return msgpack.unpackb(data, ext_hook=hook, strict_map_key=False)
-    except (
-        ValueError,
-        TypeError,
-        OverflowError,
-        ArithmeticError,
-        msgpack.UnpackException,
-        struct.error,
-    ) as error:
+    except _UNREADABLE as error:
         if isinstance(error, CorruptDataError):
             raise
-        raise CorruptDataError(f"a stored value of {len(data)} bytes cannot be read: {error}") from error
+        raise CorruptDataError(f"a stored value of {len(data)} bytes cannot be read: {error!r}") from error
+
+
+def _check_counts(data: bytes) -> None:
+    """Walk over the data, so that an array that claims more items than there are is found before memory is reserved for it.
+
+    Arrays of up to 15 items, which have neither of the two bytes of others, claim too little to count, as do short values.
+    """
+    walker = msgpack.Unpacker(max_buffer_size=len(data))
+    walker.feed(data)
+    walker.skip()
 
 
 def canonical(value: Any) -> Any:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from serializers.blobs import BlobFormat
+from serializers.shapes import count, instance, int64, list_of, refusing
 from state_backends.errors import CHECKPOINT_CHANGED, StateError
 from state_backends.interface import StateBackend, WriteBatch
 from state_backends.journal import Journal
@@ -24,6 +25,7 @@ FORMAT_VERSION = 1
 SLOT_BYTES = 64 << 10
 """What a slot may hold on average, in bytes of keys and pages. One changed page rewrites its slot, so that smaller ones
 save bytes; to fetch a blob from Spark takes as long as to decode about 10 KiB, so larger ones save calls."""
+_DEEPEST = 48
 _FORMAT = BlobFormat(b"SWJB", FORMAT_VERSION)
 
 Pages = dict[bytes, bytes]
@@ -140,7 +142,10 @@ class JournalBackend(StateBackend):
         blob = self._journal.get(name)
         if blob is None:
             raise StateError(f"the blob {name!r} is missing in the journal: {CHECKPOINT_CHANGED}")
-        return dict(zip(*_decode(name, blob), strict=True))
+        content = _decode(name, blob)
+        with refusing(f"the journal's blob {name!r}"):
+            keys, pages = content
+            return dict(zip(list_of(bytes, keys), list_of(bytes, pages), strict=True))
 
     def write(self, batch: WriteBatch, version: bytes) -> None:
         if self._attached is not None:
@@ -277,9 +282,20 @@ def _read_index(journal: Journal) -> _Index:
     blob = journal.get("index")
     if blob is None:
         return _Index()
-    version, content = _decode("index", blob)
-    segments = {n: _Segment(depth, keys, size, bytearray(bits)) for n, depth, keys, size, bits in content}
-    return _Index(version, segments)
+    content = _decode("index", blob)
+    with refusing("the journal's blob 'index'"):
+        version, segments = content
+        if version is not None:
+            instance(bytes, version)
+        return _Index(version, {int64(number): _segment(*rest) for number, *rest in segments})
+
+
+def _segment(depth: Any, keys: Any, size: Any, bits: Any) -> _Segment:
+    """A segment of the index. Its depth has to agree with its bits, so that no walk is longer than these."""
+    info = _Segment(count(depth), count(keys), count(size), bytearray(instance(bytes, bits)))
+    if info.depth > _DEEPEST or len(info.bits) != max(1, 1 << info.depth >> 3):
+        raise ValueError(f"{len(info.bits)} bytes of bits at depth {info.depth}")
+    return info
 
 
 def _decode(name: str, blob: bytes) -> Any:

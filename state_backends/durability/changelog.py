@@ -46,14 +46,36 @@ def _encode(versions: bytes, batch: WriteBatch) -> bytes:
     return versions + check + encode_changes(batch.puts, batch.deletes, batch.drop_before)
 
 
-def entries(journal: Journal, first: int, last: int) -> list[Entry]:
-    """Return the entries that lead to the versions from first to last.
+def entries(journal: Journal, number: int, before: bytes | None, pointer: Pointer) -> list[Entry]:
+    """Return the entries that lead from a version to the pointer's.
+
+    Args:
+        journal: that has them.
+        number: of the version.
+        before: the version; None for whichever has that number.
+        pointer: whose version they lead to.
 
     Raises:
         StateError: one is missing.
-        CorruptDataError: one is damaged.
+        CorruptDataError: one is damaged, or does not follow the one before it.
     """
-    return [_entry(journal, number) for number in range(first, last + 1)]
+    found: list[Entry] = []
+    for following in range(number + 1, pointer.number + 1):
+        entry = _entry(journal, following)
+        if before not in (None, entry.before) or version_number(entry.after) != following:
+            raise _no_successor(following)
+        found.append(entry)
+        before = entry.after
+    if before not in (None, pointer.version):
+        raise _no_successor(pointer.number)
+    return found
+
+
+def _no_successor(number: int) -> CorruptDataError:
+    return CorruptDataError(
+        f"the changelog entry {entry_name(number)!r} is of another state than those around it: "
+        "go back to an earlier checkpoint"
+    )
 
 
 def _entry(journal: Journal, number: int) -> Entry:
@@ -83,7 +105,7 @@ def missing_entries(journal: Journal, version: bytes | None, pointer: Pointer) -
     number = version_number(version)
     if number is None or not pointer.oldest - 1 <= number < pointer.number:
         return None
-    found = entries(journal, number + 1, pointer.number)
+    found = entries(journal, number, None, pointer)
     return found if found[0].before == version else None
 
 

@@ -143,7 +143,7 @@ class Durable:
         for snapshot in found:
             try:
                 self._load(journal, pointer, snapshot)
-                found_entries = entries(journal, snapshot.number + 1, pointer.number)
+                found_entries = entries(journal, snapshot.number, snapshot.version, pointer)
                 log_bytes = sum(map(change_bytes, replay(self.backend, found_entries)))
             except CorruptDataError as error:
                 problems.append(error)

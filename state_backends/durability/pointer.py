@@ -3,10 +3,12 @@
 import os
 import re
 import struct
+import zlib
 from dataclasses import astuple, dataclass, field, fields
 from typing import Any
 
 from serializers import CorruptDataError, NewerFormatError, pack_value, unpack_value
+from serializers.shapes import count, instance, int64, refusing, short
 from state_backends.durability.progress import Progress
 from state_backends.journal import Journal
 
@@ -14,6 +16,9 @@ POINTER_VERSION = 2
 COPIES, JOURNAL = "copies", "journal"
 """Where pages live: in local copies that the changelog restores, or in the journal itself."""
 _STORE_ID = re.compile("[0-9a-f]{16}")
+_NAME = re.compile("[0-9]{1,19}-[0-9a-z]{1,32}")
+_NO_CHECK = 2**32 - 1
+_CHECK = pack_value({"check": _NO_CHECK})[1:-4]
 _VERSION = struct.Struct(">Q8s")
 NO_VERSION = _VERSION.pack(0, bytes(8))
 
@@ -116,7 +121,11 @@ class Pointer:
 
     def encode(self) -> bytes:
         values = [getattr(self, attribute.name) for attribute in fields(self)]
-        return bytes([POINTER_VERSION]) + pack_value([_plain(value) for value in values])
+        *rest, progress = [_plain(value) for value in values]
+        # The last four bytes are the checksum of all before them; earlier versions ignore this key.
+        body = pack_value([*rest, {**progress, "check": _NO_CHECK}])[:-4]
+        blob = bytes([POINTER_VERSION]) + body
+        return blob + zlib.crc32(blob).to_bytes(4, "big")
 
     @classmethod
     def decode(cls, blob: bytes) -> "Pointer":
@@ -124,7 +133,7 @@ class Pointer:
 
         Raises:
             NewerFormatError: a newer version wrote it.
-            CorruptDataError: the bytes are not a pointer.
+            CorruptDataError: the bytes are not a pointer, or are altered.
         """
         if blob[:1] != bytes([POINTER_VERSION]):
             if blob and blob[0] > POINTER_VERSION:
@@ -132,27 +141,60 @@ class Pointer:
             raise CorruptDataError(
                 f"the bytes are not a state pointer of format {POINTER_VERSION}: {blob[:16]!r}"
             )
-        values = unpack_value(blob[1:])
-        if not isinstance(values, list) or len(values) != len(fields(cls)):
-            raise CorruptDataError(f"a state pointer has wrong fields: {values!r}")
-        given = dict(zip([attribute.name for attribute in fields(cls)], values, strict=True))
-        if not _STORE_ID.fullmatch(str(given["store_id"])):  # It is part of paths.
+        # The first pointers have no checksum.
+        if blob[:-4].endswith(_CHECK) and zlib.crc32(blob[:-4]) != int.from_bytes(blob[-4:], "big"):
             raise CorruptDataError(
-                f"a state pointer names the state {given['store_id']!r}, not 16 hex digits"
+                f"a state pointer of {len(blob)} bytes is truncated or altered: go back to an earlier checkpoint"
             )
-        pending = given.pop("pending")
-        try:
+        values = unpack_value(blob[1:])
+        with refusing("a state pointer"):
+            store_id, home, number, version, oldest, log_bytes, snapshots, retired, pending, *rest = values
+            failures, progress = rest
             return cls(
-                **given
-                | {
-                    "snapshots": tuple(Snapshot(*row) for row in given["snapshots"]),
-                    "retired": tuple(Snapshot(*row) for row in given["retired"]),
-                    "progress": Progress.from_plain(given["progress"]),
-                },
-                pending=None if pending is None else Pending(Snapshot(*pending[0]), *pending[1:]),
+                _part_of_paths(_STORE_ID, store_id, "the state", "16 hex digits"),
+                _home(home),
+                count(number),
+                _version(version),
+                count(oldest),
+                count(log_bytes),
+                tuple(_snapshot(*row) for row in instance(list, snapshots)),
+                tuple(_snapshot(*row) for row in instance(list, retired)),
+                None if pending is None else _pending(*pending),
+                count(failures),
+                Progress.from_plain(progress),
             )
-        except TypeError as error:
-            raise CorruptDataError(f"a state pointer has wrong fields: {values!r}") from error
+
+
+def _snapshot(
+    number: Any, version: Any, size: Any, folder: Any, name: Any, parts: Any, retired: Any
+) -> Snapshot:
+    name = name and _part_of_paths(_NAME, name, "a snapshot", "a number and a token")
+    folder = instance(str, folder)
+    return Snapshot(
+        count(number), _version(version), count(size), folder, name, count(parts), int64(retired)
+    )
+
+
+def _pending(snapshot: Any, log_bytes: Any, since: Any, owner: Any) -> Pending:
+    return Pending(_snapshot(*snapshot), count(log_bytes), float(since), instance(str, owner))
+
+
+def _home(value: Any) -> str:
+    if value not in (COPIES, JOURNAL):
+        raise ValueError(f"pages live in {short(value)}")
+    return str(value)
+
+
+def _version(value: Any) -> bytes:
+    if len(instance(bytes, value)) != _VERSION.size:
+        raise ValueError(f"a version of {len(value)} bytes")
+    return bytes(value)
+
+
+def _part_of_paths(pattern: re.Pattern[str], name: Any, what: str, expected: str) -> str:
+    if not pattern.fullmatch(instance(str, name)):
+        raise CorruptDataError(f"a state pointer names {what} {short(name)}, not {expected}")
+    return str(name)
 
 
 def _plain(value: Any) -> Any:

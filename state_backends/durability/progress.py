@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from serializers import CorruptDataError
+from serializers.shapes import count, instance, int64, refusing, short
 from state_backends.store.schema import StoredSchema
 
 FAR_PAST = -(2**61)
@@ -68,21 +69,39 @@ class Progress:
             CorruptDataError: the value is not a progress.
         """
         if not isinstance(plain, dict):
-            raise CorruptDataError(f"the progress in a state pointer is {plain!r}, not a mapping")
-        schema = plain.get("schema")
-        return cls(
-            identity=plain.get("identity"),
-            schema=None if schema is None else StoredSchema.from_plain(schema),
-            close_time=plain.get("close", FAR_PAST),
-            usage=plain.get("usage"),
-            buckets=plain.get("buckets"),
-            timer=plain.get("timer"),
-            active=plain.get("active"),
-            stream_time=plain.get("stream_time"),
-            highest=plain.get("highest"),
-            sequence=plain.get("sequence", 0),
-            keys=plain.get("keys", 0),
-        )
+            raise CorruptDataError(f"the progress in a state pointer is {short(plain)}, not a mapping")
+        with refusing("the progress in a state pointer"):
+            schema, identity, usage = (plain.get(name) for name in ("schema", "identity", "usage"))
+            return cls(
+                identity=None if identity is None else instance(dict, identity),
+                schema=None if schema is None else _schema(schema),
+                close_time=int64(plain.get("close", FAR_PAST)),
+                usage=None if usage is None else [_usage(*held) for held in instance(list, usage)],
+                buckets=_optional(plain.get("buckets")),
+                timer=_optional(plain.get("timer")),
+                active=_optional(plain.get("active")),
+                stream_time=_optional(plain.get("stream_time")),
+                highest=_optional(plain.get("highest")),
+                sequence=count(plain.get("sequence", 0)),
+                keys=count(plain.get("keys", 0)),
+            )
+
+
+def _schema(plain: Any) -> StoredSchema:
+    schema = StoredSchema.from_plain(plain)
+    _ = schema.layout  # of codes that there are
+    if min(count(schema.tick_us), count(schema.segment)) < 1:
+        raise ValueError(f"ticks of {schema.tick_us} us, segments of {schema.segment} ticks")
+    int64(schema.grace)
+    return schema
+
+
+def _usage(segment: Any, pages: Any, entries: Any, size: Any) -> list[int]:
+    return [int64(segment), count(pages), count(entries), count(size)]
+
+
+def _optional(value: Any) -> int | None:
+    return None if value is None else int64(value)
 
 
 def _given(values: dict[str, Any]) -> dict[str, Any]:
