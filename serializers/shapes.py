@@ -24,7 +24,9 @@ def refusing(what: str) -> Iterator[None]:
     except SerializationError:
         raise
     except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
-        raise CorruptDataError(f"{what} has a form that this library does not write: {short(error)}") from error
+        raise CorruptDataError(
+            f"{what} has a form that this library does not write: {short(error)}"
+        ) from error
 
 
 def short(value: Any) -> str:

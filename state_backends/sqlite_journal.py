@@ -97,16 +97,35 @@ class SqliteJournal:
         except sqlite3.DatabaseError as error:
             if type(error) is not sqlite3.DatabaseError:
                 raise  # Not about the file: a closed journal, a blob beyond 1 GB.
-            raise StateError(
-                f"the journal {self._path} is damaged, or not a journal: {error}. "
-                "Restore it from a copy, or choose another directory for this state"
-            ) from error
+            raise StateError(self._damaged(error)) from error
 
     def get(self, name: str) -> bytes | None:
         with self._translated_errors():
             # All rows are fetched: an open cursor would hold the log.
             found = self._db.execute("SELECT blob FROM blobs WHERE name = ?", (name,)).fetchall()
-        return found[0][0] if found else None
+        if not found:
+            return None
+        if type(found[0][0]) is not bytes:
+            raise StateError(self._damaged(f"{name!r} is not a blob"))
+        return bytes(found[0][0])
+
+    def check_empty(self) -> None:
+        """Refuse a journal that has blobs, or pages that are damaged: where its pointer was lost, it is not a new one.
+
+        Raises:
+            StateError: it is not empty, or damaged.
+        """
+        with self._translated_errors():
+            found = self._pragma("integrity_check")
+            (blobs,) = self._db.execute("SELECT count(*) FROM blobs").fetchone()
+        if blobs or found != "ok":
+            raise StateError(self._damaged(f"it has {blobs} blobs and no state pointer; {found}"))
+
+    def _damaged(self, why: object) -> str:
+        return (
+            f"the journal {self._path} is damaged, or not a journal: {why}. "
+            "Restore it from a copy, or choose another directory for this state"
+        )
 
     def put(self, name: str, blob: Blob) -> None:
         self._change("INSERT OR REPLACE INTO blobs VALUES (?, ?)", name, blob_bytes(blob))

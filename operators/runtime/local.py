@@ -62,7 +62,7 @@ class LocalRunner:
         self._temporary = directory is None
         self._directory = Path(tempfile.mkdtemp(prefix="windows-") if directory is None else directory)
         self._journal: Journal = (
-            MemoryJournal() if directory is None else SqliteJournal(self._directory / "journal")
+            MemoryJournal() if directory is None else _journal_of(self._directory / "journal")
         )
         self._program: Program | None = None
         self._schema: pa.Schema = pa.schema([])
@@ -251,6 +251,18 @@ class LocalRunner:
             self._journal.close()
         if self._temporary:
             shutil.rmtree(self._directory, ignore_errors=True)
+
+
+def _journal_of(path: Path) -> SqliteJournal:
+    """The journal of a directory. If it has no pointer, it must be a new one."""
+    journal = SqliteJournal(path)
+    try:
+        if journal.get("pointer") is None:
+            journal.check_empty()
+    except BaseException:
+        journal.close()
+        raise
+    return journal
 
 
 class _NeverCommitted:

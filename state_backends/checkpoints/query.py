@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from serializers.shapes import instance, int64, refusing
 from state_backends.checkpoints.metadata import NoBatchError
 from state_backends.durability.folders import Folder
 
@@ -40,20 +41,27 @@ def stored_query(checkpoint: str, batch: int | None = None) -> StoredQuery:
     Raises:
         NoBatchError: no batch was committed.
         StateError: the storage fails.
+        CorruptDataError: one of the files is damaged.
     """
     folder = Folder(checkpoint)
     batch = _last_batch(folder) if batch is None else batch
-    commit = _lines(folder, f"commits/{batch}")[1:]
-    offsets = _lines(folder, f"offsets/{batch}")
-    planned = json.loads(offsets[1]) if len(offsets) > 1 else {}
-    return StoredQuery(
-        json.loads("".join(_lines(folder, "metadata")) or "{}").get("id"),
-        batch,
-        planned.get("batchTimestampMs"),
-        json.loads(commit[0]).get("nextBatchWatermarkMs") if commit else None,
-        planned.get("conf", {}),
-        [json.loads(line) if line.startswith(("{", "[")) else line for line in offsets[2:]],
-    )
+    with refusing(f"the description of batch {batch} in {checkpoint}"):
+        commit = _lines(folder, f"commits/{batch}")[1:]
+        offsets = _lines(folder, f"offsets/{batch}")
+        planned = instance(dict, json.loads(offsets[1])) if len(offsets) > 1 else {}
+        committed = instance(dict, json.loads(commit[0])) if commit else {}
+        return StoredQuery(
+            json.loads("".join(_lines(folder, "metadata")) or "{}").get("id"),
+            batch,
+            _number(planned.get("batchTimestampMs")),
+            _number(committed.get("nextBatchWatermarkMs")),
+            instance(dict, planned.get("conf", {})),
+            [json.loads(line) if line.startswith(("{", "[")) else line for line in offsets[2:]],
+        )
+
+
+def _number(value: Any) -> int | None:
+    return None if value is None else int64(value)
 
 
 def _last_batch(folder: Folder) -> int:

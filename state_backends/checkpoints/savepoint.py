@@ -27,8 +27,10 @@ from serializers import CorruptDataError
 from serializers.columns import ARROW_TYPES, from_arrow, to_arrow
 from serializers.keys import crc_range
 from serializers.pages import Column
+from serializers.shapes import count, instance, int64, refusing, short
 from state_backends.checkpoints.bucket import Bucket
-from state_backends.durability.folders import Folder
+from state_backends.durability.folders import Folder, stays_inside
+from state_backends.durability.progress import checked_schema
 from state_backends.durability.signed import decode_signed, encode_signed, fetch_checked, file_digest
 from state_backends.errors import StateError
 from state_backends.store.entries import Entries
@@ -48,6 +50,8 @@ SAVED = pa.schema(
 )
 """The columns in which a task describes the file that it wrote: those of `SavedBucket`."""
 _ROW_GROUP = 65_536
+_FREE_BYTES, _MOST_TIMES = 64 << 20, 256
+"""A file is refused whose columns claim to have more bytes than this, and times the bytes of the file."""
 _ALL_CRCS = 1 << 32
 
 
@@ -124,12 +128,32 @@ class Savepoint:
             local = Path(directory, "entries.parquet")
             try:
                 fetch_checked(folder, saved.file, local, saved.digest, f"the savepoint's file {where}")
+                _check_file(local, saved.rows, saved_columns(self.schema))
+                return pq.read_table(local, filters=(pc.field("crc") >= low) & (pc.field("crc") < high))
             except CorruptDataError as error:
                 raise CorruptDataError(f"{error}: restore the file, or write a new savepoint") from error
-            return pq.read_table(local, filters=(pc.field("crc") >= low) & (pc.field("crc") < high))
+            except (pa.ArrowException, OSError) as error:
+                raise CorruptDataError(f"the savepoint's file {where} cannot be read: {error}") from error
+
+
+def _check_file(path: Path, rows: int, columns: pa.Schema) -> None:
+    """Refuse a file of other columns, with a number of rows or a size that its bytes do not account for.
+
+    Raises:
+        CorruptDataError: it is such a file.
+    """
+    with pq.ParquetFile(path) as file:
+        found = file.metadata
+        size = sum(found.row_group(number).total_byte_size for number in range(found.num_row_groups))
+        if not file.schema_arrow.equals(columns) or found.num_rows != rows:
+            raise CorruptDataError("the savepoint's file has other columns or rows than its header says")
+    if size > _FREE_BYTES + _MOST_TIMES * path.stat().st_size:
+        raise CorruptDataError(f"the savepoint's file claims to have {size} bytes unpacked")
 
 
 def _entries(table: pa.Table, schema: StoredSchema) -> tuple[list[bytes], Entries]:
+    if any(table.column(number).null_count for number in range(table.num_columns)):
+        raise CorruptDataError("an entry of a savepoint lacks a value")
     encoded = table.column("key").combine_chunks().dictionary_encode()
     key = encoded.indices.to_numpy().astype(np.int64)
     codes = schema.layout.codes
@@ -257,23 +281,31 @@ def read_header(uri: str) -> Savepoint:
         raise StateError(
             f"the folder {uri} contains no savepoint: {HEADER} is missing. It is written last, so the export may be incomplete"
         )
-    values = decode_signed(blob, SAVEPOINT_VERSION, f"the savepoint's header {folder.where(HEADER)}")
-    plain = values["schema"] | {"keys": base64.b64decode(values["schema"]["keys"])}
-    return Savepoint(
-        uri,
-        values["identity"],
-        StoredSchema.from_plain(plain),
-        values["close"],
-        tuple(_saved(one, folder) for one in values["buckets"]),
-        values["origin"],
-    )
-
-
-def _saved(plain: dict[str, Any], folder: Folder) -> SavedBucket:
-    """A file as the header has it; the first savepoints did not say which keys are in it."""
-    if ".." in plain["file"].split("/"):
-        raise CorruptDataError(
-            f"the savepoint's header {folder.where(HEADER)} names a file outside its folder: {plain['file']!r}"
+    what = f"the savepoint's header {folder.where(HEADER)}"
+    values = decode_signed(blob, SAVEPOINT_VERSION, what)
+    with refusing(what):
+        plain = values["schema"] | {"keys": base64.b64decode(values["schema"]["keys"])}
+        return Savepoint(
+            uri,
+            instance(dict, values["identity"]),
+            checked_schema(plain),
+            int64(values["close"]),
+            tuple(_saved(what, **one) for one in values["buckets"]),
+            _origin(instance(dict, values["origin"])),
         )
-    crcs = plain.get("low", 0), plain.get("high", _ALL_CRCS)
-    return SavedBucket(plain["file"], plain["rows"], plain["digest"], plain["close"], *crcs)
+
+
+def _origin(origin: dict[str, Any]) -> dict[str, Any]:
+    for name in ("stream_time", "highest", "sequence"):
+        if origin.get(name) is not None:
+            int64(origin[name])
+    return origin
+
+
+def _saved(
+    what: str, file: Any, rows: Any, digest: Any, close: Any, low: Any = 0, high: Any = _ALL_CRCS
+) -> SavedBucket:
+    """A file as the header has it; the first savepoints did not say which keys are in it."""
+    if not stays_inside(instance(str, file)):
+        raise CorruptDataError(f"{what} names a file outside its folder: {short(file)}")
+    return SavedBucket(file, count(rows), instance(str, digest), int64(close), count(low), count(high))

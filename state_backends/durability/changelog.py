@@ -10,7 +10,7 @@ from functools import partial
 
 from serializers import CorruptDataError
 from serializers.changes import Puts, decode_changes, encode_changes
-from state_backends.durability.pointer import NO_VERSION, Pointer, version_number
+from state_backends.durability.pointer import NO_VERSION, Pointer, Snapshot, version_number
 from state_backends.errors import CHECKPOINT_CHANGED, StateError
 from state_backends.interface import StateBackend, WriteBatch
 from state_backends.journal import Journal
@@ -98,6 +98,25 @@ def require_blob(journal: Journal, name: str) -> bytes:
     if blob is None:
         raise StateError(f"the entry {name!r} is missing in the changelog: {CHECKPOINT_CHANGED}")
     return blob
+
+
+def base_parts(journal: Journal, snapshot: Snapshot) -> Iterator[dict[int, dict[bytes, bytes]]]:
+    """Yield the pages of a snapshot in the journal, in parts.
+
+    Raises:
+        StateError: a part is missing.
+        CorruptDataError: one is damaged, or they have another size than the snapshot.
+    """
+    size = 0
+    for part in range(snapshot.parts):
+        puts, _, _ = decode_changes(require_blob(journal, f"base-{snapshot.number}-{part}"))
+        size += page_bytes(puts)
+        yield puts
+    if size != snapshot.size:
+        raise CorruptDataError(
+            f"the snapshot of version {snapshot.number} in the journal has {size} bytes in place of {snapshot.size}: "
+            "go back to an earlier checkpoint"
+        )
 
 
 def missing_entries(journal: Journal, version: bytes | None, pointer: Pointer) -> list[Entry] | None:

@@ -21,17 +21,17 @@ from functools import partial
 from pathlib import Path
 
 from serializers import CorruptDataError, SerializationError
-from serializers.changes import decode_changes, encode_changes
+from serializers.changes import encode_changes
 from state_backends.backends.journaled import JournalBackend
 from state_backends.backends.memory import MemoryBackend
 from state_backends.durability.changelog import (
+    base_parts,
     change_bytes,
     entries,
     missing_entries,
     page_bytes,
     put_entry,
     replay,
-    require_blob,
     without_pages,
 )
 from state_backends.durability.counts import SnapshotCounts
@@ -165,8 +165,7 @@ class Durable:
         if not snapshot.number:
             self.backend.clear()
             return
-        blobs = (require_blob(journal, f"base-{snapshot.number}-{part}") for part in range(snapshot.parts))
-        fill(self.backend, (decode_changes(blob)[0] for blob in blobs), snapshot.version)
+        fill(self.backend, base_parts(journal, snapshot), snapshot.version)
 
     def _folder(self, pointer: Pointer, snapshot: Snapshot) -> SnapshotFolder:
         """The folder of a snapshot: the configured one if the snapshot was moved there, or the one it was written to."""

@@ -19,11 +19,13 @@ from state_backends.errors import StateError
 _WHOLE_AT_CLOSE = ("s3", "gcs", "abfs")
 """Stores where a file appears as a whole or not at all."""
 _CHUNK = 4 << 20
+_MOST_BYTES = 256 << 20
 _SCHEMES = {name: name for name in ("s3", "gs", "hdfs", "viewfs", "abfs", "abfss")}
 _SCHEMES |= {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
 """Arrow's name of each scheme."""
 _KEPT_IN_URIS = "%/?&=:@+,;!$'()*~[]"
 _ACCEPTED = "give an absolute local path, or a URI of s3, gs, abfs or hdfs, such as s3://bucket/path"
+_FILE_NAME = re.compile(r"[^/\\\x00-\x1f]{1,255}")
 T = TypeVar("T")
 
 
@@ -31,6 +33,11 @@ def absolute(folder: str | Path) -> str:
     """Return a folder in a form for all processes: a URI, or a local path made absolute."""
     text = str(folder)
     return text if "://" in text or text.startswith("file:") else str(Path(text).absolute())
+
+
+def stays_inside(name: str) -> bool:
+    """Return whether a name in a file is that of a file below its folder, however it is read."""
+    return all(_FILE_NAME.fullmatch(part) and set(part) != {"."} for part in name.split("/"))
 
 
 class Folder:
@@ -101,12 +108,17 @@ class Folder:
         self._do(f"write {self.where(name)}", act)
 
     def read(self, name: str) -> bytes | None:
-        """Return a file's bytes, or None if it does not exist."""
+        """Return a file's bytes, or None if it does not exist. For small files: one of more than 256 MiB is an error."""
         system, _ = self._place
 
         def act() -> bytes | None:
-            if system.get_file_info(self._path(name)).type != fs.FileType.File:
+            info = system.get_file_info(self._path(name))
+            if info.type != fs.FileType.File:
                 return None
+            if info.size > _MOST_BYTES:
+                raise OSError(
+                    f"it has {info.size} bytes, and no file of this kind has more than {_MOST_BYTES}"
+                )
             with system.open_input_stream(self._path(name)) as source:
                 return source.read()
 

@@ -170,9 +170,7 @@ def _snapshot(
 ) -> Snapshot:
     name = name and _part_of_paths(_NAME, name, "a snapshot", "a number and a token")
     folder = instance(str, folder)
-    return Snapshot(
-        count(number), _version(version), count(size), folder, name, count(parts), int64(retired)
-    )
+    return Snapshot(count(number), _version(version), count(size), folder, name, count(parts), int64(retired))
 
 
 def _pending(snapshot: Any, log_bytes: Any, since: Any, owner: Any) -> Pending:

@@ -74,7 +74,7 @@ class Progress:
             schema, identity, usage = (plain.get(name) for name in ("schema", "identity", "usage"))
             return cls(
                 identity=None if identity is None else instance(dict, identity),
-                schema=None if schema is None else _schema(schema),
+                schema=None if schema is None else checked_schema(schema),
                 close_time=int64(plain.get("close", FAR_PAST)),
                 usage=None if usage is None else [_usage(*held) for held in instance(list, usage)],
                 buckets=_optional(plain.get("buckets")),
@@ -87,7 +87,12 @@ class Progress:
             )
 
 
-def _schema(plain: Any) -> StoredSchema:
+def checked_schema(plain: Any) -> StoredSchema:
+    """Return the columns of stored entries that `StoredSchema.plain` described.
+
+    Raises:
+        CorruptDataError, ValueError, TypeError, LookupError: the value does not describe such columns.
+    """
     schema = StoredSchema.from_plain(plain)
     _ = schema.layout  # of codes that there are
     if min(count(schema.tick_us), count(schema.segment)) < 1:

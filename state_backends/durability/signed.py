@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from serializers import CorruptDataError, NewerFormatError
+from serializers.shapes import count, instance, refusing
 from state_backends.durability.folders import Folder
 
 _CHUNK = 4 << 20
@@ -37,10 +38,13 @@ def decode_signed(blob: bytes, version: int, what: str) -> dict[str, Any]:
     check, _, body = blob.partition(b"\n")
     if hashlib.sha256(body).hexdigest().encode() != check:
         raise CorruptDataError(f"{what} is truncated or altered, or was not written by this library")
-    values: dict[str, Any] = json.loads(body)
-    found = values.pop("format", None)
-    if found != version:
+    with refusing(what):
+        values: dict[str, Any] = instance(dict, json.loads(body))
+        found = count(values.pop("format"))
+    if found > version:
         raise NewerFormatError(what, found, version)
+    if found < version:
+        raise CorruptDataError(f"{what} has format {found}, which no version of this library wrote")
     return values
 
 

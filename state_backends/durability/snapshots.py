@@ -17,9 +17,11 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from serializers import CorruptDataError
-from state_backends.durability.folders import Folder
+from serializers.shapes import count, instance, refusing, short
+from state_backends.durability.folders import Folder, stays_inside
 from state_backends.durability.signed import decode_signed, encode_signed, fetch_checked, file_digest
 
 MANIFEST_VERSION = 1
@@ -79,12 +81,23 @@ class Manifest:
             CorruptDataError: it is truncated or altered; names the file.
             NewerFormatError: a newer version wrote it.
         """
-        values = decode_signed(blob, MANIFEST_VERSION, f"the manifest {where}")
-        parts = tuple(Part(**part) for part in values.pop("parts"))
-        for name in (name for part in parts for name in (part.name, part.file)):
-            if "/" in name or name in ("", ".", ".."):
-                raise CorruptDataError(f"the manifest {where} names a file outside its folder: {name!r}")
-        return cls(**values, parts=parts)
+        what = f"the manifest {where}"
+        values = decode_signed(blob, MANIFEST_VERSION, what)
+        with refusing(what):
+            store_id, version, kind = (
+                instance(str, values[name]) for name in ("store_id", "version", "kind")
+            )
+            parts = tuple(_part(what, **part) for part in values["parts"])
+            if len({part.name for part in parts}) < len(parts):
+                raise CorruptDataError(f"{what} names two files by the same name")
+            return cls(store_id, version, kind, parts)
+
+
+def _part(what: str, name: Any, file: Any, digest: Any, size: Any) -> Part:
+    for one in (instance(str, name), instance(str, file)):
+        if "/" in one or not stays_inside(one):
+            raise CorruptDataError(f"{what} names a file outside its folder: {short(one)}")
+    return Part(name, file, instance(str, digest), count(size))
 
 
 class SnapshotFolder:
