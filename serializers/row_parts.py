@@ -201,7 +201,8 @@ def cells_of(data: bytes, lengths: npt.NDArray[np.uint32]) -> Iterator[pa.LargeB
 def array_of(type_: pa.DataType, rows: int, parts: Iterator[Part]) -> pa.Array:
     """Return the array of so many rows that `parts_of` gave these buffers of."""
     if pat.is_null(type_):
-        return pa.nulls(rows)
+        # Not pa.nulls, which reserves a bit for each: any number of these rows has no bytes.
+        return pa.Array.from_buffers(type_, rows, [None])
     flags = _next_fixed(parts)
     valid = None if flags.all() else pa.py_buffer(np.packbits(flags.reshape(-1), bitorder="little"))
     if _is_text(type_):

@@ -20,6 +20,8 @@ _MICROSECOND = timedelta(microseconds=1)
 _UTC_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _LOCAL_EPOCH = datetime(1970, 1, 1)
 _DATE_EPOCH = date(1970, 1, 1).toordinal()
+_MOST_EXPONENT = 1_000_000
+"""Beyond what Python computes with by default, and Spark has."""
 _INT64 = struct.Struct(">q")
 
 
@@ -27,6 +29,15 @@ def _int64(code: int, number: int) -> msgpack.ExtType:
     if not -(2**63) <= number < 2**63:
         raise SerializationError(f"a time or interval of {number} us is beyond 64 bits and cannot be stored")
     return msgpack.ExtType(code, _INT64.pack(number))
+
+
+def _of_bounded_exponent(value: Decimal) -> Decimal:
+    """The number, unless it is one of few bytes that takes gigabytes as an integer."""
+    if abs(value.adjusted()) > _MOST_EXPONENT:
+        raise SerializationError(
+            f"a decimal with the exponent {value.adjusted()} cannot be stored: at most {_MOST_EXPONENT}"
+        )
+    return value
 
 
 def _extension(value: Any) -> msgpack.ExtType:
@@ -37,7 +48,7 @@ def _extension(value: Any) -> msgpack.ExtType:
     if isinstance(value, date):
         return _int64(_DATE, value.toordinal() - _DATE_EPOCH)
     if isinstance(value, Decimal):
-        return msgpack.ExtType(_DECIMAL, str(value).encode())
+        return msgpack.ExtType(_DECIMAL, str(_of_bounded_exponent(value)).encode())
     if isinstance(value, timedelta):
         return _int64(_INTERVAL, value // _MICROSECOND)
     if isinstance(value, int):
@@ -52,7 +63,7 @@ _READERS: dict[int, Callable[[bytes], Any]] = {
     _DATE: lambda data: date.fromordinal(_INT64.unpack(data)[0] + _DATE_EPOCH),
     _INSTANT: lambda data: _UTC_EPOCH + timedelta(microseconds=_INT64.unpack(data)[0]),
     _LOCAL: lambda data: _LOCAL_EPOCH + timedelta(microseconds=_INT64.unpack(data)[0]),
-    _DECIMAL: lambda data: Decimal(data.decode()),
+    _DECIMAL: lambda data: _of_bounded_exponent(Decimal(data.decode())),
     _INTERVAL: lambda data: timedelta(microseconds=_INT64.unpack(data)[0]),
     _BIG_INT: lambda data: int.from_bytes(data, "big", signed=True),
 }
@@ -142,7 +153,8 @@ def unpack_value(data: bytes, *, times_as_numbers: bool = False) -> Any:
     except _UNREADABLE as error:
         if isinstance(error, CorruptDataError):
             raise
-        raise CorruptDataError(f"a stored value of {len(data)} bytes cannot be read: {error!r}") from error
+        why = str(error) or type(error).__name__
+        raise CorruptDataError(f"a stored value of {len(data)} bytes cannot be read: {why}") from error
 
 
 def _check_counts(data: bytes) -> None:

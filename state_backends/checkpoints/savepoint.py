@@ -51,7 +51,8 @@ SAVED = pa.schema(
 """The columns in which a task describes the file that it wrote: those of `SavedBucket`."""
 _ROW_GROUP = 65_536
 _FREE_BYTES, _MOST_TIMES = 64 << 20, 256
-"""A file is refused whose columns claim to have more bytes than this, and times the bytes of the file."""
+_FREE_ROWS, _MOST_ROWS = 1_000_000, 16
+"""A file is refused whose columns claim to have more bytes or rows than this, and times the bytes of the file."""
 _ALL_CRCS = 1 << 32
 
 
@@ -147,8 +148,11 @@ def _check_file(path: Path, rows: int, columns: pa.Schema) -> None:
         size = sum(found.row_group(number).total_byte_size for number in range(found.num_row_groups))
         if not file.schema_arrow.equals(columns) or found.num_rows != rows:
             raise CorruptDataError("the savepoint's file has other columns or rows than its header says")
-    if size > _FREE_BYTES + _MOST_TIMES * path.stat().st_size:
-        raise CorruptDataError(f"the savepoint's file claims to have {size} bytes unpacked")
+    stored = path.stat().st_size
+    if size > _FREE_BYTES + _MOST_TIMES * stored or rows > _FREE_ROWS + _MOST_ROWS * stored:
+        raise CorruptDataError(
+            f"the savepoint's file of {stored} bytes claims to have {rows} rows of {size} bytes"
+        )
 
 
 def _entries(table: pa.Table, schema: StoredSchema) -> tuple[list[bytes], Entries]:

@@ -93,7 +93,10 @@ def checked_schema(plain: Any) -> StoredSchema:
     Raises:
         CorruptDataError, ValueError, TypeError, LookupError: the value does not describe such columns.
     """
-    schema = StoredSchema.from_plain(plain)
+    try:
+        schema = StoredSchema.from_plain(plain)
+    except OSError as error:  # of Arrow's, about its own bytes
+        raise CorruptDataError(f"the description of the stored columns is invalid: {error}") from error
     _ = schema.layout  # of codes that there are
     if min(count(schema.tick_us), count(schema.segment)) < 1:
         raise ValueError(f"ticks of {schema.tick_us} us, segments of {schema.segment} ticks")

@@ -39,7 +39,7 @@ def decode_signed(blob: bytes, version: int, what: str) -> dict[str, Any]:
     if hashlib.sha256(body).hexdigest().encode() != check:
         raise CorruptDataError(f"{what} is truncated or altered, or was not written by this library")
     with refusing(what):
-        values: dict[str, Any] = instance(dict, json.loads(body))
+        values: dict[str, Any] = instance(dict, json.loads(body.decode()))
         found = count(values.pop("format"))
     if found > version:
         raise NewerFormatError(what, found, version)
