@@ -146,7 +146,10 @@ class Pointer:
             raise CorruptDataError(
                 f"a state pointer of {len(blob)} bytes is truncated or altered: go back to an earlier checkpoint"
             )
-        values = unpack_value(blob[1:])
+        try:
+            values = unpack_value(blob[1:])
+        except CorruptDataError as error:
+            raise CorruptDataError(f"a state pointer of {len(blob)} bytes cannot be read: {error}") from error
         with refusing("a state pointer"):
             store_id, home, number, version, oldest, log_bytes, snapshots, retired, pending, *rest = values
             failures, progress = rest
