@@ -1,8 +1,9 @@
 """A journal in one SQLite file."""
 
+import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,8 @@ class SqliteJournal:
                 f"cannot create the directory {path.parent}: {error}. Choose another directory for this state"
             ) from error
         with self._translated_errors():
+            if not path.exists():
+                _create(path)
             # Transactions begin and end only in this class: whether Python begins them depends on its version.
             self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         try:
@@ -54,23 +57,17 @@ class SqliteJournal:
             raise
 
     def _prepare(self) -> None:
-        """Check that the file is a journal before anything is written to it, and create the table in a new file."""
+        """Check that the file is a journal before anything is written to it."""
         # A commit appends to the log and syncs nothing: what was passed to the system outlives the process. The log is
         # synced before its content moves to the file, so that a power loss can take the last commits but tear none.
         self._db.execute("PRAGMA synchronous = NORMAL")
-        # A file of a few bytes counts no pages, and SQLite would take it for a new one.
-        if self._pragma("page_count") or self._path.stat().st_size:
-            self._check_format()
-        else:
-            self._db.execute("BEGIN IMMEDIATE")
-            self._db.execute("CREATE TABLE IF NOT EXISTS blobs (name TEXT PRIMARY KEY, blob BLOB NOT NULL)")
-            self._db.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-            self._db.execute(f"PRAGMA user_version = {JOURNAL_VERSION}")
-            self._db.execute("COMMIT")
+        self._check_format()
         self._pragma("journal_mode = WAL")
         self._pragma(f"journal_size_limit = {_KEPT_LOG_BYTES}")
 
     def _check_format(self) -> None:
+        if not self._path.stat().st_size:  # SQLite would take it for a new one.
+            raise StateError(self._damaged("it is empty"))
         if self._pragma("application_id") != _APPLICATION_ID:
             raise StateError(
                 f"{self._path} is an SQLite database of another program: choose another directory for this state"
@@ -89,6 +86,8 @@ class SqliteJournal:
     def _translated_errors(self) -> Iterator[None]:
         try:
             yield
+        except UnicodeDecodeError as error:  # of a message that quotes what it found
+            raise StateError(self._damaged(error)) from error
         except sqlite3.OperationalError as error:
             raise StateError(
                 f"cannot read or write the journal {self._path}: {error}. If another process uses it, stop that process. "
@@ -152,3 +151,24 @@ class SqliteJournal:
     def close(self) -> None:
         """Release the file; what was not committed is undone. May be called twice."""
         self._db.close()
+
+
+def _create(path: Path) -> None:
+    """Make a journal under another name first: a file of its own name is a whole one, or damaged."""
+    aside = path.with_name(f"{path.name}.{os.getpid()}-{os.urandom(4).hex()}.new")
+    try:
+        with closing(sqlite3.connect(aside, isolation_level=None)) as db:
+            db.execute("PRAGMA synchronous = NORMAL")
+            db.execute("BEGIN IMMEDIATE")
+            db.execute("CREATE TABLE blobs (name TEXT PRIMARY KEY, blob BLOB NOT NULL)")
+            db.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+            db.execute(f"PRAGMA user_version = {JOURNAL_VERSION}")
+            db.execute("COMMIT")
+        try:
+            path.hardlink_to(aside)
+        except FileExistsError:
+            pass  # Another process was faster.
+        except OSError:  # no links here
+            aside.replace(path)
+    finally:
+        aside.unlink(missing_ok=True)

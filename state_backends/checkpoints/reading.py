@@ -225,8 +225,11 @@ def journal_rows(checkpoint: Checkpoint, spark: "SparkSession | None") -> "DataF
     except spark_errors() as error:
         if (reason := moved(error, checkpoint.path)) is not None:
             raise reason from error
-        if not isinstance(error, PySparkException):
-            raise
+        if not isinstance(error, PySparkException):  # of Java, about a file of Spark's
+            why = str(error).partition("\n\tat ")[0]
+            raise StateError(
+                f"the state in {checkpoint.path} cannot be read, for its files are damaged or are not Spark's: {why}"
+            ) from error
         reason = unreadable(path, checkpoint.operator, checkpoint.batch, error, spark, checkpoint.path)
         raise reason from error
     return rows.select(

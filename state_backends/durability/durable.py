@@ -182,7 +182,7 @@ class Durable:
         backend.attach(journal)
         if backend.version != (pointer.version if pointer.number else None):
             raise StateError(
-                f"the pages in Spark's state have another version than the pointer: {CHECKPOINT_CHANGED}"
+                f"the pages in the journal have another version than the pointer: {CHECKPOINT_CHANGED}"
             )
         if known == backend.version:
             return Alignment(pointer, restored=False)

@@ -96,6 +96,7 @@ NAMED = (
     "savepoint",
     "changelog entry",
     "state pointer",
+    "the state of this query",
     "the blob",
     "stored page",
 )
