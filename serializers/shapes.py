@@ -9,6 +9,7 @@ from serializers.errors import CorruptDataError, SerializationError
 
 _SHORT = Repr()
 _SHORT.maxother = _SHORT.maxstring = _SHORT.maxlong = 60
+_MOST_SHOWN = 200
 _EDGE = 2**63
 
 
@@ -24,9 +25,8 @@ def refusing(what: str) -> Iterator[None]:
     except SerializationError:
         raise
     except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
-        raise CorruptDataError(
-            f"{what} has a form that this library does not write: {short(error)}"
-        ) from error
+        why = f"{type(error).__name__}: {error}"[:_MOST_SHOWN]
+        raise CorruptDataError(f"{what} has a form that this library does not write: {why}") from error
 
 
 def short(value: Any) -> str:

@@ -49,3 +49,17 @@ def test_damage_is_refused() -> None:
         changed[bit >> 3] ^= 1 << (bit & 7)
         with pytest.raises((CorruptDataError, NewerFormatError)):
             FORMAT.decode(bytes(changed), "it", "name")
+
+
+def test_tight_values_are_readable() -> None:
+    """A value that packs to next to nothing gets a blob large enough for it; without, it is refused."""
+    value = bytes(40 << 20)
+    blob = FORMAT.encode(value)
+    assert value == FORMAT.decode(blob, "it")
+    assert len(blob) > (24 << 20) // 256
+    body = zstandard.ZstdCompressor(level=1).compress(pack_value(value))
+    forged = b"TEST\x03" + zlib.crc32(body).to_bytes(4, "big") + body
+    with pytest.raises(
+        CorruptDataError, match=f"it of {len(body)} bytes claims to have 41943045 bytes unpacked"
+    ):
+        FORMAT.decode(forged, "it")

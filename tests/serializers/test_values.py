@@ -179,3 +179,21 @@ def test_canonical_floats(value: float, expected: str) -> None:
 def test_canonical_leaves_other_values(value: Any) -> None:
     """What is no float is returned itself."""
     assert value is canonical(value)
+
+
+@pytest.mark.parametrize("text", ["1E+1000001", "-1E-1000001"])
+def test_decimals_of_any_exponent_are_refused(text: str) -> None:
+    """A few bytes could take gigabytes as an integer. What Python computes with by default is stored."""
+    with pytest.raises(SerializationError, match=r"a decimal with the exponent -?1000001 cannot be stored"):
+        pack_value(Decimal(text))
+    with pytest.raises(CorruptDataError, match=r"with the exponent -?1000001"):
+        unpack_value(bytes([0xC7, len(text), 4]) + text.encode())
+    for most in ("1E+999999", "Infinity", "NaN"):
+        assert most == str(unpack_value(pack_value(Decimal(most))))
+
+
+def test_arrays_cannot_claim_more_than_there_is() -> None:
+    """Short or long, with arrays inside: what is not there is refused."""
+    for size in (10, 5_000):
+        with pytest.raises(CorruptDataError, match=f"a stored value of {size} bytes cannot be read"):
+            unpack_value(b"\xdc\xff\xff" * 3 + bytes(size - 9))
