@@ -262,12 +262,11 @@ class PageLayout:
             return
         ends = np.cumsum(counts).tolist()
         merged = [np.empty(ends[-1] if ends else 0, object) for _ in self._object_index]
-        for tail, end, count in zip(tails, ends, counts.tolist(), strict=True):
-            if tail == _nones(len(merged), count):
-                continue  # An array of objects is made of None.
-            objects = unpack_value(tail)
-            with refusing("the objects of a stored page"):
-                for target, values in zip(merged, instance(list, objects), strict=True):
+        with refusing("the objects of a stored page"):
+            for tail, end, count in zip(tails, ends, counts.tolist(), strict=True):
+                if _is_nones(tail, len(merged), count):
+                    continue  # An array of objects is made of None.
+                for target, values in zip(merged, instance(list, unpack_value(tail)), strict=True):
                     target[end - count : end] = _objects(values, count)
         for index, values in zip(self._object_index, merged, strict=True):
             columns[index] = values
@@ -286,6 +285,11 @@ def _tail(columns: list[list[Any]]) -> bytes:
     if all(values.count(None) == rows for values in columns):
         return _nones(len(columns), rows)
     return pack_value(columns)
+
+
+def _is_nones(tail: bytes, columns: int, rows: int) -> bool:
+    """Whether a tail has no object; one that has is longer, as a rule."""
+    return len(tail) <= columns * (rows + 5) + 5 and tail == _nones(columns, rows)
 
 
 def _nones(columns: int, rows: int) -> bytes:

@@ -79,6 +79,8 @@ def _read_extension(code: int, data: bytes) -> Any:
 
 
 _TIMES = {_DATE, _INSTANT, _LOCAL}
+_BELIEVES_COUNTS = msgpack.version < (1, 2, 4)
+"""Older versions reserve memory for as many items as an array claims to have, up to the bytes of the data."""
 _UNCHECKED_BYTES = 1_024
 _UNREADABLE = (
     ValueError,
@@ -146,7 +148,7 @@ def unpack_value(data: bytes, *, times_as_numbers: bool = False) -> Any:
         CorruptDataError: the bytes are truncated or not of this library.
     """
     try:
-        if len(data) > _UNCHECKED_BYTES and (b"\xdc" in data or b"\xdd" in data):
+        if _BELIEVES_COUNTS and len(data) > _UNCHECKED_BYTES and (b"\xdc" in data or b"\xdd" in data):
             _check_counts(data)
         hook = _read_number if times_as_numbers else _read_extension
         return msgpack.unpackb(data, ext_hook=hook, strict_map_key=False)
