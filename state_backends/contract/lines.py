@@ -2,6 +2,7 @@
 
 import sys
 import sysconfig
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,19 +18,24 @@ Place = tuple[str, int]
 """A file and a line in it; or a call that changes files, and 0."""
 
 
+Moment = tuple[Place, int]
+"""A place, and how often a call has come to it, from 1."""
+
+
 class Lines:
     """The lines and the changes of files that a call comes to, in order; no lines of the suite and of Python's own library.
 
     Args:
-        at: the number of the place before which something is done, from 0; None only watches.
+        at: when something is done; None only watches.
         act: what is done.
 
     Attributes:
         seen: the places so far.
     """
 
-    def __init__(self, at: int | None = None, act: Callable[[], object] = list) -> None:
+    def __init__(self, at: Moment | None = None, act: Callable[[], object] = list) -> None:
         self.seen: list[Place] = []
+        self._times: Counter[Place] = Counter()
         self._at = at
         self._act = act
         self._watches = False
@@ -64,7 +70,8 @@ class Lines:
 
     def _come(self, place: Place) -> None:
         self.seen.append(place)
-        if len(self.seen) - 1 == self._at:
+        self._times[place] += 1
+        if (place, self._times[place]) == self._at:
             self._act()
 
 
@@ -73,11 +80,15 @@ def _is_skipped(file: str) -> bool:
     return file.startswith((_OURS, "<")) or (file.startswith(_STANDARD) and "-packages" not in file)
 
 
-def chosen(seen: Sequence[Place]) -> list[int]:
-    """Return the numbers of the first and the last time of each line, and of all changes of files, ascending."""
-    times: dict[Place, list[int]] = {}
-    for number, place in enumerate(seen):
-        times.setdefault(place, []).append(number)
-    return sorted(
-        {n for (_, line), found in times.items() for n in ((found[0], found[-1]) if line else found)}
-    )
+def chosen(seen: Sequence[Place]) -> list[Moment]:
+    """Return the first and the last time of each line, and all changes of files, in their order.
+
+    Not their numbers: another time, a loop before them may be longer.
+    """
+    times: Counter[Place] = Counter(seen)
+    found, so_far = [], Counter[Place]()
+    for place in seen:
+        so_far[place] += 1
+        if not place[1] or so_far[place] in {1, times[place]}:
+            found.append((place, so_far[place]))
+    return found

@@ -17,7 +17,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from state_backends.contract.lines import Lines, Place, chosen
+from state_backends.contract.lines import Lines, Moment, Place, chosen
 from state_backends.contract.states import FAR, Pages, applied, assert_holds, fail
 from state_backends.errors import StateError
 from state_backends.interface import StateBackend, WriteBatch
@@ -105,7 +105,7 @@ class _Tormentor:
         for call in ("write", "clear", "snapshot", "restore", "close", "open"):
             places = self._places(call)
             for at in chosen(places):
-                where = f"killed in {call}{_at(places[at])}"
+                where = f"killed in {call}{_at(at)}"
                 self._round(where, call, partial(self._work, call, Lines(at, _kill)))
         self._looked_at_last()
 
@@ -221,16 +221,14 @@ class _Tormentor:
         for at in chosen(places):
             self.rounds += 1
             self._look_at(self._left)
-            self._left = _Left(
-                self._directory(call), f"MemoryError in {call}{_at(places[at])}, round {self.rounds}"
-            )
+            self._left = _Left(self._directory(call), f"MemoryError in {call}{_at(at)}, round {self.rounds}")
             backend = self._prepared()
             self._interrupt(self._call_to(backend, call), at)
             self._close(backend, self._left.story)
         self._look_at(self._left)
         return {"rounds": self.rounds}
 
-    def _interrupt(self, act: Callable[[], object], at: int) -> None:
+    def _interrupt(self, act: Callable[[], object], at: Moment) -> None:
         lines = Lines(at, _raise)
         try:
             with lines.watched():
@@ -265,8 +263,8 @@ class _Tormentor:
             backend.clear()
 
 
-def _at(place: Place) -> str:
-    file, line = place
+def _at(moment: Moment) -> str:
+    (file, line), _ = moment
     return f" at {Path(file).name}:{line}" if line else f" before {file}"
 
 

@@ -97,6 +97,7 @@ NAMED = (
     "changelog entry",
     "state pointer",
     "the state of this query",
+    "the entry",
     "the blob",
     "stored page",
 )
