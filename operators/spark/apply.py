@@ -177,15 +177,12 @@ def _streaming(
     counts = [F.sum(column).alias(column) for column in ("rows", "bad", "sent", "row_bytes")]
     packed = packed.observe(f"{name}_in", *counts, F.sum(F.length("blob")).alias("sent_bytes"))
     types = result_types(program.counts)
-    results = (
-        packed.select(*TO_BUCKETS)
-        .groupBy("bucket")
-        .transformWithStateInPandas(
-            BucketProcessor(program, config, labels, name, closing, savepoint),
-            types,
-            "append",
-            "eventtime",
-        )
+    sent = known(packed.select(*TO_BUCKETS.names), spark_schema(TO_BUCKETS))
+    results = sent.groupBy("bucket").transformWithStateInPandas(
+        BucketProcessor(program, config, labels, name, closing, savepoint),
+        types,
+        "append",
+        "eventtime",
     )
     results = results.observe(
         f"{name}_out", *[F.sum(f"metrics.{quoted(one)}").alias(one) for one in names(program.counts)]

@@ -31,7 +31,7 @@ PACKED = pa.schema(
     ]
 )
 """A blob for a bucket: how many usable and bad records it stands for, and what it is."""
-TO_BUCKETS = "bucket", "kind", "blob"
+TO_BUCKETS = pa.schema([PACKED.field(name) for name in ("bucket", "kind", "blob")])
 """The columns that go through the shuffle; the others are only counted."""
 CALL, ARRIVED, ROWS, PARTIALS = range(4)
 """Kinds: no blob, to wake the bucket; the same, where records arrived, for whichever bucket; records; partial aggregates."""

@@ -133,7 +133,7 @@ class Savepoint:
                 return pq.read_table(local, filters=(pc.field("crc") >= low) & (pc.field("crc") < high))
             except CorruptDataError as error:
                 raise CorruptDataError(f"{error}: restore the file, or write a new savepoint") from error
-            except (pa.ArrowException, OSError) as error:
+            except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
                 raise CorruptDataError(f"the savepoint's file {where} cannot be read: {error}") from error
 
 
