@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from serializers import CorruptDataError
@@ -29,6 +28,7 @@ from serializers.keys import crc_range
 from serializers.pages import Column
 from serializers.shapes import count, instance, int64, refusing, short
 from state_backends.checkpoints.bucket import Bucket
+from state_backends.checkpoints.entries_file import read_entries
 from state_backends.durability.folders import Folder, stays_inside
 from state_backends.durability.progress import checked_schema
 from state_backends.durability.signed import decode_signed, encode_signed, fetch_checked, file_digest
@@ -50,9 +50,6 @@ SAVED = pa.schema(
 )
 """The columns in which a task describes the file that it wrote: those of `SavedBucket`."""
 _ROW_GROUP = 65_536
-_FREE_BYTES, _MOST_TIMES = 64 << 20, 256
-_FREE_ROWS, _MOST_ROWS = 1_000_000, 16
-"""A file is refused whose columns claim to have more bytes or rows than this, and times the bytes of the file."""
 _ALL_CRCS = 1 << 32
 
 
@@ -129,30 +126,12 @@ class Savepoint:
             local = Path(directory, "entries.parquet")
             try:
                 fetch_checked(folder, saved.file, local, saved.digest, f"the savepoint's file {where}")
-                _check_file(local, saved.rows, saved_columns(self.schema))
-                return pq.read_table(local, filters=(pc.field("crc") >= low) & (pc.field("crc") < high))
             except CorruptDataError as error:
                 raise CorruptDataError(f"{error}: restore the file, or write a new savepoint") from error
-            except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-                raise CorruptDataError(f"the savepoint's file {where} cannot be read: {error}") from error
-
-
-def _check_file(path: Path, rows: int, columns: pa.Schema) -> None:
-    """Refuse a file of other columns, with a number of rows or a size that its bytes do not account for.
-
-    Raises:
-        CorruptDataError: it is such a file.
-    """
-    with pq.ParquetFile(path) as file:
-        found = file.metadata
-        size = sum(found.row_group(number).total_byte_size for number in range(found.num_row_groups))
-        if not file.schema_arrow.equals(columns) or found.num_rows != rows:
-            raise CorruptDataError("the savepoint's file has other columns or rows than its header says")
-    stored = path.stat().st_size
-    if size > _FREE_BYTES + _MOST_TIMES * stored or rows > _FREE_ROWS + _MOST_ROWS * stored:
-        raise CorruptDataError(
-            f"the savepoint's file of {stored} bytes claims to have {rows} rows of {size} bytes"
-        )
+            try:
+                return read_entries(local, saved.rows, saved_columns(self.schema), low, high)
+            except CorruptDataError as error:
+                raise CorruptDataError(f"{where}: {error}") from error
 
 
 def _entries(table: pa.Table, schema: StoredSchema) -> tuple[list[bytes], Entries]:
