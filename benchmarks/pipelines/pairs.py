@@ -1,4 +1,4 @@
-"""How small batches of two streams are timed: in one session and in turn, so that both meet the same machine."""
+"""How small batches of streams are timed: in one session and in turn, so that all meet the same machine."""
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -16,7 +16,7 @@ SMALL = 2_000
 MEASURED = 15
 """Measured batches of each stream."""
 _CONF = {
-    # A stream that waits looks for files all the time, while the other one has its turn.
+    # A stream that waits looks for files all the time, while another one has its turn.
     "spark.sql.streaming.pollingDelay": "100",
     "spark.sql.streaming.numRecentProgressUpdates": "1000",
 }

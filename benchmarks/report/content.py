@@ -124,8 +124,9 @@ QUESTIONS = [
     Question(
         "What does a small batch cost, and each bucket?",
         "Lower is better: time of a batch of 2,000 rows, by the number of buckets, which are shuffle partitions to Spark's own "
-        "windows. Each is a task and a state store that commits in every batch. Both keep state on Spark's RocksDB provider, "
-        "and their batches take turns in one session with two cores.",
+        "windows. Each is a task and a state store that commits in every batch. All keep state on Spark's RocksDB provider, "
+        "and their batches take turns in one session with two cores. The processor that counts is the least that PySpark's "
+        "stateful operators cost: it reads and writes one value.",
         [
             LineChart(
                 f"small batches: {kind} windows",

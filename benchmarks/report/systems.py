@@ -24,6 +24,7 @@ _COLOURS = {
     "1,000 buckets": "#2563eb",
     "2,000 buckets": "#ea8a0c",
     "4,000 buckets": "#dc2626",
+    "a processor that counts": "#9ca3af",
     "pass-through": "#9ca3af",
     "pass-through, rows doubled": "#6b7280",
 }

@@ -155,6 +155,9 @@ def _small() -> Iterator[Target]:
     for kind in ("tumbling", "session"):
         found = _times(f"small batches: {kind} windows", "memory", OWN, buckets=2)
         yield Target(group, f"{kind} windows, two buckets", 1.1, False, found)
+        found = _times(f"small batches: {kind} windows", "memory", "a processor that counts", buckets=2)
+        what = f"{kind} windows, two buckets, of a processor of PySpark's that only counts"
+        yield Target(group, what, 1.15, False, found)
         what = f"{kind} windows, each bucket more, from 2 to 64, of each shuffle partition more"
         yield Target(group, what, 1.2, False, _each_bucket(kind))
 
