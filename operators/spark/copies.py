@@ -1,17 +1,19 @@
 """The local copies of buckets that a worker process keeps open.
 
-Spark gives a bucket to any of its workers. Each worker keeps copies of the buckets that it has seen, and brings a copy up to
-date from the changelog in Spark's state before it uses it. A copy has a directory that no other process uses: it is locked.
+A process brings a copy up to date from the changelog in Spark's state before it uses it. A copy has a directory that no other
+process uses: it is locked.
 """
 
 import logging
 import os
 import shutil
 import time
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+from threading import Lock
 
 from filelock import BaseFileLock, FileLock, Timeout
 
@@ -33,11 +35,13 @@ class _Copy:
         operator: runs over the copy.
         lock: on its directory.
         used: when it was last used, in monotonic seconds.
+        held: whether a thread works with it.
     """
 
     operator: StatefulOperator
     lock: BaseFileLock
     used: float
+    held: bool = True
 
     def close(self) -> None:
         """Release the directory, even if the backend fails to close: the changelog has all that counts."""
@@ -49,33 +53,82 @@ class _Copy:
             self.lock.release()
 
 
-_copies: dict[tuple[str, StateConfig], _Copy] = {}
+_Key = tuple[str, StateConfig]
+_copies: dict[_Key, _Copy] = {}
+_changing = Lock()
+"""Held while `_copies` is read or written, as a process may work on buckets in several threads."""
 
 
-def open_copy(program: Program, config: StateConfig, store_id: str) -> StatefulOperator:
-    """Return the operator over this process's copy of a bucket; open the copy if needed, and close those idle for long."""
-    now = time.monotonic()
-    for key in [key for key, copy in _copies.items() if now - copy.used > _IDLE_SECONDS]:
-        _copies.pop(key).close()
-    copy = _copies.get((store_id, config))
-    if copy is not None and copy.operator.takes(program):
-        copy.used = now
-        return copy.operator
-    drop_copy(config, store_id)
-    directory, lock = _claim(config.directory, store_id, config.backend)
+@contextmanager
+def held_copy(program: Program, config: StateConfig, store_id: str) -> Iterator[StatefulOperator]:
+    """The operator over this process's copy of a bucket, for one thread. The copy is opened if needed, and stays open.
+
+    After an error it is closed and forgotten. While another thread holds it, this one gets a copy for itself.
+    """
+    key = store_id, config
+    copy = _taken(program, key) or _opened(program, key)
     try:
-        copy = _Copy(_open_operator(program, config, directory), lock, now)
+        yield copy.operator
     except BaseException:
-        lock.release()
+        _give_back(key, copy, keep=False)
         raise
-    _copies[store_id, config] = copy
-    return copy.operator
+    _give_back(key, copy, keep=True)
+
+
+def has_free_copy(config: StateConfig, store_id: str) -> bool:
+    """Whether this process has a copy of a bucket that no thread holds."""
+    with _changing:
+        copy = _copies.get((store_id, config))
+        return copy is not None and not copy.held
 
 
 def drop_copy(config: StateConfig, store_id: str) -> None:
-    """Close this process's copy of a bucket and forget it, if it has one."""
-    copy = _copies.pop((store_id, config), None)
+    """Close this process's copy of a bucket and forget it, if it has one that no thread holds."""
+    with _changing:
+        key = store_id, config
+        copy = None if key not in _copies or _copies[key].held else _copies.pop(key)
     if copy is not None:
+        copy.close()
+
+
+def _taken(program: Program, key: _Key) -> _Copy | None:
+    """Hold the copy that is open, if there is one that fits and is free; close those that are idle for long."""
+    now = time.monotonic()
+    with _changing:
+        gone = [one for one, copy in _copies.items() if not copy.held and now - copy.used > _IDLE_SECONDS]
+        copy = _copies.get(key)
+        if copy is not None and not copy.held and not copy.operator.takes(program):
+            gone.append(key)
+        dropped = [_copies.pop(one) for one in {*gone}]
+        copy = _copies.get(key)
+        free = copy is not None and not copy.held
+        if copy is not None and free:
+            copy.held = True
+    for old in dropped:
+        old.close()
+    return copy if free else None
+
+
+def _opened(program: Program, key: _Key) -> _Copy:
+    store_id, config = key
+    directory, lock = _claim(config.directory, store_id, config.backend)
+    try:
+        copy = _Copy(_open_operator(program, config, directory), lock, time.monotonic())
+    except BaseException:
+        lock.release()
+        raise
+    with _changing:
+        _copies.setdefault(key, copy)
+    return copy
+
+
+def _give_back(key: _Key, copy: _Copy, *, keep: bool) -> None:
+    with _changing:
+        known = _copies.get(key) is copy
+        if known and not keep:
+            del _copies[key]
+        copy.held, copy.used = False, time.monotonic()
+    if not (known and keep):
         copy.close()
 
 

@@ -15,6 +15,11 @@ def batch_number() -> int | None:
     return int(text) if text is not None else None
 
 
+def run_id() -> str | None:
+    """Return the id of the query's run, or None if the task belongs to none."""
+    return None if batch_number() is None else _property(_RUN_KEY)
+
+
 def is_first_batch() -> bool:
     """Return whether this is the first batch of its run of which this process runs a task."""
     run, batch = _property(_RUN_KEY), batch_number()

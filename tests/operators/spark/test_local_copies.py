@@ -13,7 +13,7 @@ from feeds import committed
 
 from operators import TumblingWindows
 from operators import aggregates as agg
-from operators.spark.copies import _claim, drop_copy, open_copy
+from operators.spark.copies import _claim, drop_copy, held_copy
 from state_backends import StateError, resolve
 from state_backends.journal import MemoryJournal
 
@@ -25,17 +25,14 @@ def test_a_damaged_copy_is_rebuilt(tmp_path: Path, caplog: pytest.LogCaptureFixt
     config = resolve("rocksdb", {"state.directory": str(tmp_path)})
     op = TumblingWindows(10).group_by("k").aggregate(n=agg.count())
     program, journal = op.program(TABLE.schema, "at", config), MemoryJournal()
-    copy = open_copy(program, config, "bucket")
-    committed(copy, journal, 0, [TABLE])
+    with held_copy(program, config, "bucket") as copy:
+        committed(copy, journal, 0, [TABLE])
     drop_copy(config, "bucket")
     current = next(tmp_path.glob("bucket/*-rocksdb/CURRENT"))
     current.write_text("MANIFEST-of-nothing\n")
-    with caplog.at_level(logging.WARNING, "operators"):
-        copy = open_copy(program, config, "bucket")
-    try:
+    with caplog.at_level(logging.WARNING, "operators"), held_copy(program, config, "bucket") as copy:
         done = committed(copy, journal, 100, [TABLE])
-    finally:
-        drop_copy(config, "bucket")
+    drop_copy(config, "bucket")
     assert sorted(done.rows.column("n").to_pylist()) == [1, 1]  # Those of before: the new ones are late.
     assert done.counters.late == 2
     assert "cannot be opened and is rebuilt from the changelog" in caplog.text
@@ -47,8 +44,9 @@ def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     config = resolve("rocksdb", {"state.directory": str(tmp_path / "here")})
     op = TumblingWindows(10).aggregate(n=agg.count())
     message = f"cannot keep local state in {tmp_path}/here: .* Set spark.windows.state.directory to a directory that"
-    with pytest.raises(StateError, match=message):
-        open_copy(op.program(TABLE.schema, "at", config), config, "bucket")
+    program = op.program(TABLE.schema, "at", config)
+    with pytest.raises(StateError, match=message), held_copy(program, config, "bucket"):
+        pass
     assert (tmp_path / "here").read_text() == "a file"
 
 

@@ -1,0 +1,171 @@
+"""What a bucket does in one call of Spark, in whichever process has its copy."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from operators.runtime.closing import Closing
+from operators.runtime.program import Program
+from operators.runtime.stateful import StatefulOperator
+from operators.spark.copies import held_copy
+from operators.spark.packing import from_blobs, to_blob
+from state_backends import StateConfig
+from state_backends.checkpoints.savepoint import Savepoint
+from state_backends.durability.pointer import Pointer
+from state_backends.durability.progress import FAR_PAST, Progress
+from state_backends.journal import Journal
+
+_ROWS_PER_BLOB = 250_000
+
+
+@dataclass(frozen=True, slots=True)
+class Blobs:
+    """What tasks sent to a bucket: rows as they are, and partial aggregates."""
+
+    rows: Sequence[bytes] = ()
+    partials: Sequence[bytes] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.rows or self.partials)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of Spark for a bucket.
+
+    Attributes:
+        watermark: in milliseconds.
+        clock: of the batch, in milliseconds since the epoch; the same if the batch is repeated.
+        arrived: whether the batch has records, if tasks tell that.
+        fired: the event-time timer that fired, in milliseconds; None if the call is for rows.
+    """
+
+    watermark: int
+    clock: int
+    arrived: bool = False
+    fired: int | None = None
+
+    @classmethod
+    def of(cls, times: Any, *, arrived: bool = False, fired: int | None = None) -> "Call":
+        """Return the call at these times."""
+        return cls(times.getCurrentWatermarkInMs(), times.getCurrentProcessingTimeInMs(), arrived, fired)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A call of a bucket that has work to do.
+
+    Attributes:
+        pointer: of the bucket's journal.
+        label: of the bucket.
+        batch: number of the micro-batch, if it is known.
+        call: of Spark.
+        blobs: the batch's rows.
+        begins: whether the bucket starts, from the savepoint if there is one.
+    """
+
+    pointer: Pointer
+    label: int
+    batch: int | None
+    call: Call
+    blobs: Blobs
+    begins: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a request, once the journal is written.
+
+    Attributes:
+        blobs: the rows to emit.
+        metrics: what is reported of the call.
+        timer: the event-time timer that the bucket needs, in milliseconds; None if it has no state.
+    """
+
+    blobs: Sequence[bytes]
+    metrics: dict[str, int]
+    timer: int | None
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is the same in all calls of an operator's buckets in a run of a query.
+
+    Attributes:
+        program: what is run.
+        config: the backend.
+        labels: of all buckets, in their order.
+        closing: how close times follow from the watermark.
+        savepoint: what a query without a checkpoint starts from.
+    """
+
+    program: Program
+    config: StateConfig
+    labels: tuple[int, ...]
+    closing: Closing
+    savepoint: Savepoint | None = None
+
+    def is_due(self, call: Call, progress: Progress) -> bool:
+        """Whether a bucket without rows has work to do."""
+        if call.fired is not None:
+            return call.fired == progress.timer
+        if self.closing.chained:  # To know the close time of the batch before in the next one.
+            return True
+        has_state = progress.timer is not None
+        return has_state and (call.arrived or self._by_clock(call, progress) > progress.close_time)
+
+    def run(self, journal: Journal, request: Request) -> Outcome:
+        """Work on a bucket with this process's copy.
+
+        Args:
+            journal: of the bucket; it is written and committed.
+            request: what is to be done.
+        """
+        with held_copy(self.program, self.config, request.pointer.store_id) as operator:
+            return self._step(operator, journal, request)
+
+    def _step(self, operator: StatefulOperator, journal: Journal, request: Request) -> Outcome:
+        call = request.call
+        pointer = operator.open(journal, request.pointer)
+        first = self._begun(operator, request.label) if request.begins else []
+        closes = self._closes(call, pointer.progress)
+        done = operator.step(closes, *self._tables(request.blobs))
+        # Asked before the commit, while the store knows of this batch's changes.
+        timer = None if operator.store.is_empty() else call.watermark + 1
+        active = self._active(call, pointer.progress)
+        host = Progress(buckets=len(self.labels), timer=timer, active=active)
+        operator.commit(journal, pointer, host, request.batch)
+        metrics = operator.drain_metrics(done.counters)
+        metrics["windows"] += sum(table.num_rows for table in first)
+        rows = self.program.joined(pa.concat_tables([*first, done.rows]), done.late)
+        parts = range(0, rows.num_rows, _ROWS_PER_BLOB)
+        return Outcome([to_blob(rows.slice(at, _ROWS_PER_BLOB)) for at in parts], metrics, timer)
+
+    def _begun(self, operator: StatefulOperator, label: int) -> list[pa.Table]:
+        """Start from the savepoint, if there is one; return the rows that become due."""
+        if self.savepoint is None:
+            return []
+        return [operator.start_from(self.savepoint, self.labels.index(label), len(self.labels))]
+
+    def _tables(self, blobs: Blobs) -> tuple[list[pa.Table], list[pa.Table]]:
+        """The batch's rows and partial aggregates; a batch without any has one table without rows."""
+        rows, partials = from_blobs(blobs.rows), from_blobs(blobs.partials)
+        return (rows if rows or partials else [self.program.inputs.empty()]), partials
+
+    def _closes(self, call: Call, progress: Progress) -> tuple[int, int]:
+        """Close times in ticks at the start and at the end of the batch."""
+        start, end = self.closing.closes(call.watermark, self.program.tick_us)
+        return start, max(end, self._by_clock(call, progress))
+
+    def _by_clock(self, call: Call, progress: Progress) -> int:
+        """The close time that follows from the clock, if the stream is quiet."""
+        active = self._active(call, progress)
+        return FAR_PAST if active is None else self.closing.by_clock(call.clock, active, self.program.tick_us)
+
+    def _active(self, call: Call, progress: Progress) -> int | None:
+        """The clock of the last batch with records; that of the first one that the bucket worked in, if there was none."""
+        if self.closing.idle_ms is None:
+            return None
+        return call.clock if call.arrived or progress.active is None else progress.active
