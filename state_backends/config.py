@@ -28,6 +28,8 @@ _GENERAL = {
     "state.snapshots.retain": "batches for which a replaced snapshot is kept "
     "(default: spark.sql.streaming.minBatchesToRetain)",
     "state.snapshots.background": "whether batches continue while a snapshot is written: true (default) or false",
+    "state.sync": "of a local runner with a directory: whether a batch is on the disk, safe from a power loss, when `process` "
+    "returns: true (default) or false",
     "state.savepoint": "folder of a savepoint that a query without a checkpoint starts from (default: the empty state)",
     "state.evolution": "what to do with stored state when aggregates were added, removed or widened: refuse (default) or adapt",
     "log.level": "log level of the workers: warning (default), info for one line per bucket and batch, or debug",
@@ -77,16 +79,24 @@ class StateConfig:
         """Where snapshots go, and when."""
         given = {k.rpartition(".")[2]: v for k, v in self.options if k.startswith(_SNAPSHOTS)}
         default = SnapshotPolicy()
-        background = given.get("background", "true")
-        if background not in ("true", "false"):
-            raise ValueError(f"{PREFIX}{_SNAPSHOTS}background is {background!r}: it must be true or false")
         return SnapshotPolicy(
             folder=given.get("folder") or None,
             bytes=_bytes(given.get("bytes"), default.bytes),
             batches=_count(f"{_SNAPSHOTS}batches", given.get("batches"), default.batches),
             retain=_count(f"{_SNAPSHOTS}retain", given.get("retain"), default.retain),
-            background=background == "true",
+            background=self._flag(f"{_SNAPSHOTS}background"),
         )
+
+    @property
+    def waits_for_disk(self) -> bool:
+        """Whether each batch of a local runner waits until it is on the disk."""
+        return self._flag("state.sync")
+
+    def _flag(self, option: str) -> bool:
+        given = self._options.get(option, "true")
+        if given not in ("true", "false"):
+            raise ValueError(f"{PREFIX}{option} is {given!r}: it must be true or false")
+        return given == "true"
 
     def with_default(self, option: str, value: str | None) -> "StateConfig":
         """Return the configuration with an option set, if it is not set already; None sets nothing."""
@@ -153,7 +163,7 @@ def resolve(
             raise ValueError(unknown_name(f"option {PREFIX}{key}", PREFIX + key, [PREFIX + k for k in known]))
     merged.pop("state.backend", None)
     config = StateConfig(name, tuple(sorted(merged.items())))
-    _ = config.buckets, config.snapshots, config.evolution, config.log_level
+    _ = config.buckets, config.snapshots, config.waits_for_disk, config.evolution, config.log_level
     config.backend_class.check_options(config.backend_options)
     return config
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from state_backends.errors import StateError
 from state_backends.journal import Blob, blob_bytes
+from state_backends.synced import make_folder, sync_file, sync_folder
 
 JOURNAL_VERSION = 1
 _APPLICATION_ID = int.from_bytes(b"SWJR", "big")
@@ -18,28 +19,32 @@ _KEPT_LOG_BYTES = 64 << 20
 class SqliteJournal:
     """Blobs in one SQLite file. One owner at a time may change it, from any thread.
 
-    A process may be killed at any point: the file then shows the last commit, whole. After a power loss it shows that
-    commit or an earlier one, whole. SQLite keeps a log and its index in two more files, `-wal` and `-shm`:
-    a copy of a journal that is open, or whose process was killed, must include them. The space of removed blobs is reused,
-    but the file does not shrink. The directory must be on a local disk: SQLite's log needs memory shared between processes.
+    A process may be killed at any point: the file then shows the last commit, whole. So it does after a power loss, on a disk
+    that keeps what it has acknowledged; where commits do not wait, it shows that commit or an earlier one, whole.
+
+    SQLite keeps a log and its index in two more files, `-wal` and `-shm`: a copy of a journal that is open, or whose process
+    was killed, must include them. The space of removed blobs is reused, but the file does not shrink. The directory must be
+    on a local disk: SQLite's log needs memory shared between processes.
 
     Args:
         path: the file. It and its directory are created if they are missing.
+        waits: whether a commit waits until it is on the disk.
 
     Raises:
         StateError: here and from each method: the file is damaged, of another program, of a newer version, held by another
             process, or on a disk that is full or cannot be written. After an error in put or remove, roll back.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, waits: bool = True) -> None:
         self._path = path
+        self._waits = waits
         if path.is_dir():
             raise StateError(
                 f"the journal {path} is a directory, which an earlier version of this library wrote: choose another "
                 "directory for this state, or delete this one"
             )
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(path.parent)
         except OSError as error:
             raise StateError(
                 f"cannot create the directory {path.parent}: {error}. Choose another directory for this state"
@@ -58,9 +63,9 @@ class SqliteJournal:
 
     def _prepare(self) -> None:
         """Check that the file is a journal before anything is written to it."""
-        # A commit appends to the log and syncs nothing: what was passed to the system outlives the process. The log is
-        # synced before its content moves to the file, so that a power loss can take the last commits but tear none.
-        self._db.execute("PRAGMA synchronous = NORMAL")
+        # A commit appends to the log. NORMAL syncs the log only before its content moves to the file: what was passed to the
+        # system outlives the process, and a power loss can take the last commits but tear none. FULL syncs each commit.
+        self._db.execute(f"PRAGMA synchronous = {'FULL' if self._waits else 'NORMAL'}")
         self._check_format()
         self._pragma("journal_mode = WAL")
         self._pragma(f"journal_size_limit = {_KEPT_LOG_BYTES}")
@@ -143,6 +148,14 @@ class SqliteJournal:
             if self._db.in_transaction:
                 self._db.execute("COMMIT")
 
+    def sync(self) -> None:
+        """Wait until all commits are on the disk, where they do not wait themselves."""
+        log = self._path.with_name(f"{self._path.name}-wal")
+        if not self._waits and log.exists():
+            # No lock is on this file: to close another descriptor of a locked one would release its locks.
+            sync_file(log)
+            sync_folder(log.parent)
+
     def rollback(self) -> None:
         with self._translated_errors():
             if self._db.in_transaction:
@@ -170,5 +183,6 @@ def _create(path: Path) -> None:
             pass  # Another process was faster.
         except OSError:  # no links here
             aside.replace(path)
+        sync_folder(path.parent)
     finally:
         aside.unlink(missing_ok=True)

@@ -32,7 +32,7 @@ ORDER = {
     ),
     "state_backends": (
         "errors",
-        "chunks journal",
+        "chunks journal synced",
         "interface",
         "registry sqlite_journal",
         "store",

@@ -107,7 +107,7 @@ class JournalBackend(StateBackend):
         if self._attached is not None:
             return self._attached
         if self._file_journal is None:
-            self._file_journal = SqliteJournal(self._file)
+            self._file_journal = SqliteJournal(self._file, waits=False)
         return self._file_journal
 
     def _known(self) -> _Index:

@@ -2,6 +2,7 @@
 
 Key layout: b"p", the segment as 8 bytes big-endian with the sign bit flipped (so that bytes sort as numbers), the key.
 Expiry is one range deletion. The write-ahead log is off: the changelog restores what a crash loses from the memtable.
+RocksDB syncs its own files. This module syncs those of a restored snapshot: after a power loss, the database has to open.
 """
 
 import shutil
@@ -29,6 +30,7 @@ from state_backends.backends.page_names import page_keys, page_names
 from state_backends.chunks import Chunk, before, chunks, key_chunks
 from state_backends.errors import StateError
 from state_backends.interface import StateBackend, WriteBatch
+from state_backends.synced import sync_folder, sync_tree
 
 FORMAT = b"1"
 _FORMAT_KEY, _VERSION_KEY = b"m:format", b"m:version"
@@ -232,7 +234,9 @@ class RocksDBBackend(StateBackend):
         self.close()
         self._version = None
         self._remove()
+        sync_tree(directory)
         directory.replace(self._directory)
+        sync_folder(self._directory.parent)
         try:
             self._open()
         except StateError as error:
@@ -241,12 +245,14 @@ class RocksDBBackend(StateBackend):
             raise CorruptDataError(f"the snapshot is not a database of this library: {error}") from error
 
     def _remove(self) -> None:
-        """Remove all files, in an order in which RocksDB opens what a killed process leaves.
+        """Remove all files, in an order in which RocksDB opens what a killed process or a power loss leaves.
 
         Without its logs, which hold nothing here, a database is whole; without logs and CURRENT it is a new one.
         """
         for file in (*self._directory.glob("*.log"), self._directory / "CURRENT"):
             file.unlink(missing_ok=True)
+        if self._directory.exists():
+            sync_folder(self._directory)
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def close(self) -> None:

@@ -15,6 +15,7 @@ from urllib.parse import quote, unquote
 from pyarrow import ArrowException, fs
 
 from state_backends.errors import StateError
+from state_backends.synced import make_folder, sync_file, sync_folder
 
 _WHOLE_AT_CLOSE = ("s3", "gcs", "abfs")
 """Stores where a file appears as a whole or not at all."""
@@ -79,6 +80,8 @@ class Folder:
     def write(self, name: str, data: bytes | Path) -> None:
         """Write a file, or replace it. A reader sees all of it or nothing.
 
+        A local file is on the disk, under its name, when this returns; of other places, see docs/recovery.md.
+
         Args:
             name: of the file.
             data: its bytes, or the local file to copy.
@@ -90,7 +93,7 @@ class Folder:
 
         def act() -> None:
             if not whole:
-                system.create_dir(target.rpartition("/")[0], recursive=True)
+                self._make_parent(target)
             with io.BytesIO(data) if isinstance(data, bytes) else data.open("rb") as source:
                 stream = system.open_output_stream(aside)
                 try:
@@ -98,7 +101,7 @@ class Folder:
                         while chunk := source.read(_CHUNK):
                             sink.write(chunk)
                     if not whole:
-                        system.move(aside, target)
+                        self._rename(aside, target)
                 except BaseException:
                     # Closing creates a file of what was written so far, even in a store where files appear as a whole.
                     with suppress(OSError):
@@ -106,6 +109,20 @@ class Folder:
                     raise
 
         self._do(f"write {self.where(name)}", act)
+
+    def _make_parent(self, target: str) -> None:
+        parent = target.rpartition("/")[0]
+        if self._local is None:
+            self._place[0].create_dir(parent, recursive=True)
+        else:
+            make_folder(Path(parent))
+
+    def _rename(self, aside: str, target: str) -> None:
+        if self._local is not None:
+            sync_file(aside)
+        self._place[0].move(aside, target)
+        if self._local is not None:
+            sync_folder(target.rpartition("/")[0])
 
     def read(self, name: str) -> bytes | None:
         """Return a file's bytes, or None if it does not exist. For small files: one of more than 256 MiB is an error."""
