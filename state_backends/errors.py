@@ -8,3 +8,7 @@ CHECKPOINT_CHANGED = (
 
 class StateError(RuntimeError):
     """State that cannot be opened, read or written. The message says what is wrong and the way out."""
+
+
+class DamagedCopyError(StateError):
+    """A local copy cannot be opened, because files of it are damaged or missing. The changelog restores what it held."""

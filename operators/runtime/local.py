@@ -1,5 +1,6 @@
 """The local runner: runs an operator without Spark, for tests, for operator authors, and to see what a batch does."""
 
+import logging
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -25,10 +26,12 @@ from state_backends.checkpoints.savepoint import Savepoint, check_new, read_head
 from state_backends.durability.folders import Folder, absolute
 from state_backends.durability.pointer import Pointer, Snapshot, read_pointer
 from state_backends.durability.progress import Progress
+from state_backends.errors import DamagedCopyError
 from state_backends.journal import Journal, MemoryJournal
 from state_backends.registry import BUILT_IN
 from state_backends.sqlite_journal import SqliteJournal
 
+_LOG = logging.getLogger(__name__)
 _NO_BATCH = "the runner has no state yet: process a batch first, which may be empty"
 Binder = Callable[[pa.Schema, StateConfig], Program]
 
@@ -240,7 +243,7 @@ class LocalRunner:
         if self._operator is None:
             # Each backend has its own directory: `restart` may change it.
             name = f"state-{self._config.backend.replace(':', '.').replace('/', '.')}"
-            self._operator = StatefulOperator(program, self._config, self._directory / name)
+            self._operator = _open_copy(program, self._config, self._directory / name)
         return self._operator
 
     def restart(self, backend: str | None = None) -> None:
@@ -277,6 +280,16 @@ def _journal_of(path: Path, *, waits: bool) -> SqliteJournal:
         journal.close()
         raise
     return journal
+
+
+def _open_copy(program: Program, config: StateConfig, directory: Path) -> StatefulOperator:
+    """Open the local copy. One that is damaged, as by a power loss, makes way for a new one."""
+    try:
+        return StatefulOperator(program, config, directory)
+    except DamagedCopyError as error:
+        _LOG.warning("%s. It is deleted, and restored", error)
+        shutil.rmtree(directory)
+        return StatefulOperator(program, config, directory)
 
 
 class _NeverCommitted:

@@ -2,7 +2,7 @@
 
 Key layout: b"p", the segment as 8 bytes big-endian with the sign bit flipped (so that bytes sort as numbers), the key.
 Expiry is one range deletion. The write-ahead log is off: the changelog restores what a crash loses from the memtable.
-RocksDB syncs its own files. This module syncs those of a restored snapshot: after a power loss, the database has to open.
+RocksDB syncs its own files. This module syncs those of a restored snapshot, so that a power loss leaves no zeros among them.
 """
 
 import shutil
@@ -28,15 +28,16 @@ from serializers import CorruptDataError
 from serializers.arrays import fill
 from state_backends.backends.page_names import page_keys, page_names
 from state_backends.chunks import Chunk, before, chunks, key_chunks
-from state_backends.errors import StateError
+from state_backends.errors import DamagedCopyError, StateError
 from state_backends.interface import StateBackend, WriteBatch
-from state_backends.synced import sync_folder, sync_tree
+from state_backends.synced import sync_tree
 
 FORMAT = b"1"
 _FORMAT_KEY, _VERSION_KEY = b"m:format", b"m:version"
 _PAGES, _PAGES_END = b"p", b"q"
 _SIGN = 1 << 63
 _MIB = 1 << 20
+_SIGNS_OF_DAMAGE = ("Corruption", "No such file or directory")
 _FREED_BYTES = 64 * _MIB
 _READ_AT_ONCE = 4_096
 _SEGMENT = struct.Struct(">Q")
@@ -98,7 +99,8 @@ class RocksDBBackend(StateBackend):
             self._directory.mkdir(parents=True, exist_ok=True)
             self._db: Any = Rdict(str(self._directory), options)
         except Exception as error:
-            raise StateError(
+            damaged = any(sign in str(error) for sign in _SIGNS_OF_DAMAGE)
+            raise (DamagedCopyError if damaged else StateError)(
                 f"RocksDB cannot open {self._directory}: {error}. If the disk is full, free some space. If another "
                 "process uses the directory, stop that process. If the database is damaged, delete the directory: the state "
                 "is restored from the changelog"
@@ -236,7 +238,6 @@ class RocksDBBackend(StateBackend):
         self._remove()
         sync_tree(directory)
         directory.replace(self._directory)
-        sync_folder(self._directory.parent)
         try:
             self._open()
         except StateError as error:
@@ -245,14 +246,12 @@ class RocksDBBackend(StateBackend):
             raise CorruptDataError(f"the snapshot is not a database of this library: {error}") from error
 
     def _remove(self) -> None:
-        """Remove all files, in an order in which RocksDB opens what a killed process or a power loss leaves.
+        """Remove all files, in an order in which RocksDB opens what a killed process leaves.
 
         Without its logs, which hold nothing here, a database is whole; without logs and CURRENT it is a new one.
         """
         for file in (*self._directory.glob("*.log"), self._directory / "CURRENT"):
             file.unlink(missing_ok=True)
-        if self._directory.exists():
-            sync_folder(self._directory)
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def close(self) -> None:

@@ -40,6 +40,17 @@ def test_file_outlives_the_journal(path: Path) -> None:
         assert [bytes(range(256)), None] == [again.get(name) for name in ("pointer", "log-1")]
 
 
+@pytest.mark.parametrize(("waits", "synchronous"), [(True, 2), (False, 1)])
+def test_commit_waits_for_the_disk_or_not(path: Path, waits: bool, synchronous: int) -> None:
+    """As SQLite numbers it. A journal that does not wait is synced when it is asked to be."""
+    with closing(SqliteJournal(path, waits=waits)) as journal:
+        assert journal._pragma("synchronous") == synchronous
+        journal.put("pointer", b"there")
+        journal.commit()
+        journal.sync()
+        assert journal.get("pointer") == b"there"
+
+
 def test_other_readers_see_commits(path: Path, sqlite_journal: SqliteJournal) -> None:
     """A second journal that only reads sees each commit, whole; large changes that wait for theirs hinder neither."""
     with closing(SqliteJournal(path)) as reader:

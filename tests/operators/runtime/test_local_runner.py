@@ -251,3 +251,18 @@ def test_state_is_dropped_with_a_runner_that_has_no_directory() -> None:
     for _ in range(2):
         with counting().emit("on_update").local_runner("time") as runner:
             assert [1] == runner.process(table([0], pa.int64())).column("n").to_pylist()
+
+
+@pytest.mark.parametrize("lost", ["MANIFEST-*", "*.sst", "CURRENT"])
+def test_damaged_copy_makes_way_for_a_new_one(lost: str, tmp_path: Path) -> None:
+    """A power loss can take files of a database: the state is restored, and continues as if nothing had been."""
+    op = SlidingWindows(size=10, grace=50).group_by("k").aggregate(n=agg.count())
+    rows = pa.table([["a", "b"], [1, 2]], ["k", "at"])
+    with op.local_runner("at", "rocksdb", tmp_path) as runner:
+        runner.process(rows)
+    found = list((tmp_path / "state-rocksdb").glob(lost))
+    for path in found:
+        path.unlink()
+    with op.local_runner("at", "rocksdb", tmp_path) as runner:
+        assert found
+        assert runner.process(rows, 100)["n"].to_pylist() == [2, 2]
