@@ -199,6 +199,9 @@ class SnapshotFolder:
     def clean(self, kept: Collection[str], gone: Collection[str]) -> None:
         """Remove snapshots, and what failed attempts left behind an hour ago or longer.
 
+        What is as new as the newest snapshot that is needed, or newer, stays: a process that stood still for hours does not
+        know what the one that took its place has written since.
+
         Args:
             kept: names of the snapshots that are needed, including one that is being written.
             gone: names of the others.
@@ -209,28 +212,50 @@ class SnapshotFolder:
         found = dict(self.folder.list(self.store_id))
         needed = {path for name in kept if (path := self._manifest(name)) in found}
         ended = {path for path in found if path.endswith(".json")} - needed
-        ended = {path for path in ended if _is_old(found[path])} | {self._manifest(name) for name in gone}
+        newest = max(map(_number, kept), default=-1)
+
+        def is_left_over(path: str, writer: str) -> bool:
+            return _number(writer) < newest and _is_old(found[path])
+
+        ended = {path for path in ended if is_left_over(path, _name(path))}
+        ended |= {self._manifest(name) for name in gone}
         used = {file for path in set(found) - ended if path.endswith(".json") for file in self._files(path)}
         for path in sorted(ended & set(found)):
             for file in self._files(path, damaged_too=True):
                 if file not in used and file in found:
                     self.folder.remove(file)
             self.folder.remove(path)
-        for path, written in found.items():
+        for path in found:
             # A needed snapshot without a manifest is being written, perhaps for longer than that.
             writer = path.rpartition("/")[2].partition("-")[2]
-            if not path.endswith(".json") and path not in used and writer not in kept and _is_old(written):
+            if (
+                not path.endswith(".json")
+                and path not in used
+                and writer not in kept
+                and is_left_over(path, writer)
+            ):
                 self.folder.remove(path)
 
     def _files(self, path: str, *, damaged_too: bool = False) -> list[str]:
         """The files that a manifest names; with `damaged_too`, an empty list for one that cannot be read."""
         try:
-            manifest = self.manifest(path.rpartition("/")[2].removesuffix(".json"))
+            manifest = self.manifest(_name(path))
         except CorruptDataError:
             if damaged_too:
                 return []
             raise
         return [self._file(part) for part in manifest.parts]
+
+
+def _name(path: str) -> str:
+    """The name of the snapshot whose manifest this is."""
+    return path.rpartition("/")[2].removesuffix(".json")
+
+
+def _number(name: str) -> int:
+    """The version that a snapshot of this name holds; names that no snapshot has are the oldest."""
+    number = name.partition("-")[0]
+    return int(number) if number.isdecimal() else -1
 
 
 def _is_old(written: datetime | None) -> bool:

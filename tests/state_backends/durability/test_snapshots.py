@@ -481,12 +481,28 @@ def aged(store: Store, files: set[str], seconds: float) -> None:
         os.utime(store.files / name, (time.time() - seconds,) * 2)
 
 
+def test_a_process_that_stood_still_for_hours_removes_nothing_new(
+    tmp_path: Path, opened: Callable[..., Store], kind: str
+) -> None:
+    """Its batch counts no more, but it still cleans: what its successor has written since is older than an hour, and stays."""
+    store = opened(tmp_path, bytes=20_000, retain=1)
+    copy = store.copy(kind)
+    store.snapshots(copy, 3)
+    known, folder = store.pointer.snapshots, store.folder
+    store.snapshots(copy, 3)
+    aged(store, names(store.files), 9_999)
+    before = needed(store, 0) | needed(store, 1)
+    folder.clean({known[0].name}, {known[1].name})
+    assert before <= names(store.files)
+    store.assert_restores("memory")
+
+
 def test_files_of_a_snapshot_that_takes_hours_stay(tmp_path: Path, opened: Callable[..., Store]) -> None:
     """What is being written for a snapshot that is waited for is left alone, however old."""
     store = opened(tmp_path, bytes=20_000)
     store.snapshots(store.copy("memory"), 1)
     (store.files / "files" / "digest-7-slow").write_bytes(b"a part")
-    (store.files / "files" / "digest-7-lost").write_bytes(b"a part")
+    (store.files / "files" / "digest-6-lost").write_bytes(b"a part")
     aged(store, names(store.files), 9_999)
     store.folder.clean([store.pointer.newest.name, "7-slow"], [])
     assert needed(store, 0) | {"files/digest-7-slow"} == names(store.files)
