@@ -137,10 +137,19 @@ class SqliteJournal:
     def remove(self, name: str) -> None:
         self._change("DELETE FROM blobs WHERE name = ?", name)
 
-    def _change(self, statement: str, *values: object) -> None:
+    def begin(self) -> None:
+        """Hold the file until the next commit or rollback, so that nobody else changes it between reads and changes.
+
+        Raises:
+            StateError: another owner has held it for five seconds.
+        """
         with self._translated_errors():
             if not self._db.in_transaction:
                 self._db.execute("BEGIN IMMEDIATE")
+
+    def _change(self, statement: str, *values: object) -> None:
+        self.begin()
+        with self._translated_errors():
             self._db.execute(statement, values)
 
     def commit(self) -> None:

@@ -147,6 +147,9 @@ class LocalRunner:
             self._types = {name: table.schema.field(name).type for name in self._program.inputs.names}
         self._check_columns(table.schema)
         try:
+            if isinstance(self._journal, SqliteJournal):
+                # From the first read on: another runner's batch in between would be lost.
+                self._journal.begin()
             return self._step(self._open(self._program), table, stream_time, journal)
         except BaseException:
             journal.rollback()
