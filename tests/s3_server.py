@@ -1,4 +1,4 @@
-"""An S3 server for tests: moto's, in a process of its own, on a free port, which can be told to fail or to hang."""
+"""An S3 server for tests: moto's, in a process of its own, on a free port, which can be told to fail, to hang or to be slow."""
 
 import random
 import subprocess
@@ -38,16 +38,18 @@ class S3:
         status: int = 403,
         hang: bool = False,
         methods: str = "GET,HEAD,PUT,POST,DELETE",
+        delay: float = 0.0,
     ) -> None:
-        """From now on refuse that share of the requests, or answer none until the next switch.
+        """From now on refuse that share of the requests, or answer late, or none until the next switch.
 
         Args:
             fail: the share.
             status: of the refusals. Arrow tries for six seconds to get another answer than 503; 403 it takes at once.
             hang: whether to answer none.
             methods: which requests are meant.
+            delay: seconds before each answer; the next switch ends them.
         """
-        given = {"fail": fail, "status": status, "hang": int(hang), "methods": methods}
+        given = {"fail": fail, "status": status, "hang": int(hang), "methods": methods, "delay": delay}
         self._ask("POST", f"{SWITCH}?{urlencode(given)}")
 
     def _ask(self, method: str, path: str) -> None:
@@ -82,6 +84,7 @@ class Unreliable:
         self._fail, self._status, self._methods = 0.0, 403, ""
         self._go_on = threading.Event()
         self._go_on.set()
+        self._at_once, self._delay = threading.Event(), 0.0
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         if environ["PATH_INFO"] == SWITCH:
@@ -89,12 +92,15 @@ class Unreliable:
             self._go_on.set()
             self._fail, self._status = float(given["fail"]), int(given["status"])
             self._methods = given["methods"]
+            self._at_once.set()
+            self._at_once, self._delay = threading.Event(), float(given["delay"])
             if given["hang"] == "1":
                 self._go_on = threading.Event()
             start_response("200 OK", [])
             return []
         if environ["REQUEST_METHOD"] in self._methods.split(","):
             self._go_on.wait()
+            self._at_once.wait(self._delay)
             if self._rng.random() < self._fail:
                 start_response(f"{self._status} Refused", [("Content-Type", "application/xml")])
                 code = "ServiceUnavailable" if self._status == 503 else "AccessDenied"

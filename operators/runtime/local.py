@@ -260,9 +260,12 @@ class LocalRunner:
         """
         if backend is not None:
             self._config = resolve(backend, dict(self._config.options))
-        if self._operator is not None:
-            self._operator.close()
-            self._operator = None
+        operator, self._operator = self._operator, None
+        if operator is not None:
+            try:
+                operator.close()
+            except StateError as error:  # The journal has all that counts.
+                _LOG.warning("a local copy could not be closed: %s", error)
 
     def close(self) -> None:
         """Release the backend, and remove the directory if it is temporary."""

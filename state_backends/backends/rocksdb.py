@@ -36,6 +36,8 @@ FORMAT = b"1"
 _FORMAT_KEY, _VERSION_KEY = b"m:format", b"m:version"
 _PAGES, _PAGES_END = b"p", b"q"
 _SIGN = 1 << 63
+_MOST_BOOKKEEPING = 256 << 10
+"""Bytes of a file that lists the others, or of a log of what RocksDB does. By default they grow as long as a database is open."""
 _MIB = 1 << 20
 _SIGNS_OF_DAMAGE = ("Corruption", "No such file or directory")
 _FREED_BYTES = 64 * _MIB
@@ -293,6 +295,8 @@ def rocks_options(options: Mapping[str, str]) -> Options:
     rocks.set_compression_type(_COMPRESSIONS[compression]())
     rocks.set_block_based_table_factory(table)
     rocks.set_keep_log_file_num(2)
+    rocks.set_max_log_file_size(_MOST_BOOKKEEPING)
+    rocks.set_max_manifest_file_size(_MOST_BOOKKEEPING)
     rocks.set_max_open_files(256)
     return rocks
 

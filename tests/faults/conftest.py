@@ -10,11 +10,13 @@ from tests.faults.disk import MEGABYTES, in_front, why_not
 from tests.faults.processes import Driver, kill_marked
 from tests.operators.sinks.postgres_server import postgres_server
 
+_LOCAL = {"test_everybyte.py", "test_local_troubles.py", "test_long.py"}
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """All tests here need Spark and kill processes, but for those of local runners."""
     for item in items:
-        if item.path.is_relative_to(Path(__file__).parent) and item.path.name != "test_everybyte.py":
+        if item.path.is_relative_to(Path(__file__).parent) and item.path.name not in _LOCAL:
             item.add_marker(pytest.mark.spark)
             item.add_marker(pytest.mark.kill)
 

@@ -15,13 +15,11 @@ from typing import Any
 
 from operators import spark_session
 from tests.faults.levels import Sample, of_processes, sample, table, verdicts
+from tests.faults.local import ROWS, batch, runner
 from tests.faults.plans import BACKENDS
 from tests.faults.processes import python_workers, running
 from tests.operators.spark.frames import operator, session_conf
 from tests.patience import wait_until
-
-ROWS = 200
-"""Records of a batch."""
 
 
 def main() -> int:
@@ -30,10 +28,12 @@ def main() -> int:
     parser.add_argument("--batches", type=int, default=2_000, help="how many batches")
     parser.add_argument("--every", type=int, default=20, help="batches from one sample to the next")
     parser.add_argument("--backend", choices=BACKENDS, default="rocksdb", help="the state backend")
+    parser.add_argument("--local", action="store_true", help="a local runner in this process, without Spark")
     parser.add_argument("--json", type=Path, help="file for the samples")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="long-", ignore_cleanup_errors=True) as folder:
-        samples, seconds = run(Path(folder), options.backend, options.batches, options.every, options.json)
+        how = run_local if options.local else run
+        samples, seconds = how(Path(folder), options.backend, options.batches, options.every, options.json)
     print(*table(options.backend, samples), f"{seconds:.0f} s", sep="\n")
     return 0 if all(found["bounded"] for found in verdicts(samples).values()) else 1
 
@@ -64,6 +64,22 @@ def run(
         query.stop()
         _write(target, backend, samples)
     spark.stop()
+    return samples, time.monotonic() - began
+
+
+def run_local(
+    folder: Path, backend: str, batches: int, every: int, target: Path | None
+) -> tuple[list[Sample], float]:
+    """Run a local runner, whose directory has both the local state and the journal; as `run` otherwise."""
+    began = time.monotonic()
+    folders = {name: folder / name for name in ("state", "snapshots")}
+    samples: list[Sample] = []
+    with runner(backend, folders["state"], folders["snapshots"]) as one:
+        for number in range(1, batches + 1):
+            one.process(batch(number))
+            if number % every == 0:
+                samples.append(sample(number, [_own()], folders))
+    _write(target, backend, samples)
     return samples, time.monotonic() - began
 
 
