@@ -37,7 +37,7 @@ _FORMAT_KEY, _VERSION_KEY = b"m:format", b"m:version"
 _PAGES, _PAGES_END = b"p", b"q"
 _SIGN = 1 << 63
 _MOST_BOOKKEEPING = 256 << 10
-"""Bytes of a file that lists the others, or of a log of what RocksDB does. By default they grow as long as a database is open."""
+"""Bytes of the list of files, or of the log of what RocksDB does. By default they grow as long as a database is open."""
 _MIB = 1 << 20
 _SIGNS_OF_DAMAGE = ("Corruption", "No such file or directory")
 _FREED_BYTES = 64 * _MIB
