@@ -8,8 +8,11 @@ from pathlib import Path
 STILL_SECONDS = 300.0
 """What has not moved for so long does not move any more."""
 
-ENVIRONMENT = {"SPARK_CONF_DIR": str(Path(__file__).parent / "spark_conf")}
-"""Of every process that starts a Spark session: the timeouts of all of them stand in that folder."""
+ENVIRONMENT = {
+    "SPARK_CONF_DIR": os.environ.get("TESTS_SPARK_CONF_DIR", str(Path(__file__).parent / "spark_conf"))
+}
+"""Of every process that starts a Spark session: the timeouts of all of them stand in that folder. TESTS_SPARK_CONF_DIR names
+another one, with more conf."""
 
 TOO_BUSY = "Python worker failed to connect back"
 """In the error of a query whose Python process did not start in 10 seconds: no conf gives it more."""

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 JOURNAL_VARIABLE = "journal"
 _SCHEMA_FILE = re.compile(r"File (.+?)/state/\d+/_stateSchema/.+ does not exist")
+_NAMED_COMMIT = re.compile(r'NumberFormatException: For input string: "\d+_[0-9a-f]{8}-')
 _NO_BATCH = "STDS_COMMITTED_BATCH_UNAVAILABLE"
 
 
@@ -109,4 +110,20 @@ def moved(error: Exception, shown: str) -> StateError | None:
     return StateError(
         f"the checkpoint {shown} was moved or copied, or is damaged: Spark looks for its state in {found[1]}, since it writes "
         "absolute paths into checkpoints. Put it back there, or link that path to it"
+    )
+
+
+def named_commits(error: Exception) -> StateError | None:
+    """Return the error to raise for a checkpoint of format 2, which Spark 4.0 writes but cannot read; None for others.
+
+    Args:
+        error: of Java, when state was loaded.
+    """
+    if _NAMED_COMMIT.search(str(error)) is None:
+        return None
+    from pyspark import __version__
+
+    return StateError(
+        f"Spark {__version__} cannot read state from a checkpoint of format 2 "
+        "(spark.sql.streaming.stateStore.checkpointFormatVersion): read it with Spark 4.1 or newer. The query itself can go on"
     )

@@ -13,7 +13,13 @@ import pyarrow as pa
 
 from serializers import CorruptDataError
 from state_backends.checkpoints.bucket import Bucket, journal_from_parts, open_bucket
-from state_backends.checkpoints.metadata import JOURNAL_VARIABLE, moved, spark_errors, unreadable
+from state_backends.checkpoints.metadata import (
+    JOURNAL_VARIABLE,
+    moved,
+    named_commits,
+    spark_errors,
+    unreadable,
+)
 from state_backends.checkpoints.sizes import segment_sizes
 from state_backends.durability.folders import absolute
 from state_backends.durability.pointer import Pointer
@@ -253,8 +259,17 @@ def plain_path(path: str) -> str:
 
 
 def pointers(rows: "DataFrame") -> list[Pointer]:
-    """Return the pointer of each bucket. A pointer is small and has one part."""
-    found = rows.where("name = 'pointer'").select("blob").collect()
+    """Return the pointer of each bucket. A pointer is small and has one part.
+
+    Raises:
+        StateError: this version of Spark cannot read the checkpoint's format.
+    """
+    try:
+        found = rows.where("name = 'pointer'").select("blob").collect()
+    except spark_errors() as error:
+        if (reason := named_commits(error)) is not None:
+            raise reason from error
+        raise
     return [Pointer.decode(bytes(row.blob)) for row in found]
 
 

@@ -56,18 +56,26 @@ def _write(path: Path, content: object) -> None:
 
 
 def main() -> None:
-    """Store all queries on all backends."""
+    """Store the queries that were asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path, help="folder of the archives")
-    out: Path = parser.parse_args().out
+    parser.add_argument("--only", nargs="+", help="archives, such as rocksdb-windows; by default all")
+    options = parser.parse_args()
+    out: Path = options.out
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as name:
         spark = session(Path(name))
         for backend in BACKENDS:
-            make_directories(backend, out)
+            if _is_wanted(options.only, backend, "directories"):
+                make_directories(backend, out)
             for query in QUERIES:
-                make_query(spark, query, backend, out)
+                if _is_wanted(options.only, backend, query):
+                    make_query(spark, query, backend, out)
         spark.stop()
+
+
+def _is_wanted(only: list[str] | None, backend: str, query: str) -> bool:
+    return only is None or f"{backend}-{query}" in only
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators import HoppingWindows, SessionWindows, SlidingWindows, TumblingWindows
+from operators import HoppingWindows, RollingWindows, SessionWindows, SlidingWindows, TumblingWindows
 from operators import aggregates as agg
 from operators.testing import expected_rows
 from tests.compatibility import custom
@@ -55,6 +55,23 @@ class CoGrouped(Part):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Beside(Part):
+    """An operator whose rows are the records, with results beside them.
+
+    Attributes:
+        columns: what is looked at.
+    """
+
+    columns: Sequence[str]
+
+    def apply(self, df: "DataFrame", **settings: Any) -> "DataFrame":
+        return super().apply(df, **settings).select(*self.columns)
+
+    def process(self, runner: Any, table: pa.Table) -> pa.Table:
+        return super().process(runner, table).select(self.columns)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Chain(Part):
     """An operator behind another one.
 
@@ -89,6 +106,27 @@ def _emitted(
     """What windows by keys have to emit in all."""
     steps = expected_rows(windows, batches, "at", judges, keys=keys, emit=emit)
     return [row for rows in steps for row in rows]
+
+
+def _rolling() -> Beside:
+    """Rolling windows on close: each record waits until its lookbacks are final."""
+    windows = RollingWindows({"short": "15 seconds", "ever": "lifetime"}, grace=GRACE)
+    results = {name: FEW[name] for name in ("n", "total")}
+    judges = {name: judge for name, (_, judge) in results.items()}
+    columns = [
+        "k",
+        "at",
+        "batch",
+        "v",
+        "s",
+        *(f"{name}_{since}" for name in results for since in ("short", "ever")),
+    ]
+
+    def expected(batches: Sequence[pa.Table]) -> list[Row]:
+        return [{name: row[name] for name in columns} for row in _emitted(windows, batches, judges)]
+
+    operator = windows.group_by("k").aggregate(**{name: a for name, (a, _) in results.items()})
+    return Beside(operator, expected, columns=columns)
 
 
 def _side(flag: bool, judge: Judge) -> Judge:
@@ -151,6 +189,7 @@ PARTS: Mapping[str, Part] = {
     "reminders": Part(custom.REMINDERS, custom.expected_reminders),
     "silence": Part(custom.SILENCE, custom.expected_silence),
     "chain": _chained(HOPPING),
+    "rolling": _rolling(),
     "keys_of_all_types": windowed(TUMBLING, FEW, keys=("k", "i", "x", "d", "flag", "day", "seen")),
     "sliding_many": replace(
         windowed(SlidingWindows("1 second", grace=GRACE), {"total": FEW["total"]}), batches=many_batches

@@ -27,6 +27,7 @@ QUERIES: Mapping[str, Sequence[str]] = {
     "updates": ("tumbling_update", "hopping_update", "sliding_update", "session_update"),
     "custom": ("cogroup", "reminders", "silence"),
     "chain": ("chain",),
+    "rolling": ("rolling",),
 }
 """The operators of each query, which emits the rows of all of them. Their order is that of their state: it must not change."""
 LOOKED_AT = ("windows", "custom")

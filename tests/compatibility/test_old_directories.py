@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.compatibility.archives import CHECKPOINTS, unpack
+from tests.compatibility.archives import CHECKPOINTS, OF_SPARK_4_0, unpack
 from tests.compatibility.runs import BACKENDS, LOCAL, added, expected, run_locally
 from tests.effort import slow_but
 
@@ -17,9 +17,16 @@ def backend(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def stored(backend: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The stored directories."""
-    return unpack(CHECKPOINTS / f"{backend}-directories.tar.gz", tmp_path_factory.mktemp("stored") / backend)
+def sets(backend: str, tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Path]:
+    """The stored directories of both sets."""
+    name, folder = f"{backend}-directories.tar.gz", tmp_path_factory.mktemp("stored")
+    return {of: unpack(of / name, folder / of.name) for of in (CHECKPOINTS, OF_SPARK_4_0)}
+
+
+@pytest.fixture
+def stored(sets: dict[Path, Path], name: str) -> Path:
+    """The stored directories that an operator is in."""
+    return sets[OF_SPARK_4_0 if name == "rolling" else CHECKPOINTS]
 
 
 @pytest.mark.parametrize("name", LOCAL)
@@ -44,8 +51,7 @@ def test_savepoints_are_started_from(stored: Path, backend: str, name: str, tmp_
 @pytest.mark.parametrize("name", LOCAL)
 def test_stored_state_is_needed(name: str, tmp_path: Path) -> None:
     """What these tests compare depends on the stored state: without it other rows come."""
-    before = json.loads(
-        (unpack(CHECKPOINTS / "memory-directories.tar.gz", tmp_path) / "rows.json").read_text()
-    )
+    of = OF_SPARK_4_0 if name == "rolling" else CHECKPOINTS
+    before = json.loads((unpack(of / "memory-directories.tar.gz", tmp_path) / "rows.json").read_text())
     after = run_locally(name, tmp_path / "new", "memory", goes_on=True)
     assert expected([name]) != added({name: before[name]}, {name: after})

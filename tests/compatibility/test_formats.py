@@ -1,0 +1,94 @@
+"""The stored directories have each version of each format that docs/compatibility.md says is read."""
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from serializers import unpack_value
+from serializers.changes import decode_changes
+from tests.compatibility.archives import CHECKPOINTS, OF_SPARK_4_0, unpack
+
+PAGE = Path(__file__).parents[2] / "docs" / "compatibility.md"
+ARCHIVES = [
+    CHECKPOINTS / "memory-directories.tar.gz",
+    CHECKPOINTS / "spark-directories.tar.gz",
+    CHECKPOINTS / "rocksdb-windows.tar.gz",
+    OF_SPARK_4_0 / "memory-directories.tar.gz",
+]
+Found = tuple[str, int]
+"""A format and a version."""
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> set[Found]:
+    """What the stored directories have."""
+    folder = tmp_path_factory.mktemp("stored")
+    return {one for n, archive in enumerate(ARCHIVES) for one in formats(unpack(archive, folder / str(n)))}
+
+
+def formats(folder: Path) -> Iterator[Found]:
+    """The formats of all files in a folder."""
+    for path in folder.rglob("*"):
+        if path.name == "journal" and path.is_file():
+            yield from of_journal(path)
+        elif path.suffix == ".parquet" and "rolling" in path.parts:
+            yield from of_waiting(path)
+        elif path.name == "savepoint.json":
+            yield "savepoint", signed(path)
+        elif path.suffix == ".json" and "snapshots" in path.parts:
+            yield "manifest of a snapshot", signed(path)
+
+
+def of_journal(path: Path) -> Iterator[Found]:
+    """The format of a journal in a file, and those of what is in it."""
+    with closing(sqlite3.connect(path)) as db:
+        yield "journal in a file", db.execute("PRAGMA user_version").fetchone()[0]
+        blobs = db.execute("SELECT name, blob FROM blobs").fetchall()
+    for name, stored in blobs:
+        # Before an entry of the changelog stands the version of the state.
+        blob = stored[stored.find(b"SWCL") :] if name.startswith("log-") else stored
+        if name == "pointer":
+            yield "pointer", blob[0]
+        elif blob[:4] == b"SWJB":
+            yield "blob of the backend `spark`", blob[4]
+        elif blob[:4] == b"SWCL":
+            yield "changelog entry", blob[4]
+            yield from of_pages(blob)
+
+
+def of_pages(blob: bytes) -> Iterator[Found]:
+    """The formats of the pages in a changelog entry, and of their keys."""
+    for pages in decode_changes(blob)[0].values():
+        for key, page in pages.items():
+            yield "key", key[0]
+            if page[:2] == b"WP":  # the backend `spark` says which keys have changed, without their pages
+                yield "page", int.from_bytes(page[2:4], "little")
+
+
+def of_waiting(path: Path) -> Iterator[Found]:
+    """The format of the rows that wait in a savepoint's file: they are the fourth column of rolling windows' state."""
+    for packed in pq.read_table(path).column("c3").to_pylist():
+        if (rows := unpack_value(packed)) is not None:
+            yield "rows that wait", rows[0]
+
+
+def signed(path: Path) -> int:
+    """The version of a signed file of JSON."""
+    return int(json.loads(path.read_bytes().partition(b"\n")[2])["format"])
+
+
+def said() -> set[Found]:
+    """What the page says."""
+    table = PAGE.read_text("utf-8").partition("| format |")[2].partition("\n\n")[0]
+    lines = [[cell.strip() for cell in line.split("|")] for line in table.splitlines()[2:]]
+    return {(name, int(version)) for _, name, _, versions, *_ in lines for version in versions.split(",")}
+
+
+def test_every_version_that_is_read_is_stored(found: set[Found]) -> None:
+    """A new version of a format needs a set of its own, written by the first code that writes it."""
+    assert said() == found
