@@ -3,8 +3,10 @@
 PYTHON ?= python3
 ARGS ?=
 KILLS ?= 200
+LOCAL_KILLS ?= 10000
 WORKERS ?= 2
 BACKEND ?=
+SEED ?=
 BASE ?= $(lastword $(sort $(wildcard benchmarks/runs/*.json)))
 VENV := .venv
 BIN := $(VENV)/bin
@@ -31,8 +33,9 @@ test: $(VENV)/.installed-test ## run the tests that are not slow (6 minutes), in
 test-all: $(VENV)/.installed-test ## run all tests (25 minutes), with more examples of each property
 	$(PYTEST) --hypothesis-profile full $(ARGS)
 
-soak: $(VENV)/.installed-test ## kill queries KILLS times (200), of all backends or of BACKEND, and check their rows
-	$(BIN)/python -m tests.faults.soak --kills $(KILLS) $(if $(BACKEND),--backend $(BACKEND)) $(ARGS)
+soak: $(VENV)/.installed-test ## kill local runners LOCAL_KILLS times (10000) per backend and queries KILLS times (200), and check their rows
+	$(BIN)/python -m tests.faults.soak_local --kills $(LOCAL_KILLS) $(if $(BACKEND),--backend $(BACKEND)) $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m tests.faults.soak --kills $(KILLS) $(if $(BACKEND),--backend $(BACKEND)) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 lint: $(VENV)/.installed-dev ## check style and format
 	$(BIN)/python -m ruff check .

@@ -10,15 +10,21 @@ from tests.faults.disk import MEGABYTES, in_front, why_not
 from tests.faults.processes import Driver, kill_marked
 from tests.operators.sinks.postgres_server import postgres_server
 
-_LOCAL = {"test_everybyte.py", "test_local_troubles.py", "test_long.py"}
+_LOCAL: dict[str, list[pytest.MarkDecorator]] = {
+    "test_everybyte.py": [],
+    "test_local_troubles.py": [],
+    "test_long.py": [],
+    "test_soak_local.py": [pytest.mark.kill],
+}
+"""The marks of tests without Spark."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """All tests here need Spark and kill processes, but for those of local runners."""
     for item in items:
-        if item.path.is_relative_to(Path(__file__).parent) and item.path.name not in _LOCAL:
-            item.add_marker(pytest.mark.spark)
-            item.add_marker(pytest.mark.kill)
+        if item.path.is_relative_to(Path(__file__).parent):
+            for marker in _LOCAL.get(item.path.name, [pytest.mark.spark, pytest.mark.kill]):
+                item.add_marker(marker)
 
 
 @pytest.fixture
