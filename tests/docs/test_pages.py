@@ -43,6 +43,7 @@ def test_pictures_are_as_drawn() -> None:
     pictures = runpy.run_path(str(DOCS / "pictures.py"))["PICTURES"]
     measured = {
         "benchmarks.svg",
+        "long.svg",
         "report.png",
         "scale.svg",
         *(f"growth-{curve.name}.svg" for curve in CURVES),
