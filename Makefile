@@ -15,7 +15,7 @@ PYTEST = $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo examples test test-all soak lint types docs bench bench-full bench-compare clean
+.PHONY: help demo examples test test-all soak versions lint types docs bench bench-full bench-compare clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-13s %s\n", $$1, $$2}' Makefile
@@ -36,6 +36,9 @@ test-all: $(VENV)/.installed-test ## run all tests (25 minutes), with more examp
 soak: $(VENV)/.installed-test ## kill local runners LOCAL_KILLS times (10000) per backend and queries KILLS times (200), and check their rows
 	$(BIN)/python -m tests.faults.soak_local --kills $(LOCAL_KILLS) $(if $(BACKEND),--backend $(BACKEND)) $(if $(SEED),--seed $(SEED))
 	$(BIN)/python -m tests.faults.soak --kills $(KILLS) $(if $(BACKEND),--backend $(BACKEND)) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+versions: ## run chosen tests on each version of PySpark and Python (hours), and write their table into docs/versions.md
+	$(PYTHON) -m tests.versions $(ARGS)
 
 lint: $(VENV)/.installed-dev ## check style and format
 	$(BIN)/python -m ruff check .

@@ -426,7 +426,7 @@ Each cell has the name of the test that runs it. "not tested" does not mean that
 
 {by_host()}
 
-The bounded DataFrame needs no state, so that there is nothing to save or to look at. [On a cluster](cluster.md#what-runs-where)
+The bounded DataFrame needs no state, so that there is nothing to save or to look at. [Versions](versions.md)
 lists the versions of Spark and Python.
 """
 
