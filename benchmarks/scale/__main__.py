@@ -26,7 +26,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "4,000 buckets": {"buckets": 4_000},
     "snapshots.bytes of 256m": {"snapshot_bytes": 256 * 2**20},
     "both, 60 s and 256m": {"interval": 60.0, "snapshot_bytes": 256 * 2**20},
-    "a row at 14 µs": {"row_seconds": 14e-6},
+    "a row at 60 µs": {"row_seconds": 60e-6},
     "unequal buckets (skew 0.5)": {"skew": 0.5},
     "unequal, 4,000 buckets": {"skew": 0.5, "buckets": 4_000},
     "files renamed into place": {"file_requests": 4.0},

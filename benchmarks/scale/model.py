@@ -76,9 +76,9 @@ class Measured:
         key_bytes: memory of a key in its worker.
     """
 
-    row_seconds: float = 57e-6
-    batch_seconds: float = 0.45
-    task_seconds: float = 0.1
+    row_seconds: float = 15e-6
+    batch_seconds: float = 0.4
+    task_seconds: float = 0.14
     row_bytes: float = 20.0
     changed_bytes: float = 300.0
     log_share: float = 0.45
@@ -87,7 +87,7 @@ class Measured:
     file_requests: float = 1.0
     result_bytes: float = 58_000.0
     restored_bytes: float = 400e6
-    key_bytes: float = 88.0
+    key_bytes: float = 105.0
 
 
 @dataclass(frozen=True, slots=True)
