@@ -302,10 +302,10 @@ def test_killed_writes_leave_whole_files(s3: S3, tmp_path: Path, kind: str) -> N
         for name in whole:
             folder.remove(name)
     assert (kind == "local") >= bool(parts)
-    snapshots = SnapshotFolder(folder, "store")
-    snapshots.clean([], [])
+    snapshots, newest = SnapshotFolder(folder, "store"), ["1-newest"]
+    snapshots.clean(newest, [])
     assert parts == [name for name, _ in folder.list("store")]
     for name in parts:
         os.utime(tmp_path / "folder" / name, (0, 0))
-    snapshots.clean([], [])
+    snapshots.clean(newest, [])
     assert [] == folder.list("store")
