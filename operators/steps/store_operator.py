@@ -6,7 +6,7 @@ A timer belongs to a page, so a step reads only the pages that its batch touches
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise, repeat
+from itertools import pairwise
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -223,13 +223,11 @@ class StoreOperator(ABC):
         due = self._timers.drain_due(close_time) if self.closes else {}
         if not due:
             return Touched(keys, {})
-        number, numbered = {key: n for n, key in enumerate(keys)}, {}
-        for segment, names in due.items():
-            numbers = np.fromiter(map(number.get, names, repeat(-1)), np.int64, len(names))
-            new = np.flatnonzero(numbers < 0)
-            numbers[new] = fresh = np.arange(len(number), len(number) + len(new))
-            number.update(zip([names[n] for n in new.tolist()], fresh.tolist(), strict=True))
-            numbered[segment] = numbers
+        number = {key: n for n, key in enumerate(keys)}
+        numbered = {
+            segment: np.fromiter((number.setdefault(key, len(number)) for key in names), np.int64, len(names))
+            for segment, names in due.items()
+        }
         return Touched(list(number), numbered)
 
     def step(self, batch: Any, step: Step) -> Sequence[Emitted]:
