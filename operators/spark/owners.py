@@ -3,8 +3,8 @@
 Spark gives a bucket to any of its workers, and with many of them each would have a copy of each bucket, which it brings up to
 date from the changelog before each use. So a worker that opens a copy announces itself in the bucket's local directory, and
 listens on a socket. A worker that gets the bucket later sends it the call, reads the bucket's journal for it, and writes what
-it is told to write once all is done. If that process has died, is busy with the same bucket, or fails, the worker opens a copy
-of its own: nothing was written by then, so the call simply begins again.
+it is told to write once all is done. If that process has died, stands still, is busy with the same bucket, or fails, the worker
+opens a copy of its own: nothing was written by then, so the call simply begins again.
 
 The messages are msgpack, never pickled. The functions of the operator are not sent: only a process to which Spark has sent
 those of the same run works for others.
@@ -32,6 +32,8 @@ from state_backends.journal import Blob, Journal, blob_bytes
 _FORMAT = 1
 _GET, _DONE, _ELSEWHERE = range(3)
 _OWNER = "owner"
+_PATIENCE_S = 20.0
+"""How long a process may be silent before it is asked whether it is alive, and then until it answers."""
 _MOST_JOBS = 100
 _LOG = logging.getLogger(__name__)
 Run = tuple[str, str]
@@ -92,6 +94,7 @@ def _asked(home: Path, run: Run, journal: Journal, request: Request) -> Outcome 
         with Client(address, "AF_UNIX") as owner:
             owner.send_bytes(_pack([_FORMAT, run, *_plain(request)]))
             while True:
+                _wait_for(owner, address)
                 kind, *answer = _unpack(owner.recv_bytes())
                 if kind == _GET:
                     owner.send_bytes(_pack(journal.get(answer[0])))
@@ -110,6 +113,19 @@ def _asked(home: Path, run: Run, journal: Journal, request: Request) -> Outcome 
             journal.put(name, blob)
     journal.commit()
     return Outcome(blobs, metrics, timer)
+
+
+def _wait_for(owner: Connection, address: str) -> None:
+    """Wait for a message, as long as the process is alive.
+
+    Raises:
+        OSError: the process has died or stands still.
+    """
+    while not owner.poll(_PATIENCE_S):
+        with Client(address, "AF_UNIX") as probe:
+            probe.send_bytes(_pack([_FORMAT]))
+            if not probe.poll(_PATIENCE_S):
+                raise TimeoutError(f"no answer within {_PATIENCE_S:g} s")
 
 
 class _SentJournal:
@@ -201,7 +217,7 @@ def _serve(task: Connection) -> None:
 def _answer(task: Connection) -> bytes:
     elsewhere = _pack([_ELSEWHERE])
     form, *rest = _unpack(task.recv_bytes())
-    if form != _FORMAT:
+    if form != _FORMAT or not rest:  # Without a request, the other process asks whether this one is alive.
         return elsewhere
     run, *plain = rest
     request = _request(*plain)

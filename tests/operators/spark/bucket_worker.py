@@ -3,7 +3,7 @@
     python -m tests.operators.spark.bucket_worker FOLDER BACKEND RUN BATCH
 
 works on one batch, prints its rows, and waits, with the bucket's copy open. The file FOLDER/fate says which process alone may
-add records, and whether others are `killed` or one of their functions `fails`.
+add records, and whether others are `killed` or one of their functions `fails`; FOLDER/slow, that adding takes half a second.
 """
 
 import os
@@ -30,6 +30,8 @@ SCHEMA = pa.schema([("k", pa.string()), ("at", pa.int64())])
 
 def counted(fate: Path, state: int) -> int:
     """Add one, if this process may."""
+    if fate.with_name("slow").exists():
+        time.sleep(0.5)
     if fate.exists():
         process, end = fate.read_text().split()
         if process != str(os.getpid()) and end == "killed":

@@ -1,6 +1,7 @@
 """The process that has a bucket's copy works for the others; if it cannot, they work themselves."""
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -82,6 +83,19 @@ def test_a_process_that_dies_at_work_is_replaced(folder: Path) -> None:
         assert ROWS == counts(batch(folder, "rocksdb", "run", 1))
         assert -9 == other.wait()
     assert has_copy(folder, "rocksdb")
+
+
+def test_a_process_that_stands_still_is_replaced(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is asked whether it is alive, and not waited for. A slow one is."""
+    monkeypatch.setattr(owners, "_PATIENCE_S", 0.3)
+    with owner(folder, "memory") as other:
+        (folder / "slow").touch()
+        assert ROWS == counts(batch(folder, "memory", "run", 1))
+        assert not has_copy(folder, "memory")
+        (folder / "slow").unlink()
+        other.send_signal(signal.SIGSTOP)
+        assert ROWS == counts(batch(folder, "memory", "run", 2))
+        assert has_copy(folder, "memory")
 
 
 def test_an_error_of_the_operator_is_raised_here(folder: Path) -> None:
