@@ -1,6 +1,5 @@
 """The local runner: runs an operator without Spark, for tests, for operator authors, and to see what a batch does."""
 
-import logging
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -31,7 +30,6 @@ from state_backends.journal import Journal, MemoryJournal
 from state_backends.registry import BUILT_IN
 from state_backends.sqlite_journal import SqliteJournal
 
-_LOG = logging.getLogger(__name__)
 _NO_BATCH = "the runner has no state yet: process a batch first, which may be empty"
 Binder = Callable[[pa.Schema, StateConfig], Program]
 
@@ -246,7 +244,9 @@ class LocalRunner:
         if self._operator is None:
             # Each backend has its own directory: `restart` may change it.
             name = f"state-{self._config.backend.replace(':', '.').replace('/', '.')}"
-            self._operator = _open_copy(program, self._config, self._directory / name)
+            self._operator = StatefulOperator.opened(
+                program, self._config, self._directory / name, DamagedCopyError
+            )
         return self._operator
 
     def restart(self, backend: str | None = None) -> None:
@@ -262,10 +262,7 @@ class LocalRunner:
             self._config = resolve(backend, dict(self._config.options))
         operator, self._operator = self._operator, None
         if operator is not None:
-            try:
-                operator.close()
-            except StateError as error:  # The journal has all that counts.
-                _LOG.warning("a local copy could not be closed: %s", error)
+            operator.close()
 
     def close(self) -> None:
         """Release the backend, and remove the directory if it is temporary."""
@@ -286,16 +283,6 @@ def _journal_of(path: Path, *, waits: bool) -> SqliteJournal:
         journal.close()
         raise
     return journal
-
-
-def _open_copy(program: Program, config: StateConfig, directory: Path) -> StatefulOperator:
-    """Open the local copy. One that is damaged, as by a power loss, makes way for a new one."""
-    try:
-        return StatefulOperator(program, config, directory)
-    except DamagedCopyError as error:
-        _LOG.warning("%s. It is deleted, and restored", error)
-        shutil.rmtree(directory)
-        return StatefulOperator(program, config, directory)
 
 
 class _NeverCommitted:

@@ -1,6 +1,7 @@
 """One operator over one durable store: what the local runner and each bucket of a streaming query run."""
 
 import logging
+import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,7 +17,7 @@ from operators.runtime.program import Processed, Program
 from operators.steps.emission import Emission
 from operators.steps.partials import Partials
 from operators.steps.step import Counters, Step
-from state_backends import Entries, StateConfig
+from state_backends import Entries, StateConfig, StateError
 from state_backends.backends.memory import MemoryBackend
 from state_backends.checkpoints.savepoint import Savepoint
 from state_backends.durability.durable import Alignment, Durable
@@ -40,6 +41,20 @@ class StatefulOperator:
         self._evolution = config.evolution
         self._sequence = 0
         self._restoring = self._stepping = self._committing = 0.0
+
+    @classmethod
+    def opened(
+        cls, program: Program, config: StateConfig, directory: Path, *lost: type[Exception]
+    ) -> "StatefulOperator":
+        """Open a local copy. After one of these errors it is deleted: the changelog has all that it had."""
+        try:
+            return cls(program, config, directory)
+        except lost as error:
+            if not directory.exists():
+                raise
+            _LOG.warning("a local copy cannot be opened and is rebuilt from the changelog: %s", error)
+            shutil.rmtree(directory, ignore_errors=True)
+            return cls(program, config, directory)
 
     def _use(self, working: Program) -> None:
         """Work with a program: the one given, or what `settled` made of it for the stored state."""
@@ -202,5 +217,8 @@ class StatefulOperator:
         }
 
     def close(self) -> None:
-        """Release the backend."""
-        self._durable.close()
+        """Release the backend. If it fails to close, nothing is lost: the changelog has all that counts."""
+        try:
+            self._durable.close()
+        except StateError as error:
+            _LOG.warning("a local copy could not be closed: %s", error)

@@ -4,7 +4,6 @@ A process brings a copy up to date from the changelog in Spark's state before it
 process uses: it is locked.
 """
 
-import logging
 import os
 import shutil
 import time
@@ -24,7 +23,6 @@ from state_backends import StateConfig, StateError
 
 _IDLE_SECONDS = 600.0
 _ORPHAN_SECONDS = 86_400.0
-_LOG = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -44,11 +42,9 @@ class _Copy:
     held: bool = True
 
     def close(self) -> None:
-        """Release the directory, even if the backend fails to close: the changelog has all that counts."""
+        """Release the backend and the directory."""
         try:
             self.operator.close()
-        except StateError as error:
-            _LOG.warning("a local copy could not be closed: %s", error)
         finally:
             self.lock.release()
 
@@ -113,7 +109,11 @@ def _opened(program: Program, key: _Key) -> _Copy:
     store_id, config = key
     directory, lock = _claim(config.directory, store_id, config.backend)
     try:
-        copy = _Copy(_open_operator(program, config, directory), lock, time.monotonic())
+        copy = _Copy(
+            StatefulOperator.opened(program, config, directory, StateError, SerializationError),
+            lock,
+            time.monotonic(),
+        )
     except BaseException:
         lock.release()
         raise
@@ -130,18 +130,6 @@ def _give_back(key: _Key, copy: _Copy, *, keep: bool) -> None:
         copy.held, copy.used = False, time.monotonic()
     if not (known and keep):
         copy.close()
-
-
-def _open_operator(program: Program, config: StateConfig, directory: Path) -> StatefulOperator:
-    """Open a copy. One that cannot be opened is deleted, since the changelog has all that it had."""
-    try:
-        return StatefulOperator(program, config, directory)
-    except (StateError, SerializationError) as error:
-        if not directory.exists():
-            raise
-        _LOG.warning("a local copy cannot be opened and is rebuilt from the changelog: %s", error)
-        shutil.rmtree(directory, ignore_errors=True)
-        return StatefulOperator(program, config, directory)
 
 
 def _claim(root: Path, store_id: str, backend: str) -> tuple[Path, BaseFileLock]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from operators.runtime.local import LocalRunner
 from state_backends import StateError
+from tests.faults.disk import fill
 from tests.faults.local import batch, rows, runner, undisturbed
 
 _EACH = 6
@@ -19,17 +20,6 @@ def mount(at: Path, *how: str) -> None:
     """Mount a disk, or change how it is mounted."""
     at.mkdir(parents=True, exist_ok=True)
     subprocess.run(["mount", *how, str(at)], check=True)  # noqa: S607
-
-
-def fill(disk: Path) -> None:
-    """Write until nothing more fits."""
-    with (disk / "filler").open("ab", buffering=0) as file:
-        size = 1 << 20
-        while size:
-            try:
-                file.write(bytes(size))
-            except OSError:
-                size //= 2
 
 
 class Trouble:
@@ -42,7 +32,7 @@ class Trouble:
     def begin(self) -> None:
         """Have it befall the disk."""
         if self.kind == "full":
-            fill(self.disk)
+            fill(self.disk / "filler")
         else:
             mount(self.disk, "-o", "remount,ro")
 

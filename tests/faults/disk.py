@@ -23,6 +23,17 @@ def in_front(at: Path, megabytes: int) -> list[str]:
     return ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mount, str(at)]
 
 
+def fill(filler: Path) -> None:
+    """Write to a file until nothing more fits on its disk."""
+    with filler.open("ab", buffering=0) as file:
+        size = 1 << 20
+        while size:
+            try:
+                file.write(bytes(size))
+            except OSError:
+                size //= 2
+
+
 class SmallDisk:
     """The disk of a process, seen from outside."""
 
@@ -31,13 +42,7 @@ class SmallDisk:
 
     def fill(self) -> None:
         """Write until nothing more fits."""
-        with self._filler.open("ab", buffering=0) as file:
-            size = 1 << 20
-            while size:
-                try:
-                    file.write(bytes(size))
-                except OSError:
-                    size //= 2
+        fill(self._filler)
 
     def make_space(self) -> None:
         """Take away what `fill` has written."""
