@@ -30,11 +30,12 @@ examples: $(VENV)/.installed-demo ## run the features and the operators of examp
 test: $(VENV)/.installed-test ## run the tests that are not slow (6 minutes), in as many processes as WORKERS says (2)
 	$(PYTEST) -m 'not slow' $(ARGS)
 
-test-all: $(VENV)/.installed-test ## run all tests (28 minutes), with more examples of each property
+test-all: $(VENV)/.installed-test ## run all tests (24 minutes), with more examples of each property
 	$(PYTEST) --hypothesis-profile full $(ARGS)
 
-soak: $(VENV)/.installed-test ## kill local runners LOCAL_KILLS times (10000) per backend and queries KILLS times (200), and check their rows
+soak: $(VENV)/.installed-test ## kill local runners LOCAL_KILLS times (10000) per backend and queries KILLS times (200), and run what test-all leaves out
 	$(BIN)/python -m tests.faults.soak_local --kills $(LOCAL_KILLS) $(if $(BACKEND),--backend $(BACKEND)) $(if $(SEED),--seed $(SEED))
+	$(PYTEST) --hypothesis-profile full --soak -m soak
 	$(BIN)/python -m tests.faults.soak --kills $(KILLS) $(if $(BACKEND),--backend $(BACKEND)) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 versions: ## run chosen tests on each version of PySpark and Python (hours), and write their table into docs/versions.md

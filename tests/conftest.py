@@ -11,12 +11,13 @@ from tests.patience import ENVIRONMENT
 os.environ.update(ENVIRONMENT)
 settings.register_profile(
     "full",
-    max_examples=40,
+    max_examples=25,
     deadline=None,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.register_profile("fast", settings.get_profile("full"), max_examples=20)
+settings.register_profile("deep", settings.get_profile("full"), max_examples=400)
 settings.register_profile(
     "mutations", settings.get_profile("fast"), phases=[Phase.explicit, Phase.generate]
 )  # nobody reads their examples: they need not become small
@@ -24,14 +25,15 @@ settings.load_profile("fast")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """How often the fault tests kill, and by which choices."""
+    """Whether cases of the soak run, how often the fault tests kill, and by which choices."""
+    parser.addoption("--soak", action="store_true", help="also run the cases that only `make soak` takes")
     group = parser.getgroup("faults", "tests/faults")
     group.addoption("--worker-kills", type=int, default=2, help="times that workers are killed")
     group.addoption("--driver-kills", type=int, default=1, help="times that a driver is killed")
     group.addoption(
         "--sink-kills",
         type=int,
-        default=2,
+        default=1,
         help="times that a driver is killed between the sink's commit and Spark's",
     )
     group.addoption(
@@ -42,8 +44,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes longest comes first, so that all processes end together."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What takes longest comes first, so that all processes end together; cases of the soak are left out."""
+    left_out = (
+        [] if config.getoption("--soak") else [item for item in items if item.get_closest_marker("soak")]
+    )
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
     items.sort(key=lambda item: _place(item.nodeid))
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import settings
 
 _LEAST = 5
-_FULL = 40
+_FULL = 25
 
 
 def examples(factor: float) -> settings:
@@ -23,6 +23,11 @@ def examples(factor: float) -> settings:
 def slow(case: Any, *more: Any, id: str | None = None) -> Any:  # noqa: A002 - as pytest.param has it
     """A case of a parametrised test that `make test` leaves to `make test-all`."""
     return pytest.param(case, *more, id=id, marks=pytest.mark.slow)
+
+
+def soak(case: Any, *more: Any, id: str | None = None) -> Any:  # noqa: A002 - as pytest.param has it
+    """A case that only `make soak` takes: what it may find is found by another one too, nearly always."""
+    return pytest.param(case, *more, id=id, marks=pytest.mark.soak)
 
 
 def slow_but(kept: Collection[str], cases: Iterable[str]) -> list[Any]:

@@ -13,7 +13,7 @@ from benchmarks.scale.model import Cluster, Job, Measured, batch
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 ROOT = Path(__file__).parents[2]
-BUCKETS = 2, 4, 8
+BUCKETS = 2, 8
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,8 @@ from tests.faults.processes import Driver, assert_exact
 
 pytestmark = pytest.mark.slow
 
-_ROUNDS = 2
+_ROUNDS = 1
+"""In each, files of all sorts are damaged. `python -m tests.faults.everybyte_spark` damages all bytes."""
 
 
 def test_a_damaged_checkpoint_gives_an_error_or_the_right_rows(

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.effort import soak
 from tests.faults.disk import in_front, why_not
 from tests.faults.local import batch, rows, runner, undisturbed
 from tests.s3_server import CREDENTIALS, S3, running
@@ -55,7 +56,7 @@ def test_disks_that_fill_or_are_read_only(tmp_path: Path, backend: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("backend", ["memory", "rocksdb"])
+@pytest.mark.parametrize("backend", [soak("memory"), "rocksdb"])
 def test_no_batch_waits_for_slow_storage(tmp_path: Path, s3: S3, backend: str) -> None:
     """Each answer takes longer than all batches together; later a snapshot is written, and restored on another disk."""
     expected = undisturbed(2 * _BATCHES)

@@ -26,7 +26,7 @@ from operators import (
     what_failed,
 )
 from operators import aggregates as agg
-from tests.effort import slow
+from tests.effort import slow, soak
 from tests.operators.spark.frames import use_up
 
 pytestmark = pytest.mark.spark
@@ -185,8 +185,17 @@ CHAINS: dict[str, tuple[Step, ...]] = {
 
 
 QUICK = ("Spark's between ours",)
-OTHERS = [name for name in CHAINS if name not in QUICK]
-GROUPS = [QUICK, *(slow(tuple(OTHERS[at : at + 6])) for at in range(0, len(OTHERS), 6))]
+SOAKED = (
+    "sliding by start, with grace",
+    "session, Spark's session",
+    "Spark's session, session",
+    "ours between Spark's",
+    "duplicates, sliding",
+    "sliding, duplicates, tumbling",
+    "joined in time, sliding",
+)
+OTHERS = [name for name in CHAINS if name not in (*QUICK, *SOAKED)]
+GROUPS = [QUICK, slow(tuple(OTHERS[:6])), slow(tuple(OTHERS[6:])), soak(SOAKED)]
 
 
 @pytest.fixture(autouse=True, scope="module")

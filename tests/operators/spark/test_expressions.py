@@ -24,7 +24,7 @@ from operators import aggregates as agg
 from operators.columns.expressions import named
 from operators.custom.contract import Declaration
 from state_backends import StateError
-from tests.effort import slow_but
+from tests.effort import slow, slow_but, soak
 from tests.operators.spark.frames import rows, run_query, stream, write_source
 
 pytestmark = pytest.mark.spark
@@ -100,7 +100,7 @@ def test_bounded_frame(spark: SparkSession, source: Path, kind: str) -> None:
     assert prepared[1].columns[: len(frame.columns) + len(MADE)] == [*frame.columns, *MADE]
 
 
-@pytest.mark.parametrize("kind", slow_but([], ["sliding", "rolling"]))
+@pytest.mark.parametrize("kind", [slow("sliding"), soak("rolling")])
 def test_stream_goes_on(spark: SparkSession, source: Path, tmp_path: Path, kind: str) -> None:
     """A stream goes on with the same expressions written anew, and gives what it should; not with others."""
     windows, time = KINDS[kind], "at + interval 7 milliseconds"

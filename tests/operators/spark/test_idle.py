@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from operators import DefinitionError, TumblingWindows
 from operators import aggregates as agg
-from tests.effort import slow, slow_but
+from tests.effort import slow, soak
 from tests.operators.spark.frames import (
     SCHEMA,
     closed_rows,
@@ -46,7 +46,7 @@ def whole(spark: SparkSession, source: Path) -> DataFrame:
     return spark.read.schema(SCHEMA).parquet(str(source))
 
 
-@pytest.mark.parametrize("kind", slow_but(["sliding"], ["sliding", "session"]))
+@pytest.mark.parametrize("kind", ["sliding", soak("session")])
 def test_the_last_windows_come_out_when_nothing_comes(
     spark: SparkSession, source: Path, tmp_path: Path, kind: str
 ) -> None:

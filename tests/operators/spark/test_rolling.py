@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from operators import RollingAggregation, RollingWindows, TumblingWindows
 from operators import aggregates as agg
-from tests.effort import slow, slow_but
+from tests.effort import slow, slow_but, soak
 from tests.operators.spark.frames import rows, run_query, stream, use_up, write_source
 
 pytestmark = pytest.mark.spark
@@ -64,7 +64,7 @@ def test_bounded_frame_gives_sparks_own_ranges(spark: SparkSession, source: Path
     assert rows(judged(frame, closed)) == rows(operator(closed).apply(frame, event_time="at"))
 
 
-@pytest.mark.parametrize("backend", slow_but(["rocksdb"], ["memory", "rocksdb", "spark"]))
+@pytest.mark.parametrize("backend", ["rocksdb", soak("memory"), slow("spark")])
 def test_stream_emits_the_closed_rows_of_the_bounded_frame(
     spark: SparkSession, source: Path, tmp_path: Path, backend: str
 ) -> None:

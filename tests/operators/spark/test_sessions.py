@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from operators import DefinitionError, SessionWindows, WindowedAggregation
 from operators import aggregates as agg
-from tests.effort import slow, slow_but
+from tests.effort import slow, slow_but, soak
 from tests.operators.spark.frames import rows, run_query, stream, use_up, write_source
 
 pytestmark = pytest.mark.spark
@@ -81,7 +81,7 @@ def test_bounded_frame_gives_sparks_own_sessions(spark: SparkSession, source: Pa
 
 
 @pytest.mark.parametrize(
-    ("kind", "backend"), [slow("fixed", "rocksdb"), ("milliseconds", "memory"), slow("text", "rocksdb")]
+    ("kind", "backend"), [soak("fixed", "rocksdb"), ("milliseconds", "memory"), slow("text", "rocksdb")]
 )
 def test_stream_closes_sparks_own_sessions(
     spark: SparkSession, source: Path, tmp_path: Path, kind: str, backend: str
