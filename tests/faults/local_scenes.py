@@ -4,7 +4,7 @@ import json
 import os
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from operators import (
-    Declaration,
     HoppingWindows,
-    KeyContext,
-    KeyedOperator,
     RollingWindows,
     SessionWindows,
     SlidingWindows,
@@ -29,6 +26,7 @@ from state_backends.checkpoints.savepoint import HEADER
 from state_backends.durability.pointer import read_pointer
 from state_backends.durability.uploads import Uploads
 from state_backends.sqlite_journal import SqliteJournal
+from tests.faults.runs import Runs
 
 BEGAN, WORKS, UPLOADS, SAVES, BOOTSTRAPS, EVOLVES = (
     "began",
@@ -46,27 +44,6 @@ LOST = "lost"
 _RESULTS = {"n": agg.count(), "total": agg.sum("v"), "low": agg.min("v")}
 _MORE = {"mean": agg.avg("x"), "high": agg.max("x"), "last": agg.last("v")}
 _BATCH_MS = 400
-
-
-@dataclass(frozen=True, kw_only=True)
-class Runs(KeyedOperator):
-    """An operator of a user's: runs of records of a key, each ended by a timer."""
-
-    segment = "1 second"
-    gap: str = "300 ms"
-
-    def schema(self, types: Mapping[str, pa.DataType]) -> Declaration:
-        return Declaration(["v"], results={"began": "bigint", "n": "bigint", "total": "bigint"})
-
-    def process(self, time: int, record: dict[str, Any], context: KeyContext) -> None:
-        run = context.value = context.value or {"began": time, "n": 0, "total": 0}
-        run["n"] += 1
-        run["total"] += record["v"] or 0
-        context.set_timer(time + self.ticks(self.gap))
-
-    def on_timer(self, time: int, name: str, context: KeyContext) -> Iterator[dict[str, Any]]:
-        run, context.value = context.value, None
-        yield run
 
 
 _GRACE = "500 ms"

@@ -8,6 +8,8 @@ from tests.operators.spark.frames import KINDS, write_source
 
 BACKENDS = ["memory", "rocksdb", "spark"]
 CHAIN_AND_KINDS = ("chain", *KINDS)
+ALL_KINDS = ("custom", "cogroup", *CHAIN_AND_KINDS)
+"""What `soak` runs: of these as many side by side as there are backends, which ones depends on its seed."""
 CONF = {
     "spark.windows.state.snapshots.folder": "{folder}/snapshots",
     "spark.windows.state.snapshots.bytes": "16k",
@@ -26,7 +28,7 @@ class Plan:
         folder: where all that it writes lies.
         source: the folder of its input.
         backend: its state backend.
-        kind: of its windows, one of tests.operators.spark.frames, or "chain".
+        kind: of its windows, one of `ALL_KINDS`.
         trouble: name of a step of `tests.faults.troubles` behind the operator, or none.
         checkpoint: its checkpoint's name in the folder.
         state: its local state's name in the folder.

@@ -10,8 +10,9 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from tests.faults import troubles
+from tests.faults.kinds import applied, undisturbed
 from tests.faults.plans import Plan
-from tests.operators.spark.frames import SCHEMA, closed_rows, rows, stream, windows
+from tests.operators.spark.frames import SCHEMA, rows, stream
 from tests.patience import TOO_BUSY, TRIES
 
 _SHOWN = 5
@@ -52,7 +53,7 @@ def start(spark: SparkSession, plan: Plan) -> Any:
         spark.conf.set(key, value)
     try:
         source = stream(spark, Path(plan.source))
-        frame = windows(source, plan.kind, plan.backend)
+        frame = applied(source, plan.kind, plan.backend)
         if plan.trouble:
             step = getattr(troubles, plan.trouble)(Path(plan.folder, "troubles"))
             frame = frame.mapInArrow(step, frame.schema)
@@ -83,13 +84,13 @@ def _text(error: Exception) -> str:
 
 def judge(spark: SparkSession, plans: Sequence[Plan]) -> list[dict[str, Any]]:
     """Return of each query how many rows it has written, and which are missing or should not be there."""
-    undisturbed = {
-        (source, kind): Counter(closed_rows(spark, Path(source), kind))
+    wanted = {
+        (source, kind): Counter(undisturbed(spark, Path(source), kind))
         for source, kind in sorted({(plan.source, plan.kind) for plan in plans})
     }
     verdicts = []
     for plan in plans:
-        expected, written = undisturbed[plan.source, plan.kind], Counter(_written(spark, plan))
+        expected, written = wanted[plan.source, plan.kind], Counter(_written(spark, plan))
         missing, extra = expected - written, written - expected
         verdict = {"rows": written.total(), "missing": missing.total(), "extra": extra.total()}
         shown = [repr(row) for row in [*list(missing)[:_SHOWN], *list(extra)[:_SHOWN]]]
@@ -103,5 +104,5 @@ def _written(spark: SparkSession, plan: Plan) -> list[tuple[Any, ...]]:
     if not list((out / "_spark_metadata").glob("[0-9]*")):
         return []
     source = spark.read.schema(SCHEMA).parquet(plan.source)
-    schema = windows(source, plan.kind).schema
+    schema = applied(source, plan.kind).schema
     return rows(spark.read.schema(schema).parquet(str(out)))

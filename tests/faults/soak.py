@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from tests.faults.plans import BACKENDS, CHAIN_AND_KINDS, Feed, plans_for
+from tests.faults.plans import ALL_KINDS, BACKENDS, Feed, plans_for
 from tests.faults.processes import kill_marked
 from tests.faults.torment import Torment, victims
 
@@ -42,8 +42,8 @@ def soak(folder: Path, backends: list[str], kills: int, seed: int, mark: str) ->
     print(f"{kills} kills, backends {', '.join(backends)}, seed {seed}", flush=True)
     began = time.monotonic()
     feed = Feed(folder, files=20 + 8 * kills, rows=300, seed=seed)
-    first = seed % len(CHAIN_AND_KINDS)
-    kinds = (*CHAIN_AND_KINDS[first:], *CHAIN_AND_KINDS[:first])
+    first = seed % len(ALL_KINDS)
+    kinds = (*ALL_KINDS[first:], *ALL_KINDS[:first])
     torment = Torment(folder, plans_for(folder, backends, kinds=kinds), feed, seed, mark)
     drivers = -(-kills // (_WORKERS_PER_DRIVER + 1))
     for number, victim in enumerate(victims(kills - drivers, drivers, seed), 1):
