@@ -1,21 +1,31 @@
-"""The operators of disturbed queries: those of other tests on Spark, an operator of a user's, and frames in one window."""
+"""The operators of disturbed queries: those of other tests on Spark, a user's, frames in one window, and windows in a table."""
 
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from operators import TumblingWindows
 from operators import aggregates as agg
+from operators.columns.records import FAR_FUTURE
+from operators.sinks import SQLiteSink, upsert_to
+from operators.sinks.changes import changes_of
 from tests.faults.runs import Runs
-from tests.operators.spark.frames import SCHEMA, closed_rows, rows, windows
+from tests.operators.sinks.reading import read_sqlite
+from tests.operators.spark.frames import SCHEMA, closed_rows, operator, rows, windows
 
+TABLE = "table"
+"""Sessions on update, which an upsert writes into a table of SQLite."""
 _GRACE = "8 seconds"
 
 
 def applied(frame: DataFrame, kind: str, backend: str | None = None) -> DataFrame:
     """Return what the operator of a kind makes of a frame."""
+    if kind == TABLE:
+        return operator("on_update", "session").apply(frame, event_time="at", backend=backend)
     if kind == "custom":
         return Runs(grace=_GRACE).group_by("k").apply(frame, event_time="at", backend=backend)
     if kind != "cogroup":
@@ -25,15 +35,20 @@ def applied(frame: DataFrame, kind: str, backend: str | None = None) -> DataFram
     return both.apply(_sides(frame), event_time="at", backend=backend)
 
 
-def _sides(frame: DataFrame) -> dict[str, DataFrame]:
-    return {"low": frame.where("v < 0"), "high": frame.where("v >= 0")}
+def writer(frame: DataFrame, kind: str, folder: Path) -> Any:
+    """Return what writes the rows of a kind into a folder."""
+    if kind == TABLE:
+        return frame.writeStream.foreachBatch(upsert_to(_sink(folder), keys=["k"]))
+    return frame.writeStream.format("parquet").option("path", str(folder / "out"))
 
 
-def undisturbed(spark: SparkSession, folder: Path, kind: str) -> list[tuple[Any, ...]]:
-    """Return what a stream over the files has closed at its end."""
+def undisturbed(spark: SparkSession, source: Path, kind: str) -> list[Any]:
+    """Return what a stream over the files has written at its end: what it closed, or all sessions if they are in a table."""
+    if kind == TABLE:
+        return sorted(map(repr, _sessions(source).to_pylist()))
     if kind not in ("custom", "cogroup"):
-        return closed_rows(spark, folder, kind)
-    frame = spark.read.schema(SCHEMA).parquet(str(folder))
+        return closed_rows(spark, source, kind)
+    frame = spark.read.schema(SCHEMA).parquet(str(source))
     latest = f"max(at) - interval {_GRACE}"
     sides = [frame] if kind == "custom" else list(_sides(frame).values())
     # The slowest frame's watermark counts.
@@ -41,3 +56,32 @@ def undisturbed(spark: SparkSession, folder: Path, kind: str) -> list[tuple[Any,
     found = applied(frame, kind)
     end = F.timestamp_millis("ended") if kind == "custom" else found["window"]["end"]
     return rows(found.where(end < close))
+
+
+def written(spark: SparkSession, source: Path, kind: str, folder: Path) -> list[Any]:
+    """Return what is in the table, or in files by the sink's own log: those of attempts that failed lie beside the others."""
+    if kind == TABLE:
+        schema = _sessions(source).schema
+        path = Path(_sink(folder).path)
+        return sorted(map(repr, read_sqlite(path, "sessions", schema).to_pylist())) if path.exists() else []
+    out = folder / "out"
+    if not list((out / "_spark_metadata").glob("[0-9]*")):
+        return []
+    schema = applied(spark.read.schema(SCHEMA).parquet(str(source)), kind).schema
+    return rows(spark.read.schema(schema).parquet(str(out)))
+
+
+def _sides(frame: DataFrame) -> dict[str, DataFrame]:
+    return {"low": frame.where("v < 0"), "high": frame.where("v >= 0")}
+
+
+def _sink(folder: Path) -> SQLiteSink:
+    folder.mkdir(parents=True, exist_ok=True)
+    return SQLiteSink(folder / "table.db", "sessions")
+
+
+def _sessions(source: Path) -> pa.Table:
+    """All sessions of the files, as columns of a table."""
+    records = pa.concat_tables([pq.read_table(path) for path in sorted(source.glob("*.parquet"))])
+    with operator(kind="session").local_runner("at") as runner:
+        return changes_of(runner.process(records, FAR_FUTURE), ["k"], "undisturbed", 0).upserts

@@ -8,7 +8,7 @@ from tests.operators.spark.frames import KINDS, write_source
 
 BACKENDS = ["memory", "rocksdb", "spark"]
 CHAIN_AND_KINDS = ("chain", *KINDS)
-ALL_KINDS = ("custom", "cogroup", *CHAIN_AND_KINDS)
+ALL_KINDS = ("custom", "cogroup", "table", *CHAIN_AND_KINDS)
 """What `soak` runs: of these as many side by side as there are backends, which ones depends on its seed."""
 CONF = {
     "spark.windows.state.snapshots.folder": "{folder}/snapshots",

@@ -10,9 +10,9 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from tests.faults import troubles
-from tests.faults.kinds import applied, undisturbed
+from tests.faults.kinds import applied, undisturbed, writer, written
 from tests.faults.plans import Plan
-from tests.operators.spark.frames import SCHEMA, rows, stream
+from tests.operators.spark.frames import stream
 from tests.patience import TOO_BUSY, TRIES
 
 _SHOWN = 5
@@ -57,8 +57,8 @@ def start(spark: SparkSession, plan: Plan) -> Any:
         if plan.trouble:
             step = getattr(troubles, plan.trouble)(Path(plan.folder, "troubles"))
             frame = frame.mapInArrow(step, frame.schema)
-        writer = frame.writeStream.format("parquet").option("path", str(Path(plan.folder, "out")))
-        return writer.option("checkpointLocation", str(plan.checkpoint_path)).start()
+        rows = writer(frame, plan.kind, Path(plan.folder))
+        return rows.option("checkpointLocation", str(plan.checkpoint_path)).start()
     except Exception as error:  # noqa: BLE001 - whatever it is, the test judges it
         return _text(error)
     finally:
@@ -90,19 +90,10 @@ def judge(spark: SparkSession, plans: Sequence[Plan]) -> list[dict[str, Any]]:
     }
     verdicts = []
     for plan in plans:
-        expected, written = wanted[plan.source, plan.kind], Counter(_written(spark, plan))
-        missing, extra = expected - written, written - expected
-        verdict = {"rows": written.total(), "missing": missing.total(), "extra": extra.total()}
+        expected = wanted[plan.source, plan.kind]
+        found = Counter(written(spark, Path(plan.source), plan.kind, Path(plan.folder)))
+        missing, extra = expected - found, found - expected
+        verdict = {"rows": found.total(), "missing": missing.total(), "extra": extra.total()}
         shown = [repr(row) for row in [*list(missing)[:_SHOWN], *list(extra)[:_SHOWN]]]
         verdicts.append({"query": plan.folder, **verdict, "shown": shown})
     return verdicts
-
-
-def _written(spark: SparkSession, plan: Plan) -> list[tuple[Any, ...]]:
-    """Return what the sink's own log says that it holds: files of attempts that failed lie beside the others."""
-    out = Path(plan.folder, "out")
-    if not list((out / "_spark_metadata").glob("[0-9]*")):
-        return []
-    source = spark.read.schema(SCHEMA).parquet(plan.source)
-    schema = applied(source, plan.kind).schema
-    return rows(spark.read.schema(schema).parquet(str(out)))

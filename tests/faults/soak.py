@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.faults.plans import ALL_KINDS, BACKENDS, Feed, plans_for
@@ -15,6 +16,8 @@ from tests.faults.processes import kill_marked
 from tests.faults.torment import Torment, victims
 
 _WORKERS_PER_DRIVER = 9
+_KILLS_A_ROUND = 100
+"""Then new queries begin, of other kinds."""
 
 
 def main() -> int:
@@ -32,18 +35,30 @@ def main() -> int:
     mark = f"{random.SystemRandom().randrange(2**64):x}"
     with tempfile.TemporaryDirectory(prefix="soak-", ignore_cleanup_errors=True) as folder:
         try:
-            return soak(Path(folder), backends, options.kills, options.seed, mark)
+            return 0 if soak(Path(folder), backends, options.kills, options.seed, mark) else 1
         finally:
             kill_marked(mark)
 
 
-def soak(folder: Path, backends: list[str], kills: int, seed: int, mark: str) -> int:
-    """Torment the queries, and return the exit code."""
-    print(f"{kills} kills, backends {', '.join(backends)}, seed {seed}", flush=True)
+def soak(folder: Path, backends: list[str], kills: int, seed: int, mark: str) -> bool:
+    """Torment queries of all kinds, a few of them at a time, and return whether all ended with their rows."""
+    exact = True
+    for number, first in enumerate(range(0, kills, _KILLS_A_ROUND)):
+        at = (seed + number * len(backends)) % len(ALL_KINDS)
+        kinds = (*ALL_KINDS[at:], *ALL_KINDS[:at])[: len(backends)]
+        count = min(_KILLS_A_ROUND, kills - first)
+        exact &= tormented(folder / str(number), backends, kinds, count, seed + number, mark)
+    return exact
+
+
+def tormented(
+    folder: Path, backends: list[str], kinds: Sequence[str], kills: int, seed: int, mark: str
+) -> bool:
+    """Torment queries, one for each backend, and return whether they ended with their rows."""
+    queries = ", ".join(f"{kind} on {backend}" for kind, backend in zip(kinds, backends, strict=True))
+    print(f"{kills} kills, {queries}, seed {seed}", flush=True)
     began = time.monotonic()
     feed = Feed(folder, files=20 + 8 * kills, rows=300, seed=seed)
-    first = seed % len(ALL_KINDS)
-    kinds = (*ALL_KINDS[first:], *ALL_KINDS[:first])
     torment = Torment(folder, plans_for(folder, backends, kinds=kinds), feed, seed, mark)
     drivers = -(-kills // (_WORKERS_PER_DRIVER + 1))
     for number, victim in enumerate(victims(kills - drivers, drivers, seed), 1):
@@ -62,10 +77,10 @@ def soak(folder: Path, backends: list[str], kills: int, seed: int, mark: str) ->
     batches, rows = sum(torment.batches), sum(verdict["rows"] for verdict in verdicts)
     print(
         f"{torment.kills.total()} kills ({sorts}), {torment.lost_tasks()} lost tasks, {torment.starts} starts, "
-        f"{batches} batches, {rows} rows, {feed.given} files, backends {', '.join(backends)}, seed {seed}, "
+        f"{batches} batches, {rows} rows, {feed.given} files, {queries}, seed {seed}, "
         f"{time.monotonic() - began:.0f} s: {'exact' if exact else 'NOT EXACT'}"
     )
-    return 0 if exact else 1
+    return exact
 
 
 if __name__ == "__main__":
