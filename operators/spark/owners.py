@@ -212,6 +212,8 @@ def _serve(task: Connection) -> None:
             task.send_bytes(_answer(task))
         except (OSError, EOFError) as error:
             _LOG.debug("a task that asked for work has ended: %s", error)
+        except Exception as error:  # noqa: BLE001 - whatever came, it is no reason not to work for others
+            _LOG.warning("a message that is no request for work is refused: %s", error)
 
 
 def _answer(task: Connection) -> bytes:

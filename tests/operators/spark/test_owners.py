@@ -6,8 +6,10 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing.connection import Client
 from pathlib import Path
 
+import msgpack
 import pytest
 
 from operators.spark import owners
@@ -114,6 +116,21 @@ def test_a_later_run_takes_the_directory_over(folder: Path) -> None:
         assert ROWS == counts(batch(folder, "rocksdb", "run", 1))
         assert has_copy(folder, "rocksdb")
         assert [".lock"] == [path.suffix for path in (folder / "local" / store_id(folder)).glob("*.lock")]
+
+
+@pytest.mark.parametrize(
+    "message", [b"", b"\xc1", msgpack.packb(7), msgpack.packb([1, ["query", "run"], b"?", 0, 0, [], []])]
+)
+def test_what_is_no_request_is_refused(folder: Path, message: bytes) -> None:
+    """The connection is closed, and the process works on for others."""
+    with owner(folder, "memory"):
+        address = (folder / "local" / store_id(folder) / "owner").read_text()
+        with Client(address, "AF_UNIX") as stranger:
+            stranger.send_bytes(message)
+            with pytest.raises(EOFError):
+                stranger.recv_bytes()
+        assert ROWS == counts(batch(folder, "memory", "run", 1))
+        assert not has_copy(folder, "memory")
 
 
 def test_a_copy_that_a_thread_holds_is_left_to_it(tmp_path: Path) -> None:
