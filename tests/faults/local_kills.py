@@ -34,6 +34,7 @@ from tests.faults.local_scenes import (
     lost,
     play_all,
 )
+from tests.faults.local_state import COPIED, DELETED, KEPT, PUT_BACK, strike
 
 _SECONDS = {WORKS: 0.04, UPLOADS: 0.02, SAVES: 0.02, BOOTSTRAPS: 0.03, EVOLVES: 0.02}
 """How long after the beginning of its phase a process is killed, at most: about as long as the phase takes."""
@@ -132,16 +133,10 @@ class Killer:
 
     def _strike(self, scene: Scene, place: Path, chance: random.Random) -> None:
         """Now and then delete the local copy of the state, or put the one of an earlier process in its place."""
-        choice = chance.choices(("kept", "deleted", "copied aside", "put back"), (12, 1, 2, 2))[0]
+        choice = chance.choices((KEPT, DELETED, COPIED, PUT_BACK), (12, 1, 2, 2))[0]
         for part in ("first", "second"):
             state = place / part / f"state-{scene.backend.replace(':', '.')}"
-            aside = place / "aside" / part
-            if choice == "deleted":
-                shutil.rmtree(state, ignore_errors=True)
-            elif choice == "copied aside":
-                _copy(state, aside)
-            elif choice == "put back":
-                _copy(aside, state)
+            strike(choice, state, place / "aside" / part)
         self.local[choice] += 1
 
 
@@ -160,13 +155,6 @@ def _aim(scene: Scene, place: Path, chance: random.Random) -> tuple[str | None, 
         aims += [EVOLVES] * 4
     aim = chance.choice(aims)
     return aim, chance.uniform(0, _SECONDS[aim])
-
-
-def _copy(source: Path, target: Path) -> None:
-    """Make the target what the source is, if there is a source."""
-    if source.exists():
-        shutil.rmtree(target, ignore_errors=True)
-        shutil.copytree(source, target)
 
 
 class _Child:

@@ -1,7 +1,6 @@
 """Queries that are killed again and again: their workers in mid-task, and their driver, with what befalls local state."""
 
 import random
-import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -9,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from tests.faults.local_state import COPIED, DELETED, KEPT, PUT_BACK, strike
 from tests.faults.plans import Feed, Plan, committed, in_flight
 from tests.faults.processes import (
     Driver,
@@ -156,10 +156,10 @@ class Torment:
 
     def _strike_local_state(self, family: list[int]) -> str:
         """Delete it, set a copy of it aside, or put the copy of an earlier batch in its place, and say which."""
-        choice = self._chance.choice(("deleted", "put back", "copied aside", "kept"))
+        choice = self._chance.choice((DELETED, PUT_BACK, COPIED, KEPT))
         # The first ones in a fixed order, so that few kills too see the worst.
-        choice = dict(enumerate(("copied aside", "put back", "deleted"))).get(self.local.total(), choice)
-        if choice in ("put back", "copied aside"):
+        choice = dict(enumerate((COPIED, PUT_BACK, DELETED))).get(self.local.total(), choice)
+        if choice in (PUT_BACK, COPIED):
             # Workers may outlive their driver for a moment; what they still write is no copy of anything.
             wait_until(
                 lambda: not any(map(alive, family)),
@@ -167,21 +167,8 @@ class Torment:
                 lambda: list(map(alive, family)),
             )
         for plan in self._plans:
-            state, aside = Path(plan.folder, plan.state), Path(plan.folder, "aside")
-            if choice == "deleted":
-                shutil.rmtree(state, ignore_errors=True)
-            elif choice == "put back":
-                _copy(aside, state)
-            elif choice == "copied aside":
-                _copy(state, aside)
+            strike(choice, Path(plan.folder, plan.state), Path(plan.folder, "aside"))
         return choice
-
-
-def _copy(source: Path, target: Path) -> None:
-    """Make the target what the source is."""
-    shutil.rmtree(target, ignore_errors=True)
-    if source.exists():
-        shutil.copytree(source, target)
 
 
 def victims(workers: int, drivers: int, seed: int) -> list[str]:
