@@ -70,4 +70,4 @@ def test_bytes(measure: Measure, worked: Callable[[str, int], Stages], backend: 
         disk_bytes=round(found["disk_bytes"] / live, 1),
         memory_bytes=round(taken / live, 1),
     )
-    assert 0.5 * keys < live <= keys
+    assert 0.5 * keys < live < 1.05 * keys  # It is an estimate.
