@@ -11,9 +11,9 @@ import pytest
 from benchmarks.scale.counted import ROWS
 from benchmarks.scale.model import Cluster, Job, Measured, batch
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.soak]
 ROOT = Path(__file__).parents[2]
-BUCKETS = 2, 8
+BUCKETS = 2, 4, 8
 
 
 @pytest.fixture(scope="module")

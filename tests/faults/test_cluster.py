@@ -45,6 +45,7 @@ def remote(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory, mark: str
     started.stop()
 
 
+@pytest.mark.soak
 def test_speculative_attempts_leave_no_trace(tmp_path: Path, remote: Driver, backends: list[str]) -> None:
     """Two attempts of a task do all their work on two executors; whichever wins, each row comes once."""
     Feed(tmp_path, files=4, rows=600, seed=4).give(4)

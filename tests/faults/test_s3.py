@@ -12,7 +12,7 @@ from tests.faults.plans import Feed, plans_for
 from tests.faults.processes import Driver, assert_exact
 from tests.s3_server import S3, running
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.soak
 
 _FOLDER = "spark.windows.state.snapshots.folder"
 

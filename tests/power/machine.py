@@ -46,6 +46,8 @@ class Machine:
     paths: dict[Node, str] = field(default_factory=dict)
     _files: dict[int, Opened] = field(default_factory=dict)
     _syncs: dict[int, tuple[Node, int]] = field(default_factory=dict)
+    _making: set[str] = field(default_factory=set)
+    """Folders whose making has begun. Another thread may use one before the end of the call is recorded."""
     _mark_file: File = field(default_factory=File)
 
     def run(self, call: Call, forgets: re.Pattern[str] | None = None) -> Node | None:
@@ -53,6 +55,7 @@ class Machine:
         if call.result is None:
             self._begin(call, forgets)
             return None
+        self._making.discard(_made_by(call))
         if call.result < 0 or call.name == "close":
             return None
         act = getattr(self, f"_{call.name}", None)
@@ -68,6 +71,8 @@ class Machine:
         """What counts at the beginning: a sync covers what was written before; the number of a closed file is free."""
         if call.name == "close":
             self._files.pop(int(call.given[0]), None)
+        if _made_by(call):
+            self._making.add(_made_by(call))
         if call.name in SYNCS:
             self._syncs.pop(call.process, None)
             node = self._node(call.given[0])
@@ -112,7 +117,10 @@ class Machine:
         else:
             path = path.removeprefix(f"{self.path}/")
         *above, name = path.rstrip("/").split("/")
-        for part in above:
+        for depth, part in enumerate(above, 1):
+            known = isinstance(node, Folder) and part in node.now
+            if not known and (begun := "/".join([self.path, *above[:depth]])) in self._making:
+                self._make(begun, node, part)
             node = node.now[part] if isinstance(node, Folder) else None
         return (node, name) if isinstance(node, Folder) else None
 
@@ -279,12 +287,23 @@ class Machine:
 
     def _mkdirat(self, folder: str, text: str, mode: str, *, result: int) -> Node | None:
         place = self._place(text, folder)
-        if place is None:
+        if place is None or place[1] in place[0].now:
             return None
+        return self._make(data_of(text).decode(), *place)
+
+    def _make(self, path: str, above: Node | None, name: str) -> Folder:
+        assert isinstance(above, Folder)
         made = Folder()
-        place[0].change(Naming({place[1]: made}))
-        self.paths[made] = data_of(text).decode()
+        above.change(Naming({name: made}))
+        self.paths[made] = path
         return made
+
+
+def _made_by(call: Call) -> str:
+    """The path of the folder that a call makes, or nothing."""
+    if call.name == "mkdir" or (call.name == "mkdirat" and call.given[0] == "AT_FDCWD"):
+        return data_of(call.given[-2]).decode()
+    return ""
 
 
 def moments(machine: Machine, calls: Iterable[Call], forgets: re.Pattern[str] | None = None) -> Iterator[str]:

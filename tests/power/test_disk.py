@@ -1,6 +1,8 @@
 """The disk that forgets."""
 
 from tests.power.disk import UNIFORM, Chance, File, Folder, Naming, Uniform, Write, after
+from tests.power.machine import Machine
+from tests.power.trace import Call
 
 
 def disk(*, synced: bool) -> tuple[Folder, File]:
@@ -96,3 +98,17 @@ def test_chance_is_repeated_by_its_seed() -> None:
         file.change(Write(3 + 2 * number, b"xy"))
     assert after(root, Chance(7)) == after(root, Chance(7))
     assert len({after(root, Chance(seed))["a"] for seed in range(100)}) > 10
+
+
+def test_a_folder_that_another_thread_makes() -> None:
+    """It can be used before the end of the call that made it is recorded; that end changes nothing any more."""
+    machine = Machine("/place", "/marks")
+    one, two = (quoted("/place/a"), "0777"), (quoted("/place/a/b"), "0777")
+    for process, given, result in ((1, one, None), (2, two, None), (2, two, 0), (1, one, 0)):
+        machine.run(Call(process, "mkdir", given, result))
+    assert after(machine.root, Uniform("all", names=True)) == {"a": None, "a/b": None}
+
+
+def quoted(text: str) -> str:
+    """A text as strace prints it."""
+    return '"' + "".join(f"\\x{byte:02x}" for byte in text.encode()) + '"'

@@ -99,7 +99,7 @@ def test_a_batch_that_fails_closes_the_same_windows_again(
     assert rows(operator().apply(whole(spark, source), "at")) == everything
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_chain_drains_operator_by_operator(spark: SparkSession, source: Path, tmp_path: Path) -> None:
     """Windows over windows: when the first ones have come out, and it is quiet, so do the second ones."""
     first = TumblingWindows("1 second", grace="2 seconds").group_by("k").aggregate(n=agg.count())

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from operators import SlidingWindows
 from operators import aggregates as agg
 from state_backends import StateError, read_state, summarize_state, write_savepoint
-from tests.effort import slow, soak
+from tests.effort import soak
 from tests.operators.spark.frames import closed_rows, operator, rows, run_query, stream, write_source
 
 pytestmark = pytest.mark.spark
@@ -34,7 +34,7 @@ def contents(folder: Path) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("backend", ["memory", soak("rocksdb"), slow("spark")])
+@pytest.mark.parametrize("backend", ["memory", soak("rocksdb"), soak("spark")])
 def test_state_is_read_as_it_was_after_each_batch(
     spark: SparkSession, source: Path, tmp_path: Path, backend: str
 ) -> None:

@@ -16,7 +16,7 @@ from state_backends.backends.memory import MemoryBackend
 from state_backends.durability.durable import Durable
 from state_backends.durability.pointer import Pointer, read_pointer
 from state_backends.journal import MemoryJournal
-from tests.effort import slow, soak
+from tests.effort import soak
 from tests.operators.spark.frames import closed_rows, operator, rows, run_query, stream, use_up, write_source
 
 pytestmark = pytest.mark.spark
@@ -30,7 +30,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("backend", ["rocksdb", soak("memory"), slow("spark")])
+@pytest.mark.parametrize("backend", ["rocksdb", soak("memory"), soak("spark")])
 def test_stream_closes_what_the_bounded_frame_says(
     spark: SparkSession, source: Path, tmp_path: Path, backend: str
 ) -> None:
@@ -51,7 +51,7 @@ def test_stream_closes_what_the_bounded_frame_says(
     assert 0 == sum((m["windows_out"]["late"] or 0) + (m["windows_in"]["bad"] or 0) for m in metrics)
 
 
-@pytest.mark.parametrize("backend", ["spark", soak("memory"), slow("rocksdb")])
+@pytest.mark.parametrize("backend", ["spark", soak("memory"), soak("rocksdb")])
 def test_updates_end_at_the_bounded_values(
     spark: SparkSession, source: Path, tmp_path: Path, backend: str
 ) -> None:

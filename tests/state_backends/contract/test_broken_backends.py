@@ -11,7 +11,7 @@ import pytest
 
 from state_backends import StateBackend
 from state_backends.contract import BackendContract
-from tests.effort import slow
+from tests.effort import slow, soak
 
 ROOT = Path(__file__).parents[3]
 SOURCES = {
@@ -325,12 +325,15 @@ CHOSEN = (
 )
 """The bugs that `make test` looks for, of those whose tests take long."""
 
+LONGEST = ("rocksdb: a killed restore leaves what does not open",)
+"""Those that only `make soak` looks for."""
+
 
 def cases(bugs: list[Bug]) -> list[object]:
     """The bugs as parameters; most of those that take long are slow."""
     quick = [bug.test not in {KILLED, FAILED} or bug.name in CHOSEN for bug in bugs]
     return [
-        pytest.param(bug, id=bug.name) if fast else slow(bug, id=bug.name)
+        pytest.param(bug, id=bug.name) if fast else (soak if bug.name in LONGEST else slow)(bug, id=bug.name)
         for bug, fast in zip(bugs, quick, strict=True)
     ]
 
