@@ -51,7 +51,7 @@ def session(folder: Path) -> SparkSession:
         return own
     conf |= {
         # Compiling takes longer than these queries.
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC",
         "spark.sql.codegen.wholeStage": "false",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
