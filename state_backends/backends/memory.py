@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from state_backends.chunks import key_chunks, pieces
 from state_backends.interface import StateBackend, WriteBatch
 
 
@@ -45,6 +46,9 @@ class MemoryBackend(StateBackend):
 
     def iterate(self, segment: int) -> Iterator[tuple[bytes, bytes]]:
         return iter(self._segments.get(segment, {}).items())
+
+    def scan_keys(self, segment: int) -> Iterator[list[bytes]]:
+        return key_chunks(pieces(iter(self._segments.get(segment, {}))))
 
     def segments(self) -> list[int]:
         return sorted(self._segments)

@@ -104,6 +104,10 @@ class StoreUsage:
         """Pages that are stored."""
         return sum(segment.pages for segment in self._segments.values())
 
+    def pages_of(self, segment: int) -> int:
+        """Return how many pages a segment has."""
+        return self._segments[segment].pages if segment in self._segments else 0
+
     @property
     def entries(self) -> int:
         """Entries that are stored."""

@@ -55,6 +55,7 @@ def test_large_state_is_read_batch_by_batch(
 ) -> None:
     """After a restart, each batch reads one more segment; the number of keys is that of before until all are read."""
     monkeypatch.setattr(store_operator, "_FEW_PAGES", -1)
+    monkeypatch.setattr(store_operator, "_LOOK_UP", 0)
     op = SlidingWindows(size=1_000_000).group_by("k").aggregate(n=agg.count()).emit(emit)
     options = {"state.segment": "1 minute"}
     with op.local_runner("at", backend="rocksdb", directory=tmp_path / "state", options=options) as runner:
@@ -71,3 +72,19 @@ def test_large_state_is_read_batch_by_batch(
             unread.append(len(runner._operator.operator._unknown))
         assert left == unread
         assert 2_004 == runner.metrics["live_keys"]
+
+
+def test_batch_of_many_keys_reads_the_keys_of_segments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a restart, segments that have few pages for the keys of a batch are read, not asked for each key."""
+    monkeypatch.setattr(store_operator, "_FEW_PAGES", -1)
+    op = SlidingWindows(size=1_000_000).group_by("k").aggregate(n=agg.count()).emit("on_update")
+    options = {"state.segment": "1 minute"}
+    with op.local_runner("at", backend="rocksdb", directory=tmp_path / "state", options=options) as runner:
+        for segment, keys in enumerate([100, 2_000, 100, 100]):
+            runner.process(pa.table({"k": np.arange(keys), "at": np.full(keys, segment * 60_000)}))
+        runner.restart()
+        rows = runner.process(pa.table({"k": np.arange(50) + 90, "at": np.full(50, 240_000)}))
+        assert [1] == list(runner._operator.operator._unknown)
+    assert {*range(90, 140)} == {*rows["k"].to_pylist()}
