@@ -91,12 +91,12 @@ class BucketProcessor(StatefulProcessor):
         parts = [part for frame in rows for part in zip(frame["kind"], frame["blob"], strict=True)]
         blobs = Blobs(*([blob for kind, blob in parts if kind == which] for which in (ROWS, PARTIALS)))
         arrived = any(kind == ARRIVED for kind, _ in parts)
-        return self._run(key[0], blobs, Call.of(timerValues, arrived=arrived))
+        return self._run(_label(key), blobs, Call.of(timerValues, arrived=arrived))
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
         """Close windows because the watermark moved."""
         fired = expiredTimerInfo.getExpiryTimeInMs()
-        return self._run(key[0], Blobs(), Call.of(timerValues, fired=fired))
+        return self._run(_label(key), Blobs(), Call.of(timerValues, fired=fired))
 
     def close(self) -> None:
         """Keep the copies open for the next batch."""
@@ -159,3 +159,8 @@ class BucketProcessor(StatefulProcessor):
             self._handle.deleteTimer(before)
         if timer is not None and (timer != before or fired is not None):
             self._handle.registerTimer(timer)
+
+
+def _label(key: Any) -> int:
+    """The bucket of a call. PySpark 4.0 passes it as an integer of NumPy, which no message can hold."""
+    return int(key[0])
