@@ -91,12 +91,12 @@ class BucketProcessor(StatefulProcessor):
         parts = [part for frame in rows for part in zip(frame["kind"], frame["blob"], strict=True)]
         blobs = Blobs(*([blob for kind, blob in parts if kind == which] for which in (ROWS, PARTIALS)))
         arrived = any(kind == ARRIVED for kind, _ in parts)
-        return self._run(_label(key), blobs, Call.of(timerValues, arrived=arrived))
+        return self._run(label_of(key), blobs, Call.of(timerValues, arrived=arrived))
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
         """Close windows because the watermark moved."""
         fired = expiredTimerInfo.getExpiryTimeInMs()
-        return self._run(_label(key), Blobs(), Call.of(timerValues, fired=fired))
+        return self._run(label_of(key), Blobs(), Call.of(timerValues, fired=fired))
 
     def close(self) -> None:
         """Keep the copies open for the next batch."""
@@ -161,6 +161,6 @@ class BucketProcessor(StatefulProcessor):
             self._handle.registerTimer(timer)
 
 
-def _label(key: Any) -> int:
-    """The bucket of a call. PySpark 4.0 passes it as an integer of NumPy, which no message can hold."""
+def label_of(key: Any) -> int:
+    """Return the bucket of a call. PySpark 4.0 passes it as an integer of NumPy, which no message can hold."""
     return int(key[0])

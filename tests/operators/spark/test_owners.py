@@ -10,10 +10,12 @@ from multiprocessing.connection import Client
 from pathlib import Path
 
 import msgpack
+import numpy as np
 import pytest
 
 from operators.spark import owners
 from operators.spark.copies import drop_copy, has_free_copy, held_copy
+from operators.spark.processor import label_of
 from state_backends.durability.pointer import read_pointer
 from state_backends.journal import MemoryJournal
 from state_backends.sqlite_journal import SqliteJournal
@@ -173,3 +175,8 @@ def test_messages_of_another_version_are_not_read(folder: Path, monkeypatch: pyt
         monkeypatch.setattr(owners, "_FORMAT", 99)
         assert ROWS == counts(batch(folder, "memory", "run", 1))
         assert has_copy(folder, "memory")
+
+
+@pytest.mark.parametrize("label", [7, np.int32(7)], ids=["PySpark 4.1", "PySpark 4.0"])
+def test_the_label_of_a_bucket_can_be_sent(label: object) -> None:
+    assert 7 == msgpack.unpackb(msgpack.packb(label_of((label,))))
