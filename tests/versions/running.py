@@ -94,7 +94,7 @@ def _run(
     report, log = name.with_suffix(".xml"), name.with_suffix(".log")
     report.unlink(missing_ok=True)
     nodes = [node for nodes in parts.values() for node in nodes]
-    options = ["-rfEs", "--durations=10", f"--junitxml={report}", "-p", "no:cacheprovider"]
+    options = ["--soak", "-rfEs", "--durations=10", f"--junitxml={report}", "-p", "no:cacheprovider"]
     # An environment is that of its interpreter alone.
     hidden = {"PYTHONPATH", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_HOME", "VIRTUAL_ENV"}
     env = {key: value for key, value in os.environ.items() if key not in hidden} | more
