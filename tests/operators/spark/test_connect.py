@@ -17,6 +17,8 @@ from tests.patience import files, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 ROOT = Path(__file__).parents[3]
+STREAMS = "streams through Spark Connect need PySpark 4.1 or newer"
+"""What `apply` says on PySpark 4.0."""
 SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
 
@@ -89,5 +91,8 @@ def outcome(server: tuple[str, Path], tmp_path_factory: pytest.TempPathFactory) 
 
 @pytest.mark.parametrize("case", CASES)
 def test_works_through_connect(outcome: dict[str, str | None], case: str) -> None:
-    """Each of the client's cases holds."""
-    assert outcome[case] is None, outcome[case]
+    """Each of the client's cases holds. On PySpark 4.0, those with streams are refused, and the reason is said."""
+    wrong = outcome[case]
+    if pyspark.__version__.startswith("4.0.") and wrong is not None and STREAMS in wrong:
+        pytest.skip(STREAMS)
+    assert wrong is None, wrong
