@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from operators import (
@@ -119,17 +119,19 @@ def use_up(start: Callable[[], Any], begun: Any = None) -> Any:
         begun: the query if it runs already.
     """
     for left in reversed(range(TRIES)):
-        query = start() if begun is None else begun
+        query = begun
         try:
+            query = query or start()
             query.processAllAvailable()
-        except StreamingQueryException as error:
+        except PySparkException as error:  # Over Connect, it may be the start that fails.
             if TOO_BUSY not in str(error) or not left:
                 raise
             begun = None
         else:
             break
         finally:
-            query.stop()
+            if query is not None:
+                query.stop()
     return query
 
 
