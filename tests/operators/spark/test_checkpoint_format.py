@@ -4,26 +4,32 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
 from state_backends import StateError, read_state
-from tests.operators.spark.frames import closed_rows, rows, run_query, stream, windows, write_source
+from tests.operators.spark.frames import (
+    FORMAT_KEY,
+    can_read_state,
+    closed_rows,
+    rows,
+    run_query,
+    stream,
+    windows,
+    write_source,
+)
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 BACKENDS = ("rocksdb", "spark")
-CAN_READ = not pyspark.__version__.startswith("4.0.")
-KEY = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 
 
 @pytest.fixture
 def format_2(spark: SparkSession) -> Iterator[None]:
     """The session's queries have format 2."""
-    before = spark.conf.get(KEY, "1")
-    spark.conf.set(KEY, "2")
+    before = spark.conf.get(FORMAT_KEY, "1")
+    spark.conf.set(FORMAT_KEY, "2")
     yield
-    spark.conf.set(KEY, before)
+    spark.conf.set(FORMAT_KEY, before)
 
 
 def store_commits(checkpoint: Path) -> list[object]:
@@ -53,7 +59,7 @@ def test_queries_go_on_and_are_read(spark: SparkSession, tmp_path: Path, backend
 
 def state_size(spark: SparkSession, checkpoint: Path, batch: int | None = None) -> int:
     """How many panes are read; 1 where Spark cannot read them, which is told."""
-    if CAN_READ:
+    if can_read_state(spark):
         return read_state(checkpoint, batch=batch, spark=spark).count()
     with pytest.raises(StateError, match="cannot read state from a checkpoint of format 2"):
         read_state(checkpoint, batch=batch, spark=spark)

@@ -17,7 +17,16 @@ from state_backends.durability.durable import Durable
 from state_backends.durability.pointer import Pointer, read_pointer
 from state_backends.journal import MemoryJournal
 from tests.effort import soak
-from tests.operators.spark.frames import closed_rows, operator, rows, run_query, stream, use_up, write_source
+from tests.operators.spark.frames import (
+    can_read_state,
+    closed_rows,
+    operator,
+    rows,
+    run_query,
+    stream,
+    use_up,
+    write_source,
+)
 
 pytestmark = pytest.mark.spark
 
@@ -42,13 +51,14 @@ def test_stream_closes_what_the_bounded_frame_says(
     )
     closed = rows(spark.read.parquet(str(tmp_path / "out")))
     assert closed_rows(spark, source) == closed
-    bounded = spark.read.parquet(str(source))
-    still_open = rows(read_windows(tmp_path / "cp", operator(), bounded, "at"))
-    assert still_open
-    assert sorted([*closed, *still_open], key=repr) == rows(operator().apply(bounded, event_time="at"))
     metrics = [p["observedMetrics"] for p in query.recentProgress if p["observedMetrics"]]
     assert 12_000 == sum(m["windows_in"]["rows"] or 0 for m in metrics)
     assert 0 == sum((m["windows_out"]["late"] or 0) + (m["windows_in"]["bad"] or 0) for m in metrics)
+    if can_read_state(spark):
+        bounded = spark.read.parquet(str(source))
+        still_open = rows(read_windows(tmp_path / "cp", operator(), bounded, "at"))
+        assert still_open
+        assert sorted([*closed, *still_open], key=repr) == rows(operator().apply(bounded, event_time="at"))
 
 
 @pytest.mark.parametrize("backend", ["spark", soak("memory"), soak("rocksdb")])
@@ -140,7 +150,7 @@ def test_state_is_gone_when_all_windows_have_closed(spark: SparkSession, tmp_pat
     )
     run_query(windows, tmp_path / "out", tmp_path / "cp")
     assert 50 == spark.read.parquet(str(tmp_path / "out")).count()
-    assert 1 == stored_pages(spark, tmp_path / "cp")
+    assert not can_read_state(spark) or 1 == stored_pages(spark, tmp_path / "cp")
 
 
 def stored_pages(spark: SparkSession, checkpoint: Path) -> int:
