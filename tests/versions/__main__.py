@@ -1,7 +1,7 @@
 """Runs chosen tests on each version of PySpark and Python, and writes the tables of docs/versions.md.
 
-An environment takes some minutes to make, 1 GB, and 5 to 15 minutes of tests. What was found stays in the folder, so that
-environments can be run one by one. Pythons are those that are found on PATH, or that uv can download.
+An environment takes some minutes to make, 1 GB, and 10 to 25 minutes of tests. What was found is kept beside this module, so
+that environments can be run one by one. Pythons are those that are found on PATH, or that uv can download.
 """
 # ruff: noqa: T201 - a script that prints
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.versions import page
 from tests.versions.environments import ALL, ROOT, Environment, MissingError, installed, make, remove
-from tests.versions.running import Result, run, today
+from tests.versions.running import Result, kept, run, today
 
 
 def main() -> int:
@@ -21,12 +21,12 @@ def main() -> int:
     folder.mkdir(parents=True, exist_ok=True)
     for number, environment in enumerate(options.environments, 1):
         print(f"[{number}/{len(options.environments)}] {environment}: installing", flush=True)
-        result = _result(environment, folder)
-        result.write(_path(environment, folder))
+        result = _result(environment, folder, kept().get(environment) if options.again else None)
+        result.write(environment)
         if options.discard:
             remove(environment, folder)
         _tell(environment, result)
-    results = {e: Result.read(path) for e in ALL if (path := _path(e, folder)).exists()}
+    results = kept()
     page.write(results)
     print(f"\n{page.tables(results)}\nwritten into {page.PAGE.relative_to(ROOT)}")
     chosen = [results[environment] for environment in options.environments]
@@ -50,11 +50,12 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--folder", type=Path, default=ROOT / ".cache" / "versions", help="for environments and logs"
     )
+    parser.add_argument("--again", action="store_true", help="run only what failed last time")
     parser.add_argument("--discard", action="store_true", help="delete each environment after its tests")
     return parser.parse_args()
 
 
-def _result(environment: Environment, folder: Path) -> Result:
+def _result(environment: Environment, folder: Path, before: Result | None) -> Result:
     try:
         python = make(environment, folder)
     except MissingError as error:
@@ -62,7 +63,7 @@ def _result(environment: Environment, folder: Path) -> Result:
     versions = installed(python)
     shown = ", ".join(f"{name} {version}" for name, version in versions.items())
     print(f"  {shown}: testing; logs in {_logs(environment, folder)}", flush=True)
-    return run(python, versions, _logs(environment, folder))
+    return run(python, versions, _logs(environment, folder), before)
 
 
 def _tell(environment: Environment, result: Result) -> None:
@@ -76,10 +77,6 @@ def _tell(environment: Environment, result: Result) -> None:
 
 def _logs(environment: Environment, folder: Path) -> Path:
     return folder / "logs" / environment.file_name
-
-
-def _path(environment: Environment, folder: Path) -> Path:
-    return folder / f"{environment.file_name}.json"
 
 
 if __name__ == "__main__":

@@ -10,10 +10,11 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 
-from tests.versions.environments import ROOT
+from tests.versions.environments import ALL, ROOT, Environment
 from tests.versions.parts import PARTS, WITH_FORMAT_2, is_of
 
 _CONF = ROOT / "tests" / "spark_conf" / "spark-defaults.conf"
+KEPT = Path(__file__).with_name("results")
 _FORMAT_2 = "spark.sql.streaming.stateStore.checkpointFormatVersion 2\n"
 
 
@@ -52,12 +53,20 @@ class Result:
 
     @property
     def is_good(self) -> bool:
-        """Return whether no test has failed, and some of each part passed or said why they did not."""
-        return all(not part.failed and (part.passed or part.skipped) for part in self.parts.values())
+        """Return whether all parts that were run are good."""
+        return all(map(self.is_good_in, self.parts))
 
-    def write(self, path: Path) -> None:
-        """Write it into a file."""
-        path.write_text(json.dumps(asdict(self), indent=1))
+    def is_good_in(self, part: str) -> bool:
+        """Return whether a part was run, no test of it failed, and some passed or said why they did not."""
+        found = self.parts.get(part, Outcome())
+        return not found.failed and bool(found.passed or found.skipped)
+
+    def write(self, environment: Environment, folder: Path = KEPT) -> None:
+        """Keep it as what is known of an environment."""
+        folder.mkdir(exist_ok=True)
+        (folder / f"{environment.file_name}.json").write_text(
+            json.dumps(asdict(self), indent=1) + "\n", "utf-8"
+        )
 
     @classmethod
     def read(cls, path: Path) -> "Result":
@@ -67,23 +76,38 @@ class Result:
         return cls(**plain, parts=parts)
 
 
+def kept(folder: Path = KEPT) -> dict[Environment, Result]:
+    """Return what is known of each environment, of the last time that its tests ran."""
+    paths = {environment: folder / f"{environment.file_name}.json" for environment in ALL}
+    return {environment: Result.read(path) for environment, path in paths.items() if path.exists()}
+
+
 def today() -> str:
     """Return the date."""
     return datetime.now(timezone.utc).date().isoformat()
 
 
-def run(python: Path, versions: dict[str, str], folder: Path) -> Result:
-    """Run all parts with an interpreter, and return what they found; pytest's own words go into the folder."""
+def run(python: Path, versions: dict[str, str], folder: Path, before: Result | None = None) -> Result:
+    """Run the tests with an interpreter, and return what they found; pytest's own words go into the folder.
+
+    Args:
+        python: the interpreter.
+        versions: of it, and of its packages.
+        folder: for logs.
+        before: what was found with the same versions; only the parts that were not good run again. None runs all.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    began, result = time.monotonic(), Result(versions, today())
+    result = before if before is not None and before.versions == versions else Result(versions, today())
+    began, result.date = time.monotonic(), today()
     conf = folder / "format-2"
     conf.mkdir(exist_ok=True)
     (conf / _CONF.name).write_text(f"{_CONF.read_text()}\n{_FORMAT_2}")
-    result.parts |= _run(python, PARTS, folder / "tests", {})
-    result.parts |= _run(
-        python, WITH_FORMAT_2, folder / "tests-format-2", {"TESTS_SPARK_CONF_DIR": str(conf)}
-    )
-    result.minutes = (time.monotonic() - began) / 60
+    in_format_2 = {"TESTS_SPARK_CONF_DIR": str(conf)}
+    for name, parts, more in (("tests", PARTS, {}), ("tests-format-2", WITH_FORMAT_2, in_format_2)):
+        wanted = {part: nodes for part, nodes in parts.items() if not result.is_good_in(part)}
+        if wanted:
+            result.parts |= _run(python, wanted, folder / name, more)
+    result.minutes += (time.monotonic() - began) / 60
     return result
 
 

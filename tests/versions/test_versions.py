@@ -8,7 +8,7 @@ import pytest
 from tests.versions import page
 from tests.versions.environments import ALL, FIRST_PYTHON, PYTHONS, ROOT, Environment
 from tests.versions.parts import PARTS, WITH_FORMAT_2
-from tests.versions.running import Result, outcomes
+from tests.versions.running import Result, kept, outcomes
 
 PROJECT = (ROOT / "pyproject.toml").read_text("utf-8")
 REPORT = """<testsuites><testsuite>
@@ -29,10 +29,17 @@ def test_environments_are_those_that_the_project_admits() -> None:
     least, below = re.search(r'"pyspark>=4\.(\d+),<4\.(\d+)"', PROJECT).groups()
     assert [f"4.{minor}" for minor in range(int(least), int(below))] == list(FIRST_PYTHON)
     assert re.findall(r"Python :: (3\.\d+)", PROJECT) == list(PYTHONS)
-    tables = page.PAGE.read_text("utf-8").partition(page.BEGIN)[2]
-    shown = re.findall(r"(4\.\d+) on (3\.\d+)", tables)
+    shown = re.findall(r"(4\.\d+) on (3\.\d+)", page.PAGE.read_text("utf-8").partition(page.BEGIN)[2])
     assert {(environment.pyspark, environment.python) for environment in ALL} == set(shown)
-    assert "failed" not in tables
+
+
+def test_the_page_shows_what_was_found() -> None:
+    """It has the tables of the last results, and each version of PySpark and of Python passed in one of them."""
+    results = kept()
+    assert page.tables(results).strip() == page.PAGE.read_text("utf-8").partition(page.BEGIN)[2].strip()
+    assert all(result.is_good for result in results.values())
+    assert set(FIRST_PYTHON) == {environment.pyspark for environment in results}
+    assert set(PYTHONS) == {environment.python for environment in results}
 
 
 def test_chosen_tests_exist() -> None:
@@ -58,10 +65,11 @@ def test_results_are_kept_and_shown(tmp_path: Path) -> None:
     names = list(PARTS)[:3]
     found = outcomes(tmp_path / "report.xml", dict(zip(names, SHOWN.values(), strict=True)))
     result = Result(versions, "2026-01-05", 3.4, found)
-    result.write(tmp_path / "result.json")
-    assert result == Result.read(tmp_path / "result.json")
-    assert not result.is_good
     ran, missing = Environment.of("4.0/3.10/lowest"), Environment.of("4.1/3.10")
+    result.write(ran, tmp_path)
+    assert {ran: result} == kept(tmp_path)
+    assert [True, False, True] == [result.is_good_in(name) for name in names]
+    assert not result.is_good
     tables = page.tables({ran: result, missing: Result({}, "2026-01-05", missing="no Python")})
     assert "| 4.0 on 3.10, lowest | 1.2 | 1.2 |" in tables
     assert f"| {names[0]} | 1 |\n| {names[1]} | **1 failed** |\n| {names[2]} | skipped |" in tables
