@@ -2,7 +2,8 @@
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 STILL_SECONDS = 300.0
@@ -21,6 +22,8 @@ TRIES = 20
 
 _LOOK_SECONDS = 0.01
 _MOVED_SECONDS = 1.0
+_MOVED_SHARE = 20
+"""`moved` may look at thousands of files: of the time that is waited, it takes one part in so many."""
 
 
 class StillError(Exception):
@@ -38,39 +41,44 @@ def wait_until(
     Args:
         condition: what is waited for.
         what: the same in words.
-        moved: gives another value whenever there has been progress. It is asked once a second.
+        moved: gives another value whenever there has been progress. It is asked once a second, or less often if it takes long.
         still: seconds without progress after which it is not waited for any longer.
 
     Raises:
         StillError: there was no progress for so long.
     """
-    seen, since, asked = moved(), time.monotonic(), time.monotonic()
+    seen: object = object()
+    since = due = time.monotonic()
     while not condition():
+        if (began := time.monotonic()) >= due:
+            now, asked = moved(), time.monotonic()
+            due = asked + max(_MOVED_SECONDS, _MOVED_SHARE * (asked - began))
+            if now != seen:
+                seen, since = now, asked
+            elif asked - since > still:
+                raise StillError(f"{what}: nothing has moved for {still:g} s")
         time.sleep(_LOOK_SECONDS)
-        if time.monotonic() - asked < _MOVED_SECONDS:
-            continue
-        now, asked = moved(), time.monotonic()
-        if now != seen:
-            seen, since = now, asked
-        elif asked - since > still:
-            raise StillError(f"{what}: nothing has moved for {still:g} s")
 
 
 def files(*folders: Path) -> Callable[[], object]:
     """Return what tells whether files in the folders, or below them, have come, gone, grown or been written again."""
 
     def moved() -> object:
-        walked = [level for folder in folders for level in os.walk(folder)]
-        paths = [Path(at, name) for at, _, names in walked for name in names]
-        return {path: state for path in paths if (state := _state(path))}
+        return dict(state for folder in folders for state in _states(folder))
 
     return moved
 
 
-def _state(path: Path) -> tuple[int, int] | None:
-    """Size and time of change; None of a file that has just gone."""
+def _states(folder: os.PathLike[str]) -> Iterator[tuple[str, tuple[int, int]]]:
+    """Path, size and time of change of each file; what has just gone is left out."""
     try:
-        found = path.stat()
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    yield from _states(entry)
+                    continue
+                with suppress(OSError):
+                    found = entry.stat()
+                    yield entry.path, (found.st_size, found.st_mtime_ns)
     except OSError:
-        return None
-    return found.st_size, found.st_mtime_ns
+        return

@@ -113,5 +113,6 @@ def in_flight(plan: Plan) -> bool:
 
 
 def _newest(log: Path) -> int:
-    """How many batches there are in a log of Spark's, which removes the oldest ones."""
-    return max((int(path.name) + 1 for path in log.glob("[0-9]*") if path.name.isdigit()), default=0)
+    """How many batches there are in a log of Spark's, which removes the oldest ones; asked for a hundred times a second."""
+    names = [path.name for path in log.iterdir()] if log.exists() else []
+    return max((int(name) + 1 for name in names if name.isdigit()), default=0)

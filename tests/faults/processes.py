@@ -87,7 +87,7 @@ def python_workers(pid: int) -> list[int]:
 
 
 def _pids() -> list[int]:
-    return [int(path.name) for path in Path("/proc").glob("[0-9]*")]
+    return [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
 
 
 def _read(pid: int, name: str) -> bytes:
