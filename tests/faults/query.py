@@ -37,7 +37,8 @@ def _run(spark: SparkSession, plans: Sequence[Plan]) -> list[str | None]:
     try:
         while not all(end.exists() for end in ends) and os.getppid() == starter:
             if len(queries) < len(started) or not all(query.isActive for query in queries):
-                break
+                # The others are not waited for: as long as input comes, they do not use it up.
+                return [query if isinstance(query, str) else _error(query) for query in started]
             time.sleep(0.05)  # Waiting for one of them would raise what may end it meanwhile.
         return [query if isinstance(query, str) else _end(query) for query in started]
     finally:
@@ -76,6 +77,12 @@ def _end(query: Any) -> str | None:
     except Exception as error:  # noqa: BLE001 - whatever it is, the test judges it
         return _text(error)
     return None
+
+
+def _error(query: Any) -> str | None:
+    """Return the text of the error that has ended the query, or None."""
+    error = query.exception()
+    return None if error is None else _text(error)
 
 
 def _text(error: Exception) -> str:
