@@ -1,6 +1,8 @@
 """A Spark driver that can be killed: python -m tests.faults.driver FOLDER MASTER CONF; each line of its input is a task."""
 
+import faulthandler
 import json
+import signal
 import sys
 from pathlib import Path
 
@@ -14,6 +16,7 @@ TASKS = {"run": run, "judge": judge}
 
 def main(folder: Path, master: str, conf: dict[str, str]) -> None:
     """Do the tasks that come in, and write each one's answer to FOLDER/answers."""
+    faulthandler.register(signal.SIGUSR1)
     settings = {
         **session_conf(folder),
         "spark.sql.session.timeZone": "UTC",

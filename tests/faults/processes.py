@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.faults.plans import Plan
-from tests.patience import ENVIRONMENT, files, wait_until
+from tests.patience import ENVIRONMENT, StillError, files, wait_until
 from tests.s3_server import CREDENTIALS
 
 ROOT = Path(__file__).parents[2]
@@ -160,8 +160,7 @@ class Driver:
         """
         wait_until(self.waits, "the driver's answer", self.moved)
         if not self._answer.exists():
-            ended = f"the driver ended with {self.process.poll()}; its last words were\n"
-            raise DriverGoneError(ended + self.log.read_text(errors="replace")[-4_000:])
+            raise DriverGoneError(f"the driver ended with {self.process.poll()}; {self._last_words()}")
         return json.loads(self._answer.read_text())
 
     @property
@@ -185,12 +184,26 @@ class Driver:
         elif sort == "group":
             os.killpg(self.process.pid, signal.SIGKILL)
         else:
-            for pid in running(self.process.pid, "SparkSubmit"):
+            wait_until(
+                self._jvm, "a JVM", files(self.folder)
+            )  # Of a driver that has just started, there is none.
+            for pid in self._jvm():
                 kill(pid)
         try:
             wait_until(lambda: self.process.poll() is not None, "the driver's end", files(self.folder))
+        except StillError as error:
+            self.process.send_signal(signal.SIGUSR1)
+            time.sleep(1)
+            raise RuntimeError(f"{error}, after a kill of {sort}; {self._last_words()}") from error
         finally:
             self.process.kill()
+
+    def _jvm(self) -> list[int]:
+        return running(self.process.pid, "SparkSubmit")
+
+    def _last_words(self) -> str:
+        """What stands at the end of its log; after SIGUSR1, that is where each of its threads is."""
+        return f"its last words were\n{self.log.read_text(errors='replace')[-4_000:]}"
 
     def stop(self) -> None:
         """End the driver, which does nothing now."""

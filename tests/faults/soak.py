@@ -4,6 +4,7 @@
 
 import argparse
 import random
+import shutil
 import sys
 import tempfile
 import time
@@ -33,11 +34,17 @@ def main() -> int:
     options = parser.parse_args()
     backends = [options.backend] if options.backend else BACKENDS
     mark = f"{random.SystemRandom().randrange(2**64):x}"
-    with tempfile.TemporaryDirectory(prefix="soak-", ignore_cleanup_errors=True) as folder:
-        try:
-            return 0 if soak(Path(folder), backends, options.kills, options.seed, mark) else 1
-        finally:
-            kill_marked(mark)
+    folder = Path(tempfile.mkdtemp(prefix="soak-"))
+    exact = False
+    try:
+        exact = soak(folder, backends, options.kills, options.seed, mark)
+    finally:
+        kill_marked(mark)
+        if exact:
+            shutil.rmtree(folder, ignore_errors=True)
+        else:
+            print(f"all that they wrote is kept in {folder}")
+    return 0 if exact else 1
 
 
 def soak(folder: Path, backends: list[str], kills: int, seed: int, mark: str) -> bool:
