@@ -10,6 +10,8 @@ from tests.operators.spark.frames import BASE_US, operator
 
 ROWS = 200
 """Records of a batch."""
+CACHE_MB = "8"
+"""Of RocksDB. It is full after some hundred batches; the default would be after thousands, also with a small state."""
 
 
 def batch(number: int) -> pa.Table:
@@ -28,7 +30,11 @@ def batch(number: int) -> pa.Table:
 
 def runner(backend: str, directory: Path, snapshots: str | Path, size: str = "64k") -> LocalRunner:
     """A runner with a directory, and with snapshots after that many bytes of changes."""
-    options = {"state.snapshots.folder": str(snapshots), "state.snapshots.bytes": size}
+    options = {
+        "state.snapshots.folder": str(snapshots),
+        "state.snapshots.bytes": size,
+        "state.rocksdb.blockCacheMb": CACHE_MB,
+    }
     return operator().local_runner("at", backend, directory, options)
 
 

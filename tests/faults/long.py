@@ -15,7 +15,7 @@ from typing import Any
 
 from operators import spark_session
 from tests.faults.levels import Sample, of_processes, sample, table, verdicts
-from tests.faults.local import ROWS, batch, runner
+from tests.faults.local import CACHE_MB, ROWS, batch, runner
 from tests.faults.plans import BACKENDS
 from tests.faults.processes import python_workers, running
 from tests.operators.spark.frames import operator, session_conf
@@ -91,6 +91,7 @@ def _conf(folder: Path) -> dict[str, str]:
         "spark.sql.streaming.stateStore.maintenanceInterval": "5s",
         "spark.windows.state.snapshots.folder": str(folder / "snapshots"),
         "spark.windows.state.snapshots.bytes": "64k",
+        "spark.windows.state.rocksdb.blockCacheMb": CACHE_MB,
     }
 
 
