@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.hostile.bombs import BOMBS, made
-from tests.hostile.targets import DOCUMENTED, Target, folder, targets
+from tests.hostile.seeds import folder
+from tests.hostile.targets import DOCUMENTED, Target, targets
 
 FREE_MIB = 256
 """What a decoder may take beyond a multiple of its bytes. Arrow and the allocator reserve memory in large pieces."""

@@ -18,16 +18,8 @@ from serializers import pack_value
 from serializers.rows import RowCodec
 from serializers.values import unpack_value
 from state_backends.checkpoints.savepoint import saved_columns
-from tests.hostile.targets import (
-    BOMB_ROWS,
-    LAYOUTS,
-    folder,
-    read_entry,
-    read_manifest,
-    read_saved,
-    read_slots,
-    savepoint,
-)
+from tests.hostile.seeds import LAYOUTS, folder, savepoint
+from tests.hostile.targets import BOMB_ROWS, read_entry, read_manifest, read_saved, read_slots
 
 ROOT = Path(__file__).parents[2]
 GIB = 1 << 30
