@@ -2,7 +2,7 @@
 
 PYTHON ?= python3
 ARGS ?=
-KILLS ?= 200
+KILLS ?= 500
 LOCAL_KILLS ?= 10000
 WORKERS ?= 2
 BACKEND ?=
@@ -33,10 +33,14 @@ test: $(VENV)/.installed-test ## run the tests that are not slow (6 minutes), in
 test-all: $(VENV)/.installed-test ## run all tests (24 minutes), with more examples of each property
 	$(PYTEST) --hypothesis-profile full $(ARGS)
 
-soak: $(VENV)/.installed-test ## kill local runners LOCAL_KILLS times (10000) per backend and queries KILLS times (200), and run what test-all leaves out
+soak: $(VENV)/.installed-test ## the checks of hours: LOCAL_KILLS (10000) per backend, KILLS (500) on Spark, every byte, hostile input, power loss
 	$(BIN)/python -m tests.faults.soak_local --kills $(LOCAL_KILLS) $(if $(BACKEND),--backend $(BACKEND)) $(if $(SEED),--seed $(SEED))
 	$(PYTEST) --hypothesis-profile full --soak -m soak
 	$(BIN)/python -m tests.faults.soak --kills $(KILLS) $(if $(BACKEND),--backend $(BACKEND)) $(if $(SEED),--seed $(SEED)) $(ARGS)
+	$(BIN)/python -m tests.faults.everybyte $(if $(BACKEND),--only $(BACKEND))
+	$(BIN)/python -m tests.faults.everybyte_spark $(if $(BACKEND),--backend $(BACKEND)) $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m tests.hostile --seconds 600 $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m tests.power $(if $(BACKEND),--only $(BACKEND)) $(if $(SEED),--seed $(SEED))
 
 versions: ## run chosen tests on each version of PySpark and Python (hours), and write their table into docs/versions.md
 	$(PYTHON) -m tests.versions $(ARGS)

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from operators import SlidingWindows
 from operators import aggregates as agg
 from serializers import SerializationError
 from state_backends import StateError
+from tests.progress import told
 
 BACKENDS = ("memory", "rocksdb", "spark")
 OPERATOR = (
@@ -172,7 +173,7 @@ class EveryByte:
     def _read(self) -> object:
         return self._scene.read(self._fresh())
 
-    def run(self, cases: Sequence[tuple[Path, str, int]]) -> None:
+    def run(self, cases: Iterable[tuple[Path, str, int]]) -> None:
         """Damage a file, read, and note what came of it."""
         for path, how, at in cases:
             name = path.relative_to(self._scene.folder)
@@ -224,7 +225,8 @@ def run(scene: Scene, scratch: Path, sample: int | None, rng: random.Random) -> 
     """Damage the files of one scene, say what came of it, and return the number of failures."""
     cases, began = every_case(scene), time.monotonic()
     torment = EveryByte(scene, scratch)
-    torment.run(cases if sample is None or sample > len(cases) else rng.sample(cases, sample))
+    chosen = cases if sample is None or sample > len(cases) else rng.sample(cases, sample)
+    torment.run(told(scene.name, chosen, len(chosen)))
     for failure in torment.failures[:20]:
         print(f"FAILED {failure[:400]}")
     done = ", ".join(f"{outcome} {times}" for outcome, times in sorted(torment.outcomes.items()))

@@ -23,6 +23,7 @@ from state_backends import StateError, read_state
 from state_backends.checkpoints.metadata import spark_errors
 from tests.faults.everybyte import BACKENDS, damaged, damages
 from tests.operators.spark.frames import rows, run_query, session_conf, stream, windows, write_source
+from tests.progress import told
 
 NAMED = (
     "journal",
@@ -117,7 +118,7 @@ def main() -> int:
             place = checkpoint(spark, Path(folder, backend), backend)
             torment = EveryByteOfSpark(spark, place, Path(folder, "copies"))
             rng = random.Random(chosen.seed)
-            for path, how, at in cases(place, rng, chosen.sample):
+            for path, how, at in told(backend, cases(place, rng, chosen.sample), chosen.sample):
                 torment.run(path, how, at, unnoticed=rng.random() < 1 / 2)
             for failure in torment.failures:
                 print(f"FAILED {failure[:600]}")

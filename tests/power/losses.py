@@ -15,6 +15,7 @@ from tests.power.judge import Verdict, judge, lay_out
 from tests.power.machine import Machine, moments
 from tests.power.trace import calls, record
 from tests.power.work import Scene
+from tests.progress import told
 
 _UNIMPORTANT = re.compile(r"/LOG(\.old\.\d+)?$|-shm$")
 """RocksDB's messages, and an index that SQLite makes anew: they change often, and hold no state."""
@@ -83,7 +84,7 @@ class Losses:
             rng: makes the choices.
             most: how many ways are tried at each moment; by default all.
         """
-        for machine, path in self.replay():
+        for machine, path in told(f"{self.scene.name}, moments", self.replay()):
             if path == machine.marks or rng.random() < share:
                 ways = [*UNIFORM, *(Chance(rng.randrange(1 << 48)) for _ in range(chances))]
                 for way in ways if most is None else rng.sample(ways, most):
