@@ -11,7 +11,6 @@ import logging
 import random
 import shutil
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -25,6 +24,7 @@ from operators import aggregates as agg
 from serializers import SerializationError
 from state_backends import StateError
 from tests.progress import told
+from tests.scratch import temporary
 
 BACKENDS = ("memory", "rocksdb", "spark")
 OPERATOR = (
@@ -214,7 +214,7 @@ def main() -> int:
     print(f"seed {chosen.seed}", flush=True)
     failures = 0
     logging.disable(logging.WARNING)  # of damaged snapshots
-    with tempfile.TemporaryDirectory(prefix="everybyte-") as folder:
+    with temporary("everybyte") as folder:
         for scene in scenes(Path(folder, "scenes")):
             if chosen.only in scene.name:
                 failures += run(scene, Path(folder, "copy"), chosen.sample, random.Random(chosen.seed))

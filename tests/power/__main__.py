@@ -6,13 +6,13 @@ import argparse
 import logging
 import random
 import sys
-import tempfile
 import time
 from pathlib import Path
 
 from tests.power.losses import Losses
 from tests.power.trace import why_not
 from tests.power.work import Scene
+from tests.scratch import temporary
 
 BACKENDS = ("memory", "rocksdb", "spark")
 SCENES = [
@@ -49,7 +49,7 @@ def main() -> int:
 def run(scene: Scene, share: float, chances: int, rng: random.Random) -> int:
     """Lose power in one scene, say what came of it, and return the number of faults."""
     began = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="power-") as folder:
+    with temporary("power") as folder:
         found = Losses(scene, Path(folder))
         found.record()
         found.run(share, chances, rng)
