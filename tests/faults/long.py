@@ -21,12 +21,15 @@ from tests.faults.processes import python_workers, running
 from tests.operators.spark.frames import operator, session_conf
 from tests.patience import wait_until
 
+EVERY = 19
+"""A prime. RocksDB's files come and go in cycles of some batches: samples at the same point of each would not see them."""
+
 
 def main() -> int:
     """Run the batches, say what became of each measure, and return 1 if one grows."""
     parser = argparse.ArgumentParser(prog="python -m tests.faults.long", description=__doc__)
     parser.add_argument("--batches", type=int, default=2_000, help="how many batches")
-    parser.add_argument("--every", type=int, default=20, help="batches from one sample to the next")
+    parser.add_argument("--every", type=int, default=EVERY, help="batches from one sample to the next")
     parser.add_argument("--backend", choices=BACKENDS, default="rocksdb", help="the state backend")
     parser.add_argument("--local", action="store_true", help="a local runner in this process, without Spark")
     parser.add_argument("--json", type=Path, help="file for the samples")

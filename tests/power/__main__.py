@@ -19,8 +19,8 @@ SCENES = [
     *(Scene(backend, kind) for backend in BACKENDS for kind in ("folder", "journal")),
     *(Scene(backend, waits=False) for backend in BACKENDS),
     # The journal's log grows beyond the size at which SQLite moves it to the file.
-    Scene("memory", "journal", batches=45, value=100_000),
-    Scene("spark", "journal", waits=False, batches=45, value=100_000),
+    Scene("memory", "journal", batches=12, value=100_000),
+    Scene("spark", "journal", waits=False, batches=12, value=100_000),
 ]
 
 

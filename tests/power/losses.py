@@ -19,6 +19,8 @@ from tests.progress import told
 
 _UNIMPORTANT = re.compile(r"/LOG(\.old\.\d+)?$|-shm$")
 """RocksDB's messages, and an index that SQLite makes anew: they change often, and hold no state."""
+_FIRST, _LATER = 16, 1 / 64
+"""Thousands of calls in a row write a large file: so many of them are moments of a power loss, and this share of the others."""
 
 
 @dataclass
@@ -79,13 +81,15 @@ class Losses:
         """Cut the power at moments of the run, in several ways, and note what is wrong with what is left.
 
         Args:
-            share: of the moments; the power is cut after each mark in any case.
+            share: of the moments, but for most of a large file's; the power is cut after each mark in any case.
             chances: at each of them, how many losses by chance, beside those that are the same everywhere.
             rng: makes the choices.
             most: how many ways are tried at each moment; by default all.
         """
+        before, row = "", 0
         for machine, path in told(f"{self.scene.name}, moments", self.replay()):
-            if path == machine.marks or rng.random() < share:
+            before, row = path, row + 1 if path == before else 0
+            if path == machine.marks or rng.random() < share * (1 if row < _FIRST else _LATER):
                 ways = [*UNIFORM, *(Chance(rng.randrange(1 << 48)) for _ in range(chances))]
                 for way in ways if most is None else rng.sample(ways, most):
                     self._lose(machine, way, path)
