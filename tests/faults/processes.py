@@ -46,10 +46,10 @@ def kill_marked(mark: str) -> None:
         time.sleep(0.01)
 
 
-def kill(pid: int) -> bool:
-    """SIGKILL a process; False if it was gone already."""
+def kill(pid: int, sort: signal.Signals = signal.SIGKILL) -> bool:
+    """SIGKILL a process, or send it another signal; False if it was gone already."""
     try:
-        os.kill(pid, signal.SIGKILL)
+        os.kill(pid, sort)
     except ProcessLookupError:
         return False
     return True

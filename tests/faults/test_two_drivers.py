@@ -1,6 +1,5 @@
 """A query that is started twice on one checkpoint, and a driver that goes on when another one has its query."""
 
-import os
 import signal
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,16 +7,12 @@ from pathlib import Path
 import pytest
 
 from tests.faults.plans import Feed, Plan, committed, in_flight, plans_for
-from tests.faults.processes import (
-    Driver,
-    alive,
-    assert_exact,
-    descendants,
-    python_workers,
-)
+from tests.faults.processes import Driver, assert_exact, descendants, kill, python_workers
 from tests.patience import wait_until
 
 pytestmark = pytest.mark.soak
+_SAID = "Multiple streaming jobs detected", "Race while writing batch"
+"""By Spark, as docs/errors.md has it."""
 
 
 def go_on(driver: Driver, plans: Sequence[Plan], feed: Feed, batches: int) -> None:
@@ -51,7 +46,7 @@ def test_a_query_that_is_started_twice(tmp_path: Path, mark: str, backends: list
     errors = [error for driver in drivers for error in driver.answer() if error is not None]
     print(*[error.partition("===")[0] for error in errors if error], sep="\n")  # noqa: T201 - what the user sees
     assert errors
-    assert all("CONCURRENT_STREAM_LOG_UPDATE" in error for error in errors)
+    assert all(any(said in error for said in _SAID) for error in errors)
     drivers[1].stop()
     assert not any(drivers[0].run(plans))
     assert_exact(drivers[0].judge(plans))
@@ -73,13 +68,13 @@ def test_a_driver_that_stood_still(tmp_path: Path, mark: str, backends: list[str
     wait_until(works, "a batch", first.moved)
     family = descendants(first.process.pid)
     for pid in family:
-        os.kill(pid, signal.SIGSTOP)
+        kill(pid, signal.SIGSTOP)
 
     second = Driver(tmp_path / "second", mark)
     second.ask("run", plans)
     go_on(second, plans, feed, 2)
-    for pid in filter(alive, family):
-        os.kill(pid, signal.SIGCONT)
+    for pid in family:
+        kill(pid, signal.SIGCONT)
     go_on(second, plans, feed, 3)
     end.touch()
     errors = [*first.answer(), *second.answer()]
