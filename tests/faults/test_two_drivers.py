@@ -8,7 +8,7 @@ import pytest
 
 from tests.faults.plans import Feed, Plan, committed, in_flight, plans_for
 from tests.faults.processes import Driver, assert_exact, descendants, kill, python_workers
-from tests.patience import wait_until
+from tests.patience import TOO_BUSY, wait_until
 
 pytestmark = pytest.mark.soak
 _SAID = "Multiple streaming jobs detected", "Race while writing batch"
@@ -45,8 +45,8 @@ def test_a_query_that_is_started_twice(tmp_path: Path, mark: str, backends: list
     end.touch()
     errors = [error for driver in drivers for error in driver.answer() if error is not None]
     print(*[error.partition("===")[0] for error in errors if error], sep="\n")  # noqa: T201 - what the user sees
-    assert errors
-    assert all(any(said in error for said in _SAID) for error in errors)
+    assert any(said in error for said in _SAID for error in errors)
+    assert all(any(said in error for said in (*_SAID, TOO_BUSY)) for error in errors)
     drivers[1].stop()
     assert not any(drivers[0].run(plans))
     assert_exact(drivers[0].judge(plans))
