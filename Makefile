@@ -30,7 +30,7 @@ examples: $(VENV)/.installed-demo ## run the features and the operators of examp
 test: $(VENV)/.installed-test ## run the tests that are not slow (6 minutes), in as many processes as WORKERS says (2)
 	$(PYTEST) -m 'not slow' $(ARGS)
 
-test-all: $(VENV)/.installed-test ## run all tests (24 minutes), with more examples of each property
+test-all: $(VENV)/.installed-test ## run all tests (17 to 25 minutes), with more examples of each property
 	$(PYTEST) --hypothesis-profile full $(ARGS)
 
 soak: $(VENV)/.installed-test ## the checks of hours: LOCAL_KILLS (10000) per backend, KILLS (500) on Spark, every byte, hostile input, power loss

@@ -1,7 +1,7 @@
 """Pages in lists of a few MiB, so that what walks through all of them works on many at a time."""
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from itertools import islice
 from typing import TypeVar
 
@@ -10,22 +10,21 @@ Item = TypeVar("Item", bytes, tuple[bytes, bytes])
 Pair = tuple[bytes, bytes]
 Chunk = tuple[list[bytes], list[bytes]]
 """Keys, and the page of each."""
-_FEW, _MANY = 64, 1_024
+_MANY, _AT_ONCE_BYTES = 1_024, 1 << 20
 """Items that are read at once: few enough to be in the processor's cache when they are taken apart."""
-_LARGE_BYTES = 16 << 10
-"""Pages from this size on are read few at a time."""
 _MOST_BYTES, _MOST_PAGES = 4 << 20, 1 << 16
 
 
 def pieces(items: Iterator[Item]) -> Iterator[list[Item]]:
-    """Yield items in short lists, the first one shorter."""
-    count = _FEW
+    """Yield items in short lists: at first one, then more and more, as many as make 1 MiB if they are like those before."""
+    count = 1
     while some := list(islice(items, count)):
         yield some
-        count = _FEW if _size(some[-1]) > _LARGE_BYTES else _MANY
+        largest = max(map(_size, (some[0], some[len(some) // 2], some[-1])))
+        count = max(1, min(2 * count, _MANY, _AT_ONCE_BYTES // (largest + 1)))
 
 
-def before(items: Iterator[Item], end: bytes) -> Iterator[list[Item]]:
+def before(items: Iterator[Item], end: bytes) -> Generator[list[Item], None, None]:
     """Yield those of ascending items, in short lists, that come before an end. A list that goes on behind it is read, too."""
     for some in pieces(items):
         if _key(some[-1]) < end:

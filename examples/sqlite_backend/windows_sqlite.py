@@ -116,7 +116,9 @@ class SqliteBackend(StateBackend):
 
     def iterate(self, segment: int) -> Iterator[tuple[bytes, bytes]]:
         with self._translated_errors("read"):
-            yield from self._db.execute("SELECT key, page FROM pages WHERE segment = ?", (segment,))
+            pages = self._db.execute("SELECT key, page FROM pages WHERE segment = ?", (segment,))
+            while some := pages.fetchmany(4):
+                yield from some
 
     def segments(self) -> list[int]:
         with self._translated_errors("read"):

@@ -8,9 +8,10 @@ RocksDB syncs its own files. This module syncs those of a restored snapshot, so 
 import shutil
 import struct
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 from rocksdict import (
@@ -81,6 +82,7 @@ class RocksDBBackend(StateBackend):
         self._options = dict(options)
         self._write_options = _without_log()
         self._written = 0
+        self._walks: WeakSet[Generator[Any, None, None]] = WeakSet()
         self._open()
 
     @classmethod
@@ -203,19 +205,23 @@ class RocksDBBackend(StateBackend):
         return next(self.iterate(segment), None) is None
 
     def iterate(self, segment: int) -> Iterator[tuple[bytes, bytes]]:
-        prefix, end = segment_prefix(segment), segment_end(segment)
-        for pairs in before(self._db.items(from_key=prefix), end):
+        prefix = segment_prefix(segment)
+        for pairs in self._walk(self._db.items, segment):
             yield from ((name[len(prefix) :], page) for name, page in pairs)
 
     def scan(self, segment: int) -> Iterator[Chunk]:
-        prefix, end = segment_prefix(segment), segment_end(segment)
-        for names, pages in chunks(before(self._db.items(from_key=prefix), end)):
-            yield page_keys(prefix, names), pages
+        for names, pages in chunks(self._walk(self._db.items, segment)):
+            yield page_keys(segment_prefix(segment), names), pages
 
     def scan_keys(self, segment: int) -> Iterator[list[bytes]]:
-        prefix, end = segment_prefix(segment), segment_end(segment)
-        for names in key_chunks(before(self._db.keys(from_key=prefix), end)):
-            yield page_keys(prefix, names)
+        for names in key_chunks(self._walk(self._db.keys, segment)):
+            yield page_keys(segment_prefix(segment), names)
+
+    def _walk(self, items: Callable[..., Iterator[Any]], segment: int) -> Iterator[list[Any]]:
+        """Walk through a segment. The walk ends when the database is closed, which would stay open with it."""
+        walk = before(items(from_key=segment_prefix(segment)), segment_end(segment))
+        self._walks.add(walk)
+        return walk
 
     def segments(self) -> list[int]:
         return sorted(self._segments)
@@ -260,6 +266,8 @@ class RocksDBBackend(StateBackend):
         db, self._db = self._db, None
         if db is None:
             return
+        for walk in list(self._walks):
+            walk.close()
         try:
             db.close()
         except Exception as error:

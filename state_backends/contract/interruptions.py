@@ -90,14 +90,28 @@ class InterruptionsContract(Contract):
             backend.write(WriteBatch(puts={1: {b"b": b"3"}}), b"v3")
             after = {**_BEFORE, 1: {b"a": b"1", b"b": b"3"}}
             assert_holds(backend, after, b"v3", "a store can be written after a write that failed")
+        else:
+            found = backend.version, backend.get_many(0, [b"a", b"b"])
+            check("a write that raises nothing has written its batch", (b"v2", [b"2", None]), found)
 
     def test_nothing_beside_the_directory(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A store creates, changes and removes files in its own directory only."""
+        """A store creates, changes and removes files in its own directory only, but for temporary ones until it is closed."""
         parent, copy = tmp_path / "parent", tmp_path / "copies" / "1"
-        for folder in (parent / "neighbour", parent / "store-neighbour", tmp_path / "current", copy.parent):
+        temporary = tmp_path / "temporary"
+        folders = (
+            parent / "neighbour",
+            parent / "store-neighbour",
+            tmp_path / "current",
+            copy.parent,
+            temporary,
+        )
+        for folder in folders:
             folder.mkdir(parents=True)
             (folder / "file").write_text("somebody's")
+        (parent / "file").write_text("somebody's")
         monkeypatch.chdir(tmp_path / "current")
+        monkeypatch.setenv("TMPDIR", str(temporary))
+        monkeypatch.setattr("tempfile.tempdir", str(temporary))
         before = _others(tmp_path)
         with closing(self.open(parent / "store")) as backend:
             backend.write(WriteBatch(puts=_BEFORE), b"v1")
@@ -106,10 +120,14 @@ class InterruptionsContract(Contract):
                 backend.restore(copy)
             backend.clear()
             backend.write(WriteBatch(puts=_BEFORE), b"v2")
-            check(_BESIDE, before, _others(tmp_path))
+            found = _others(tmp_path)
+            in_use = {path for path in found if path.startswith("temporary/")} - set(before)
+            check(_BESIDE, before, {path: data for path, data in found.items() if path not in in_use})
+        check(_BESIDE, before, _others(tmp_path))
         with closing(self.open(parent / "store")) as backend:
             backend.write(WriteBatch(drop_before=1), b"v3")
         check(_BESIDE, before, _others(tmp_path))
+        check("a store leaves the current directory as it is", tmp_path / "current", Path.cwd())
 
     def _torment(self, directory: Path, how: str) -> None:
         """Have another process kill others, and fail with what it found."""
@@ -130,7 +148,9 @@ class InterruptionsContract(Contract):
         shutil.rmtree(directory, ignore_errors=True)
 
 
-_BESIDE = "a store writes into its directory, and to nothing beside it or in the current directory"
+_BESIDE = (
+    "a store writes to nothing beside its directory or in the current one, and leaves no temporary files"
+)
 
 
 def _others(root: Path) -> dict[str, bytes | None]:

@@ -1,16 +1,19 @@
 """Promises about opening, options, clearing and closing."""
 
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from pathlib import Path
-from threading import Thread
+
+import pytest
 
 from state_backends.contract.base import Contract
-from state_backends.contract.states import assert_holds, check, fail
+from state_backends.contract.states import DAMAGES, assert_holds, check, fail
 from state_backends.errors import StateError
 from state_backends.interface import StateBackend, WriteBatch
 
 _PAGES = {0: {b"a": b"1"}}
+_THREADS = 8
 _NONSENSE = ("", "-1", "no such value")
 _REFUSED = "check_options refuses values that open would refuse"
 _NAME_THEM = (
@@ -88,21 +91,42 @@ class OpeningContract(Contract):
 
     def test_another_thread_may_go_on(self, backend: StateBackend) -> None:
         """A store that one thread opened and wrote is read, written and read again by others, one after another."""
-        backend.write(WriteBatch(puts=_PAGES), b"v1")
-        errors: list[Exception] = []
+        promise = "calls may come from another thread than before, one at a time"
+        pages: dict[int, dict[bytes, bytes]] = {0: {}}
+        backend.write(WriteBatch(), b"0")
 
-        def go_on() -> None:
-            try:
-                assert_holds(backend, _PAGES, b"v1")
-                backend.write(WriteBatch(puts={1: {b"a": b"2"}}), b"v2")
-            except Exception as error:  # noqa: BLE001 - any error is reported below
-                errors.append(error)
+        def go_on(number: int) -> None:
+            assert_holds(backend, pages if number else {}, b"%d" % number, promise)
+            backend.write(WriteBatch(puts={0: {b"%d" % number: b"page"}}), b"%d" % (number + 1))
 
-        other = Thread(target=go_on)
-        other.start()
-        other.join()
-        check("calls may come from another thread than before, one at a time", [], errors)
-        assert_holds(backend, {**_PAGES, 1: {b"a": b"2"}}, b"v2")
+        with ExitStack() as all_threads:
+            threads = [all_threads.enter_context(ThreadPoolExecutor(1)) for _ in range(_THREADS)]
+            for number, thread in enumerate(threads):
+                error = thread.submit(go_on, number).exception()
+                if error is not None and not isinstance(error, AssertionError):
+                    fail(promise, f"it raised {error!r}")
+                if error is not None:
+                    raise error
+                pages[0][b"%d" % number] = b"page"
+        assert_holds(backend, pages, b"%d" % _THREADS, promise)
+
+    @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+    def test_damaged_files_are_refused(self, directory: Path, damage: Callable[[bytes], bytes]) -> None:
+        """A store whose files are damaged as a whole is empty, or raises StateError."""
+        with closing(self.open(directory)) as backend:
+            backend.write(WriteBatch(puts=_PAGES), b"v1")
+        for path in [path for path in directory.rglob("*") if path.is_file()]:
+            path.write_bytes(damage(path.read_bytes()))
+        promise = "a store raises StateError where it cannot read what is there, and nothing else"
+        try:
+            with closing(self.open(directory)) as backend:
+                assert_holds(backend, {}, None, promise)
+        except StateError:
+            pass
+        except AssertionError:
+            raise
+        except Exception as error:  # noqa: BLE001 - any other error breaks the promise
+            fail(promise, f"it raised {error!r}")
 
     def test_clear_drops_all(self, backend: StateBackend) -> None:
         """After clear the store is like a new one and can be written."""

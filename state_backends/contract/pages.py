@@ -1,10 +1,14 @@
 """Promises about pages: what is put is found by its key, whatever its bytes, until it is deleted."""
 
 import random
+import tracemalloc
 
 from state_backends.contract.base import Contract
-from state_backends.contract.states import AWKWARD_KEYS, assert_holds, check
+from state_backends.contract.states import AWKWARD_KEYS, LONG_KEYS, assert_holds, check
 from state_backends.interface import StateBackend, WriteBatch
+
+_MANY = "tens of thousands of pages are written and read at once"
+_MIB = 48
 
 
 class PagesContract(Contract):
@@ -87,6 +91,58 @@ class PagesContract(Contract):
             pages = {n: kept for n, kept in pages.items() if kept}
             backend.write(WriteBatch(deletes={0: {key}}), b"v2")
             assert_holds(backend, pages, b"v2", promise)
+
+    def test_keys_of_any_length(self, backend: StateBackend) -> None:
+        """Keys of each length to 1,100 bytes, and of some to 20 KB, are kept apart, also where they are alike."""
+        pages = {key: b"%d" % number for number, key in enumerate(LONG_KEYS)}
+        backend.write(WriteBatch(puts={0: pages}), b"v1")
+        assert_holds(backend, {0: pages}, b"v1", "keys of any length to 20 KB are kept apart")
+        gone = set(LONG_KEYS[::2])
+        backend.write(WriteBatch(deletes={0: gone}), b"v2")
+        left = {key: page for key, page in pages.items() if key not in gone}
+        assert_holds(backend, {0: left}, b"v2", "keys of any length to 20 KB are deleted alone")
+
+    def test_many_pages(self, backend: StateBackend) -> None:
+        """Tens of thousands of pages of a segment are put, replaced, deleted, dropped and cleared at once."""
+        keys = [b"%030d" % number for number in range(40_000)]
+        puts = {segment: dict.fromkeys(keys, b"%d" % segment) for segment in (0, 1)}
+        backend.write(WriteBatch(puts=puts), b"v1")
+        self._assert_many(backend, puts)
+        backend.write(WriteBatch(puts={1: dict.fromkeys(keys, b"new")}, drop_before=1), b"v2")
+        self._assert_many(backend, {1: dict.fromkeys(keys, b"new")})
+        backend.write(WriteBatch(deletes={1: set(keys[100:])}), b"v3")
+        assert_holds(backend, {1: dict.fromkeys(keys[:100], b"new")}, b"v3", _MANY)
+        backend.write(WriteBatch(puts=puts), b"v4")
+        backend.clear()
+        assert_holds(backend, {}, None, _MANY)
+
+    def _assert_many(self, backend: StateBackend, pages: dict[int, dict[bytes, bytes]]) -> None:
+        check(f"{_MANY} (segments)", sorted(pages), backend.segments())
+        for segment, kept in pages.items():
+            check(f"{_MANY} (get_many)", list(kept.values()), backend.get_many(segment, list(kept)))
+            check(f"{_MANY} (iterate)", sorted(kept.items()), sorted(backend.iterate(segment)))
+            # All lists are held while the next ones are read: none of them may be used again.
+            scanned, keys = list(backend.scan(segment)), list(backend.scan_keys(segment))
+            pairs = [pair for chunk in scanned for pair in zip(*chunk, strict=True)]
+            check(f"{_MANY} (scan)", sorted(kept.items()), sorted(pairs))
+            check(f"{_MANY} (scan_keys)", sorted(kept), sorted(key for some in keys for key in some))
+
+    def test_walks_need_little_memory(self, backend: StateBackend) -> None:
+        """Iterate holds a few pages at a time, and scan some MiB of them: a segment may be larger than memory."""
+        page = random.Random(1).randbytes(1 << 20)
+        for number in range(_MIB):
+            backend.write(WriteBatch(puts={0: {b"%d" % number: page}}), b"v")
+        sizes = [sum(map(len, pages)) >> 20 for _, pages in backend.scan(0)]
+        check("scan yields all pages of a segment", _MIB, sum(sizes))
+        check(f"scan yields some MiB at a time, not {max(sizes)}", True, max(sizes) <= _MIB // 2)
+        tracemalloc.start()
+        try:
+            for _ in backend.iterate(0):
+                pass
+            most = tracemalloc.get_traced_memory()[1] >> 20
+        finally:
+            tracemalloc.stop()
+        check(f"iterate needs the memory of a few pages, not {most} MiB", True, most <= _MIB // 2)
 
     def test_pages_of_any_bytes_and_size(self, backend: StateBackend) -> None:
         """Pages may be empty, of any bytes, and of many MiB."""

@@ -4,7 +4,7 @@ from contextlib import closing
 from pathlib import Path
 
 from state_backends.contract.base import Contract
-from state_backends.contract.states import AWKWARD_KEYS, AWKWARD_SEGMENTS, FAR, assert_holds, check
+from state_backends.contract.states import AWKWARD_KEYS, AWKWARD_SEGMENTS, FAR, assert_holds, check, fail
 from state_backends.interface import StateBackend, WriteBatch
 
 _EDGE = "drop_before drops the segments below it as a whole, and no others"
@@ -85,10 +85,16 @@ class SegmentsContract(Contract):
         pages = {b"a": b"1", b"b": b"2"}
         with closing(self.open(directory)) as backend:
             backend.write(WriteBatch(puts={0: pages}), b"v1")
-            key, page = next(backend.iterate(0))
+            left = backend.iterate(0)  # As long as it is held, it is not closed.
+            key, page = next(left)
             check("iterate yields keys and pages", pages.get(key), page)
             backend.write(WriteBatch(puts={0: {b"c": b"3"}}), b"v2")
             promise = "a write after an unfinished iterator is seen by the next one"
             check(promise, {**pages, b"c": b"3"}, dict(backend.iterate(0)))
-        with closing(self.open(directory)) as backend:
-            backend.write(WriteBatch(), b"v3")
+            another = backend.iterate(0)
+            next(another)
+        try:
+            self.open(directory).close()
+        except Exception as error:  # noqa: BLE001 - any error breaks the promise
+            fail("a store opens again after iterators that were left unfinished", f"it raised {error!r}")
+        del left, another

@@ -3,7 +3,6 @@
 A backend without snapshots is tested with those of the host: all pages, written back in parts.
 """
 
-import random
 import shutil
 from collections.abc import Callable
 from contextlib import closing
@@ -13,7 +12,7 @@ import pytest
 
 from serializers import CorruptDataError
 from state_backends.contract.base import Contract
-from state_backends.contract.states import AWKWARD_KEYS, FAR, assert_holds, check, fail
+from state_backends.contract.states import AWKWARD_KEYS, DAMAGES, FAR, assert_holds, check, fail
 from state_backends.durability.parts import Pages, fill, page_parts
 from state_backends.interface import StateBackend, WriteBatch
 
@@ -113,11 +112,7 @@ class SnapshotContract(Contract):
                 fail(promise, f"its version is {again.version!r}")
             assert_holds(again, states[again.version], again.version, promise)
 
-    @pytest.mark.parametrize(
-        "damage",
-        [lambda data: random.Random(1).randbytes(len(data)), lambda data: data[:0]],
-        ids=["garbage", "empty files"],
-    )
+    @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
     def test_restore_refuses_what_is_no_snapshot(
         self, backend: StateBackend, tmp_path: Path, damage: Callable[[bytes], bytes]
     ) -> None:

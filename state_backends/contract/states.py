@@ -2,6 +2,7 @@
 
 import random
 import reprlib
+from collections.abc import Callable
 from typing import Any
 
 from state_backends.interface import StateBackend, WriteBatch
@@ -13,7 +14,26 @@ AWKWARD_KEYS = [
     b"\xff\x00", b"\xff\xff", b"\xff" * 9, b"m:version", b"p", b"q", bytes(range(256)), b"k" * 20_000,
 ]  # fmt: skip
 FAR = 2**62
+_NEAR = range(-5, 6)
+_ALONE = (b"", b"a", b"b")
+"""Segments and keys that many tests use: they are asked for one by one, too, also when they are gone."""
 AWKWARD_SEGMENTS = [-FAR, -(2**32), -256, -255, -2, -1, 0, 1, 255, 256, 2**31, 2**32, FAR - 1, FAR]
+LONG_KEYS = [
+    *(
+        b"k" * length
+        for length in (*range(1_100), *(n + (1 << power) for power in range(11, 15) for n in (-1, 0, 1)))
+    ),
+    *(
+        b"k" * 600 + end for end in (b"", b"plumless", b"buckeroo", b"\x00")
+    ),  # Two of them have the same CRC-32.
+    *(begin + b"k" * 19_000 for begin in (b"a", b"b")),
+]
+"""Keys of each length, and long ones that are alike."""
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "garbage": lambda data: random.Random(1).randbytes(len(data)),
+    "empty files": lambda data: data[:0],
+}
+"""What is made of each file."""
 _ALL = "a store shows what was written, and nothing else"
 _SHORT = reprlib.Repr()
 _SHORT.maxlist, _SHORT.maxdict, _SHORT.maxset, _SHORT.maxother = 20, 10, 10, 60
@@ -69,13 +89,28 @@ def assert_holds(backend: StateBackend, pages: Pages, version: bytes | None, pro
         )
         wrong = {key: page for key, page in found if page != kept[key]}
         check(f"{promise} (pages that iterate({segment}) yields)", {key: kept[key] for key in wrong}, wrong)
-        got = dict(zip(asked, backend.get_many(segment, asked), strict=True))
-        wrong_keys = [key for key in asked if got[key] != kept.get(key)]
-        check(
-            f"{promise} (pages that get_many({segment}, ...) returns)",
-            {key: kept.get(key) for key in wrong_keys},
-            {key: got[key] for key in wrong_keys},
-        )
+        answers = backend.get_many(segment, asked)
+        others = {type(one) for one in answers if one is not None} | {
+            type(one) for pair in found for one in pair
+        }
+        check(f"{promise} (types of keys and pages in segment {segment})", set(), others - {bytes})
+        _check_answers(f"{promise} (pages that get_many({segment}, ...) returns)", kept, asked, answers)
+    for segment in {*_NEAR, *pages}:
+        kept = pages.get(segment, {})
+        many = f"{promise} (pages that get_many({segment}, ...) returns where all keys have one)"
+        _check_answers(many, kept, list(kept), backend.get_many(segment, list(kept)))
+        for key in _ALONE:
+            alone = f"{promise} (what get_many({segment}, [{key!r}]) returns)"
+            _check_answers(alone, kept, [key], backend.get_many(segment, [key]))
+
+
+def _check_answers(
+    promise: str, kept: dict[bytes, bytes], asked: list[bytes], answers: list[bytes | None]
+) -> None:
+    __tracebackhide__ = True
+    got = dict(zip(asked, answers, strict=True))
+    wrong = [key for key in asked if got[key] != kept.get(key)]
+    check(promise, {key: kept.get(key) for key in wrong}, {key: got[key] for key in wrong})
 
 
 def applied(pages: Pages, batch: WriteBatch) -> Pages:

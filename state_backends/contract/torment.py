@@ -26,16 +26,20 @@ from state_backends.registry import load_backend
 KILLED = "a process that is killed at any moment leaves the state after some write, whole, or an empty store"
 FAILED = "a store that an error interrupts, and that is closed, opens as the state after some write, whole, or empty"
 _CYCLE = 8
+_COPIED, _PAUSE = 3, 7
+"""Steps of a cycle: a snapshot follows the first, and the snapshot's restore or a clear the second."""
 _LONGEST_SECONDS = 0.02
+_SMALL, _LARGE = 2_000, 100_000
+"""Bytes of the largest pages: of those that are killed at lines, and of those at moments, whose calls shall last."""
 Answer = dict[str, Any]
 
 
-def batch_of(number: int, step: int) -> WriteBatch:
+def batch_of(number: int, step: int, largest: int) -> WriteBatch:
     """Return what a process writes in a step: now and then a whole state, otherwise changes of every kind."""
     rng = random.Random(number * 1_000_003 + step)
 
     def pages(*keys: bytes) -> dict[bytes, bytes]:
-        return {key: b"%d-%d " % (number, step) + rng.randbytes(rng.choice([0, 90, 2_000])) for key in keys}
+        return {key: b"%d-%d " % (number, step) + rng.randbytes(rng.choice([0, 90, largest])) for key in keys}
 
     if step % _CYCLE == 0:
         return WriteBatch({n: pages(b"a", b"b", b"c") for n in range(-2, 5)}, {}, FAR + 1)
@@ -43,11 +47,11 @@ def batch_of(number: int, step: int) -> WriteBatch:
     return WriteBatch({-1: pages(b"e"), **late}, {2: {b"a", b"c"}, 4: {b"a"}}, min(step, 2))
 
 
-def state_of(number: int, step: int) -> Pages:
+def state_of(number: int, step: int, largest: int) -> Pages:
     """Return the pages after that step."""
     pages: Pages = {}
     for n in range(step - step % _CYCLE, step + 1):
-        pages = applied(pages, batch_of(number, n))
+        pages = applied(pages, batch_of(number, n, largest))
     return pages
 
 
@@ -67,7 +71,8 @@ def torment(name: str, directory: str, options: Mapping[str, str], how: str, see
         seed: of the moments.
         kills: how many of them.
     """
-    tormentor = _Tormentor(load_backend(name), Path(directory), options)
+    largest = _LARGE if how == "moments" else _SMALL
+    tormentor = _Tormentor(load_backend(name), Path(directory), options, largest)
     try:
         if how == "moments":
             tormentor.kill_at_moments(random.Random(seed), kills)
@@ -92,8 +97,11 @@ class _Left:
 class _Tormentor:
     """The rounds: in each the store that was left last is looked at, prepared and worked with until something happens."""
 
-    def __init__(self, backend: type[StateBackend], root: Path, options: Mapping[str, str]) -> None:
+    def __init__(
+        self, backend: type[StateBackend], root: Path, options: Mapping[str, str], largest: int
+    ) -> None:
         self.rounds = 0
+        self._largest = largest
         self._backend = backend
         self._root = root
         self._options = options
@@ -118,7 +126,7 @@ class _Tormentor:
             self.rounds = answer["rounds"]
 
     def kill_at_moments(self, rng: random.Random, kills: int) -> None:
-        """Kill while writes, drops, snapshots and clears follow one another at full speed."""
+        """Kill while writes, drops, snapshots, restores and clears follow one another at full speed."""
         for _ in range(kills):
             seconds = rng.uniform(0.0001, _LONGEST_SECONDS)
             self._round("killed at a moment", "", partial(self._work_until, seconds))
@@ -171,8 +179,8 @@ class _Tormentor:
     def _compare(self, directory: Path, promise: str) -> None:
         with closing(self._backend.open(directory, self._options)) as backend:
             assert_holds(backend, self._known(backend.version, promise), backend.version, promise)
-            backend.write(batch_of(self.rounds, 0), name_of(self.rounds, 0))
-            first = state_of(self.rounds, 0)
+            self._write(backend, 0)
+            first = state_of(self.rounds, 0, self._largest)
             assert_holds(backend, first, name_of(self.rounds, 0), f"{promise}, and can be written")
 
     def _known(self, version: bytes | None, promise: str) -> Pages:
@@ -181,13 +189,16 @@ class _Tormentor:
         number, _, step = version.partition(b"-")
         if not (number.isdigit() and step.isdigit() and int(number) <= self.rounds):
             fail(promise, f"its version is {version!r}, which no write gave")
-        return state_of(int(number), int(step))
+        return state_of(int(number), int(step), self._largest)
+
+    def _write(self, backend: StateBackend, step: int) -> None:
+        backend.write(batch_of(self.rounds, step, self._largest), name_of(self.rounds, step))
 
     def _prepared(self) -> StateBackend:
         """The store with the first state of this round; it was written before the store was opened, if it outlives that."""
         backend = self._backend.open(self._root / "store", self._options)
         if backend.version != name_of(self.rounds, 0):
-            backend.write(batch_of(self.rounds, 0), name_of(self.rounds, 0))
+            self._write(backend, 0)
         return backend
 
     def _work(self, call: str, lines: Lines) -> None:
@@ -203,13 +214,13 @@ class _Tormentor:
         return self._call_to(self._prepared(), call)
 
     def _call_to(self, backend: StateBackend, call: str) -> Callable[[], object]:
-        number, copy = self.rounds, self._root / f"copy-{self.rounds}"
+        copy = self._root / f"copy-{self.rounds}"
         if call == "restore":
             backend.snapshot(copy)
         if call in {"restore", "close"}:
-            backend.write(batch_of(number, 1), name_of(number, 1))
+            self._write(backend, 1)
         return {
-            "write": lambda: backend.write(batch_of(number, 1), name_of(number, 1)),
+            "write": lambda: self._write(backend, 1),
             "clear": backend.clear,
             "snapshot": lambda: backend.snapshot(copy),
             "restore": lambda: backend.restore(copy),
@@ -247,19 +258,27 @@ class _Tormentor:
             )
 
     def _work_until(self, seconds: float) -> None:
-        """Write, take snapshots and clear until the clock kills this process."""
+        """Write, take snapshots, restore them and clear until the clock kills this process.
+
+        In every other round the clock starts shortly before the first restore.
+        """
         backend = self._prepared()
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.setitimer(signal.ITIMER_REAL, seconds)
+        begin = _PAUSE if self.rounds % 2 else 1
         for step in count(1):
-            backend.write(batch_of(self.rounds, step), name_of(self.rounds, step))
-            if step % _CYCLE == _CYCLE - 1:
-                self._pause(backend, step)
+            if step == begin:
+                signal.setitimer(signal.ITIMER_REAL, seconds)
+            self._write(backend, step)
+            self._then(backend, step)
 
-    def _pause(self, backend: StateBackend, step: int) -> None:
-        if backend.snapshots:
-            backend.snapshot(self._root / f"copy-{self.rounds}-{step}")
-        if step % (2 * _CYCLE) == _CYCLE - 1:
+    def _then(self, backend: StateBackend, step: int) -> None:
+        cycle, at = divmod(step, _CYCLE)
+        copy = self._root / f"copy-{self.rounds}-{cycle}"
+        if at == _COPIED and backend.snapshots:
+            backend.snapshot(copy)
+        elif at == _PAUSE and backend.snapshots and not cycle % 2:
+            backend.restore(copy)
+        elif at == _PAUSE:
             backend.clear()
 
 

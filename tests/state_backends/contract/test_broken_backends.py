@@ -11,6 +11,7 @@ import pytest
 
 from state_backends import StateBackend
 from state_backends.contract import BackendContract
+from state_backends.contract.states import DAMAGES
 from tests.effort import slow, soak
 
 ROOT = Path(__file__).parents[3]
@@ -218,16 +219,16 @@ OTHERS = [
     Bug(
         "rocksdb",
         "pages of neighbours",
-        "for pairs in before(self._db.items(from_key=prefix), end):",
-        "for pairs in before(self._db.items(from_key=prefix), _PAGES_END):",
+        "segment_end(segment))\n        self._walks",
+        "_PAGES_END)\n        self._walks",
         "iterate_yields_one_segment",
     ),
     Bug(
         "rocksdb",
-        "keys of neighbours",
-        "before(self._db.keys(from_key=prefix), end)",
-        "before(self._db.keys(from_key=prefix), _PAGES_END)",
-        "drop_before_keeps_its_own_segment",
+        "an iterator holds the database",
+        "            walk.close()",
+        "            pass",
+        "iterators_may_be_left_unfinished",
     ),
     Bug("rocksdb", "pages in another order", "found[order] = ", "found[:] = ", "get_many_of_many_keys"),
     Bug(
@@ -250,6 +251,51 @@ OTHERS = [
         'pages WHERE segment = ? AND key = ?", deletes',
         'pages WHERE ? IS NOT NULL AND key = ?", deletes',
         "keys_of_any_bytes",
+    ),
+    Bug(
+        "sqlite",
+        "drop of so many pages",
+        "pages WHERE segment < ?",
+        "pages WHERE (segment, key) IN (SELECT segment, key FROM pages WHERE segment < ? LIMIT 9999)",
+        "many_pages",
+    ),
+    Bug(
+        "sqlite",
+        "long keys are cut",
+        "puts = ((segment, key, page)",
+        "puts = ((segment, key[:19_000], page)",
+        "keys_of_any_length",
+    ),
+    Bug(
+        "sqlite",
+        "a whole segment at once",
+        "while some := pages.fetchmany(4):",
+        "while some := pages.fetchall():",
+        "walks_need_little_memory",
+    ),
+    Bug(
+        "sqlite",
+        "errors that are not its own",
+        "except (sqlite3.Error, OSError) as error:",
+        "except OSError as error:",
+        "damaged_files_are_refused",
+        "garbage",
+    ),
+    Bug(
+        "sqlite",
+        "temporary file left",
+        "        self._file = directory",
+        '        __import__("tempfile").mkstemp()\n        self._file = directory',
+        BESIDE,
+    ),
+    Bug(
+        "sqlite",
+        "bad pages are left out",
+        '            self._db.executemany("REPLACE INTO pages VALUES (?, ?, ?)", puts)\n',
+        '            try:\n                self._db.executemany("REPLACE INTO pages VALUES (?, ?, ?)", puts)\n'
+        "            except sqlite3.Error:\n                return\n",
+        HALF,
+        "a page of something else",
     ),
     Bug(
         "sqlite",
@@ -344,7 +390,13 @@ def test_bug_is_found(bug: Bug, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     backend_class = broken(bug, tmp_path, monkeypatch)
     suite = type("Suite", (BackendContract,), {"backend_class": backend_class, "seed": 1})()
     directory = tmp_path / "a" / "store"
-    given = {"directory": directory, "tmp_path": tmp_path, "monkeypatch": monkeypatch, "what": bug.parameter}
+    given = {
+        "directory": directory,
+        "tmp_path": tmp_path,
+        "monkeypatch": monkeypatch,
+        "what": bug.parameter,
+        "damage": DAMAGES.get(bug.parameter),
+    }
     with pytest.raises(AssertionError, match="a promise of StateBackend is broken") as found:
         run(suite, f"test_{bug.test}", given)
     print(found.value)  # noqa: T201 - what the author would read

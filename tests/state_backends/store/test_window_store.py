@@ -141,7 +141,6 @@ def test_scan_in_parts(
 ) -> None:
     """A long segment is scanned in several parts, each with keys of its own, stored and staged alike."""
     monkeypatch.setattr(chunks, "_MOST_BYTES", most_bytes)
-    monkeypatch.setattr(chunks, "_FEW", 1)
     monkeypatch.setattr(chunks, "_MANY", 1)
     store = filled(backend)
     store.put_many([b"e", b"f", b"a"], entries((0, 1, "e1"), (1, 2, "f2"), (2, 6, "a6")))
