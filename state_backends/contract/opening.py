@@ -37,11 +37,12 @@ class OpeningContract(Contract):
             assert_holds(backend, {}, None, "a store in an empty directory is empty")
 
     def test_known_options_are_described(self) -> None:
-        """Every known option has a line of help; the options of this run are known and their values good."""
+        """Every known option has a line of help; the options of this run are known, and their values good."""
         known = self.backend_class.known_options()
         without = {name: text for name, text in known.items() if not (name and text)}
         check("every known option has a name and a line of help", {}, without)
-        check("the suite's options are known ones", set(), set(self.options) - set(known))
+        named = {*self.options, *(name for options in self.refused or () for name in options)}
+        check("options and refused of the suite name known ones", set(), named - set(known))
         self.backend_class.check_options(self.options)
 
     def test_bad_options_are_refused(self, tmp_path: Path) -> None:

@@ -2,6 +2,10 @@
 
 import random
 import tracemalloc
+from collections import deque
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
 
 from state_backends.contract.base import Contract
 from state_backends.contract.states import AWKWARD_KEYS, LONG_KEYS, assert_holds, check
@@ -9,6 +13,16 @@ from state_backends.interface import StateBackend, WriteBatch
 
 _MANY = "tens of thousands of pages are written and read at once"
 _MIB = 48
+
+
+def _most_mib(act: Callable[[], object]) -> int:
+    """The most memory that Python holds for what is done."""
+    tracemalloc.start()
+    try:
+        act()
+        return tracemalloc.get_traced_memory()[1] >> 20
+    finally:
+        tracemalloc.stop()
 
 
 class PagesContract(Contract):
@@ -127,22 +141,23 @@ class PagesContract(Contract):
             check(f"{_MANY} (scan)", sorted(kept.items()), sorted(pairs))
             check(f"{_MANY} (scan_keys)", sorted(kept), sorted(key for some in keys for key in some))
 
-    def test_walks_need_little_memory(self, backend: StateBackend) -> None:
-        """Iterate holds a few pages at a time, and scan some MiB of them: a segment may be larger than memory."""
+    def test_little_memory_is_needed(self, directory: Path) -> None:
+        """Iterate holds a few pages at a time, scan some MiB, and open none: a segment may be larger than memory."""
         page = random.Random(1).randbytes(1 << 20)
-        for number in range(_MIB):
-            backend.write(WriteBatch(puts={0: {b"%d" % number: page}}), b"v")
-        sizes = [sum(map(len, pages)) >> 20 for _, pages in backend.scan(0)]
-        check("scan yields all pages of a segment", _MIB, sum(sizes))
-        check(f"scan yields some MiB at a time, not {max(sizes)}", True, max(sizes) <= _MIB // 2)
-        tracemalloc.start()
-        try:
-            for _ in backend.iterate(0):
-                pass
-            most = tracemalloc.get_traced_memory()[1] >> 20
-        finally:
-            tracemalloc.stop()
-        check(f"iterate needs the memory of a few pages, not {most} MiB", True, most <= _MIB // 2)
+        with closing(self.open(directory)) as backend:
+            for number in range(_MIB):
+                backend.write(WriteBatch(puts={0: {b"%d" % number: page}}), b"v")
+            sizes = [sum(map(len, pages)) >> 20 for _, pages in backend.scan(0)]
+            check("scan yields all pages of a segment", _MIB, sum(sizes))
+            check(f"scan yields some MiB at a time, not {max(sizes)}", True, max(sizes) <= _MIB // 2)
+            most = _most_mib(lambda: deque(backend.iterate(0), maxlen=0))
+            check(f"iterate needs the memory of a few pages, not {most} MiB", True, most <= _MIB // 2)
+        most = _most_mib(lambda: self.open(directory).close())
+        check(
+            f"open needs little memory, whatever the size of the state, not {most} MiB",
+            True,
+            most <= _MIB // 2,
+        )
 
     def test_pages_of_any_bytes_and_size(self, backend: StateBackend) -> None:
         """Pages may be empty, of any bytes, and of many MiB."""

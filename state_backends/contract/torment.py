@@ -7,6 +7,7 @@ forked while they were in use.
 import json
 import os
 import random
+import shutil
 import signal
 import traceback
 from collections.abc import Callable, Mapping
@@ -26,10 +27,9 @@ from state_backends.registry import load_backend
 KILLED = "a process that is killed at any moment leaves the state after some write, whole, or an empty store"
 FAILED = "a store that an error interrupts, and that is closed, opens as the state after some write, whole, or empty"
 _CYCLE = 8
-_COPIED, _PAUSE = 3, 7
-"""Steps of a cycle: a snapshot follows the first, and the snapshot's restore or a clear the second."""
+_RESTORES = 6
 _LONGEST_SECONDS = 0.02
-_SMALL, _LARGE = 2_000, 100_000
+_SMALL, _LARGE = 2_000, 300_000
 """Bytes of the largest pages: of those that are killed at lines, and of those at moments, whose calls shall last."""
 Answer = dict[str, Any]
 
@@ -258,27 +258,34 @@ class _Tormentor:
             )
 
     def _work_until(self, seconds: float) -> None:
-        """Write, take snapshots, restore them and clear until the clock kills this process.
-
-        In every other round the clock starts shortly before the first restore.
-        """
+        """Write, take snapshots and clear until the clock kills this process; in every other round, restore snapshots first."""
         backend = self._prepared()
+        copies = self._copies(backend) if backend.snapshots and self.rounds % 2 else []
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        begin = _PAUSE if self.rounds % 2 else 1
-        for step in count(1):
-            if step == begin:
-                signal.setitimer(signal.ITIMER_REAL, seconds)
-            self._write(backend, step)
-            self._then(backend, step)
-
-    def _then(self, backend: StateBackend, step: int) -> None:
-        cycle, at = divmod(step, _CYCLE)
-        copy = self._root / f"copy-{self.rounds}-{cycle}"
-        if at == _COPIED and backend.snapshots:
-            backend.snapshot(copy)
-        elif at == _PAUSE and backend.snapshots and not cycle % 2:
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+        for copy in copies:
             backend.restore(copy)
-        elif at == _PAUSE:
+        for step in count(2 if copies else 1):
+            self._write(backend, step)
+            if step % _CYCLE == _CYCLE - 1:
+                self._pause(backend, step)
+
+    def _copies(self, backend: StateBackend) -> list[Path]:
+        """Snapshots of the state after step 1."""
+        self._write(backend, 1)
+        place = self._root / "copies"
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir()
+        first, *others = [place / f"{number}" for number in range(_RESTORES)]
+        backend.snapshot(first)
+        for other in others:
+            shutil.copytree(first, other)
+        return [first, *others]
+
+    def _pause(self, backend: StateBackend, step: int) -> None:
+        if backend.snapshots:
+            backend.snapshot(self._root / f"copy-{self.rounds}-after-{step}")
+        if step % (2 * _CYCLE) == _CYCLE - 1:
             backend.clear()
 
 

@@ -271,7 +271,7 @@ OTHERS = [
         "a whole segment at once",
         "while some := pages.fetchmany(4):",
         "while some := pages.fetchall():",
-        "walks_need_little_memory",
+        "little_memory_is_needed",
     ),
     Bug(
         "sqlite",
