@@ -7,18 +7,23 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from serializers import CorruptDataError
 from state_backends.contract.base import Contract
-from state_backends.contract.states import assert_holds, check, fail
+from state_backends.contract.states import DAMAGES, applied, assert_holds, check, fail
+from state_backends.errors import StateError
 from state_backends.interface import StateBackend, WriteBatch
 
 _BEFORE = {0: {b"a": b"1", b"b": b"1"}, 1: {b"a": b"1"}, 2: {b"a": b"1"}}
 _AS_BEFORE = "if write raises, the store shows what it showed before"
+_RAISES = (
+    "write raises what its batch raises while it is read; if it raises nothing, it has written its batch"
+)
 
 
 class _EndsInError(dict[Any, Any]):
@@ -44,6 +49,13 @@ class _SetEndsInError(set[Any]):
     def __iter__(self) -> Iterator[Any]:
         yield from list(super().__iter__())[:-1]
         raise OSError("raised by the contract suite")
+
+
+def _plain(value: Any) -> Any:
+    """The same without errors."""
+    if isinstance(value, dict):
+        return {key: _plain(one) for key, one in dict.items(value)}
+    return set(set.__iter__(value)) if isinstance(value, set) else value
 
 
 def _batch(*, puts: Any = None, deletes: Any = None) -> WriteBatch:
@@ -79,6 +91,10 @@ class InterruptionsContract(Contract):
         """After an error in the midst of a call, and a close, a store opens as some version, whole."""
         self._torment(directory, "fail")
 
+    def test_full_disk(self, directory: Path) -> None:
+        """Where files cannot grow, calls raise StateError, and a process that ends there leaves some version, whole."""
+        self._torment(directory, "full")
+
     @pytest.mark.parametrize("what", _BAD_BATCHES)
     def test_failed_write_changes_nothing(self, backend: StateBackend, what: str) -> None:
         """A write that raises after it has seen a part of its batch leaves pages and version as they were."""
@@ -92,11 +108,14 @@ class InterruptionsContract(Contract):
             assert_holds(backend, after, b"v3", "a store can be written after a write that failed")
         else:
             found = backend.version, backend.get_many(0, [b"a", b"b"])
-            check("a write that raises nothing has written its batch", (b"v2", [b"2", None]), found)
+            check(_RAISES, (b"v2", [b"2", None]), found)
+            if what.endswith("end"):
+                batch = WriteBatch(_plain(_BAD_BATCHES[what]().puts), _plain(_BAD_BATCHES[what]().deletes), 1)
+                assert_holds(backend, applied(_BEFORE, batch), b"v2", _RAISES)
 
     def test_nothing_beside_the_directory(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """A store creates, changes and removes files in its own directory only, but for temporary ones until it is closed."""
-        parent, copy = tmp_path / "parent", tmp_path / "copies" / "1"
+        parent, copy, damaged = tmp_path / "parent", tmp_path / "copies" / "1", tmp_path / "copies" / "2"
         temporary = tmp_path / "temporary"
         folders = (
             parent / "neighbour",
@@ -115,8 +134,16 @@ class InterruptionsContract(Contract):
         before = _others(tmp_path)
         with closing(self.open(parent / "store")) as backend:
             backend.write(WriteBatch(puts=_BEFORE), b"v1")
+            assert_holds(backend, _BEFORE, b"v1")
+            with suppress(Exception):
+                backend.write(_BAD_BATCHES["pages end"](), b"no")
             if backend.snapshots:
                 backend.snapshot(copy)
+                shutil.copytree(copy, damaged)
+                for path in damaged.iterdir():
+                    path.write_bytes(DAMAGES["garbage"](path.read_bytes()))
+                with suppress(CorruptDataError, StateError):
+                    backend.restore(damaged)
                 backend.restore(copy)
             backend.clear()
             backend.write(WriteBatch(puts=_BEFORE), b"v2")
@@ -155,7 +182,7 @@ _BESIDE = (
 
 def _others(root: Path) -> dict[str, bytes | None]:
     """All files and folders with what they hold, but those of the store and its copies."""
-    paths = [path for path in root.rglob("*") if not {"store", "1"} & set(path.relative_to(root).parts)]
+    paths = [path for path in root.rglob("*") if not {"store", "1", "2"} & set(path.relative_to(root).parts)]
     return {str(path.relative_to(root)): path.read_bytes() if path.is_file() else None for path in paths}
 
 

@@ -54,6 +54,17 @@ class SegmentsContract(Contract):
             backend.write(WriteBatch(drop_before=edge), b"v2")
             assert_holds(backend, pages, b"v2", _EDGE)
 
+    def test_many_segments(self, backend: StateBackend) -> None:
+        """Thousands of segments are there at once: they may be as short as a pane."""
+        promise = "a store has thousands of segments"
+        backend.write(WriteBatch(puts={n: {b"a": b"%d" % n} for n in range(-2_000, 2_000)}), b"v1")
+        check(promise, list(range(-2_000, 2_000)), backend.segments())
+        check(
+            promise, [[b"%d" % n] for n in range(2_000)], [backend.get_many(n, [b"a"]) for n in range(2_000)]
+        )
+        backend.write(WriteBatch(drop_before=1_990), b"v2")
+        assert_holds(backend, {n: {b"a": b"%d" % n} for n in range(1_990, 2_000)}, b"v2", promise)
+
     def test_segments_are_ascending(self, backend: StateBackend) -> None:
         """Segments come in the order of their numbers, negative ones first, however they were written."""
         for number in (5, -1, 300, 0, -300, 2):

@@ -14,11 +14,13 @@ from serializers import CorruptDataError
 from state_backends.contract.base import Contract
 from state_backends.contract.states import AWKWARD_KEYS, DAMAGES, FAR, assert_holds, check, fail
 from state_backends.durability.parts import Pages, fill, page_parts
+from state_backends.errors import StateError
 from state_backends.interface import StateBackend, WriteBatch
 
 _PAGES = {n: dict.fromkeys(AWKWARD_KEYS, b"%d" % n * 50) for n in (-FAR, -1, 0, 7)}
 _BACK = "restore brings back the pages and the version of the snapshot, and nothing else"
 _FIXED = "files of a snapshot do not change, whatever happens to the store"
+_FAILED = "a snapshot that cannot be written raises StateError or OSError, and leaves the store as it was"
 _REFUSED = "restore of files that are not a snapshot raises CorruptDataError and leaves the store empty"
 
 
@@ -94,6 +96,26 @@ class SnapshotContract(Contract):
             assert_holds(restored, _PAGES, b"v1", _BACK)
             second.give(restored)
             assert_holds(restored, later, b"v2", "restore replaces all that the store held")
+
+    def test_failed_snapshot_changes_nothing(self, backend: StateBackend, tmp_path: Path) -> None:
+        """A snapshot that cannot be written raises StateError or OSError, and the store goes on."""
+        if not backend.snapshots:
+            return
+        backend.write(WriteBatch(puts=_PAGES), b"v1")
+        (tmp_path / "file").write_text("no folder")
+        try:
+            backend.snapshot(tmp_path / "file" / "1")
+        except (StateError, OSError):
+            assert_holds(backend, _PAGES, b"v1", _FAILED)
+        except Exception as error:  # noqa: BLE001 - any other error breaks the promise
+            fail(_FAILED, f"it raised {error!r}")
+        else:
+            fail(_FAILED, "it raised nothing")
+        backend.write(WriteBatch(drop_before=0), b"v2")
+        left = {number: pages for number, pages in _PAGES.items() if number >= 0}
+        copy = _Copy(backend, tmp_path / "copies" / "1")
+        copy.give(backend)
+        assert_holds(backend, left, b"v2", _FAILED)
 
     def test_restored_store_goes_on(self, backend: StateBackend, tmp_path: Path) -> None:
         """A restored store can be written, closed and opened again, and is then some version, whole."""

@@ -14,10 +14,11 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from itertools import count
+from itertools import count, product
 from pathlib import Path
 from typing import Any
 
+from serializers import CorruptDataError
 from state_backends.contract.lines import Lines, Moment, Place, chosen
 from state_backends.contract.states import FAR, Pages, applied, assert_holds, fail
 from state_backends.errors import StateError
@@ -28,6 +29,13 @@ KILLED = "a process that is killed at any moment leaves the state after some wri
 FAILED = "a store that an error interrupts, and that is closed, opens as the state after some write, whole, or empty"
 _CYCLE = 8
 _RESTORES = 6
+_MOST_FILE_BYTES = (4_096, 100_000, 500_000)
+_RAISED = {
+    "write": (StateError,),
+    "snapshot": (StateError, OSError),
+    "restore": (StateError, CorruptDataError),
+}
+FULL = "where a file cannot grow, a call raises StateError, and write and snapshot leave the store as it was"
 _LONGEST_SECONDS = 0.02
 _SMALL, _LARGE = 2_000, 300_000
 """Bytes of the largest pages: of those that are killed at lines, and of those at moments, whose calls shall last."""
@@ -67,17 +75,19 @@ def torment(name: str, directory: str, options: Mapping[str, str], how: str, see
         name: of the backend, as in the configuration.
         directory: for all stores and copies.
         options: of the backend.
-        how: "kill" at lines, "fail" at lines, or kill at "moments".
+        how: "kill" at lines, "fail" at lines, kill at "moments", or a "full" disk.
         seed: of the moments.
         kills: how many of them.
     """
-    largest = _LARGE if how == "moments" else _SMALL
+    largest = _LARGE if how in {"moments", "full"} else _SMALL
     tormentor = _Tormentor(load_backend(name), Path(directory), options, largest)
     try:
         if how == "moments":
             tormentor.kill_at_moments(random.Random(seed), kills)
         elif how == "kill":
             tormentor.kill_at_lines()
+        elif how == "full":
+            tormentor.fill_the_disk()
         else:
             tormentor.fail_at_lines()
     except AssertionError as broken:
@@ -132,9 +142,21 @@ class _Tormentor:
             self._round("killed at a moment", "", partial(self._work_until, seconds))
         self._looked_at_last()
 
+    def fill_the_disk(self) -> None:
+        """Let no file become larger than this or that, and end the process, or fail its call, where one would."""
+        for call in filter(self._has, ("write", "snapshot", "restore")):
+            for most, ends in product(_MOST_FILE_BYTES, (True, False)):
+                what = "killed" if ends else "failed"
+                story = f"{what} in {call}, files of {most:,} bytes at most"
+                self._round(story, call, partial(self._work_in_little_space, call, most, ends))
+        self._looked_at_last()
+
+    def _has(self, call: str) -> bool:
+        return self._backend.snapshots or call not in {"snapshot", "restore"}
+
     def _places(self, call: str) -> list[Place]:
         """The lines that a call runs; none if the backend does not have it."""
-        if call in {"snapshot", "restore"} and not self._backend.snapshots:
+        if not self._has(call):
             return []
         lines = Lines()
 
@@ -238,6 +260,25 @@ class _Tormentor:
             self._close(backend, self._left.story)
         self._look_at(self._left)
         return {"rounds": self.rounds}
+
+    def _work_in_little_space(self, call: str, most: int, ends: bool) -> None:
+        """Make one call while no file may grow beyond so many bytes: that ends the process, or the call."""
+        backend = self._prepared()
+        act = self._call_to(backend, call)
+        before, promise = backend.version, f"{FULL} ({call}, files of {most:,} bytes at most)"
+        import resource
+
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL if ends else signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+        try:
+            act()
+        except _RAISED[call]:
+            if call != "restore":
+                assert_holds(backend, self._known(before, promise), before, promise)
+        except Exception as error:  # noqa: BLE001 - any other error breaks the promise
+            fail(promise, f"it raised {error!r}")
+        self._close(backend, promise)
 
     def _interrupt(self, act: Callable[[], object], at: Moment) -> None:
         lines = Lines(at, _raise)

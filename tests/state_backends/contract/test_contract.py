@@ -233,7 +233,7 @@ class Silent(Careless):
         (
             Careless,
             None,
-            "it accepted ('', '-1', 'no such value') for each option. Set the attribute `refused`",
+            "it accepted ('', '-1', 'no such value', '²') for each option. Set the attribute `refused`",
         ),
         (Careless, [{"depth": "0"}], "it accepted {'depth': '0'}"),
         (Late, None, "it accepted {'depth': ''}, and open raised ValueError"),
