@@ -37,7 +37,7 @@ class StateBackend(ABC):
 
     - Segments are whole numbers from -2**62 to 2**62; event times may be before 1970. `drop_before` may be one more. A segment
       exists as long as it holds a page.
-    - Keys are any bytes, from empty to about 20 KB, in no particular order; one may be a prefix of another.
+    - Keys are any bytes, from empty to 20,000, in no particular order; one may be a prefix of another.
     - Pages are any bytes, from empty to many MiB; most have from 100 bytes to a few KiB.
     - Versions are any 1 to 1,000 bytes. The host creates a new one for each batch, but may pass an earlier one again.
 
@@ -49,13 +49,15 @@ class StateBackend(ABC):
     **Order of calls.** On the driver `known_options` and `check_options`. On a worker `open`; then, with each batch:
     `version`; if that is not the current version, writes of the missing changes, or `clear` or `restore` and
     writes; then reads; then at most one `write`, and perhaps a `snapshot`. `close` comes last. After any error the
-    host closes the store and opens it again, or reads `version` and continues.
+    host closes the store and opens it again, or reads `version` and continues. So a store can be used after an error of `write`
+    or `snapshot`, and after a CorruptDataError; after others it may raise StateError until it is opened again.
 
     **Threads and owners.** One call at a time, usually all from one thread, but the owner may continue on another. No two
     owners have the same directory open at the same time.
 
     **Errors.** `StateError`, which says what failed, where, and the way out. `close` and `snapshot` raise nothing else (a
-    snapshot may also raise OSError): after these the host continues. Other errors fail the batch, which is tried again.
+    snapshot may also raise OSError): after these the host continues. `restore` may raise `serializers.CorruptDataError`. Other
+    errors fail the batch, which is tried again.
 
     `state_backends.contract.BackendContract` has these promises as tests, docs/writing-a-backend.md an example.
 
