@@ -27,6 +27,7 @@ LONG_KEYS = [
         b"k" * 600 + end for end in (b"", b"plumless", b"buckeroo", b"\x00")
     ),  # Two of them have the same CRC-32.
     *(begin + b"k" * 19_000 for begin in (b"a", b"b")),
+    *(b"k" * at + b"x" + b"k" * (19_000 - at) for at in (100, 9_000, 18_900)),
 ]
 """Keys of each length, and long ones that are alike."""
 DAMAGES: dict[str, Callable[[bytes], bytes]] = {
