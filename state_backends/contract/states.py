@@ -18,17 +18,10 @@ _NEAR = range(-5, 6)
 _ALONE = (b"", b"a", b"b")
 """Segments and keys that many tests use: they are asked for one by one, too, also when they are gone."""
 AWKWARD_SEGMENTS = [-FAR, -(2**32), -256, -255, -2, -1, 0, 1, 255, 256, 2**31, 2**32, FAR - 1, FAR]
-LONG_KEYS = [
-    *(
-        b"k" * length
-        for length in (*range(1_100), *(n + (1 << power) for power in range(11, 15) for n in (-1, 0, 1)))
-    ),
-    *(
-        b"k" * 600 + end for end in (b"", b"plumless", b"buckeroo", b"\x00")
-    ),  # Two of them have the same CRC-32.
-    *(begin + b"k" * 19_000 for begin in (b"a", b"b")),
-    *(b"k" * at + b"x" + b"k" * (19_000 - at) for at in (100, 9_000, 18_900)),
-]
+_LENGTHS = [*range(1_100), *((1 << power) + n for power in range(11, 15) for n in (-1, 0, 1))]
+_ALIKE = [b"k" * at + b"x" + b"k" * (19_000 - at) for at in (0, 100, 9_000, 9_001, 18_900, 19_000)]
+_SAME_CRC = [b"k" * 600 + end for end in (b"plumless", b"buckeroo")]
+LONG_KEYS = [*(b"k" * length for length in _LENGTHS), *_ALIKE, *_SAME_CRC]
 """Keys of each length, and long ones that are alike."""
 DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "garbage": lambda data: random.Random(1).randbytes(len(data)),
