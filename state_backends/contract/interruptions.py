@@ -99,8 +99,9 @@ class InterruptionsContract(Contract):
     def test_failed_write_changes_nothing(self, backend: StateBackend, what: str) -> None:
         """A write that raises after it has seen a part of its batch leaves pages and version as they were."""
         backend.write(WriteBatch(puts=_BEFORE), b"v1")
+        batch = _BAD_BATCHES[what]()
         try:
-            backend.write(_BAD_BATCHES[what](), b"v2")
+            backend.write(batch, b"v2")
         except Exception:  # noqa: BLE001 - any error is one
             assert_holds(backend, _BEFORE, b"v1", _AS_BEFORE)
             backend.write(WriteBatch(puts={1: {b"b": b"3"}}), b"v3")
@@ -110,8 +111,8 @@ class InterruptionsContract(Contract):
             found = backend.version, backend.get_many(0, [b"a", b"b"])
             check(_RAISES, (b"v2", [b"2", None]), found)
             if what.endswith("end"):
-                batch = WriteBatch(_plain(_BAD_BATCHES[what]().puts), _plain(_BAD_BATCHES[what]().deletes), 1)
-                assert_holds(backend, applied(_BEFORE, batch), b"v2", _RAISES)
+                whole = WriteBatch(_plain(batch.puts), _plain(batch.deletes), batch.drop_before)
+                assert_holds(backend, applied(_BEFORE, whole), b"v2", _RAISES)
 
     def test_nothing_beside_the_directory(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """A store creates, changes and removes files in its own directory only, but for temporary ones until it is closed."""

@@ -1,12 +1,13 @@
 """A process that lets others work with a store and be killed, and looks at what each of them leaves.
 
 It forks one process for each kill. So it never opens a store itself: many libraries do not work in a process that was
-forked while they were in use.
+forked while they were in use. On systems without fork it is not imported.
 """
 
 import json
 import os
 import random
+import resource
 import shutil
 import signal
 import traceback
@@ -266,8 +267,6 @@ class _Tormentor:
         backend = self._prepared()
         act = self._call_to(backend, call)
         before, promise = backend.version, f"{FULL} ({call}, files of {most:,} bytes at most)"
-        import resource
-
         signal.signal(signal.SIGXFSZ, signal.SIG_DFL if ends else signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         resource.setrlimit(resource.RLIMIT_FSIZE, (most, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
