@@ -12,7 +12,6 @@ from state_backends import Entries, StateBackend, WindowStore, WriteBatch
 from state_backends.backends.journaled import JournalBackend
 from state_backends.backends.memory import MemoryBackend
 from state_backends.backends.rocksdb import RocksDBBackend
-from state_backends.store import usage
 from state_backends.store.key_index import hashes
 from state_backends.store.usage import KeySample, StoreUsage
 
@@ -83,9 +82,11 @@ def test_traffic_counts_pages() -> None:
     assert store.usage.drain_traffic() == (3, 0, 0)
 
 
-def test_many_keys_are_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond the sample the count is near, however keys came: in a batch, from another copy's changes, by a scan."""
-    monkeypatch.setattr(usage, "_SAMPLED_PAGES", 2_000)
+def test_many_keys_are_estimated() -> None:
+    """Beyond the sample the count is near, however keys came: in a batch, from another copy's changes, by a scan.
+
+    Hashes differ from process to process: what is allowed is five standard errors.
+    """
     names = [f"key {n}".encode() for n in range(50_000)]
     sample = KeySample()
     for segment in range(4):
