@@ -37,7 +37,7 @@ class StateBackend(ABC):
 
     - Segments are whole numbers from -2**62 to 2**62; event times may be before 1970. `drop_before` may be one more. A segment
       exists as long as it holds a page.
-    - Keys are any bytes, from empty to 20,000, in no particular order; one may be a prefix of another.
+    - Keys are any bytes, from none to 20,000 of them, in no particular order; one may be a prefix of another.
     - Pages are any bytes, from empty to many MiB; most have from 100 bytes to a few KiB.
     - Versions are any 1 to 1,000 bytes. The host creates a new one for each batch, but may pass an earlier one again.
 

@@ -105,7 +105,8 @@ class SegmentsContract(Contract):
             another = backend.iterate(0)
             next(another)
         try:
-            self.open(directory).close()
+            with closing(self.open(directory)) as backend:
+                backend.write(WriteBatch(), b"v3")
         except Exception as error:  # noqa: BLE001 - any error breaks the promise
             fail("a store opens again after iterators that were left unfinished", f"it raised {error!r}")
         del left, another

@@ -98,10 +98,13 @@ class SnapshotContract(Contract):
             assert_holds(restored, later, b"v2", "restore replaces all that the store held")
 
     def test_failed_snapshot_changes_nothing(self, backend: StateBackend, tmp_path: Path) -> None:
-        """A snapshot that cannot be written raises StateError or OSError, and the store goes on."""
-        if not backend.snapshots:
-            return
+        """A snapshot that cannot be written raises StateError or OSError, and the store goes on; without snapshots none can."""
         backend.write(WriteBatch(puts=_PAGES), b"v1")
+        if not backend.snapshots:
+            with pytest.raises(NotImplementedError):
+                backend.snapshot(tmp_path / "1")
+            assert_holds(backend, _PAGES, b"v1", _FAILED)
+            return
         (tmp_path / "file").write_text("no folder")
         try:
             backend.snapshot(tmp_path / "file" / "1")

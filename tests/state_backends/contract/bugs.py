@@ -212,6 +212,13 @@ OTHERS = [
     ),
     Bug(
         "rocksdb",
+        "keys of neighbours",
+        "key_chunks(self._walk(self._db.keys, segment))",
+        "key_chunks(before(self._db.keys(from_key=segment_prefix(segment)), _PAGES_END))",
+        "drop_before_keeps_its_own_segment",
+    ),
+    Bug(
+        "rocksdb",
         "an iterator holds the database",
         "            walk.close()",
         "            pass",
