@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from operators.columns.records import FAR_PAST
+from state_backends.durability.progress import close_time_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +28,10 @@ class Closing:
         """Return the close times in ticks at the start and at the end of a batch.
 
         Args:
-            watermark_ms: of the batch. It starts at 0, which means unknown, and stays there while all events are before 1970.
+            watermark_ms: of the batch.
             tick_us: length of a tick in microseconds.
         """
-        if watermark_ms <= 0:
-            return FAR_PAST, FAR_PAST
-        close = ((watermark_ms + 1) * 1_000 - self.behind_us) // tick_us
+        close = close_time_at(watermark_ms, self.behind_us, tick_us)
         # An operator goes on from the close time of its last batch: the far past adds nothing to that.
         return (FAR_PAST if self.chained else close), close
 

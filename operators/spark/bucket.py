@@ -135,7 +135,8 @@ class Job:
         # Asked before the commit, while the store knows of this batch's changes.
         timer = None if operator.store.is_empty() else call.watermark + 1
         active = self._active(call, pointer.progress)
-        host = Progress(buckets=len(self.labels), timer=timer, active=active)
+        behind = None if self.closing.chained else self.closing.behind_us
+        host = Progress(buckets=len(self.labels), timer=timer, active=active, behind=behind)
         operator.commit(journal, pointer, host, request.batch)
         metrics = operator.drain_metrics(done.counters)
         metrics["windows"] += sum(table.num_rows for table in first)

@@ -1,9 +1,9 @@
 """A savepoint of a stopped query, made from its checkpoint."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -26,7 +26,9 @@ from state_backends.checkpoints.savepoint import (
     write_header,
 )
 from state_backends.durability.folders import Folder, absolute
-from state_backends.durability.progress import FAR_PAST
+from state_backends.durability.pointer import Pointer
+from state_backends.durability.progress import FAR_PAST, close_time_at
+from state_backends.errors import StateError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,32 +72,50 @@ def write_savepoint(
         backend, batch, operator, snapshots, spark: as for `read_state`.
 
     Raises:
-        StateError: the checkpoint has no state of windows, or the folder already contains a savepoint.
+        StateError: the checkpoint has no state of windows, or the folder already contains a savepoint, or the query has
+            committed another batch meanwhile, so that it runs. With `batch`, it may run.
         CorruptDataError: the state is damaged; names the file or blob.
 
     Cost: each bucket's state passes through one task's memory.
     """
     target = Folder(absolute(folder))
     check_new(target)
-    found = Checkpoint(absolute(checkpoint), backend, batch, operator, snapshots)
+    path = absolute(checkpoint)
+    # Everything is read at one batch: its state, its watermark and its offsets belong together.
+    query = stored_query(path, batch)
+    found = Checkpoint(path, backend, query.batch, operator, snapshots)
     rows = journal_rows(found, spark)
     every = pointers(rows)
     pointer = agreed(found, every)
     schema, identity = stored_schema(pointer), pointer.progress.identity or {}
     saved = by_bucket(rows, SaveBucket(found, target.uri), SAVED).collect()
-    origin = _origin(found)
-    origin["sequence"] = max(each.progress.sequence for each in every)
-    watermark = origin.get("watermark in ms") or 0
-    close_time = watermark * 1_000 // schema.tick_us if watermark > 0 else FAR_PAST
-    return write_header(target, identity, schema, close_time, [SavedBucket(*row) for row in saved], origin)
-
-
-def _origin(checkpoint: Checkpoint) -> dict[str, Any]:
-    """What the files of the checkpoint say: its last batch, the watermark after it, and the offsets of the sources."""
-    query = stored_query(checkpoint.path, checkpoint.batch)
-    return {
-        "checkpoint": checkpoint.path,
+    if batch is None:
+        _check_stopped(path, query.batch)
+    origin = {
+        "checkpoint": path,
         "batch": query.batch,
         "watermark in ms": query.watermark_ms,
         "sources": query.sources,
+        "sequence": max(each.progress.sequence for each in every),
     }
+    close_time = _close_time(every, query.watermark_ms or 0, schema.tick_us)
+    return write_header(target, identity, schema, close_time, [SavedBucket(*row) for row in saved], origin)
+
+
+def _check_stopped(path: str, batch: int) -> None:
+    """Refuse a query that has committed a batch since: it runs, and the caller believes that it is stopped."""
+    last = stored_query(path).batch
+    if last != batch:
+        raise StateError(
+            f"the query of {path} is running: batch {last} was committed while the state after batch {batch} was read. "
+            f"Stop the query first, or give batch={batch}, and another folder"
+        )
+
+
+def _close_time(found: Sequence[Pointer], watermark_ms: int, tick_us: int) -> int:
+    """The close time in ticks with which the query would begin its next batch, as far as Spark's watermark tells it.
+
+    The rows of a chained operator may be earlier than the watermark. It goes on from the close time of its buckets.
+    """
+    behind = [pointer.progress.behind for pointer in found if pointer.progress.behind is not None]
+    return close_time_at(watermark_ms, max(behind), tick_us) if behind else FAR_PAST

@@ -86,7 +86,8 @@ class Savepoint:
         uri: its folder.
         identity: what its state depends on, as the operator describes it.
         schema: of its entries.
-        close_time: in ticks, from which a new query continues: the latest that any bucket or the query had reached.
+        close_time: in ticks, from which a new query continues: the latest that any bucket had reached, or with which the next
+            batch of the query would have begun.
         buckets: the files.
         origin: of a query, for information: the checkpoint, its batch, and the offsets of the sources; of a local runner, the
             stream time and the highest event time in ticks, from which a new one continues. Of both, `sequence`.

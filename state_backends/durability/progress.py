@@ -11,6 +11,17 @@ FAR_PAST = -(2**61)
 """A close time in ticks that is before all times: nothing is closed."""
 
 
+def close_time_at(watermark_ms: int, behind_us: int, tick_us: int) -> int:
+    """Return the close time in ticks that follows from a watermark of Spark.
+
+    Args:
+        watermark_ms: starts at 0, which means unknown, and stays there while all events are before 1970.
+        behind_us: how far the close time is behind the first instant after the watermark, in microseconds.
+        tick_us: length of a tick in microseconds.
+    """
+    return FAR_PAST if watermark_ms <= 0 else ((watermark_ms + 1) * 1_000 - behind_us) // tick_us
+
+
 @dataclass(frozen=True, slots=True)
 class Progress:
     """How far an operator has come. A fresh pointer has an empty progress.
@@ -26,6 +37,9 @@ class Progress:
         buckets: of a query, the number of its buckets.
         timer: of a query, the event-time timer that is set for the bucket, in milliseconds, or None.
         active: of a query that closes windows by the clock, when it last got records, in milliseconds since the epoch.
+        behind: of a query whose records come straight from a source, how far its close time is behind Spark's watermark, in
+            microseconds, as `close_time_at` takes it. None for an operator that reads the rows of another one: what is late
+            follows from the watermark of the batch before, so that its own close time counts.
         stream_time: of a local runner, the stream time in ticks, or None before the first record.
         highest: of a local runner, the highest event time in ticks, or None before the first record.
         sequence: number of the next batch, which the rows of the operator carry if later ones may replace them. It goes on from
@@ -40,6 +54,7 @@ class Progress:
     buckets: int | None = None
     timer: int | None = None
     active: int | None = None
+    behind: int | None = None
     stream_time: int | None = None
     highest: int | None = None
     sequence: int = 0
@@ -58,7 +73,12 @@ class Progress:
             "close": self.close_time,
             "usage": self.usage,
         }
-        later = {"active": self.active, "sequence": self.sequence or None, "keys": self.keys or None}
+        later = {
+            "active": self.active,
+            "sequence": self.sequence or None,
+            "keys": self.keys or None,
+            "behind": self.behind,
+        }
         return _given(operator) | host | _given(later)
 
     @classmethod
@@ -80,6 +100,7 @@ class Progress:
                 buckets=_optional(plain.get("buckets")),
                 timer=_optional(plain.get("timer")),
                 active=_optional(plain.get("active")),
+                behind=_optional(plain.get("behind")),
                 stream_time=_optional(plain.get("stream_time")),
                 highest=_optional(plain.get("highest")),
                 sequence=count(plain.get("sequence", 0)),

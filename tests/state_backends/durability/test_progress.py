@@ -37,6 +37,7 @@ OPERATOR = {
     [
         {"buckets": 4, "timer": 60_001},
         {"buckets": 4, "timer": None},
+        {"buckets": 4, "timer": 60_001, "behind": 0},
         {"stream_time": 17, "highest": 20},
         {"stream_time": None, "highest": None},
     ],
