@@ -4,9 +4,10 @@ An entry is the version before and after, their CRC-32, and the changes as `seri
 """
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 
 from serializers import CorruptDataError
 from serializers.changes import Puts, decode_changes, encode_changes
@@ -46,8 +47,8 @@ def _encode(versions: bytes, batch: WriteBatch) -> bytes:
     return versions + check + encode_changes(batch.puts, batch.deletes, batch.drop_before)
 
 
-def entries(journal: Journal, number: int, before: bytes | None, pointer: Pointer) -> list[Entry]:
-    """Return the entries that lead from a version to the pointer's.
+def entries(journal: Journal, number: int, before: bytes | None, pointer: Pointer) -> Iterator[Entry]:
+    """Yield the entries that lead from a version to the pointer's, one at a time: together they may not fit in memory.
 
     Args:
         journal: that has them.
@@ -57,18 +58,19 @@ def entries(journal: Journal, number: int, before: bytes | None, pointer: Pointe
 
     Raises:
         StateError: one is missing.
-        CorruptDataError: one is damaged, or does not follow the one before it.
+        CorruptDataError: one is damaged, or does not follow the one before it, when it is reached. What was written to a
+            copy until then is one of the versions before.
     """
-    found: list[Entry] = []
     for following in range(number + 1, pointer.number + 1):
         entry = _entry(journal, following)
         if before not in (None, entry.before) or version_number(entry.after) != following:
             raise _no_successor(following)
-        found.append(entry)
+        if following == pointer.number and entry.after != pointer.version:
+            raise _no_successor(following)
         before = entry.after
-    if before not in (None, pointer.version):
-        raise _no_successor(pointer.number)
-    return found
+        yield entry
+    if number == pointer.number and before not in (None, pointer.version):
+        raise _no_successor(number)
 
 
 def _no_successor(number: int) -> CorruptDataError:
@@ -119,16 +121,17 @@ def base_parts(journal: Journal, snapshot: Snapshot) -> Iterator[dict[int, dict[
         )
 
 
-def missing_entries(journal: Journal, version: bytes | None, pointer: Pointer) -> list[Entry] | None:
+def missing_entries(journal: Journal, version: bytes | None, pointer: Pointer) -> Iterator[Entry] | None:
     """Return the entries that lead from a version to the pointer's, or None if they are not kept."""
     number = version_number(version)
     if number is None or not pointer.oldest - 1 <= number < pointer.number:
         return None
     found = entries(journal, number, None, pointer)
-    return found if found[0].before == version else None
+    first = next(found)
+    return chain([first], found) if first.before == version else None
 
 
-def replay(backend: StateBackend, found: list[Entry]) -> Iterator[WriteBatch]:
+def replay(backend: StateBackend, found: Iterable[Entry]) -> Iterator[WriteBatch]:
     """Write the entries' changes to a local copy, and yield each."""
     for entry in found:
         batch = entry.changes()

@@ -15,7 +15,7 @@ operator has to read again.
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -25,6 +25,7 @@ from serializers.changes import encode_changes
 from state_backends.backends.journaled import JournalBackend
 from state_backends.backends.memory import MemoryBackend
 from state_backends.durability.changelog import (
+    Entry,
     base_parts,
     change_bytes,
     entries,
@@ -61,6 +62,8 @@ KEPT_NAMES = 64
 """The same for a resident backend, whose entries are small and whose copies are slow to read again."""
 LOG_TO_SNAPSHOT = 4
 """A snapshot of all pages waits until the log is this many times as large: snapshots add a quarter to what is written."""
+MOST_REPLAYED = 64 << 20
+"""Changes that a copy lacked are held for its operator up to so many bytes of keys and pages."""
 _MOST_FAILURES = 20
 _AGAIN_SECONDS, _PATIENCE_SECONDS, _LONGEST_SECONDS = 5.0, 900.0, 86_400.0
 _LOG = logging.getLogger(__name__)
@@ -72,7 +75,7 @@ class Alignment:
 
     Attributes:
         pointer: what the next commit starts from.
-        restored: whether the copy was restored, so that anything may have changed.
+        restored: whether the copy was restored, or lacked very much, so that anything may have changed.
         replayed: the batches that were written to it otherwise; for a resident backend the pages are empty.
     """
 
@@ -128,8 +131,19 @@ class Durable:
             return Alignment(pointer, restored=False)
         missing = missing_entries(journal, backend.version, pointer)
         if missing is not None:
-            return Alignment(pointer, restored=False, replayed=tuple(replay(backend, missing)))
+            return self._catch_up(pointer, missing)
         return Alignment(self._restore(journal, pointer), restored=True)
+
+    def _catch_up(self, pointer: Pointer, missing: Iterable[Entry]) -> Alignment:
+        """Write what a copy lacks. More of it than can be held at once counts as a restored copy, which is read as a whole."""
+        replayed: list[WriteBatch] = []
+        size = 0
+        for batch in replay(self.backend, missing):
+            size += change_bytes(batch)
+            replayed.append(batch)
+            if size > MOST_REPLAYED:
+                replayed.clear()
+        return Alignment(pointer, restored=size > MOST_REPLAYED, replayed=tuple(replayed))
 
     def _restore(self, journal: Journal, pointer: Pointer) -> Pointer:
         """Load the newest valid snapshot that has a log to the pointer's version, and replay the log.

@@ -1,6 +1,7 @@
 """Any local copy reaches the journal's version, whatever happened to it; damage is a clear error."""
 
 import random
+import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -235,6 +236,60 @@ def test_copy_of_a_strange_version_is_restored(open_copy: Opener, version: bytes
     copy.write(put(9), version)
     assert Alignment(bucket.pointer, restored=True) == align(copy, bucket.journal, bucket.pointer)
     assert bucket.pages == pages_of(copy)
+
+
+class ReadAnew(MemoryJournal):
+    """A journal that has its blobs elsewhere, as that of a query does: each read returns other bytes."""
+
+    def get(self, name: str) -> bytes | None:
+        blob = super().get(name)
+        return None if blob is None else bytes(bytearray(blob))
+
+
+@pytest.fixture
+def long_log(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Many MiB of log entries without a base, of which few are held for the operator."""
+    monkeypatch.setattr(durable, "MOST_REPLAYED", 4 << 20)
+    _policies.append(SnapshotPolicy(bytes=100 << 20))
+    yield
+    _policies.pop()
+
+
+@pytest.mark.usefixtures("long_log")
+@pytest.mark.parametrize("is_behind", [True, False])
+def test_a_long_changelog_is_not_held_at_once(is_behind: bool) -> None:
+    """A copy gets its entries one at a time, and hands on no more changes than fit in memory."""
+    bucket, laggard = Bucket(ReadAnew()), MemoryBackend()
+    copy, rng, size = MemoryBackend(), random.Random(5), 1 << 20
+    for number in range(60):
+        bucket.commit(copy, put(0, rng.randbytes(size)))
+        if number == 0 and is_behind:
+            align(laggard, bucket.journal, bucket.pointer)
+    assert 60 == len(names(bucket.journal, "log"))
+    tracemalloc.start()
+    try:
+        done = align(laggard, bucket.journal, bucket.pointer)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert Alignment(bucket.pointer, restored=True) == done
+    assert (bucket.pages, bucket.pointer.version) == (pages_of(laggard), laggard.version)
+    assert most < 20 * size
+
+
+def test_a_chain_that_breaks_leaves_a_version(open_copy: Opener) -> None:
+    """What a copy got before a damaged entry is a version of the state; each further attempt names the entry."""
+    bucket, laggard = Bucket(), open_copy("laggard")
+    for number in range(1, 6):
+        bucket.commits(open_copy(f"{number}"), number)
+        if number == 1:
+            align(laggard, bucket.journal, bucket.pointer)
+    bucket.journal.put("log-4", b"x" * 40)
+    for _ in range(2):
+        with pytest.raises(CorruptDataError, match="'log-4' of 40 bytes is truncated or altered"):
+            align(laggard, bucket.journal, bucket.pointer)
+        assert bucket.states[3] == pages_of(laggard)
+        assert (3).to_bytes(8, "big") == (laggard.version or b"")[:8]
 
 
 @pytest.mark.usefixtures("small_bases")
