@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from operators.sinks.delta import DeltaSink
-    from operators.sinks.interface import Changes, Sink, SinkError
+    from operators.sinks.interface import Changes, Sink, SinkError, WrittenBatch
     from operators.sinks.postgres import PostgresSink
     from operators.sinks.sqlite import SQLiteSink
     from operators.sinks.upsert import Upsert, upsert_to
@@ -21,11 +21,12 @@ __all__ = [
     "Sink",
     "SinkError",
     "Upsert",
+    "WrittenBatch",
     "upsert_to",
 ]
 _MODULES = {
     "delta": ("DeltaSink",),
-    "interface": ("Changes", "Sink", "SinkError"),
+    "interface": ("Changes", "Sink", "SinkError", "WrittenBatch"),
     "postgres": ("PostgresSink",),
     "sqlite": ("SQLiteSink",),
     "upsert": ("Upsert", "upsert_to"),

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pat
 
-from operators.sinks.interface import Changes, Sink, SinkError
+from operators.sinks.interface import Changes, Sink, SinkError, WrittenBatch
 from operators.sinks.tables import declared_types
 
 if TYPE_CHECKING:
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 _KEYS = "windows.keys"
 """The table property that has the key columns: Delta knows no keys."""
+_FINGERPRINT = "windows.fingerprint: {}"
+"""The application transaction that has the fingerprint of a query's last batch as its version."""
 _DELETED = "windows_deleted"
 _LEAVES = (
     pat.is_boolean,
@@ -64,9 +66,12 @@ class DeltaSink(Sink):
             _merge(table, changes)
         return True
 
-    def last_batch(self, query: str) -> int | None:
+    def last_batch(self, query: str) -> WrittenBatch | None:
         table = self._existing()
-        return None if table is None else table.transaction_version(query)
+        number = None if table is None else table.transaction_version(query)
+        if table is None or number is None:
+            return None
+        return WrittenBatch(number, table.transaction_version(_FINGERPRINT.format(query)))
 
     def _existing(self) -> "DeltaTable | None":
         try:
@@ -122,12 +127,16 @@ def _merge(table: "DeltaTable", changes: Changes) -> None:
     source = _source(changes)
     same = " AND ".join(f"(old.{_quoted(k)} IS NOT DISTINCT FROM new.{_quoted(k)})" for k in changes.keys)
     values = {_quoted(name): f"new.{_quoted(name)}" for name in changes.upserts.column_names}
+    noted = [
+        Transaction(changes.query, changes.batch),
+        Transaction(_FINGERPRINT.format(changes.query), changes.fingerprint),
+    ]
     merge = table.merge(
         source,
         same,
         source_alias="new",
         target_alias="old",
-        commit_properties=CommitProperties(app_transactions=[Transaction(changes.query, changes.batch)]),
+        commit_properties=CommitProperties(app_transactions=noted),
     )
     merge = merge.when_matched_delete(f"new.{_DELETED}").when_matched_update(values)
     merge.when_not_matched_insert(values, predicate=f"NOT new.{_DELETED}").execute()

@@ -20,16 +20,19 @@ class Changes:
     Attributes:
         query: name of the query that the batch is of.
         batch: the batch's number. The numbers of a query ascend; a batch that comes again has the same number and the
-            same rows.
+            same fingerprint.
         deletes: the keys of rows to remove; the columns are the key. A row that does not exist needs no removal.
         upserts: the rows to insert, or to replace the row of the same key with; the key columns are among the
-            columns. Timestamps are in microseconds, and in UTC if they have a zone.
+            columns. Timestamps are in microseconds, and in UTC if they have a zone. A float of the key is never -0.0.
+        fingerprint: a number of 63 bits that tells the batch from another one of the same query and number: it stands
+            for the checkpoint that the batch is of, or, where there is none, for the rows.
     """
 
     query: str
     batch: int
     deletes: pa.Table
     upserts: pa.Table
+    fingerprint: int = 0
 
     @property
     def keys(self) -> list[str]:
@@ -47,6 +50,19 @@ class Changes:
         return not (self.deletes.num_rows or self.upserts.num_rows)
 
 
+@dataclass(frozen=True, slots=True)
+class WrittenBatch:
+    """The last batch of a query that is in a table.
+
+    Attributes:
+        number: of the batch.
+        fingerprint: of its `Changes`; None if the table does not have it, since an earlier version wrote the batch.
+    """
+
+    number: int
+    fingerprint: int | None
+
+
 class Sink(ABC):
     """A table to which queries write. `operators.sinks.contract` tests an implementation.
 
@@ -56,7 +72,7 @@ class Sink(ABC):
 
     @abstractmethod
     def write(self, changes: Changes) -> bool:
-        """Delete, then upsert, and note the batch as the query's last, in one transaction.
+        """Delete, then upsert, and note the batch and its fingerprint as the query's last, in one transaction.
 
         The batches of each query and table are counted apart. The first write creates the table if it does not exist,
         also if it has no rows. A batch without rows need not be noted.
@@ -73,5 +89,5 @@ class Sink(ABC):
         """
 
     @abstractmethod
-    def last_batch(self, query: str) -> int | None:
-        """Return the number of the query's last batch that was written to this table, or None."""
+    def last_batch(self, query: str) -> WrittenBatch | None:
+        """Return the query's last batch that was written to this table, or None."""

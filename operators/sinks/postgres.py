@@ -10,10 +10,11 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.types as pat
 
-from operators.sinks.interface import Changes, Sink, SinkError
+from operators.sinks.interface import Changes, Sink, SinkError, WrittenBatch
 from operators.sinks.nested import json_text
 from operators.sinks.tables import (
     BATCHES,
+    FINGERPRINT,
     Layout,
     check_layout,
     create_table,
@@ -78,13 +79,15 @@ class PostgresSink(Sink):
             _upsert(db, self._name, changes)
         return True
 
-    def last_batch(self, query: str) -> int | None:
-        asked = f"SELECT batch FROM {self._batches} WHERE table_name = %s AND query = %s"
+    def last_batch(self, query: str) -> WrittenBatch | None:
         with self._connect() as db:
-            if not _layout(db, self._batches).required:
+            columns = _layout(db, self._batches).required
+            if not columns:
                 return None
+            fingerprint = FINGERPRINT if FINGERPRINT in columns else "NULL"
+            asked = f"SELECT batch, {fingerprint} FROM {self._batches} WHERE table_name = %s AND query = %s"
             found = _run(db, asked, (self.table, query))
-        return int(found[0][0]) if found else None
+        return WrittenBatch(*found[0]) if found else None
 
     @property
     def _name(self) -> str:
@@ -110,12 +113,24 @@ class PostgresSink(Sink):
         if not (self._exists(db, self._name) and self._exists(db, self._batches)):
             self._create(db, changes, types)
         check_layout(self._name, _layout(db, self._name), changes, types)
+        if FINGERPRINT not in _layout(db, self._batches).required:
+            self._add_fingerprint(db)
+
+    def _add_fingerprint(self, db: "Connection[Any]") -> None:
+        """Add the column that a table of batches of an earlier version lacks."""
+        statement = f"ALTER TABLE {self._batches} ADD COLUMN IF NOT EXISTS {FINGERPRINT} bigint"
+        if not self.create:
+            raise SinkError(
+                f"table {self._batches} is one of an earlier version: pass create=True, or run {statement}"
+            )
+        _run(db, statement)
 
     def _create(self, db: "Connection[Any]", changes: Changes, types: dict[str, str]) -> None:
         statements = {
             self._name: create_table(self._name, changes, types, _constraint(db, changes)),
             self._batches: f"CREATE TABLE IF NOT EXISTS {self._batches} "
-            "(table_name text, query text, batch bigint NOT NULL, PRIMARY KEY (table_name, query))",
+            f"(table_name text, query text, batch bigint NOT NULL, {FINGERPRINT} bigint, "
+            "PRIMARY KEY (table_name, query))",
         }
         _run(db, "SELECT pg_advisory_xact_lock(hashtext(%s))", (BATCHES,))  # two queries may start at once
         for name, statement in statements.items():
@@ -131,10 +146,11 @@ class PostgresSink(Sink):
     def _note(self, db: "Connection[Any]", changes: Changes) -> int:
         """Note the batch, unless it or a later one is noted; other writers of the query wait until this one is done."""
         noted = (
-            f"INSERT INTO {self._batches} AS old VALUES (%s, %s, %s) ON CONFLICT (table_name, query) "
-            "DO UPDATE SET batch = excluded.batch WHERE old.batch < excluded.batch RETURNING batch"
+            f"INSERT INTO {self._batches} AS old (table_name, query, batch, {FINGERPRINT}) VALUES (%s, %s, %s, %s) "
+            f"ON CONFLICT (table_name, query) DO UPDATE SET batch = excluded.batch, {FINGERPRINT} = "
+            f"excluded.{FINGERPRINT} WHERE old.batch < excluded.batch RETURNING batch"
         )
-        return len(_run(db, noted, (self.table, changes.query, changes.batch)))
+        return len(_run(db, noted, (self.table, changes.query, changes.batch, changes.fingerprint)))
 
 
 def _run(db: "Connection[Any]", statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:

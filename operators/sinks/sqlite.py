@@ -10,10 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
-from operators.sinks.interface import Changes, Sink, SinkError
+from operators.sinks.interface import Changes, Sink, SinkError, WrittenBatch
 from operators.sinks.nested import json_text
 from operators.sinks.tables import (
     BATCHES,
+    FINGERPRINT,
     Layout,
     check_layout,
     create_table,
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
 
 _NOTE = (
-    f"INSERT INTO {BATCHES} VALUES (?, ?, ?) ON CONFLICT (table_name, query) "
-    "DO UPDATE SET batch = excluded.batch WHERE batch < excluded.batch"
+    f"INSERT INTO {BATCHES} (table_name, query, batch, fingerprint) VALUES (?, ?, ?, ?) ON CONFLICT (table_name, query) "
+    "DO UPDATE SET batch = excluded.batch, fingerprint = excluded.fingerprint WHERE batch < excluded.batch"
 )
 
 
@@ -58,19 +59,22 @@ class SQLiteSink(Sink):
         _refuse_nan(changes)
         with self._open() as db, _transaction(db):
             self._ensure(db, changes, types)
-            if db.execute(_NOTE, (self.table, changes.query, changes.batch)).rowcount < 1:
+            noted = self.table, changes.query, changes.batch, changes.fingerprint
+            if db.execute(_NOTE, noted).rowcount < 1:
                 return False
             self._delete(db, pa.concat_tables([gone, null_keys(rows, changes.keys)]))
             self._upsert(db, changes, rows)
         return True
 
-    def last_batch(self, query: str) -> int | None:
+    def last_batch(self, query: str) -> WrittenBatch | None:
         with self._open() as db:
-            if not _layout(db, BATCHES).required:
+            columns = _layout(db, BATCHES).required
+            if not columns:
                 return None
-            asked = f"SELECT batch FROM {BATCHES} WHERE table_name = ? AND query = ?"
+            fingerprint = FINGERPRINT if FINGERPRINT in columns else "NULL"
+            asked = f"SELECT batch, {fingerprint} FROM {BATCHES} WHERE table_name = ? AND query = ?"
             found = db.execute(asked, (self.table, query)).fetchone()
-        return None if found is None else int(found[0])
+        return None if found is None else WrittenBatch(*found)
 
     @contextmanager
     def _open(self) -> "Iterator[Connection]":
@@ -87,8 +91,10 @@ class SQLiteSink(Sink):
         """Create what is missing, or refuse a table that does not fit."""
         db.execute(
             f"CREATE TABLE IF NOT EXISTS {BATCHES} "
-            "(table_name TEXT, query TEXT, batch INTEGER NOT NULL, PRIMARY KEY (table_name, query))"
+            "(table_name TEXT, query TEXT, batch INTEGER NOT NULL, fingerprint INTEGER, PRIMARY KEY (table_name, query))"
         )
+        if FINGERPRINT not in _layout(db, BATCHES).required:
+            db.execute(f"ALTER TABLE {BATCHES} ADD COLUMN {FINGERPRINT} INTEGER")
         layout = _layout(db, self.table)
         if layout.required:
             check_layout(quoted(self.table), layout, changes, types)

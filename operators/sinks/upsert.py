@@ -1,18 +1,27 @@
 """A function for `foreachBatch` that brings a table up to date with each batch."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from operators.columns.checks import check_column_name
 from operators.errors import DefinitionError
 from operators.sinks.changes import changes_of
+from operators.sinks.fingerprints import fingerprint_of, fingerprint_of_rows
 from operators.sinks.interface import Sink, SinkError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _QUERY_ID = "sql.streaming.queryId"
+_NAMELESS = (
+    "upsert_to cannot find the query's id, since this session is one of Spark Connect, or the call does not come from "
+    "foreachBatch: give the query a name with query=..., which no other query on the table has"
+)
+_OTHER_NAME = (
+    "Under another name (query=...) it replaces rows of the same keys; remove the table first if other rows must not "
+    "stay"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,20 +34,40 @@ class Upsert:
 
     def __call__(self, rows: "DataFrame", batch: int) -> None:
         """Write the rows of a batch, unless they are in the table already."""
-        query = _query_of(rows) if self.query is None else self.query
+        running = _query_of(rows)
+        query = self.query or running
+        if query is None:
+            raise DefinitionError(_NAMELESS)
         changes = changes_of(rows.toArrow(), self.keys, query, batch)
-        if not self.sink.write(changes):
-            self._check_repeated(query, batch)
+        of = (
+            fingerprint_of_rows(changes.deletes, changes.upserts)
+            if running is None
+            else fingerprint_of(running)
+        )
+        if not self.sink.write(replace(changes, fingerprint=of)):
+            _check_repeated(self.sink, query, batch, of, has_checkpoint=running is not None)
 
-    def _check_repeated(self, query: str, batch: int) -> None:
-        """Refuse a batch that comes after later ones: it is no repetition, since Spark repeats the last batch only."""
-        last = self.sink.last_batch(query)
-        if last is not None and last > batch:
-            raise SinkError(
-                f"batch {batch} of query {query!r} comes after batch {last}, which is in the table already: the "
-                "query started from a new or an older checkpoint, or runs twice. Under another name (query=...) it "
-                "replaces rows of the same keys; remove the table first if other rows must not stay"
-            )
+
+def _check_repeated(sink: Sink, query: str, batch: int, fingerprint: int, *, has_checkpoint: bool) -> None:
+    """Refuse a batch that was not written and is no repetition of the query's last one.
+
+    Spark repeats the last batch only, and the checkpoint that repeats it is the one that it was written from. Where no
+    checkpoint is known, the same rows are a repetition.
+    """
+    last = sink.last_batch(query)
+    if last is None:
+        return
+    if last.number > batch:
+        raise SinkError(
+            f"batch {batch} of query {query!r} comes after batch {last.number}, which is in the table already: the "
+            f"query started from a new or an older checkpoint, or runs twice. {_OTHER_NAME}"
+        )
+    if last.fingerprint not in (None, fingerprint):
+        other = "from another checkpoint" if has_checkpoint else "with other rows"
+        raise SinkError(
+            f"batch {batch} of query {query!r} is in the table already, {other}: this one is no repetition of it, and "
+            f"was not written. {_OTHER_NAME}"
+        )
 
 
 def upsert_to(sink: Sink, *, keys: Sequence[str], query: str | None = None) -> Upsert:
@@ -57,11 +86,11 @@ def upsert_to(sink: Sink, *, keys: Sequence[str], query: str | None = None) -> U
             row.
         query: a name for the batches' numbers, by default Spark's id of the query, which its checkpoint keeps over
             restarts. A new checkpoint needs another name. With Spark Connect, and for frames that are no batches of a
-            stream, a name is required.
+            stream, a name is required; there, a batch that has the last one's number must have its rows, too.
 
     Raises:
-        DefinitionError: `sink` is not a sink, or `keys` are not names. A missing key column is an error of the first
-            batch.
+        DefinitionError: `sink` is not a sink, or `keys` or `query` are not names. A missing key column is an error of
+            the first batch.
     """
     if not isinstance(sink, Sink):
         raise DefinitionError(
@@ -71,16 +100,16 @@ def upsert_to(sink: Sink, *, keys: Sequence[str], query: str | None = None) -> U
         raise DefinitionError(f"keys takes a list of column names, not {keys!r}: write keys=[{keys!r}]")
     for key in keys:
         check_column_name("keys", key)
+    _check_query(query)
     return Upsert(sink, tuple(key for key in keys if key != "window"), query)
 
 
-def _query_of(rows: "DataFrame") -> str:
-    """Return the id of the query that the rows are a batch of."""
+def _check_query(query: object) -> None:
+    if query is not None and not (isinstance(query, str) and query):
+        raise DefinitionError(f"query takes a name of at least one character, not {query!r}")
+
+
+def _query_of(rows: "DataFrame") -> str | None:
+    """Return the id of the query that the rows are a batch of, which its checkpoint keeps; None if it cannot be seen."""
     context = getattr(rows.sparkSession, "sparkContext", None)  # a Spark Connect session has none
-    query = context and context.getLocalProperty(_QUERY_ID)
-    if not query:
-        raise DefinitionError(
-            "upsert_to cannot find the query's id, since this session is one of Spark Connect, or the call does not "
-            "come from foreachBatch: give the query a name with query=..., which no other query on the table has"
-        )
-    return str(query)
+    return None if context is None else context.getLocalProperty(_QUERY_ID)

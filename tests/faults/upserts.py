@@ -31,7 +31,8 @@ class Writer:
     def __call__(self, rows: DataFrame, batch: int) -> None:
         """Write a batch; note whether it was in the table before, and whether it is stopped here."""
         query = json.loads((self._folder / "checkpoint" / "metadata").read_text())["id"]
-        if self._sink.last_batch(query) == batch:
+        last = self._sink.last_batch(query)
+        if last is not None and last.number == batch:
             (self._folder / "repeated" / str(batch)).touch()
         self._upsert(rows, batch)
         plan = self._folder / "plan" / str(batch)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from operators.sinks.interface import Changes, Sink
+from operators.sinks.interface import Changes, Sink, WrittenBatch
 
 try:
     import pytest
@@ -122,10 +122,19 @@ def table_of(rows: Sequence[Row], schema: pa.Schema = SCHEMA) -> pa.Table:
 
 
 def changes(
-    batch: int, upserts: Sequence[Row] = (), deletes: Sequence[Row] = (), query: str = "one"
+    batch: int,
+    upserts: Sequence[Row] = (),
+    deletes: Sequence[Row] = (),
+    query: str = "one",
+    fingerprint: int = 0,
 ) -> Changes:
     """Return a batch of `SCHEMA`; of the rows in `deletes` only the key counts."""
-    return Changes(query, batch, table_of(deletes).select(KEYS), table_of(upserts))
+    return Changes(query, batch, table_of(deletes).select(KEYS), table_of(upserts), fingerprint)
+
+
+def number_of(last: WrittenBatch | None) -> int | None:
+    """Return the number of what `last_batch` returns."""
+    return None if last is None else last.number
 
 
 def tuples(table: pa.Table) -> list[Row]:

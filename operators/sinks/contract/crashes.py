@@ -7,7 +7,7 @@ from itertools import count
 from multiprocessing.connection import Connection
 from typing import Any
 
-from operators.sinks.contract.base import Contract, changes, check, row
+from operators.sinks.contract.base import Contract, changes, check, number_of, row
 from operators.sinks.interface import Sink
 
 _ROWS = 40
@@ -15,7 +15,7 @@ _ROWS = 40
 
 def write_forever(sink: Sink, ready: Connection) -> None:
     """Write batches that replace every row and delete one, until the process is killed."""
-    last = sink.last_batch("one")
+    last = number_of(sink.last_batch("one"))
     for batch in count(0 if last is None else last + 1):
         rows = [row(f"key-{n}", n=batch) for n in range(_ROWS)]
         sink.write(changes(batch, [*rows, row(f"new-{batch}", n=batch)], [row(f"new-{batch - 1}")]))
@@ -50,7 +50,7 @@ class CrashContract(Contract):
         return last
 
     def _is_whole(self, place: Any, reported: int) -> None:
-        last = self.sink(place, "t").last_batch("one")
+        last = number_of(self.sink(place, "t").last_batch("one"))
         check("a batch that was written outlives its process", True, last is not None and last >= reported)
         expected = {row(f"key-{n}", n=last) for n in range(_ROWS)} | {row(f"new-{last}", n=last)}
         check("a batch is written whole, with its number, or not at all", expected, self.rows(place))

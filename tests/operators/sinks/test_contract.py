@@ -1,13 +1,14 @@
 """The shipped contract suite on the sinks that are shipped."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from operators.sinks import Changes, DeltaSink, PostgresSink, Sink, SQLiteSink
+from operators.sinks import Changes, DeltaSink, PostgresSink, Sink, SQLiteSink, WrittenBatch
 from operators.sinks.contract import SinkContract
 from tests.docs.blocks import blocks
 from tests.operators.sinks.reading import read_delta, read_postgres, read_sqlite
@@ -88,7 +89,12 @@ def write_again(self: Any, changes: Changes) -> bool:
     rows = {
         tuple(row[key] for key in keys): row for row in [*table.to_pylist(), *changes.upserts.to_pylist()]
     }
-    self.save(list(rows.values()), table.schema, {**batches, changes.query: changes.batch}, keys)
+    self.save(
+        list(rows.values()),
+        table.schema,
+        {**batches, changes.query: (changes.batch, changes.fingerprint)},
+        keys,
+    )
     return True
 
 
@@ -100,6 +106,12 @@ def load_without_nulls(self: Any, changes: Changes | None) -> Any:
 
 def forget(self: Any, query: str) -> None:
     """Knows no batch."""
+
+
+def without_fingerprint(self: Any, query: str) -> WrittenBatch | None:
+    """Knows the number only."""
+    last = super(type(self), self).last_batch(query)
+    return last and replace(last, fingerprint=None)
 
 
 def save_one_query(self: Any, rows: Any, schema: pa.Schema, batches: dict[str, int], keys: list[str]) -> None:
@@ -123,7 +135,16 @@ def save_one_query(self: Any, rows: Any, schema: pa.Schema, batches: dict[str, i
         ),
         ({"load": load_without_nulls}, "test_null_is_a_key_like_others", "null is equal to null"),
         ({"save": save_one_query}, "test_queries_are_counted_apart", "each query has its last batch"),
-        ({"last_batch": forget}, "test_the_last_batch_is_known", "the last batch is known"),
+        (
+            {"last_batch": forget},
+            "test_the_last_batch_is_known",
+            "the last batch and its fingerprint are known",
+        ),
+        (
+            {"last_batch": without_fingerprint},
+            "test_the_last_batch_is_known",
+            "the last batch and its fingerprint are known",
+        ),
     ],
 )
 def test_broken_promises_are_named(methods: dict[str, Any], test: str, promise: str, tmp_path: Path) -> None:

@@ -10,11 +10,11 @@ from typing import Any
 import psycopg
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from operators.sinks import DeltaSink, PostgresSink, Sink, SinkError, SQLiteSink
-from operators.sinks.contract.base import changes, row
-from operators.sinks.interface import Changes
+from operators.sinks.contract.base import changes, number_of, row
+from operators.sinks.interface import Changes, WrittenBatch
 
 OWN = (
     "CREATE TABLE t (k {text}, window_start {time}, n {number}, x {number}, note {text} DEFAULT 'new', {key})"
@@ -45,6 +45,37 @@ def test_postgres_takes_own_tables(database: str) -> None:
         ).fetchall()
 
 
+def test_batches_of_earlier_versions_stay_known(tmp_path: Path, database: str) -> None:
+    """Their tables of batches get the column of fingerprints; a batch that was written before has none."""
+    columns = "(table_name text, query text, batch bigint NOT NULL, PRIMARY KEY (table_name, query))"
+    statements = (
+        f"CREATE TABLE windows_batches {columns}",
+        "INSERT INTO windows_batches VALUES ('t', 'one', 3)",
+    )
+    with psycopg.connect(database) as db, closing(sqlite3.connect(tmp_path / "t.db")) as file:
+        for statement in statements:
+            db.execute(statement.encode())
+            file.execute(statement)
+        file.commit()
+    for sink in (PostgresSink(database, "t"), SQLiteSink(tmp_path / "t.db", "t")):
+        assert WrittenBatch(3, None) == sink.last_batch("one")
+        assert not sink.write(changes(3, [row("a")], fingerprint=7))
+        assert WrittenBatch(3, None) == sink.last_batch("one")
+        assert sink.write(changes(4, [row("a")], fingerprint=7))
+        assert WrittenBatch(4, 7) == sink.last_batch("one")
+
+
+def test_batches_of_earlier_versions_stay_known_in_delta(tmp_path: Path) -> None:
+    """Their commits have no fingerprint."""
+    sink = DeltaSink(str(tmp_path / "t"))
+    noted = CommitProperties(app_transactions=[Transaction("one", 3)])
+    write_deltalake(tmp_path / "t", changes(3, [row("a")]).upserts, commit_properties=noted)
+    assert WrittenBatch(3, None) == sink.last_batch("one")
+    assert not sink.write(changes(3, [row("a", n=1)], fingerprint=7))
+    assert sink.write(changes(4, [row("a", n=2)], fingerprint=7))
+    assert WrittenBatch(4, 7) == sink.last_batch("one")
+
+
 def test_postgres_keys_are_primary_where_they_can_be(database: str) -> None:
     """Spark knows of some columns that they are never null; of the others, the database keeps nulls apart, too."""
     null_key(PostgresSink(database, "nulls"))
@@ -69,7 +100,7 @@ def test_postgres_tables_are_in_their_schema(database: str) -> None:
             db.execute(f'CREATE SCHEMA "{schema}"'.encode())
         sink = PostgresSink(database, "t", schema=schema)
         assert sink.write(changes(0, [row("a")]))
-        assert 0 == sink.last_batch("one")
+        assert 0 == number_of(sink.last_batch("one"))
 
 
 def test_postgres_passwords_are_not_shown() -> None:

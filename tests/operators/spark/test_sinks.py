@@ -12,10 +12,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from operators import DefinitionError
-from operators.sinks import DeltaSink, PostgresSink, Sink, SQLiteSink, upsert_to
+from operators.sinks import DeltaSink, PostgresSink, Sink, SinkError, SQLiteSink, upsert_to
 from tests.operators.sinks.postgres_server import programs
 from tests.operators.sinks.reading import read_delta, read_postgres, read_sqlite
-from tests.operators.spark.frames import SCHEMA, operator, stream, use_up, write_source
+from tests.operators.spark.frames import SCHEMA, operator, stream, use_up, write_numbered, write_source
 
 FILES = 3
 NAMES = ["k", "window_start", "window_end", "n", "total", "mean", "low", "high", "spread"]
@@ -80,7 +80,7 @@ def test_tables_of_sessions_end_with_their_last_values(
     assert sum("retract" in rows["change"].to_pylist() for rows in batches) > 0
     for sink, read in tables:
         assert lines(wanted) == lines(read(wanted.schema))
-        assert FILES - 1 <= sink.last_batch(str(query.id)) < len(batches)
+        assert FILES - 1 <= sink.last_batch(str(query.id)).number < len(batches)
 
 
 @pytest.mark.slow
@@ -96,6 +96,50 @@ def test_a_name_belongs_to_a_checkpoint(spark: SparkSession, source: Path, tmp_p
     assert set(lines(found)) < set(lines(wanted))
     with pytest.raises(StreamingQueryException, match="batch 0 of query 'flights' comes after batch"):
         run(windows, upsert, tmp_path / "two")
+
+
+def numbered(folder: Path, *values: int) -> Path:
+    """A folder with a file of rows, each of a key of its own."""
+    folder.mkdir()
+    rows = pa.table({"k": pa.array(range(len(values)), pa.int64()), "v": pa.array(values, pa.int64())})
+    write_numbered(rows, folder, 0)
+    return folder
+
+
+def held(path: Path) -> list[tuple[int, int]]:
+    """The rows of the table `t`."""
+    found = read_sqlite(path, "t", pa.schema([("k", pa.int64()), ("v", pa.int64())]))
+    return sorted(tuple(row.values()) for row in found.to_pylist())
+
+
+def test_the_first_batch_of_another_checkpoint_is_no_repetition(spark: SparkSession, tmp_path: Path) -> None:
+    """It has the number of the last one, if the query before it had a single batch; after a restart, that one is known."""
+    upsert = upsert_to(SQLiteSink(tmp_path / "t.db", "t"), keys=["k"], query="flights")
+    frame = spark.readStream.schema("k bigint, v bigint").parquet(str(numbered(tmp_path / "in", 1, 2)))
+    run(frame, upsert, tmp_path / "one")
+    (tmp_path / "one" / "commits" / "0").unlink()
+    (tmp_path / "one" / "commits" / ".0.crc").unlink(missing_ok=True)
+    run(frame.withColumn("v", F.col("v") + 5), upsert, tmp_path / "one")
+    assert [(0, 1), (1, 2)] == held(tmp_path / "t.db")
+    message = "batch 0 of query 'flights' is in the table already, from another checkpoint"
+    with pytest.raises(StreamingQueryException, match=message):
+        run(frame, upsert, tmp_path / "two")
+
+
+def test_a_bounded_frame_with_other_rows_is_no_repetition(spark: SparkSession, tmp_path: Path) -> None:
+    """The same rows are one, in whatever order they come; others under the same name and number are refused."""
+    upsert = upsert_to(SQLiteSink(tmp_path / "t.db", "t"), keys=["k"], query="history")
+    frame = spark.createDataFrame([(0, 1), (1, 2), (2, None)], "k bigint, v bigint")
+    for again in (frame, frame.orderBy(F.desc("k")), frame.select("v", "k")):
+        upsert(again, 0)
+    other = frame.withColumn("v", F.coalesce("v", F.lit(3)))
+    with pytest.raises(
+        SinkError, match="batch 0 of query 'history' is in the table already, with other rows"
+    ):
+        upsert(other, 0)
+    assert [(0, 1), (1, 2), (2, None)] == held(tmp_path / "t.db")
+    upsert(other, 1)
+    assert [(0, 1), (1, 2), (2, 3)] == held(tmp_path / "t.db")
 
 
 def test_a_bounded_frame_needs_a_name(spark: SparkSession, source: Path, tmp_path: Path) -> None:
@@ -117,3 +161,5 @@ def test_mistakes_are_refused_where_they_are_made(tmp_path: Path) -> None:
         upsert_to(SQLiteSink(tmp_path / "t.db", "t"), keys="k")
     with pytest.raises(DefinitionError, match="keys takes column names, not 1"):
         upsert_to(SQLiteSink(tmp_path / "t.db", "t"), keys=[1])  # type: ignore[list-item]
+    with pytest.raises(DefinitionError, match="query takes a name of at least one character, not ''"):
+        upsert_to(SQLiteSink(tmp_path / "t.db", "t"), keys=["k"], query="")
