@@ -16,7 +16,7 @@ PYTEST = $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo examples test test-all soak versions lint types docs bench bench-full bench-compare lock audit clean
+.PHONY: help demo examples test test-all live soak versions lint types docs bench bench-full bench-compare lock audit clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-13s %s\n", $$1, $$2}' Makefile
@@ -34,6 +34,9 @@ test: $(VENV)/.installed-test ## run the tests that are not slow (6 minutes), in
 test-all: $(VENV)/.installed-test ## run all tests (17 to 25 minutes), with more examples of each property
 	$(PYTEST) --hypothesis-profile full $(ARGS)
 
+live: $(VENV)/.installed-test ## play random cases to Kafka Streams and Jet too (minutes; needs Maven and Java 17): make live ARGS="--kafka 4.3.0"
+	$(BIN)/python -m tests.conformance.live $(if $(SEED),--seed $(SEED)) $(ARGS)
+
 soak: $(VENV)/.installed-test ## the checks of hours: LOCAL_KILLS (10000) per backend, KILLS (500) on Spark, every byte, hostile input, power loss
 	$(BIN)/python -m tests.faults.soak_local --kills $(LOCAL_KILLS) $(if $(BACKEND),--backend $(BACKEND)) $(if $(SEED),--seed $(SEED))
 	$(PYTEST) --hypothesis-profile full --soak -m soak
@@ -42,6 +45,7 @@ soak: $(VENV)/.installed-test ## the checks of hours: LOCAL_KILLS (10000) per ba
 	$(BIN)/python -m tests.faults.everybyte_spark $(if $(BACKEND),--backend $(BACKEND)) $(if $(SEED),--seed $(SEED))
 	$(BIN)/python -m tests.hostile --seconds 600 $(if $(SEED),--seed $(SEED))
 	$(BIN)/python -m tests.power $(if $(BACKEND),--only $(BACKEND)) $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m tests.conformance.live --cases 5000 --seconds 900 $(if $(SEED),--seed $(SEED))
 
 versions: ## run chosen tests on each version of PySpark and Python (hours), and write their table into docs/versions.md
 	$(PYTHON) -m tests.versions $(ARGS)

@@ -2,65 +2,26 @@
 
 import subprocess
 import sys
-from collections.abc import Callable
-from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from oracle import HoppingOracle, SessionOracle, SlidingOracle, StreamClock
 
-from operators import (
-    HoppingWindows,
-    RollingWindows,
-    SessionWindows,
-    SlidingWindows,
-    TumblingWindows,
-    WindowedAggregation,
-)
-from operators import aggregates as agg
+from operators import RollingWindows
 from operators.columns.records import FAR_FUTURE
-from operators.runtime.local import LocalRunner
-from operators.steps.emission import RETRACT
+from tests.conformance.play import AGGREGATES, FINISH, Case, in_ms, play, record_table, value
 from tests.effort import slow
-
-Case = dict[str, Any]
-Row = list[Any]
-EPOCH = datetime(1970, 1, 1)
-
-WINDOWS: dict[str, Callable[[dict[str, Any]], SlidingWindows | HoppingWindows | SessionWindows]] = {
-    "sliding": lambda options: SlidingWindows(size=options["size"], grace=options["grace"]),
-    "hopping": lambda options: HoppingWindows(options["size"], options["advance"], options["grace"]),
-    "tumbling": lambda options: TumblingWindows(options["size"], options["grace"]),
-    "session": lambda options: SessionWindows(options["gap"], grace=options["grace"]),
-}
-AGGREGATES = {
-    "count": agg.count(),
-    "sum": agg.sum("value"),
-    "min": agg.min("value"),
-    "max": agg.max("value"),
-    "collect": agg.collect_list("value"),
-}
-FINISH = {"count": len, "sum": sum, "min": min, "max": max, "collect": sorted}
 
 
 @pytest.mark.parametrize("backend", ["memory", slow("rocksdb")])
 def test_operator_emits_what_was_recorded(case: Case, backend: str) -> None:
     """An operator emits the recorded rows, finds the recorded records late, and ends up empty."""
-    records = record_table(case["records"])
-    emitted, late = [], []
-    with operator(case["options"]).local_runner("time", backend) as runner:
-        for number in range(len(records)):
-            late_before = runner.counters.late
-            emitted.append(rows(runner.process(records.slice(number, 1))))
-            late += [number] * (runner.counters.late - late_before)
-        close_everything(runner, records)
-        empty = runner.store.is_empty()
+    played = play(case["options"], case["records"], backend)
 
-    assert [sorted(expected) for expected in case["emitted"]] == emitted
-    assert case["late"] == late
-    assert empty
+    assert [sorted(expected) for expected in case["emitted"]] == played.emitted
+    assert case["late"] == played.late
+    assert played.empty
 
 
 def test_rolling_rows_have_the_recorded_left_windows(sliding_case: Case) -> None:
@@ -107,12 +68,6 @@ def test_directory_without_cases_is_an_error(tmp_path: Path) -> None:
     assert f"no conformance cases (*.json) below {tmp_path}" in run.stdout + run.stderr
 
 
-def operator(options: dict[str, Any]) -> WindowedAggregation:
-    """The operator that a case's options describe."""
-    windows = WINDOWS[options["window"]](options).group_by("key")
-    return windows.aggregate(result=AGGREGATES[options["aggregate"]]).emit(options["emit"])
-
-
 def oracle_of(options: dict[str, Any]) -> SlidingOracle | SessionOracle:
     """The evaluator of the operator that a case's options describe."""
     if options["window"] == "sliding":
@@ -120,41 +75,3 @@ def oracle_of(options: dict[str, Any]) -> SlidingOracle | SessionOracle:
     if options["window"] == "session":
         return SessionOracle(lambda _: options["gap"], None, options["emit"])
     return HoppingOracle(options["size"], options.get("advance", options["size"]), 0, options["emit"])
-
-
-def record_table(records: list[Row]) -> pa.Table:
-    """Records as a table; values are doubles if any is a fraction."""
-    keys, times, values = zip(*records, strict=True)
-    fractions = any(isinstance(value, float) for value in values)
-    return pa.table(
-        {
-            "key": pa.array(keys),
-            "time": pa.array(times, pa.timestamp("ms")),
-            "value": pa.array(values, pa.float64() if fractions else pa.int64()),
-        }
-    )
-
-
-def rows(table: pa.Table) -> list[Row]:
-    """Emitted rows in the form of the cases, sorted."""
-    return sorted(
-        [row["key"], in_ms(row["window"]["start"]), in_ms(row["window"]["end"]), value(row)]
-        for row in table.to_pylist()
-    )
-
-
-def in_ms(moment: datetime) -> int:
-    """A bound as milliseconds since the epoch."""
-    return (moment - EPOCH) // timedelta(milliseconds=1)
-
-
-def value(row: dict[str, Any]) -> Any:
-    """A row's value: a collected list is a multiset to the cases, and a retraction has none."""
-    if row.get("change") == RETRACT:
-        return None
-    return sorted(row["result"]) if isinstance(row["result"], list) else row["result"]
-
-
-def close_everything(runner: LocalRunner, records: pa.Table) -> None:
-    """Move stream time beyond every window."""
-    runner.process(records.slice(0, 0), stream_time=FAR_FUTURE)
