@@ -65,7 +65,7 @@ class Pending:
         snapshot: what it will be.
         log_bytes: the pointer's log bytes when it began.
         since: when it began, in seconds since the epoch.
-        owner: the process that writes it, as "host:process id"; empty once it is known to have failed.
+        owner: the process that writes it, as "host:process id:when it began"; empty once it is known to have failed.
     """
 
     snapshot: Snapshot
@@ -122,7 +122,7 @@ class Pointer:
     def encode(self) -> bytes:
         values = [getattr(self, attribute.name) for attribute in fields(self)]
         *rest, progress = [_plain(value) for value in values]
-        # The last four bytes are the checksum of all before them; earlier versions ignore this key.
+        # The last four bytes are the checksum of all before them.
         body = pack_value([*rest, {**progress, "check": _NO_CHECK}])[:-4]
         blob = bytes([POINTER_VERSION]) + body
         return blob + zlib.crc32(blob).to_bytes(4, "big")
@@ -133,7 +133,7 @@ class Pointer:
 
         Raises:
             NewerFormatError: a newer version wrote it.
-            CorruptDataError: the bytes are not a pointer, or are altered.
+            CorruptDataError: the bytes are not a pointer, are altered, or have no checksum.
         """
         if blob[:1] != bytes([POINTER_VERSION]):
             if blob and blob[0] > POINTER_VERSION:
@@ -141,10 +141,10 @@ class Pointer:
             raise CorruptDataError(
                 f"the bytes are not a state pointer of format {POINTER_VERSION}: {blob[:16]!r}"
             )
-        # The first pointers have no checksum.
-        if blob[:-4].endswith(_CHECK) and zlib.crc32(blob[:-4]) != int.from_bytes(blob[-4:], "big"):
+        if zlib.crc32(blob[:-4]) != int.from_bytes(blob[-4:], "big") or not blob[:-4].endswith(_CHECK):
             raise CorruptDataError(
-                f"a state pointer of {len(blob)} bytes is truncated or altered: go back to an earlier checkpoint"
+                f"a state pointer of {len(blob)} bytes is truncated or altered, or has no checksum, as those of development "
+                "versions before 0.1: go back to an earlier checkpoint, or start with a new one"
             )
         try:
             values = unpack_value(blob[1:])

@@ -8,7 +8,7 @@ from pathlib import Path
 CHECKPOINTS = Path(__file__).parent / "checkpoints"
 """The first set, of Spark 4.3."""
 OF_SPARK_4_0 = CHECKPOINTS / "spark-4.0"
-"""The second set: rolling windows, and some of the first set's queries."""
+"""The second set: some of the first set's queries."""
 _LEFT_OUT = ("local", "stored", "later")
 """Local copies, which Spark's workers make anew, and the input."""
 _FOLDER = "/folder-of-the-query"

@@ -28,7 +28,7 @@ REST = [
     (query, backend) if (query, backend) in CHOSEN else soak(query, backend)
     for query in QUERIES
     for backend in BACKENDS
-    if query != "rolling" and (query, backend) != ("windows", "rocksdb")
+    if (query, backend) != ("windows", "rocksdb")
 ]
 OLDEST = sorted(path.name for path in OF_SPARK_4_0.glob("*.gz") if "directories" not in path.name)
 """Archives of the oldest version of Spark, which all versions read."""

@@ -47,7 +47,7 @@ def forge_signed(rng: random.Random, blob: bytes) -> bytes:
 def forge_pointer(rng: random.Random, blob: bytes) -> bytes:
     """Return a pointer with other fields, and with a checksum or without."""
     blob = blob[:1] + packed(rng, blob[1:])
-    return blob[:-4] + zlib.crc32(blob[:-4]).to_bytes(4, "big") if rng.randrange(2) else blob
+    return blob[:-4] + zlib.crc32(blob[:-4]).to_bytes(4, "big") if rng.randrange(8) else blob
 
 
 def forge_page(layout: PageLayout) -> Change:

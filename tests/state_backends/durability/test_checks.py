@@ -1,7 +1,7 @@
 """What a pointer, a changelog and a journal say about themselves is checked: altered or exchanged blobs are never used."""
 
 import re
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,26 +31,25 @@ FULL = replace(
 
 
 @pytest.mark.parametrize("pointer", [FULL, Pointer.fresh()], ids=["full", "fresh"])
-def test_an_altered_pointer_is_refused_or_the_same(pointer: Pointer) -> None:
-    """Each byte may be another: only where it names the checksum itself does the pointer remain, which it then is."""
-    blob, read = pointer.encode(), 0
+def test_an_altered_pointer_is_refused(pointer: Pointer) -> None:
+    """Whichever byte is another, also of the checksum and of its name, and wherever the pointer is cut."""
+    blob = pointer.encode()
+    assert pointer == Pointer.decode(blob)
     for at in range(len(blob)):
-        for flip in (1, 0x80, 0xFF):
-            with suppress(CorruptDataError, NewerFormatError):
-                assert pointer == Pointer.decode(blob[:at] + bytes([blob[at] ^ flip]) + blob[at + 1 :])
-                read += 1
+        for flip in range(1, 256):
+            with pytest.raises((CorruptDataError, NewerFormatError)):
+                Pointer.decode(blob[:at] + bytes([blob[at] ^ flip]) + blob[at + 1 :])
         with pytest.raises(CorruptDataError):
             Pointer.decode(blob[:at])
-    assert read < 30
 
 
-def test_a_pointer_without_a_checksum_is_read() -> None:
-    """The first versions wrote none."""
+def test_a_pointer_without_a_checksum_is_refused() -> None:
+    """No damage can take the checksum away: what has none is not read. The error says which versions wrote such pointers."""
     blob = FULL.encode()
     progress = FULL.progress.plain()
-    assert blob[:-4].endswith(b"\xa5check\xce")
     start = blob.index(pack_value(progress)[1:])
-    assert FULL == Pointer.decode(blob[: start - 1] + pack_value(progress))
+    with pytest.raises(CorruptDataError, match=r"no checksum.* start with a new one"):
+        Pointer.decode(blob[: start - 1] + pack_value(progress))
 
 
 @pytest.mark.parametrize(
