@@ -1,11 +1,12 @@
-"""Snapshots in a folder: manifests that share the files which have not changed.
+"""Snapshots in a folder: manifests that share the large files which have not changed.
 
     STORE/NUMBER-TOKEN.json   a manifest: the SHA-256 of the rest in the first line, then JSON
     STORE/files/DIGEST-TOKEN  the files, by the SHA-256 of their bytes and the snapshot that first wrote them
 
 STORE is the random name of one bucket's state, NUMBER the version and TOKEN random: no two attempts ever write the same
-file. A snapshot names files of the one before it where their bytes are equal. Files are written before the manifest that
-names them, and removed when no manifest names them any more.
+file. A snapshot names files of 1 MiB or more of the one before it where their bytes are equal; smaller ones are written again,
+so that a damaged one leaves the snapshot before it. Files are written before the manifest that names them, and removed when no
+manifest names them any more.
 """
 
 import hashlib
@@ -27,6 +28,7 @@ from state_backends.durability.signed import decode_signed, encode_signed, fetch
 MANIFEST_VERSION = 1
 PAGES = "pages"
 """The kind of a snapshot that holds pages in changelog blobs; any other kind is the name of the backend that wrote it."""
+_LEAST_SHARED = 1 << 20
 _ORPHAN_SECONDS = 3_600.0
 _AT_ONCE = 4
 _MOST_DIGESTS = 65_536
@@ -145,7 +147,7 @@ class SnapshotFolder:
         files: Iterable[tuple[str, bytes | Path]],
         earlier: Manifest | None,
     ) -> Manifest:
-        """Write a snapshot: its files, but for those that an earlier one has, then its manifest.
+        """Write a snapshot: its files, but for large ones that an earlier one has, then its manifest.
 
         Args:
             name: of the snapshot, never used before.
@@ -158,7 +160,11 @@ class SnapshotFolder:
         if earlier is not None:
             # Some may have been removed since by a lifecycle rule of the storage, or by hand.
             there = {path for path, _ in self.folder.list(f"{self.store_id}/files")}
-            stored = {part.digest: part.file for part in earlier.parts if self._file(part) in there}
+            stored = {
+                part.digest: part.file
+                for part in earlier.parts
+                if part.size >= _LEAST_SHARED and self._file(part) in there
+            }
 
         def put(item: tuple[str, bytes | Path]) -> Part:
             part_name, data = item

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import shutil
 import socket
 from collections.abc import Collection, Iterable, Iterator
@@ -17,6 +18,7 @@ from state_backends.errors import StateError
 from state_backends.interface import StateBackend
 from state_backends.registry import BUILT_IN, load_backend
 
+_NUMBER = re.compile("[0-9]{1,9}")
 _LOG = logging.getLogger(__name__)
 
 
@@ -178,19 +180,35 @@ def _pages_of(manifest: Manifest, directory: Path) -> Iterator[Pages]:
 
 
 def this_process() -> str:
-    """Return a name of this process: its host and number."""
-    return f"{socket.gethostname()}:{os.getpid()}"
+    """Return a name of this process: its host, its number, and when it began."""
+    return f"{socket.gethostname()}:{os.getpid()}:{_beginning(os.getpid()) or ''}"
 
 
 def is_dead(owner: str) -> bool:
-    """Return whether a process is known to have ended; False for one on another host."""
-    host, _, number = owner.rpartition(":")
-    if host != socket.gethostname():
+    """Return whether a process is known to have ended; False for one on another host.
+
+    A container that starts again has the name of the one before, and its processes have the same numbers. So one that did not
+    begin when the owner did is another one.
+    """
+    host, number, beginning = (*owner.split(":"), "")[:3]
+    if host != socket.gethostname() or not _NUMBER.fullmatch(number):
         return False
     try:
         os.kill(int(number), 0)
     except ProcessLookupError:
         return True
     except PermissionError:
-        return False
-    return False
+        pass
+    found = _beginning(int(number))
+    return bool(beginning and found) and beginning != found
+
+
+def _beginning(number: int) -> str | None:
+    """When a process began: the boot of its machine, and the ticks since then; None where the system does not say."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        status = Path(f"/proc/{number}/stat").read_bytes()
+    except OSError:
+        return None
+    # The second field is the name of the program, in brackets; it may have spaces and brackets itself.
+    return f"{boot}-{status.rpartition(b')')[2].split()[19].decode()}"

@@ -30,11 +30,13 @@ from state_backends.durability.pointer import Pending, Pointer, Snapshot, read_p
 from state_backends.durability.policy import SnapshotPolicy
 from state_backends.durability.progress import Progress
 from state_backends.durability.snapshots import MANIFEST_VERSION, Manifest, SnapshotFolder
+from state_backends.durability.uploads import is_dead, this_process
 from state_backends.journal import MemoryJournal
 from state_backends.sqlite_journal import SqliteJournal
 
 ROOT = Path(__file__).parents[3]
 KINDS = ["memory", "rocksdb"]
+of_linux = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="/proc says when a process began")
 
 
 class Store:
@@ -207,10 +209,10 @@ def test_snapshots_of_both_kinds_follow_each_other(
 
 
 def test_snapshots_share_what_has_not_changed(tmp_path: Path, opened: Callable[..., Store]) -> None:
-    """With 1 % of the state changed, a snapshot of RocksDB writes little and shares the rest by name."""
+    """With 1 % of the state changed, a snapshot of RocksDB writes little and shares large files by name, no others."""
     store, rng = opened(tmp_path, bytes=1), random.Random(1)
     copy = store.copy("rocksdb")
-    keys = [b"%d" % number for number in range(5_000)]
+    keys = [b"%d" % number for number in range(10_000)]
     store.commit(copy, WriteBatch({0: {key: rng.randbytes(400) for key in keys}}))
     before, written = names(store.files), []
     whole = store.pointer.newest.size
@@ -218,10 +220,10 @@ def test_snapshots_share_what_has_not_changed(tmp_path: Path, opened: Callable[.
         if turn == 2:  # Also when the copy is a new one, which was restored.
             copy = store.copy("rocksdb")
         earlier = store.folder.manifest(store.pointer.newest.name)
-        store.commit(copy, WriteBatch({0: {key: rng.randbytes(400) for key in rng.sample(keys, 50)}}))
+        store.commit(copy, WriteBatch({0: {key: rng.randbytes(400) for key in rng.sample(keys, 100)}}))
         manifest = store.folder.manifest(store.pointer.newest.name)
         shared = {part.file for part in manifest.parts} & {part.file for part in earlier.parts}
-        assert {part.file for part in earlier.parts if part.name.endswith(".sst")} <= shared
+        assert {part.file for part in earlier.parts if part.size >= 1 << 20} == shared != set()
         new = names(store.files) - before
         assert {part.file for part in manifest.parts} - shared == {
             name.removeprefix("files/") for name in new if name.startswith("files/")
@@ -233,8 +235,10 @@ def test_snapshots_share_what_has_not_changed(tmp_path: Path, opened: Callable[.
 
 
 def damage(path: Path, how: str) -> None:
-    """Damage a file."""
+    """Damage a file, unless it is empty."""
     blob = path.read_bytes()
+    if not blob:
+        return
     path.unlink()
     if how == "truncated":
         path.write_bytes(blob[: len(blob) // 2])
@@ -255,13 +259,16 @@ def needed(store: Store, which: int) -> set[str]:
 def test_damaged_file_of_the_newest_snapshot(
     tmp_path: Path, opened: Callable[..., Store], caplog: pytest.LogCaptureFixture, kind: str, how: str
 ) -> None:
-    """Any damaged file is named in a warning and the snapshot before does; a file of both is a clear error."""
+    """Any damaged file is named in a warning and the snapshot before does; a large file of both is a clear error."""
     store = opened(tmp_path, bytes=150_000)
     copy = store.copy(kind)
+    if kind == "rocksdb":
+        store.commit(copy, WriteBatch({10**6: {b"%d" % n: os.urandom(1_000) for n in range(1_500)}}))
     store.snapshots(copy, 3)
     store.commit(copy)
     newest, before = needed(store, 0), needed(store, 1)
-    assert newest - before
+    assert {name for name in newest & before if (store.files / name).stat().st_size < 1 << 20} == set()
+    assert len(newest & before) == (kind == "rocksdb")
     shutil.copytree(store.files, tmp_path / "whole")
     for name in sorted(newest):
         if not (store.files / name).stat().st_size:
@@ -622,6 +629,9 @@ def living() -> Iterator[str]:
         ("dead", 0, 6, False),
         ("dead", 3, 39, True),
         ("dead", 3, 41, False),
+        pytest.param("replaced", 0, 4, True, marks=of_linux),
+        pytest.param("replaced", 0, 6, False, marks=of_linux),
+        ("another-host:1:then", 0, 899, True),
     ],
 )
 def test_patience(
@@ -639,7 +649,9 @@ def test_patience(
     dead = subprocess.run(
         [sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True
     )
-    owners = {"living": living, "dead": f"{socket.gethostname()}:{int(dead.stdout)}"}
+    host, _, beginning = this_process().split(":")
+    replaced = f"{living}:{beginning}"  # The number belongs to a process that began later.
+    owners = {"living": living, "dead": f"{host}:{int(dead.stdout)}", "replaced": replaced}
     store = opened(tmp_path)
     copy = store.copy("memory")
     snapshot = Snapshot(0, bytes(16), 0, store.uri, "0-x")
@@ -653,6 +665,19 @@ def test_patience(
     given_up = 0 if waits else 1
     overdue = waits and failures > 0
     assert SnapshotCounts(given_up, given_up, overdue=overdue) == copy.drain_snapshot_counts()
+
+
+@of_linux
+def test_a_process_is_known_by_when_it_began() -> None:
+    """One that has the host and the number of an earlier one, as after a restart of a container, is not that one."""
+    host, number, beginning = this_process().split(":")
+    assert beginning
+    assert not is_dead(this_process())
+    assert is_dead(f"{host}:{os.getppid()}:{beginning}")
+    assert is_dead(f"{host}:{number}:another boot of the machine-1")
+    assert not is_dead(f"{host}:{number}")  # as earlier versions wrote it
+    assert not is_dead(f"another-host:{number}:{beginning}-")
+    assert not is_dead(f"{host}:no number:{beginning}")
 
 
 def test_unreadable_local_copy(
