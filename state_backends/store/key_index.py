@@ -3,6 +3,8 @@
 A backend takes about a microsecond to find that a page is not there, and a batch of scattered keys asks for ten such pages for
 each that is there. The index answers that for all segments at once. It may say that there is a page where there is none: two
 keys may have the same hash, segments that are 32 apart share a bit, and a page may be deleted. It never says the opposite.
+A key is forgotten with the last of its segments. As a segment may stay for ever while keys come and go, the store builds the
+index again from time to time.
 """
 
 from collections.abc import Iterable
@@ -45,6 +47,15 @@ class KeyIndex:
         """Whether the segment is known."""
         return segment in self._known
 
+    def __len__(self) -> int:
+        """How many keys take up space, those among them whose segments were dropped."""
+        return self._used
+
+    @property
+    def known(self) -> list[int]:
+        """The segments that are known."""
+        return sorted(self._known)
+
     def know(self, segment: int) -> None:
         """All pages of this segment have been noted."""
         self._known.add(segment)
@@ -86,10 +97,17 @@ class KeyIndex:
         """Forget everything."""
         self.__init__()  # type: ignore[misc]
 
+    def forget_dropped(self) -> None:
+        """Free the space of keys whose segments were dropped. O(places), some 10 ms for each million."""
+        self._resize(0)
+
     def _reserve(self, more: int) -> None:
-        """Make place for more keys. Those that have no page any more are left out."""
-        if self._used + more <= _MOST_FULL * len(self._hash):
-            return
+        """Make place for more keys."""
+        if self._used + more > _MOST_FULL * len(self._hash):
+            self._resize(more)
+
+    def _resize(self, more: int) -> None:
+        """Allocate as much as the keys that have a page need, and more keys."""
         live = np.flatnonzero(self._bits)
         old, bits = self._hash[live], self._bits[live]
         del live

@@ -19,6 +19,8 @@ from state_backends.store.key_index import Bits, KeyIndex, hashes
 from state_backends.store.usage import StoreUsage
 
 TIME_MIN, TIME_MAX = -(2**63), 2**63 - 1
+_FEW_NOTED = 1 << 14
+"""Keys that the index may hold for pages that are gone, however few there are: 300 kB."""
 
 
 class WindowStore:
@@ -336,12 +338,31 @@ class WindowStore:
         if changes.drop_before is not None:
             self.usage.drop_before(changes.drop_before)
             self._index.drop_before(changes.drop_before)
+        self._renew_index()
         for segment in {*changes.puts, *changes.deletes}:
             self._record_changes(segment, changes)
         changes.puts = {segment: pages for segment, pages in changes.puts.items() if pages}
         changes.deletes = {segment: keys for segment, keys in changes.deletes.items() if keys}
         self._staged, self._read, self._stored = WriteBatch(), {}, None
         return changes
+
+    def _renew_index(self) -> None:
+        """Build the index again once it holds more than twice as many keys as there are pages.
+
+        It holds keys that have gone while their segment stayed. O(pages), after at least as many keys came or went.
+        """
+        most = max(_FEW_NOTED, 2 * self.usage.pages)
+        if len(self._index) <= most:
+            return
+        self._index.forget_dropped()
+        if len(self._index) <= most:
+            return
+        known = self._index.known
+        self._index.clear()
+        if all(number in known for number in self._segments_stored() if self._is_stored(number)):
+            self.usage.clear_keys()  # All of them are about to be noted.
+        for segment in known:
+            self.note_keys(segment)
 
     def _record_changes(self, segment: int, changes: WriteBatch) -> None:
         """Record what changes in a segment, and leave out deletes of pages that are not stored."""

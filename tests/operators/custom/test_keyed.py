@@ -245,3 +245,32 @@ class Counting:
     def get_many(self, segment, keys):
         self.read += len(keys)
         return self._backend.get_many(segment, keys)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order(KeyedOperator):
+    """An order: a key that lives from its one record to a timer."""
+
+    def schema(self, types):
+        return Declaration(["v"], results={"v": "bigint"})
+
+    def process(self, time, record, context):
+        context.value = record["v"]
+        context.set_timer(time + 5)
+
+    def on_timer(self, time, name, context):
+        row, context.value = {"v": context.value}, None
+        return [row]
+
+
+def test_keys_that_have_gone_take_no_memory() -> None:
+    """Keys that come and go for long, in a segment that stays: what tells where keys have pages does not grow with them."""
+    rows = 0
+    with Order().group_by("k").local_runner("at") as runner:
+        for batch in range(24):
+            keys = [f"{batch} {number}" for number in range(1_000)]
+            records = pa.table({"k": keys, "at": [3 * batch] * 1_000, "v": range(1_000)})
+            rows += runner.process(records).num_rows
+            assert runner.metrics["live_keys"] <= 3_000
+            assert len(runner.store._index) <= (1 << 14) + 3_000
+    assert rows == 22_000

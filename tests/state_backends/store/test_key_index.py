@@ -1,12 +1,16 @@
 """The index of keys never misses a page, and seldom tells of one that is not there."""
 
 import random
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from serializers import PageLayout
+from state_backends import Entries, WindowStore
+from state_backends.backends.memory import MemoryBackend
 from state_backends.store.key_index import KeyIndex, hashes
 
 KEYS = [b"key %d" % number for number in range(3_000)]
@@ -92,3 +96,57 @@ def test_equal_hashes_in_one_call() -> None:
     index.note(0, crowded)
     assert index.has(0, index.segments(crowded)).all()
     assert not index.has(0, index.segments(np.array([2**10 + 1, 2**31], np.uint32))).any()
+
+
+class Counting(MemoryBackend):
+    """Counts the keys that are read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read = 0
+
+    def scan_keys(self, segment: int) -> Iterator[list[bytes]]:
+        for keys in super().scan_keys(segment):
+            self.read += len(keys)
+            yield keys
+
+
+def names_of(batch: int) -> list[bytes]:
+    """The keys of a batch, which no other has."""
+    return [b"%d %d" % (batch, number) for number in range(1_000)]
+
+
+def put(store: WindowStore, batch: int, time: int) -> None:
+    """Write an entry for each key of a batch."""
+    store.put_many(names_of(batch), Entries(np.arange(1_000), (np.full(1_000, time),)))
+
+
+@pytest.mark.parametrize("segments", [1, 8, 40])
+def test_keys_that_come_and_go(segments: int) -> None:
+    """However many keys there ever were, the index holds few more than there are pages, and building it again costs little.
+
+    Each key is in one segment. One segment is always there; of the others, if any, each has a batch's keys and is dropped
+    later: 32 and more share the bits of the index, so that keys stay there although their segment was dropped.
+    """
+    backend = Counting()
+    store = WindowStore(backend, PageLayout(("i8",)), 10)
+    always, live = [b"%d" % number for number in range(100)], max(segments - 1, 3)
+    store.put_many(always, Entries(np.arange(100), (np.full(100, 10_000),)))
+    for batch in range(150):
+        put(store, batch, 10_005 if segments == 1 else 10 * batch)
+        if segments == 1 and batch >= live:
+            gone = names_of(batch - live)
+            store.delete_many(gone, np.arange(1_000), np.full(1_000, 10_005))
+        store.expire(10 * (batch - live + 1))
+        backend.write(store.drain_changes(), b"%d" % batch)
+        assert len(store._index) <= max(1 << 14, 2 * store.usage.pages) + 2_000
+    kept = {key for batch in range(150 - live, 150) for key in names_of(batch)} | {*always}
+    assert kept == {key for segment in store.segments() for key in store.keys(segment)}
+    assert store.usage.keys == pytest.approx(len(kept), rel=0.055)  # five standard errors
+    names = sorted(kept)
+    assert len(names) == sum(len(store.fetch_segment(segment, names)) for segment in store.segments())
+    assert store.may_have(1_000, always, store.locate(always)).all()
+    assert backend.read <= 150_000
+    assert (backend.read > 0) == (
+        segments != 8
+    )  # What was dropped with all its segments is forgotten without it.
