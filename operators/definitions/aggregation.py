@@ -197,7 +197,15 @@ class WindowedAggregation(RunnableOperator):
         read = sorted({name for operation in output.operations for name in operation.inputs})
         values = tuple((name, types[name]) for name in read)
         inputs = Inputs(event_time, keys, values, windows.tick_us, plan.reach, gap)
-        return Program(plan, output, inputs, windows.grace_ticks, segment, times=tuple(self._times()))
+        return Program(
+            plan,
+            output,
+            inputs,
+            windows.grace_ticks,
+            segment,
+            times=tuple(self._times()),
+            segment_given=config.segment is not None,
+        )
 
     def _times(self) -> Iterator[OutputTime]:
         updates = self.policy == "on_update"

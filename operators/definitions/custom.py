@@ -216,6 +216,7 @@ class GroupedOperator(RunnableOperator):
             segment_length(config, tick_us, segment),
             counts=tuple(declared.counts),
             times=tuple(self._times(declared, dict(results), tick_us)),
+            segment_given=True,
         )
 
     @property

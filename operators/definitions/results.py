@@ -66,9 +66,7 @@ def lasting(output: RollingOutput, lifetimes: Collection[int]) -> tuple[Operatio
         DefinitionError: the state of one of them would grow without end.
     """
     found: dict[Operation, None] = {}
-    for (name, bound), over in zip(output.aggregates, output.over, strict=True):
-        if not set(over) & set(lifetimes):
-            continue
+    for name, bound in output.aggregates_over(lifetimes):
         if any(operation.keeps_all for operation in bound.operations):
             raise DefinitionError(
                 f"aggregate {name!r} keeps each value, so that its state of a lifetime would grow without end: limit it to "

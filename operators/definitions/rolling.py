@@ -277,6 +277,7 @@ class RollingAggregation(RunnableOperator):
             windows.grace_ticks,
             self._segment(plan, config),
             times=(OutputTime(emitted[time], None, 0),) if time in emitted else (),
+            segment_given=config.segment is not None,
         )
 
     def _rows(self, types: Mapping[str, pa.DataType]) -> tuple[tuple[str, str, pa.DataType], ...]:

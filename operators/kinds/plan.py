@@ -1,9 +1,12 @@
 """The base of the plans of all window kinds: the layout of stored entries, and what stored state depends on."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Collection
+from dataclasses import replace
 from typing import Any
 
 from operators.aggregates.operation import Operation
+from operators.steps.emission import AggregateOutput
 from serializers.pages import PageLayout
 from state_backends import Entries
 from state_backends.store.schema import head_codes
@@ -47,6 +50,22 @@ class WindowPlan(ABC):
         """
         del segment_ticks, close_time
         return entries
+
+    def lasting_results(self, output: AggregateOutput) -> list[str]:
+        """Return the names of the results that are computed from all records that there ever were: by default none."""
+        del output
+        return []
+
+    def of_output(self, output: AggregateOutput, kept: Collection[Operation]) -> "WindowPlan":
+        """Return the plan that computes the aggregates of an output.
+
+        Args:
+            output: with aggregates of other operations.
+            kept: those of them whose states of all records are stored, whether an aggregate needs them or not.
+        """
+        del kept
+        plan: Any = self
+        return replace(plan, operations=output.operations)  # type: ignore[no-any-return]
 
     def describe(self) -> dict[str, Any]:
         """Return what stored state depends on."""

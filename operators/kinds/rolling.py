@@ -5,12 +5,14 @@ are older than the longest finite lookback are combined to one pane for each key
 their windows are closed are stored beside the panes: those of one key, segment and batch in one entry.
 """
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from operators.aggregates.definitions import Bound
 from operators.aggregates.empty import empty_state
 from operators.aggregates.operation import Operation
 from operators.columns.ranges import Ints, Mask, key_edges
@@ -18,8 +20,9 @@ from operators.columns.records import FAR_FUTURE, FAR_PAST, Records
 from operators.kinds.page_sums import SummingOperator
 from operators.kinds.panes import PaneSchema, join_states, merge_marked, merge_panes
 from operators.kinds.plan import WindowPlan
-from operators.kinds.rolling_rows import Closed, RollingRows, windows_of
+from operators.kinds.rolling_rows import Closed, RollingOutput, RollingRows, windows_of
 from operators.kinds.rolling_state import LIFE_PANE_TIME, RollingPaneSchema, Waiting, WaitingSchema
+from operators.steps.emission import AggregateOutput
 from operators.steps.step import Step
 from operators.steps.store_operator import NO_KEYS, PageEnds, PageIds, Pages, Touched
 from operators.steps.timers import NEVER
@@ -27,6 +30,9 @@ from serializers.rows import RowCodec
 from state_backends import Entries, WindowStore
 from state_backends.store.entries import merge_entries
 from state_backends.store.ordering import row_order
+
+LASTING = "lasting"
+"""Name of what a stored state keeps for a lookback without end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +44,7 @@ class RollingPlan(WindowPlan):
         closed: which ends belong to the windows.
         on_arrival: whether a row is emitted in the batch of its record, instead of when its windows are closed.
         operations: the distinct operations of all aggregates.
-        lasting: those of aggregates over the lookback without end.
+        lasting: those whose states are kept for the lookback without end, if there is one.
         types: names and Arrow types of the columns that the operations read.
         rows: names and Arrow types of the columns of the rows that come out.
         event_time: the column of event times among the rows.
@@ -99,7 +105,22 @@ class RollingPlan(WindowPlan):
         """Return what stored state depends on. Shorter lookbacks, and which ends belong to them, may change."""
         emission = "on_arrival" if self.on_arrival else "on_close"
         rows = None if self.on_arrival else [f"{name}: {type_}" for name, type_ in self.rows]
-        return {**WindowPlan.describe(self), "emission": emission, "rows": rows}
+        described = {**WindowPlan.describe(self), "emission": emission, "rows": rows}
+        if self.lifetime:
+            described[LASTING] = [each.describe() for each in self.operations if each in {*self.lasting}]
+        return described
+
+    def lasting_results(self, output: AggregateOutput) -> list[str]:
+        return [name for name, _ in self._over_lifetime(output)]
+
+    def _over_lifetime(self, output: AggregateOutput) -> list[tuple[str, Bound]]:
+        lifetimes = [number for number, lookback in enumerate(self.lookbacks) if lookback is None]
+        return output.aggregates_over(lifetimes) if isinstance(output, RollingOutput) else []
+
+    def of_output(self, output: AggregateOutput, kept: Collection[Operation]) -> "RollingPlan":
+        needed = {operation for _, bound in self._over_lifetime(output) for operation in bound.operations}
+        lasting = tuple(each for each in output.operations if each in needed or each in kept)
+        return replace(self, operations=output.operations, lasting=lasting)
 
     @property
     def codec(self) -> RowCodec:
@@ -147,7 +168,7 @@ class RollingOperator(SummingOperator):
         self._codec = plan.codec
         self._empty = plan.empty()
         lasting = set(plan.lasting)
-        self._lasting = [operation.bare in lasting for operation in plan.operations]
+        self._lasting = [operation in lasting for operation in plan.operations]
         self._life_segment = store.segment_of(LIFE_PANE_TIME)
 
     def next_due(self, entries: Entries) -> Ints:

@@ -1,6 +1,6 @@
 """The windows of rows as ranges of panes, and the rows with their aggregates as Arrow columns."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -154,6 +154,10 @@ class RollingOutput(AggregateOutput):
     rows: tuple[tuple[str, str, pa.DataType], ...]
     suffixes: tuple[str, ...]
     over: tuple[tuple[int, ...], ...]
+
+    def aggregates_over(self, lookbacks: Collection[int]) -> list[tuple[str, Bound]]:
+        """Return the aggregates that are over any of these lookbacks, with the names of their results."""
+        return [one for one, over in zip(self.aggregates, self.over, strict=True) if {*over} & {*lookbacks}]
 
     @property
     def arrow(self) -> pa.Schema:

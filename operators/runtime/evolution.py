@@ -20,6 +20,8 @@ from operators.aggregates.operations import SumFloat, SumInt
 from operators.columns.ranges import Ints, State
 from operators.columns.records import Records
 from operators.kinds.panes import join_states, split_states
+from operators.kinds.plan import WindowPlan
+from operators.kinds.rolling import LASTING
 from operators.runtime.identity import COLUMNS, SEGMENT, STATE, differences, differing
 from operators.runtime.program import Program
 from operators.steps.emission import AggregateOutput
@@ -92,43 +94,63 @@ def _begun(operation: Operation, since: int) -> Operation:
     return Later(operation.column, operation, since, where=operation.where) if since else operation
 
 
-def settled(program: Program, stored_identity: dict[str, Any]) -> Program:
-    """Return the program with separate states for aggregates that were added to those of a stored state.
+def settled(program: Program, stored_identity: dict[str, Any], *, moved: bool = False) -> Program:
+    """Return the program as it goes on with a stored state.
 
-    An aggregate is made from stored states if all that it needs are there, the oldest first; else from new ones alone.
+    It has the segments of the state, unless others were asked for; and separate states for aggregates that were added. An
+    aggregate is made from stored states if all that it needs are there, the oldest first; else from new ones alone. Over a
+    lifetime, only states that were kept for it are there. They are kept on, also when no aggregate needs them any more.
+
+    Args:
+        program: the operator.
+        stored_identity: what the state depends on, as its program recorded it.
+        moved: whether the state comes from a savepoint: its segments need not be those of the operator.
     """
-    names = list(stored_identity.get(STATE) or [])
-    given = program.output
-    same = names == [operation.describe() for operation in program.plan.operations]
-    if same or not isinstance(given, AggregateOutput):
+    segment = stored_identity.get(SEGMENT)
+    if not (moved or program.segment_given) and isinstance(segment, int) and segment > 0:
+        program = replace(program, segment=segment)
+    names, given = list(stored_identity.get(STATE) or []), program.output
+    if not isinstance(given, AggregateOutput) or _has_states(program, stored_identity):
         return program
+    plan: Any = program.plan
+    recorded = list(stored_identity.get(LASTING) or [])
+    # Of several states of one name, all have to be kept: they are not told apart.
+    lasting = [name for name in names if recorded.count(name) == names.count(name)]
+    for_ever = lasting if LASTING in stored_identity else names
     widened = _widened_columns(program, stored_identity)
     latest = max([0, *(int(found[1]) for found in map(_SINCE.search, names) if found)])
 
-    def since(operations: Sequence[Operation]) -> int:
-        there = [
-            [_source(_begun(op, number), names, widened) is not None for op in operations]
-            for number in range(latest + 1)
-        ]
-        whole = [number for number, each in enumerate(there) if all(each)]
-        # Numbers of one operation ascend with time, so the least is the oldest.
-        return whole[0] if whole else latest + 1 if any(map(any, there)) else 0
+    def whole(operations: Sequence[Operation], number: int, among: Sequence[str]) -> list[bool]:
+        return [_source(_begun(op, number), among, widened) is not None for op in operations]
 
-    aggregates = []
+    def since(operations: Sequence[Operation], usable: Sequence[str]) -> int:
+        numbers = range(latest + 1)
+        # Numbers of one operation ascend with time, so the least is the oldest.
+        oldest = next((number for number in numbers if all(whole(operations, number, usable))), None)
+        if oldest is not None:
+            return oldest
+        return latest + 1 if any(any(whole(operations, number, names)) for number in numbers) else 0
+
+    aggregates, lasting_results = [], plan.lasting_results(given)
     for name, bound in given.aggregates:
         operations = tuple(operation.bare for operation in bound.operations)
-        number = since(operations)
+        number = since(operations, for_ever if name in lasting_results else names)
         aggregates.append((name, replace(bound, operations=tuple(_begun(op, number) for op in operations))))
     output: Any = replace(given, aggregates=tuple(aggregates))  # type: ignore[type-var]
-    if output.operations == given.operations:
-        return program
-    plan: Any = program.plan
-    return replace(program, plan=replace(plan, operations=output.operations), output=output)
+    kept = {op for op in output.operations if _source(op, lasting, widened) is not None}
+    return replace(program, plan=plan.of_output(output, kept), output=output)
+
+
+def _has_states(program: Program, stored_identity: dict[str, Any]) -> bool:
+    """Whether a stored state has the states of the program, and keeps the same ones for a lifetime."""
+    own = program.plan.describe()
+    lasting = stored_identity.get(LASTING, own.get(LASTING))
+    return (stored_identity.get(STATE), lasting) == (own.get(STATE), own.get(LASTING))
 
 
 def adapt(batch: Partials, given: Program, working: Program) -> Partials:
     """Return the partial aggregates of a first stage of one program as a batch for the program that `settled` returned."""
-    if working is given:
+    if working.plan is given.plan:
         return batch
     head, columns = len(given.plan.head), batch.entries.columns
     states = dict(
@@ -221,9 +243,12 @@ def adaption(
     Raises:
         StateError: the state belongs to another operator, or the policy forbids to change it; names what differs.
     """
-    program = settled(program, stored_identity)
+    program = settled(program, stored_identity, moved=moved)
     own = program.identity()
-    different = [name for name in differing(stored_identity, own) if not (moved and name == SEGMENT)]
+    ignored = {SEGMENT} if moved else set()
+    if LASTING not in stored_identity:  # `check_lifetimes` looks into such a state.
+        ignored.add(LASTING)
+    different = [name for name in differing(stored_identity, own) if name not in ignored]
     if not different:
         fits = stored is None or stored.head == program.plan.head
         return None if fits or stored is None else Adaption(program, stored)
@@ -231,7 +256,7 @@ def adaption(
     restart = (
         "start without spark.windows.state.savepoint" if moved else "start this one with a new checkpoint"
     )
-    if not {*different} <= {STATE, COLUMNS} or stored is None:
+    if not {*different} <= {STATE, COLUMNS, LASTING} or stored is None:
         if different == [SEGMENT]:
             restart = "move the state by a savepoint"
         raise StateError(
@@ -246,7 +271,8 @@ def adaption(
                 f"give the changed column another name, or {restart}"
             )
     _check_names(stored_identity[STATE], own[STATE], restart)
-    changes = _changes(stored_identity[STATE], program.plan.operations)
+    changes = _new_lifetimes(program, stored_identity[STATE])
+    changes += _changes(stored_identity[STATE], program.plan.operations)
     changes += [f"column {name!r} was {before}, is {now}" for name, (before, now) in retyped.items()]
     if policy != ADAPT:
         raise StateError(
@@ -267,6 +293,20 @@ def stored_change(program: Program, progress: Progress, policy: str) -> Adaption
     if progress.identity is None:
         return None
     return adaption(program, progress.identity, progress.schema, policy)
+
+
+def _new_lifetimes(program: Program, before: Sequence[str]) -> list[str]:
+    """The results that are over the lifetime, and whose states were kept for other lookbacks only, as text."""
+    output, plan = program.output, program.plan
+    if not isinstance(output, AggregateOutput) or not isinstance(plan, WindowPlan):
+        return []
+    lasting = plan.lasting_results(output)
+    return [
+        f"{name} was not over the lifetime, and would count from now on, over all of its lookbacks"
+        for name, bound in output.aggregates
+        if name in lasting
+        and all(op.bare.describe() in before and op.describe() not in before for op in bound.operations)
+    ]
 
 
 def _changes(before: Sequence[str], operations: Sequence[Operation]) -> list[str]:

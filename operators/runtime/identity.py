@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from operators.columns.durations import as_text
+from operators.kinds.rolling import LASTING
 
 STATE, COLUMNS, SEGMENT = "state", "columns", "segment in ticks"
 _TICK, _STEP, _SIZE = "tick in us", "step in ticks", "size in ticks"
@@ -17,9 +18,12 @@ _NAMES = {
     "windows": "windows",
     "stored": "stored columns",
     "inputs": "kept inputs",
+    LASTING: "aggregates over the lifetime",
 }
 _KINDS = "windows", "operator"
-_SEVERAL = "grouped by", STATE, COLUMNS, "windows", "stored", "inputs"
+_SEVERAL = "grouped by", STATE, COLUMNS, "windows", "stored", "inputs", LASTING
+_FOLLOWING = SEGMENT, COLUMNS, LASTING
+"""What follows from something else: the default of a segment from the size, columns and what lasts from the aggregates."""
 
 
 def differing(stored: Mapping[str, Any], own: Mapping[str, Any]) -> list[str]:
@@ -35,8 +39,7 @@ def differences(stored: Mapping[str, Any], own: Mapping[str, Any], names: Collec
         own: what the operator's depends on.
         names: of what differs.
     """
-    # The default of a segment follows the size, and the columns follow the aggregates: the user has changed these.
-    shown = [name for name in names if name not in (SEGMENT, COLUMNS)] or list(names)
+    shown = [name for name in names if name not in _FOLLOWING] or list(names)
     kinds = [name for name in shown if name in _KINDS]
     if kinds:  # Other windows have other lengths.
         shown = kinds + [name for name in shown if name in stored and name in own and name not in kinds]

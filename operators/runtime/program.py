@@ -169,6 +169,7 @@ class Program:
         late: how late and bad records are reported, if they are.
         counts: names of what a custom operator counts.
         times: results that later operators may take as event time.
+        segment_given: whether the length of a segment was asked for. If not, a stored state goes on with the one that it has.
     """
 
     plan: Plan
@@ -179,6 +180,7 @@ class Program:
     late: LateSide | None = None
     counts: tuple[str, ...] = ()
     times: tuple[OutputTime, ...] = ()
+    segment_given: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.output, OutputSchema):

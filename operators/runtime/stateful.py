@@ -10,7 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from operators.kinds.rolling import LASTING
 from operators.runtime.evolution import adapt, adaption, settled, stored_change
+from operators.runtime.identity import STATE
+from operators.runtime.lifetimes import check_lifetimes
 from operators.runtime.memory import keep_freed_memory
 from operators.runtime.metrics import counted
 from operators.runtime.program import Processed, Program
@@ -63,11 +66,17 @@ class StatefulOperator:
         self.operator = working.plan.operator(self.store)
         self._ready = False
 
-    def _settle(self, stored_identity: dict[str, Any] | None) -> None:
-        working = self.program if stored_identity is None else settled(self.program, stored_identity)
-        if working.plan != self._working.plan:
+    def _settle(self, stored_identity: dict[str, Any] | None, *, moved: bool = False) -> None:
+        working = self.program
+        if stored_identity is not None:
+            working = settled(working, stored_identity, moved=moved)
+        if (working.plan, working.segment) != (self._working.plan, self._working.segment):
             self._use(working)
         self._working = working
+
+    def _check_lifetimes(self, stored_identity: dict[str, Any]) -> None:
+        if LASTING not in stored_identity:
+            check_lifetimes(self._working, self.store, stored_identity.get(STATE) or [])
 
     def takes(self, program: Program) -> bool:
         """Switch to this program if it works on the same state in the same way; return whether it does.
@@ -108,6 +117,8 @@ class StatefulOperator:
         else:
             self.store.usage.measure(self.backend)
         self.operator.rebuild(close_time, changes)
+        if progress.identity is not None:
+            self._check_lifetimes(progress.identity)
         self._ready = True
         self._restoring += time.perf_counter() - began
         return done.pointer
@@ -127,7 +138,7 @@ class StatefulOperator:
             StateError: the savepoint belongs to another operator; names what differs.
             CorruptDataError: a file of the savepoint is damaged; names it.
         """
-        self._settle(savepoint.identity)
+        self._settle(savepoint.identity, moved=True)
         self._sequence = savepoint.sequence
         program = self._working
         change = adaption(program, savepoint.identity, savepoint.schema, self._evolution, moved=True)
@@ -143,6 +154,7 @@ class StatefulOperator:
             emitted += operator.step(nothing, Step(savepoint.close_time, savepoint.close_time))
             for names, left in store.scan():
                 self.store.put_many(names, left)
+        self._check_lifetimes(savepoint.identity)
         self.operator.rebuild(savepoint.close_time)
         return program.output.table(emitted, self._sequence)
 
