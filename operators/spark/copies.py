@@ -5,6 +5,7 @@ process uses: it is locked.
 """
 
 import os
+import re
 import shutil
 import time
 from collections.abc import Iterator
@@ -20,9 +21,11 @@ from operators.runtime.program import Program
 from operators.runtime.stateful import StatefulOperator
 from serializers import SerializationError
 from state_backends import StateConfig, StateError
+from state_backends.durability.scratch import is_own, mark
 
 _IDLE_SECONDS = 600.0
 _ORPHAN_SECONDS = 86_400.0
+_LOCK = re.compile("[0-9]{1,9}[.]lock")
 
 
 @dataclass(slots=True)
@@ -153,6 +156,7 @@ def _claim(root: Path, store_id: str, backend: str) -> tuple[Path, BaseFileLock]
 
 def _first_free(home: Path) -> tuple[str, BaseFileLock]:
     """Lock the file of the lowest number that is free; return the name of its directory, and the lock."""
+    mark(home)
     return next(found for number in count() if (found := _try_lock(home, number)) is not None)
 
 
@@ -180,15 +184,22 @@ def _try_lock(home: Path, number: int) -> tuple[str, BaseFileLock] | None:
 
 
 def _sweep(root: Path) -> None:
-    """Remove the copies of queries that are gone: those that no process has opened for a day, nor holds."""
+    """Remove the copies of queries that are gone: those that no process has opened for a day, nor holds.
+
+    The directory may be one that others use too: what has not the library's name and mark stays.
+    """
     if not root.is_dir():
         return
     for home in root.iterdir():
         # Another process may remove the same copies at the same time, and what cannot be removed must not stop a batch.
         with suppress(OSError):
-            locks = list(home.glob("*.lock")) if home.is_dir() else []
+            locks = _locks(home) if is_own(home) else []
             if locks and not any(time.time() - lock.stat().st_mtime < _ORPHAN_SECONDS for lock in locks):
                 _remove_unless_held(home, locks)
+
+
+def _locks(home: Path) -> list[Path]:
+    return [path for path in home.iterdir() if _LOCK.fullmatch(path.name) and not path.is_symlink()]
 
 
 def _remove_unless_held(home: Path, locks: list[Path]) -> None:

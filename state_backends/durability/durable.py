@@ -90,7 +90,7 @@ class Durable:
     Args:
         backend: the copy.
         kind: the backend's name in the configuration.
-        scratch: local directory for temporary files of snapshots, of this copy only.
+        scratch: local directory for temporary files of snapshots.
         policy: where snapshots go, and when.
     """
 
@@ -208,7 +208,7 @@ class Durable:
     def _move_in(self, journal: Journal, pointer: Pointer) -> Alignment:
         """Move the pages of local copies into the journal."""
         memory = MemoryBackend()
-        other = Durable(memory, "memory", self._uploads.scratch, self._policy)
+        other = Durable(memory, "memory", self._uploads.scratch.parent, self._policy)
         other.align(journal, pointer)
         self.backend.attach(journal)
         # A segment at a time: each slot is written once.
@@ -219,7 +219,7 @@ class Durable:
 
     def _move_out(self, journal: Journal, pointer: Pointer) -> Alignment:
         """Move the pages of a resident backend out of the journal."""
-        resident = JournalBackend.open(self._uploads.scratch, {})
+        resident = JournalBackend.open(self._uploads.scratch.parent, {})
         resident.attach(journal)
         fill(self.backend, page_parts(resident), pointer.version)
         resident.clear()

@@ -13,6 +13,7 @@ from serializers import CorruptDataError, SerializationError
 from serializers.changes import Puts, decode_changes, encode_changes
 from state_backends.durability.parts import Pages, fill, page_parts
 from state_backends.durability.pointer import Snapshot
+from state_backends.durability.scratch import Scratch
 from state_backends.durability.snapshots import PAGES, Manifest, SnapshotFolder
 from state_backends.errors import StateError
 from state_backends.interface import StateBackend
@@ -28,15 +29,14 @@ class Uploads:
     Args:
         backend: the copy.
         kind: the backend's name in the configuration.
-        scratch: local directory for temporary files, of this copy only; what a killed process left there is removed.
+        scratch: local directory for temporary files; what a killed process left there is removed.
         background: whether to write on a thread.
     """
 
     def __init__(self, backend: StateBackend, kind: str, scratch: Path, *, background: bool) -> None:
         self._backend = backend
         self._kind = kind if backend.snapshots else PAGES
-        self.scratch = scratch
-        shutil.rmtree(scratch, ignore_errors=True)
+        self.scratch = Scratch(scratch)
         self._background = background
         self._pool = ThreadPoolExecutor(1, "snapshots")
         self._writing: dict[str, Future[Manifest]] = {}
@@ -50,11 +50,10 @@ class Uploads:
             snapshot: that is written.
             earlier: the newest one so far, whose files it may share.
         """
-        directory = self.scratch / snapshot.name
-        parts: list[Pages] = []
+        directory, parts = Path(), list[Pages]()
         if self._backend.snapshots:
+            directory = self.scratch.folder / snapshot.name
             try:
-                self.scratch.mkdir(parents=True, exist_ok=True)
                 self._backend.snapshot(directory)
             except (StateError, OSError):
                 shutil.rmtree(directory, ignore_errors=True)
@@ -68,7 +67,8 @@ class Uploads:
                 files = _local_files(directory) if self._backend.snapshots else _encoded_parts(parts)
                 return folder.write(snapshot.name, snapshot.version, self._kind, files, known)
             finally:
-                shutil.rmtree(directory, ignore_errors=True)
+                if self._backend.snapshots:
+                    shutil.rmtree(directory, ignore_errors=True)
 
         self._writing = {snapshot.name: self._pool.submit(write)}
 
@@ -131,7 +131,7 @@ class Uploads:
         if manifest.version != snapshot.version.hex():
             where = folder.where(snapshot.name)
             raise CorruptDataError(f"the manifest {where} belongs to another version, {manifest.version}")
-        directory = self.scratch / f"restored-{os.urandom(4).hex()}"
+        directory = self.scratch.folder / f"restored-{os.urandom(4).hex()}"
         try:
             folder.fetch(manifest, directory)
             if manifest.kind == self._kind != PAGES:
@@ -149,7 +149,7 @@ class Uploads:
     def close(self) -> None:
         """Wait for what is being written, so that no file of the backend is removed meanwhile."""
         self._pool.shutdown(wait=True, cancel_futures=True)
-        shutil.rmtree(self.scratch, ignore_errors=True)
+        self.scratch.close()
 
 
 def _local_files(directory: Path) -> Iterator[tuple[str, Path]]:

@@ -66,3 +66,17 @@ def test_a_copy_that_another_runner_holds_is_refused(tmp_path: Path) -> None:
     print(raised.value)  # noqa: T201 - what the user sees
     assert str(tmp_path) in str(raised.value)
     assert 1_100 == row["total"]
+
+
+@pytest.mark.parametrize("backend", ["memory", "rocksdb", "spark"])
+def test_what_else_is_in_the_directory_stays(tmp_path: Path, backend: str) -> None:
+    """Also a folder with the name of that of temporary files."""
+    mine = tmp_path / f"state-{backend}-snapshots" / "mine"
+    mine.mkdir(parents=True)
+    (mine / "chapter").write_text("one")
+    options = {"state.snapshots.folder": tmp_path / "snapshots", "state.snapshots.bytes": 1}
+    for _ in range(2):
+        with slow().local_runner("time", backend, tmp_path, options) as runner:
+            runner.process(records(100))
+            runner.process(records(100))
+    assert (mine / "chapter").read_text() == "one"

@@ -17,6 +17,7 @@ from operators.spark.copies import _claim, drop_copy, held_copy
 from state_backends import StateError, resolve
 from state_backends.journal import MemoryJournal
 
+LONG_AGO = time.time() - 2 * 86_400
 TABLE = pa.table({"k": ["a", "b"], "at": pa.array([1, 2], pa.int64())})
 
 
@@ -94,17 +95,42 @@ def test_a_deleted_lock_file_gives_another_directory(tmp_path: Path) -> None:
 
 def test_old_copies_that_nobody_holds_are_removed(tmp_path: Path) -> None:
     """Copies stay while a process holds them, and for a day after they were opened."""
-    names = ("fresh", "held", "old")
+    fresh, held, old, new = (f"{number:016x}" for number in range(4))
     locks = {}
-    for name in names:
+    for name in (fresh, held, old):
         directory, locks[name] = _claim(tmp_path, name, "memory")
         directory.mkdir()
-    long_ago = time.time() - 2 * 86_400
-    for name in ("held", "old"):
-        os.utime(tmp_path / name / "0.lock", (long_ago, long_ago))
-    locks["fresh"].release()
-    locks["old"].release()
-    _, lock = _claim(tmp_path, "new", "memory")
-    assert {path.name for path in tmp_path.iterdir()} == {"fresh", "held", "new"}
+    for name in (held, old):
+        os.utime(tmp_path / name / "0.lock", (LONG_AGO, LONG_AGO))
+    locks[fresh].release()
+    locks[old].release()
+    _, lock = _claim(tmp_path, new, "memory")
+    assert {path.name for path in tmp_path.iterdir()} == {fresh, held, new}
     lock.release()
-    locks["held"].release()
+    locks[held].release()
+
+
+def test_folders_of_others_are_not_removed(tmp_path: Path) -> None:
+    """Whoever chooses a directory that has other things keeps them: projects with lock files, and what a link leads to."""
+    theirs = {"thesis": "poetry.lock", "site": "0.lock", "0123456789abcdef": "0.lock"}
+    for name, lock in theirs.items():
+        folder = tmp_path / "home" / name
+        folder.mkdir(parents=True)
+        (folder / "chapter").write_text("one")
+        (folder / lock).touch()
+        os.utime(folder / lock, (LONG_AGO, LONG_AGO))
+    away = tmp_path / "away" / "00000000000000ff"
+    directory, lock = _claim(away.parent, away.name, "memory")
+    directory.mkdir()
+    lock.release()
+    os.utime(away / "0.lock", (LONG_AGO, LONG_AGO))
+    (tmp_path / "home" / away.name).symlink_to(away, target_is_directory=True)
+    old, lock = _claim(tmp_path / "home", "f" * 16, "memory")
+    lock.release()
+    (old.parent / "7.lock").symlink_to(away / "0.lock")
+    os.utime(old.parent / "0.lock", (LONG_AGO, LONG_AGO))
+    _, lock = _claim(tmp_path / "home", "e" * 16, "memory")
+    lock.release()
+    assert {*theirs, away.name, "e" * 16} == {path.name for path in (tmp_path / "home").iterdir()}
+    assert all((tmp_path / "home" / name / "chapter").exists() for name in theirs)
+    assert directory.exists()

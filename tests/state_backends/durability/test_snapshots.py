@@ -29,6 +29,7 @@ from state_backends.durability.folders import Folder
 from state_backends.durability.pointer import Pending, Pointer, Snapshot, read_pointer
 from state_backends.durability.policy import SnapshotPolicy
 from state_backends.durability.progress import Progress
+from state_backends.durability.scratch import mark
 from state_backends.durability.snapshots import MANIFEST_VERSION, Manifest, SnapshotFolder
 from state_backends.durability.uploads import is_dead, this_process
 from state_backends.journal import MemoryJournal
@@ -113,7 +114,7 @@ def assert_holds(store: Store, journal: MemoryJournal, pointer: Pointer, kind: s
     assert copy.align(journal, pointer).restored
     assert (pointer.version, pages) == (copy.backend.version, pages_of(copy))
     copy.close()
-    assert not copy._uploads.scratch.exists()
+    assert not copy._uploads.scratch.parent.exists()
 
 
 def pages_of(copy: Durable) -> Pages:
@@ -730,8 +731,10 @@ def test_without_a_folder_nothing_is_overdue(tmp_path: Path, opened: Callable[..
 def test_scratch(tmp_path: Path, opened: Callable[..., Store], kind: str) -> None:
     """What a killed process left in the scratch directory is removed by the next owner, and nothing is left by a close."""
     scratch = tmp_path / "copy-a-scratch"
-    (scratch / "7-x").mkdir(parents=True)
-    (scratch / "7-x" / "000001.sst").write_bytes(b"left behind")
+    left = scratch / "0123456789abcdef"
+    (left / "7-x").mkdir(parents=True)
+    (left / "7-x" / "000001.sst").write_bytes(b"left behind")
+    mark(left)
     store = opened(tmp_path, background=True)
     copy = store.copy(kind, "a")
     assert not scratch.exists()
