@@ -175,6 +175,13 @@ class Folder:
             if info.type == fs.FileType.File
         ]
 
+    def is_linked(self, name: str) -> bool:
+        """Return whether a local file, or a folder that it is in, is a link. There are none elsewhere."""
+        if self._local is None:
+            return False
+        parts = name.split("/")
+        return any(Path(self._local, *parts[: n + 1]).is_symlink() for n in range(len(parts)))
+
     def remove(self, name: str) -> None:
         """Remove a file if it is there."""
         system, _ = self._place

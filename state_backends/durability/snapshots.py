@@ -10,6 +10,7 @@ manifest names them any more.
 """
 
 import hashlib
+import re
 import shutil
 import time
 from collections.abc import Collection, Iterable
@@ -32,6 +33,8 @@ _LEAST_SHARED = 1 << 20
 _ORPHAN_SECONDS = 3_600.0
 _AT_ONCE = 4
 _MOST_DIGESTS = 65_536
+_NAMES = "(files/[0-9a-f]{64}-)?[0-9]{1,19}-[0-9a-z]{1,32}([.]json)?([.][0-9a-f]{8}[.]part)?"
+"""Names in a store: of manifests, of files, and of those that were not completed; a regular expression."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +209,8 @@ class SnapshotFolder:
         """Remove snapshots, and what failed attempts left behind an hour ago or longer.
 
         What is as new as the newest snapshot that is needed, or newer, stays: a process that stood still for hours does not
-        know what the one that took its place has written since.
+        know what the one that took its place has written since. So does what has no name that a snapshot has, and what is only
+        linked into the store.
 
         Args:
             kept: names of the snapshots that are needed, including one that is being written.
@@ -215,7 +219,8 @@ class SnapshotFolder:
         Raises:
             CorruptDataError: a manifest that is needed cannot be read, so that the files it needs are unknown.
         """
-        found = dict(self.folder.list(self.store_id))
+        named = re.compile(f"{re.escape(self.store_id)}/{_NAMES}")
+        found = {path: time for path, time in self.folder.list(self.store_id) if named.fullmatch(path)}
         needed = {path for name in kept if (path := self._manifest(name)) in found}
         ended = {path for path in found if path.endswith(".json")} - needed
         newest = max(map(_number, kept), default=-1)
@@ -229,8 +234,8 @@ class SnapshotFolder:
         for path in sorted(ended & set(found)):
             for file in self._files(path, damaged_too=True):
                 if file not in used and file in found:
-                    self.folder.remove(file)
-            self.folder.remove(path)
+                    self._remove(file)
+            self._remove(path)
         for path in found:
             # A needed snapshot without a manifest is being written, perhaps for longer than that.
             writer = path.rpartition("/")[2].partition("-")[2]
@@ -240,7 +245,12 @@ class SnapshotFolder:
                 and writer not in kept
                 and is_left_over(path, writer)
             ):
-                self.folder.remove(path)
+                self._remove(path)
+
+    def _remove(self, path: str) -> None:
+        """Remove a file that lies in the store itself, not behind a link."""
+        if not self.folder.is_linked(path):
+            self.folder.remove(path)
 
     def _files(self, path: str, *, damaged_too: bool = False) -> list[str]:
         """The files that a manifest names; with `damaged_too`, an empty list for one that cannot be read."""

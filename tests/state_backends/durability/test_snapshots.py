@@ -37,6 +37,8 @@ from state_backends.sqlite_journal import SqliteJournal
 
 ROOT = Path(__file__).parents[3]
 KINDS = ["memory", "rocksdb"]
+DIGEST = "0a" * 32
+"""Begins the name of a file."""
 of_linux = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="/proc says when a process began")
 
 
@@ -472,8 +474,9 @@ def test_what_failed_attempts_left_is_removed_after_an_hour(
             pointer = failed.commit(lost, pointer, crash_batch(pointer.number), Progress())
     orphans = names(store.files) - before
     assert 2 == sum(name.endswith(".json") for name in orphans)
-    (store.files / "files" / "digest-1-x.abcd.part").write_bytes(b"half")
-    orphans |= {"files/digest-1-x.abcd.part"}
+    half = f"files/{DIGEST}-1-x.0123abcd.part"
+    (store.files / half).write_bytes(b"half")
+    orphans |= {half}
     aged(store, orphans, 3_500)
     store.snapshots(copy, 3)
     assert orphans <= names(store.files)
@@ -487,6 +490,42 @@ def aged(store: Store, files: set[str], seconds: float) -> None:
     """Make the files that old."""
     for name in files:
         os.utime(store.files / name, (time.time() - seconds,) * 2)
+
+
+def test_only_files_of_snapshots_are_removed(tmp_path: Path, opened: Callable[..., Store]) -> None:
+    """What has another name stays, however old, and what lies behind a link: of a file, of a folder, of the store."""
+    store = opened(tmp_path, bytes=20_000, retain=1)
+    copy = store.copy("memory")
+    store.snapshots(copy, 2)
+    mine = {
+        "files/thesis.txt",
+        "notes.json",
+        "files/deeper/1-x",
+        "files/1-x",
+        f"files/{DIGEST}",
+        "deeper/1-x.json",
+    }
+    away = tmp_path / "away"
+    for path in [*(store.files / name for name in mine), away / "1-x.json", away / f"{DIGEST}-1-x"]:
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"mine")
+        os.utime(path, (time.time() - 9_999,) * 2)
+    (store.files / "files" / "link").symlink_to(away, target_is_directory=True)
+    (store.files / "1-x.json").symlink_to(away / "1-x.json")
+    (store.files / "files" / f"{DIGEST}-2-x").symlink_to(away / f"{DIGEST}-1-x")
+    store.snapshots(copy, 4)
+    assert names(away) == {"1-x.json", f"{DIGEST}-1-x"}
+    assert mine <= names(store.files)
+    store.assert_restores("memory")
+    moved = tmp_path / "moved"
+    store.files.rename(moved)
+    store.files.symlink_to(moved, target_is_directory=True)
+    orphan = moved / "files" / f"{DIGEST}-3-x"
+    orphan.write_bytes(b"mine")
+    os.utime(orphan, (time.time() - 9_999,) * 2)
+    store.snapshots(copy, 2)
+    assert orphan.exists()
+    store.assert_restores("memory")
 
 
 def test_a_process_that_stood_still_for_hours_removes_nothing_new(
@@ -509,11 +548,11 @@ def test_files_of_a_snapshot_that_takes_hours_stay(tmp_path: Path, opened: Calla
     """What is being written for a snapshot that is waited for is left alone, however old."""
     store = opened(tmp_path, bytes=20_000)
     store.snapshots(store.copy("memory"), 1)
-    (store.files / "files" / "digest-7-slow").write_bytes(b"a part")
-    (store.files / "files" / "digest-6-lost").write_bytes(b"a part")
+    (store.files / "files" / f"{DIGEST}-7-slow").write_bytes(b"a part")
+    (store.files / "files" / f"{DIGEST}-6-lost").write_bytes(b"a part")
     aged(store, names(store.files), 9_999)
     store.folder.clean([store.pointer.newest.name, "7-slow"], [])
-    assert needed(store, 0) | {"files/digest-7-slow"} == names(store.files)
+    assert needed(store, 0) | {f"files/{DIGEST}-7-slow"} == names(store.files)
 
 
 @pytest.mark.parametrize("how", ["truncated", "newer"])
