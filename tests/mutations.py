@@ -48,8 +48,8 @@ MUTATIONS = (
     ),
     Mutation(
         "how long panes of sliding windows are kept",
-        "return close_time - (self.size if self.on_update else 2 * self.size) - 1",
-        "return close_time - self.size - 1",
+        'needs it, is closed."""\n        return close_time - self.size - 1',
+        'needs it, is closed."""\n        return close_time - self.size',
     ),
     Mutation(
         "expiry of segments",

@@ -119,8 +119,7 @@ class FoldOperator(StoreOperator):
             return
         closed = (stored.time >= self.close_time) & (stored.time < close_time_start)
         yield self._emission(keys, stored, self.plan.is_window(stored) & closed)
-        # Windows that are new and closed already are emitted at once.
-        closed = (end < close_time_end) & ((end >= close_time_start) | folded.fresh)
+        closed = (end >= close_time_start) & (end < close_time_end)
         yield self._emission(keys, folded.entries, windows & closed)
 
     def _emission(self, keys: list[bytes], entries: Entries, chosen: Mask) -> Emission:

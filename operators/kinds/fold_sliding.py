@@ -15,7 +15,7 @@ the state of the last entry before it, or with no state if all records of that e
 is deducted, and results are exact.
 
 A partly late record starts at the close time of its arrival. The entry there is not a window: it keeps the record for later
-windows. If windows are emitted on close, the closed left window of a partly late record is stored, so that it is emitted once.
+windows. The left window of such a record is closed when the record arrives, and does not come to exist.
 (https://cwiki.apache.org/confluence/display/KAFKA/KIP-450)
 """
 
@@ -74,11 +74,10 @@ class FoldSlidingPlan(FoldPlan):
     def dead_before(self, close_time: int) -> int:
         """Return the end before which no window needs an entry.
 
-        An entry is needed until its latest record, which is not after its end, has left all windows that are open or can be
-        created. On close, a partly late record that lies up to a size before the close time can still create its left window,
-        which starts a size earlier.
+        An entry is needed until its latest record, which is not after its end, has left all windows that are open, and the
+        right window of that record is closed.
         """
-        return close_time - (self.size + 1 if self.on_update else 2 * self.size)
+        return close_time - self.size - 1
 
     def bounds(self, end: Ints) -> tuple[Ints, Ints]:
         """Return starts and ends of windows as they are emitted."""
@@ -118,20 +117,17 @@ class FoldSlidingPlan(FoldPlan):
             stored entries           E         E
             their records leave                     G        a right window that was empty, if nothing follows
             a record t                    L             R    its left and its right window
-            a partly late record     W      |V       R       V: the close time, from which on it is visible
+            a partly late record            |V       R       V: the close time, from which on it is visible
 
-        W is the left window of the partly late record, which is closed. V is not a window.
+        V is not a window.
         """
         left = stored.columns[_LATEST] + (self.size + 1)
         gap = _gaps(stored, left)
-        # On update, closed windows are not emitted.
-        partly = np.flatnonzero(records.time < close_time) if not self.on_update else np.empty(0, np.int64)
         parts = (
             (stored.key, stored.time, self.is_window(stored)),
             (stored.key[gap], left[gap], np.ones(len(gap), bool)),
             (records.key, np.maximum(records.time, close_time), records.time >= close_time),
             (records.key, records.time + (self.size + 1), np.ones(len(records), bool)),
-            (records.key[partly], records.time[partly], np.ones(len(partly), bool)),
         )
         key, end, window = (np.concatenate(columns) for columns in zip(*parts, strict=True))
         before = window.copy()

@@ -4,7 +4,6 @@ A pane covers as many ticks as the greatest common divisor of the window's size 
 part of one. (Hazelcast Jet's sliding windows)
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from math import gcd
 from typing import Any, ClassVar
@@ -87,24 +86,13 @@ class HoppingOperator(PaneOperator):
 
     plan: HoppingPlan
 
-    def arrive(self, panes: Entries, close_time: int) -> Entries:
-        # An open window sees every accepted record, so panes do not need the time of their arrival.
-        del close_time
-        return panes
-
     def closed(self, keys: list[bytes], panes: Entries, since: int, close_time: int) -> Emission:
         return self._emission(keys, panes, self._windows(panes, since, close_time))
 
-    def emit(
-        self, keys: list[bytes], merged: MergedPanes, close_time_start: int, close_time_end: int
-    ) -> Iterator[Emission]:
-        if self.plan.on_update:
-            windows = self._windows(merged.panes, close_time_start, None)
-            before = np.concatenate([[0], np.cumsum(merged.changed)])
-            changed = before[windows.hi] > before[windows.lo]
-            yield self._emission(keys, merged.panes, windows.take(changed))
-        elif close_time_end > close_time_start:
-            yield self.closed(keys, merged.panes, close_time_start, close_time_end)
+    def changed(self, keys: list[bytes], merged: MergedPanes, close_time: int) -> Emission:
+        windows = self._windows(merged.panes, close_time, None)
+        before = np.concatenate([[0], np.cumsum(merged.changed)])
+        return self._emission(keys, merged.panes, windows.take(before[windows.hi] > before[windows.lo]))
 
     def _windows(self, panes: Entries, since: int, close_time: int | None) -> _Windows:
         """The windows with a pane that end at `since` or later, and before `close_time` if given."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from operators.columns.ranges import Ints, Mask
 from operators.kinds.panes import PaneSchema
-from operators.steps.store_operator import StoreOperator
+from operators.steps.store_operator import NO_KEYS, PageIds, StoreOperator, Touched
 from state_backends import Entries, WindowStore, WriteBatch
 from state_backends.store.entries import merge_entries
 
@@ -146,6 +146,19 @@ class SummingOperator(StoreOperator, ABC):
             if len(group):
                 entries = read(segment, [keys[n] for n in group.tolist()])
                 yield Entries(group[entries.key], entries.columns)
+
+    @staticmethod
+    def _only_read(segment: int, numbers: Ints, written: PageIds, touched: Touched) -> Mask:
+        """Which keys' pages of a segment the step reads, but does not write, nor set a timer of.
+
+        Args:
+            segment: number of the segment.
+            numbers: shape (n,), int64: numbers of the keys.
+            written: the pages that the step writes.
+            touched: has the pages that are due.
+        """
+        due = touched.due.get(segment, NO_KEYS)
+        return ~np.isin(numbers, np.concatenate([written.key[written.segment == segment], due]))
 
     def _replace(self, segment: int, keys: list[bytes], replaced: Mask, entries: Entries) -> list[bytes]:
         names = super()._replace(segment, keys, replaced, entries)

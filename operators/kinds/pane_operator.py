@@ -6,20 +6,19 @@ closed if its end is before the close time.
 """
 
 from abc import abstractmethod
-from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
 
 from operators.columns.ranges import Ints, key_edges
-from operators.columns.records import FAR_FUTURE, FAR_PAST, Records
+from operators.columns.records import FAR_PAST, Records
 from operators.kinds.page_sums import SummingOperator
 from operators.kinds.panes import MergedPanes, PaneSchema, merge_panes
 from operators.kinds.plan import WindowPlan
 from operators.steps.emission import Emission
 from operators.steps.partials import Partials
 from operators.steps.step import Step
-from operators.steps.store_operator import NO_KEYS, PageEnds, Pages, Touched
+from operators.steps.store_operator import PageEnds, Pages, Touched
 from operators.steps.timers import NEVER
 from state_backends import Entries, WindowStore
 from state_backends.store.entries import merge_entries
@@ -88,18 +87,12 @@ class PaneOperator(SummingOperator):
         self.plan = plan
 
     @abstractmethod
-    def arrive(self, panes: Entries, close_time: int) -> Entries:
-        """Return the panes of accepted records as they are stored if they arrive at this close time."""
-
-    @abstractmethod
     def closed(self, keys: list[bytes], panes: Entries, since: int, close_time: int) -> Emission:
-        """Return the windows of sorted panes that end at `since` or later and before `close_time`."""
+        """Return the windows of distinct sorted panes that end at `since` or later and before `close_time`."""
 
     @abstractmethod
-    def emit(
-        self, keys: list[bytes], merged: MergedPanes, close_time_start: int, close_time_end: int
-    ) -> Iterator[Emission]:
-        """Yield the windows to emit after the batch; those that its first close time closes have been emitted."""
+    def changed(self, keys: list[bytes], merged: MergedPanes, close_time: int) -> Emission:
+        """Return the windows that a batch changed, without those that its first close time closed."""
 
     def next_due(self, entries: Entries) -> Ints:
         return self.plan.next_end(entries.time, self.close_time)
@@ -113,65 +106,57 @@ class PaneOperator(SummingOperator):
         late = batch.entries.time < plan.late_before(close_time_start)
         batch.report(step, late, plan.last_window)
         accepted = batch.entries.take(~late) if late.any() else batch.entries
-        new = Pages.of(self.arrive(accepted, close_time_start), self.store.segment_ticks)
+        new = Pages.of(accepted, self.store.segment_ticks)
         touched = self._touched(batch.keys, close_time_end)
         self._choose_spans(touched, new.entries, close_time_end)
-        stored, windows = self._load(touched, new, close_time_start, close_time_end), []
+        stored, windows = self._load(touched, new, close_time_end), []
         if not plan.on_update and close_time_start > self.close_time:
-            before = merge_entries(stored, self.store.layout)
+            # Former versions of this library stored several panes of one time, of records that arrived at other close times.
+            before = plan.schema.by_time(merge_entries(stored, self.store.layout))
             windows.append(self.closed(touched.keys, before, self.close_time, close_time_start))
         merged = merge_panes(plan.schema, stored, new.entries)
         del stored  # It is as large as `merged`, and the rest of the step needs memory.
         step.counters.panes += int(np.count_nonzero(merged.fresh))
-        windows += self.emit(touched.keys, merged, close_time_start, close_time_end)
+        if plan.on_update:
+            windows.append(self.changed(touched.keys, merged, close_time_start))
+        elif close_time_end > close_time_start:
+            windows.append(self.closed(touched.keys, merged.panes, close_time_start, close_time_end))
         self._save(touched, new, merged, close_time_end)
         return windows
 
-    def _load(
-        self, touched: Touched, new: Pages, close_time_start: int, close_time_end: int
-    ) -> list[Entries]:
+    def _load(self, touched: Touched, new: Pages, close_time: int) -> list[Entries]:
         """Read the panes that the step needs, by segment. If its windows contain a whole page, they need only its sum.
 
-        A window that closes in this step ends at `self.close_time` or later and before `close_time_end`:
+        A window that closes in this step ends at `self.close_time` or later and before `close_time`:
 
             first window        |--------------------|              ends at self.close_time
-            last window                |--------------------|       ends before close_time_end
+            last window                |--------------------|       ends before close_time
             segments         |read |read | sum | sum |read |read |
 
-        A segment that all of them contain starts at `close_time_end` less the size or later, and ends before
-        `self.close_time`. For keys with a partly late record all panes are read: the record may create older windows.
+        A segment that all of them contain starts at `close_time` less the size or later, and ends before `self.close_time`.
         """
         if self.plan.on_update:
             return [self._fetch(touched)]
-        ticks, panes, parts = self.store.segment_ticks, new.entries, []
-        partly_late = np.zeros(len(touched.keys), bool)
-        partly_late[panes.key[panes.time < close_time_start]] = True
-        since, written = self._since(panes), set(new.segment.tolist())
+        ticks, since, parts = self.store.segment_ticks, self._since, []
+        written = set(new.segment.tolist())
         for segment, numbers in self._pages(touched):
             begin = segment * ticks
-            inside = begin >= close_time_end - self.plan.size and begin + ticks <= self.close_time
             summed = np.zeros(len(numbers), bool)
-            if inside:
-                summed = ~partly_late[numbers] & ~np.isin(numbers, touched.due.get(segment, NO_KEYS))
+            if begin >= close_time - self.plan.size and begin + ticks <= self.close_time:
+                summed = self._only_read(segment, numbers, new.ids, touched)
             for entries in self._read_pages(segment, touched.keys, numbers, summed):
                 if begin < since and segment not in written:
                     entries = entries.take(np.flatnonzero(entries.time >= since))  # noqa: PLW2901
                 parts.append(entries)
         return parts
 
-    def _since(self, panes: Entries) -> int:
+    @property
+    def _since(self) -> int:
         """The time before which the windows that the step emits have no pane.
 
-        The earliest window that closes in this step ends at `self.close_time`, the close time of the last step. A partly late
-        record at t can create the window that ends at t:
-
-                        since                t         self.close_time
-                          |------------------|                       created by the record
-                                    |------------------|             the earliest one that closes
-                          |<---- reach ----->|
+        The earliest window that closes in this step ends at `self.close_time`, the close time of the last step.
         """
-        earliest = int(panes.time.min()) if len(panes) else FAR_FUTURE
-        return min(self.close_time, earliest) - self.plan.reach
+        return self.close_time - self.plan.reach
 
     def _choose_spans(self, touched: Touched, panes: Entries, close_time: int) -> None:
         """Set the span of time of each key that the step reads.
@@ -195,7 +180,7 @@ class PaneOperator(SummingOperator):
             return
         touched.widen(keys, earliest, latest)
         closing = keys[plan.next_end(earliest, FAR_PAST) < close_time]
-        touched.widen(closing, self._since(panes), close_time - 1)
+        touched.widen(closing, self._since, close_time - 1)
         for segment, due in touched.due.items():
             begin = segment * self.store.segment_ticks
             touched.widen(due, min(begin, self.close_time - plan.reach), max(begin, close_time - 1))

@@ -120,16 +120,6 @@ class PaneSchema:
         return [found[op] if op in found else op.combine_ranges(states[op], lo, hi) for op in self.operations]
 
 
-class VisiblePaneSchema(PaneSchema):
-    """Panes that not every open window sees, so that each has the tick from which on windows see it.
-
-    Some windows that contain the time of a partly late record are closed when it arrives. They do not change: only windows
-    that end at the close time of its arrival or later see the record.
-    """
-
-    head: ClassVar[tuple[tuple[str, str], ...]] = (("time", TIME), ("visible_from", TIME))
-
-
 def split_states(operations: Sequence[Operation], columns: Sequence[Column]) -> list[State]:
     """Return the columns of all states, one after another, as one state per operation."""
     states, at = [], 0
@@ -142,17 +132,6 @@ def split_states(operations: Sequence[Operation], columns: Sequence[Column]) -> 
 def join_states(states: Sequence[State]) -> tuple[Column, ...]:
     """Return the columns of all states, one after another."""
     return tuple(column for state in states for column in state)
-
-
-def seen_from(panes: Entries, close_time: int) -> Entries:
-    """Return panes of a `VisiblePaneSchema` that arrive at this close time: only windows that end then or later see them."""
-    columns = panes.columns
-    return Entries(panes.key, (columns[0], np.maximum(columns[1], close_time), *columns[2:]))
-
-
-def visible(panes: Entries) -> Ints:
-    """Return the tick from which on windows see each pane of a `VisiblePaneSchema`: int64."""
-    return panes.columns[1]
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from operators.kinds.rolling_rows import Closed, RollingOutput, RollingRows, win
 from operators.kinds.rolling_state import LIFE_PANE_TIME, RollingPaneSchema, Waiting, WaitingSchema
 from operators.steps.emission import AggregateOutput
 from operators.steps.step import Step
-from operators.steps.store_operator import NO_KEYS, PageEnds, PageIds, Pages, Touched
+from operators.steps.store_operator import PageEnds, PageIds, Pages, Touched
 from operators.steps.timers import NEVER
 from serializers.rows import RowCodec
 from state_backends import Entries, WindowStore
@@ -280,10 +280,7 @@ class RollingOperator(SummingOperator):
         for segment, numbers in self._pages(touched):
             summed = np.zeros(len(numbers), bool)
             if self._is_whole(segment, *emitted):
-                whole = np.concatenate(
-                    [written.key[written.segment == segment], touched.due.get(segment, NO_KEYS)]
-                )
-                summed = ~np.isin(numbers, whole)
+                summed = self._only_read(segment, numbers, written, touched)
             for entries in self._read_pages(segment, touched.keys, numbers, summed):
                 parts.append(self._stored.panes(entries))
                 if not self.plan.on_arrival:

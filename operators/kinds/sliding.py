@@ -2,19 +2,26 @@
 
 A pane at t defines two windows of a size: the left one [t - size, t], and the right one [t + 1, t + 1 + size] if it contains
 a pane. (https://cwiki.apache.org/confluence/display/KAFKA/KIP-450)
+
+A window that is closed when its pane arrives does not come to exist. It is the left one of a partly late record:
+
+    panes                    b   t  | close time
+    left of t        |-----------|              closed before t arrived: does not exist
+    right of b                |-----|-----|     open: contains t
+
+So every window that comes out was open when each of its panes arrived, and contains them all.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from operators.aggregates.operation import Operation
-from operators.columns.ranges import Ints, rows_of_ranges, run_starts
-from operators.kinds.bounds import Windows, distances, sliding_windows
+from operators.columns.ranges import Ints
+from operators.kinds.bounds import Windows, sliding_windows
 from operators.kinds.pane_operator import PaneOperator, PanePlan
-from operators.kinds.panes import MergedPanes, VisiblePaneSchema, seen_from, visible
+from operators.kinds.panes import MergedPanes
 from operators.steps.emission import Emission
 from operators.steps.timers import NEVER
 from state_backends import Entries, WindowStore
@@ -34,10 +41,6 @@ class SlidingPlan(PanePlan):
     on_update: bool
     operations: tuple[Operation, ...]
     condenses: ClassVar[bool] = False
-
-    @property
-    def schema(self) -> VisiblePaneSchema:
-        return VisiblePaneSchema(self.operations)
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -64,17 +67,8 @@ class SlidingPlan(PanePlan):
         return SlidingOperator(self, store)
 
     def dead_before(self, close_time: int) -> int:
-        """Return the time before which no window needs a pane.
-
-        On update, a pane is needed until its right window is closed. On close, also for the left window that a partly late
-        record can still create: the record is not before the close time less a size, and the window starts a size earlier. A
-        pane one tick before that window has it as its right window, which shows that it was emitted:
-
-                     p|-------------------t|-------------------|
-                       left window of t      last window with t
-            close time less:  p two sizes and a tick, t a size
-        """
-        return close_time - (self.size if self.on_update else 2 * self.size) - 1
+        """Return the time before which no window needs a pane: its right window, the last one that needs it, is closed."""
+        return close_time - self.size - 1
 
     def next_end(self, time: Ints, close_time: int) -> Ints:
         """Return the end of the next window to close that a pane at each time defines, or NEVER."""
@@ -90,77 +84,22 @@ class SlidingOperator(PaneOperator):
 
     plan: SlidingPlan
 
-    def arrive(self, panes: Entries, close_time: int) -> Entries:
-        return seen_from(panes, close_time)
-
-    def emit(
-        self, keys: list[bytes], merged: MergedPanes, close_time_start: int, close_time_end: int
-    ) -> Iterator[Emission]:
-        if self.plan.on_update:
-            yield self._changed(keys, merged, close_time_start)
-            return
-        if (merged.changed & (merged.panes.time < close_time_start)).any():
-            yield self._created_closed(keys, merged, close_time_start)
-        if close_time_end > close_time_start:
-            yield self.closed(keys, merged.panes, close_time_start, close_time_end)
-
     def closed(self, keys: list[bytes], panes: Entries, since: int, close_time: int) -> Emission:
-        size = self.plan.size
-        panes = self.plan.schema.by_time(panes)
-        time = panes.time
+        size, time = self.plan.size, panes.time
         left = (time >= since) & (time < close_time)
         right = (time >= since - size - 1) & (time < close_time - size - 1)
         return self._emission(keys, panes, sliding_windows(panes.key, time, size, left, right))
 
-    def _changed(self, keys: list[bytes], merged: MergedPanes, close_time: int) -> Emission:
-        """The open windows that contain a record of the batch, and the right windows of new panes."""
-        size = self.plan.size
-        starts = run_starts(merged.panes.key, merged.panes.time)
-        panes = self.plan.schema.reduce(merged.panes, starts)
-        if not len(panes):
-            return self._emission(keys, panes, sliding_windows(panes.key, panes.time, size, *_NO_MASKS))
-        changed = np.logical_or.reduceat(merged.changed, starts)
-        fresh = np.logical_and.reduceat(merged.fresh, starts)
-        windows = sliding_windows(
-            panes.key, panes.time, size, panes.time >= close_time, panes.time + (size + 1) >= close_time
-        )
-        before = np.concatenate([[0], np.cumsum(changed)])
-        emitted = before[windows.hi] > before[windows.lo]
-        emitted |= windows.right & fresh[windows.pane]
-        return self._emission(keys, panes, windows.take(emitted))
-
-    def _created_closed(self, keys: list[bytes], merged: MergedPanes, close_time: int) -> Emission:
-        """The left windows of partly late records, which are closed when the records arrive and have not been emitted.
-
-            panes                    b   t  | close time
-            left of t        |-----------|              closed before t arrived: contains b and not t
-            right of b                |-----|-----|     open: contains t
-
-        The left window of t contains the panes that it sees: those that arrived while it was open. If it sees none, it is not
-        emitted. It is not emitted either if it was the right window of a pane one tick before it: then it was emitted before.
-        """
+    def changed(self, keys: list[bytes], merged: MergedPanes, close_time: int) -> Emission:
+        """Return the open windows that contain a record of the batch, and the right windows of new panes."""
         panes, size = merged.panes, self.plan.size
-        starts = run_starts(panes.key, panes.time)
-        new = np.logical_and.reduceat(merged.fresh, starts) if len(starts) else np.empty(0, bool)
-        pane = starts[new & (panes.time[starts] < close_time)]
-        place = distances(panes.key, panes.time, size + 1)
-        lo = np.searchsorted(place, place[pane] - size, "left")
-        known = (lo > 0) & (place[lo - 1] == place[pane] - (size + 1))
-        pane, lo = pane[~known], lo[~known]
-        # Every pair of such a window and a pane that it contains; those that the window sees are kept.
-        window, row = rows_of_ranges(lo, pane)
-        seen = visible(panes)[row] <= panes.time[pane][window]
-        window, inside = window[seen], panes.take(row[seen])
-        same_time = run_starts(window, inside.time)
-        window, inside = window[same_time], self.plan.schema.reduce(inside, same_time)
-        begins = np.flatnonzero(np.diff(window, prepend=-1))
-        ends = np.append(begins[1:], len(inside))[: len(begins)]
-        created = Windows(begins, ends, begins, panes.time[pane[window[begins]]], np.zeros(len(begins), bool))
-        return self._emission(keys, inside, created)
+        left, right = panes.time >= close_time, panes.time + (size + 1) >= close_time
+        windows = sliding_windows(panes.key, panes.time, size, left, right)
+        before = np.concatenate([[0], np.cumsum(merged.changed)])
+        emitted = before[windows.hi] > before[windows.lo]
+        emitted |= windows.right & merged.fresh[windows.pane]
+        return self._emission(keys, panes, windows.take(emitted))
 
     def _emission(self, keys: list[bytes], panes: Entries, windows: Windows) -> Emission:
         states = self.plan.schema.combine_ranges(panes, windows.lo, windows.hi)
         return Emission(keys, panes.key[windows.pane], windows.end - self.plan.size, windows.end, states)
-
-
-_NO_MASKS = (np.empty(0, bool), np.empty(0, bool))

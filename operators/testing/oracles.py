@@ -123,10 +123,11 @@ class SlidingOracle:
         return [record for record in records[first:last] if end >= record.close_time]
 
     def _ends(self, key: Any) -> set[int]:
-        """The ends of a key's windows: left and right windows of each record, if they contain records."""
-        times = {record.time for record in self._records.get(key, [])}
-        ends = times | {time + 1 + self.size for time in times}
-        return {end for end in ends if self._content(key, end)}
+        """The ends of a key's windows: the left one of each record that came before it was closed, and non-empty right ones."""
+        records = self._records.get(key, [])
+        left = {record.time for record in records if record.time >= record.close_time}
+        right = {record.time + 1 + self.size for record in records}
+        return left | {end for end in right if self._content(key, end)}
 
     def _closed(self, close_time: float) -> Iterator[Window]:
         """The windows that are closed at this close time and have not been emitted."""

@@ -37,6 +37,11 @@ def feed(running: LocalRunner, stream_time: Any = None, **records: int | None) -
     return sorted(zip(start, end, map("".join, emitted.column("letters").to_pylist()), strict=True))
 
 
+def live_panes(running: LocalRunner) -> int:
+    """How many panes the store has."""
+    return sum(len(entries) for _, entries in running.store.scan())
+
+
 def test_figure_of_the_kafka_proposal() -> None:
     """Each record has the left window that ends with it, and a right one after it if any record is there. (KIP-450)"""
     #           10       14 15            20    22                      30
@@ -101,14 +106,17 @@ def test_rows_on_update_say_that_they_are_updates() -> None:
     assert ["update"] * 3 == emitted.column("change").to_pylist()
 
 
-def test_records_are_kept_for_the_closed_window_of_a_partly_late_one() -> None:
-    """Up to two sizes back, however short segments are."""
-    #            85        95   100
-    #            a         |     b       closes the windows that end before 100
-    # [ 85, 95]  a.........c             left of c, without c, which comes too late for it
+def test_panes_are_kept_until_their_right_window_is_closed() -> None:
+    """One size and a tick back, however short segments are."""
+    #            89             100
+    #            a          c    b       closes the windows that end before 100
+    # [ 90,100]   ..........c....b       right of a, and left of b
     with runner("on_close", segment="1 ms") as running:
-        feed(running, a=85, b=100)
-        assert [(85, 95, "a")] == feed(running, c=95)
+        feed(running, a=89, b=100)
+        assert 2 == live_panes(running)
+        assert [] == feed(running, c=95)
+        assert [(90, 100, "cb")] == feed(running, stream_time=101)
+        assert 2 == live_panes(running)
 
 
 def test_grace_keeps_a_window_open() -> None:
@@ -150,28 +158,55 @@ def test_partly_late_record_counts_in_its_open_windows() -> None:
         assert 0 == running.counters.late
 
 
-def test_window_that_comes_to_exist_closed_is_emitted_at_once() -> None:
-    """The closed left window of a partly late record is emitted with what came while it was open, without the record."""
-    #            2        7          13
-    #            a        c           b     close time 13
-    # [-3, 7]  ..a........|                 was open when a came, comes to exist with c
+@pytest.mark.parametrize("emit", ["on_close", "on_update"])
+def test_window_that_is_closed_when_its_record_arrives_does_not_come_to_exist(emit: str) -> None:
+    """The left window of a partly late record would not contain the record: as in Kafka Streams, there is none."""
+    #           30   35   40
+    #            a    c    b     close time 40
+    # [25, 35]  .a....|          closed before c came: never emitted
+    # [30, 40]   a....c....b     open
+    # [31, 41]    ....c....b...  right of a
+    # [36, 46]         ....b...  right of c
+    with runner(emit) as running:
+        emitted = [*feed(running, a=30), *feed(running, b=40), *feed(running, c=35)]
+        emitted += feed(running, stream_time=100)
+
+    last = {(start, end): letters for start, end, letters in emitted}
+    assert {(20, 30): "a", (30, 40): "acb", (31, 41): "cb", (36, 46): "b"} == last
+    assert (4 if emit == "on_close" else 6, 0) == (len(emitted), running.counters.late)
+
+
+def test_window_that_was_emitted_stays_when_a_record_arrives_at_its_end() -> None:
+    """The right window of a record has the bounds of a left window of a partly late one: it is one, and comes once."""
+    #        0        7    11   14
+    #        a        b    c    d     close time 14
+    # [1,11]   .......b....|          right of a: emitted before c came
     with runner("on_close") as running:
-        feed(running, a=2)
-        assert [(-8, 2, "a")] == feed(running, b=13)
-        assert [(-3, 7, "a")] == feed(running, c=7)
-        assert [(3, 13, "cb"), (8, 18, "b")] == feed(running, stream_time=100)
+        assert [(-10, 0, "a"), (-3, 7, "ab")] == feed(running, a=0, b=7, stream_time=11)
+        assert [(1, 11, "b")] == feed(running, d=14)
+        assert [(4, 14, "bcd"), (8, 18, "cd"), (12, 22, "d")] == feed(running, 100, c=11)
+
+
+def test_close_time_before_a_batch_decides_which_windows_come_to_exist() -> None:
+    """Records of one batch are in each other's windows, whatever their order: only earlier batches have closed any."""
+    #           30   35   40
+    #            a    c    b     close time 30 before the batch of b and c
+    # [25, 35]  .a....c
+    with runner("on_close") as running:
+        assert [] == feed(running, a=30)
+        assert [(20, 30, "a"), (25, 35, "ac")] == feed(running, b=40, c=35)
 
 
 def test_values_of_one_time_are_sorted_whenever_they_came() -> None:
-    """A collected list is sorted by time, then by value, also in a window that comes to exist when it is closed."""
-    #            0        7
-    #           z a       c     z came at close time -inf, a at 5, c at 9
-    # [-3, 7]   az........|
+    """A collected list is sorted by time, then by value, also if a value came before the close time, and one after it."""
+    #        0        7
+    #       z a       c     z came at close time -inf, a at 5
+    # [-3, 7]   az....c
     with runner("on_close") as running:
         assert [] == feed(running, stream_time=-20, z=0)
         assert [(-10, 0, "z")] == feed(running, stream_time=5)
-        assert [] == feed(running, stream_time=9, a=0)
-        assert [(-3, 7, "az")] == feed(running, stream_time=9, c=7)
+        assert [] == feed(running, stream_time=6, a=0, c=7)
+        assert [(-3, 7, "azc"), (1, 11, "c")] == feed(running, stream_time=12)
 
 
 @pytest.mark.parametrize("segment", ["1 ms", "5 ms", "1 minute"])

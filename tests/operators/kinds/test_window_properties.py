@@ -4,7 +4,7 @@ import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -213,6 +213,19 @@ def test_rows_are_those_of_the_oracle_at_one_close_time_a_batch(scenario: Scenar
             assert exact_rows(output) == rows(pa.concat_tables(emitted))
             watermark = max(watermark, stream_time)
         close_everything(runner)
+
+
+@examples(2)
+@given(scenarios(kinds=PANED))
+def test_both_emit_policies_have_the_same_windows(scenario: Scenario) -> None:
+    """Each window that comes out on close came out on update, at last with the same values, and the other way round."""
+    steps = [*scenario.steps, ([], FAR_FUTURE)]
+    updates, final = (
+        [row for batch in replace(scenario, emit=emit).emitted(steps) for row in batch]
+        for emit in ("on_update", "on_close")
+    )
+
+    assert in_order({row[:3]: row for row in updates}.values()) == in_order(final)
 
 
 @given(scenarios(values=st.none() | st.floats(-1e6, 1e6, width=32)))

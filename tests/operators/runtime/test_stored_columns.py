@@ -1,38 +1,77 @@
-"""State of hopping windows as it was once stored, with the column `visible_from`, which their panes do not need."""
+"""State of hopping and sliding windows as it was once stored, with the column `visible_from`, which their panes do not need."""
 
 import logging
 import random
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
 import pytest
-from feeds import BACKENDS, KINDS, POLICIES, Feed, rows
+from feeds import BACKENDS, GRACE, KINDS, POLICIES, Feed, rows
 
-from operators import WindowedAggregation
+from operators import SlidingWindows, WindowedAggregation
 from operators import aggregates as agg
 from operators.columns.records import FAR_FUTURE
 from operators.kinds.hopping import HoppingPlan
-from operators.kinds.panes import VisiblePaneSchema
+from operators.kinds.panes import PaneSchema
+from operators.kinds.sliding import SlidingOperator, SlidingPlan
 from operators.runtime.local import LocalRunner
 from operators.runtime.program import Program
-from state_backends import StateConfig, resolve
+from operators.steps.emission import Emission
+from operators.steps.partials import Partials
+from operators.steps.step import Step
+from state_backends import Entries, StateConfig, WindowStore, resolve
 from state_backends.durability.pointer import read_pointer
+from state_backends.store.schema import TIME
 
 LAYOUT = {"state.segment": "40 ms"}
 ADAPT = {"state.evolution": "adapt"}
-HOPPING = ("tumbling", "hopping")
+PANED = ("tumbling", "hopping", "sliding")
 REWRITTEN = "entries have time"
 
 
+class FormerSchema(PaneSchema):
+    """Panes as they were stored: several of one time, if records of it came at several close times."""
+
+    head: ClassVar[tuple[tuple[str, str], ...]] = (("time", TIME), ("visible_from", TIME))
+
+
 @dataclass(frozen=True, slots=True)
-class Before(HoppingPlan):
+class FormerHopping(HoppingPlan):
     """Hopping windows with panes as they were stored."""
 
     @property
-    def schema(self) -> VisiblePaneSchema:
-        return VisiblePaneSchema(self.operations)
+    def schema(self) -> FormerSchema:
+        return FormerSchema(self.operations)
+
+
+@dataclass(frozen=True, slots=True)
+class FormerSliding(SlidingPlan):
+    """Sliding windows with panes as they were stored, and for twice as long."""
+
+    @property
+    def schema(self) -> FormerSchema:
+        return FormerSchema(self.operations)
+
+    def dead_before(self, close_time: int) -> int:
+        return close_time - 2 * self.size - 1
+
+    def operator(self, store: WindowStore) -> SlidingOperator:
+        return FormerSlidingOperator(self, store)
+
+
+class FormerSlidingOperator(SlidingOperator):
+    """Gives panes the time from which on windows see them. What comes out is what comes out now."""
+
+    def process(self, batch: Partials, step: Step) -> list[Emission]:
+        key, columns = batch.entries.key, batch.entries.columns
+        seen = np.maximum(columns[0], step.close_time_start)
+        return super().process(replace(batch, entries=Entries(key, (columns[0], seen, *columns[2:]))), step)
+
+    def closed(self, keys: list[bytes], panes: Entries, since: int, close_time: int) -> Emission:
+        return super().closed(keys, self.plan.schema.by_time(panes), since, close_time)
 
 
 def stored_before(operator: WindowedAggregation, backend: str, directory: Path | None = None) -> LocalRunner:
@@ -41,8 +80,8 @@ def stored_before(operator: WindowedAggregation, backend: str, directory: Path |
     def bind(schema: pa.Schema, config: StateConfig) -> Program:
         program = operator.program(schema, "at", config)
         plan: Any = program.plan
-        before = Before(plan.size, plan.advance, plan.offset, plan.on_update, plan.operations)
-        return replace(program, plan=before)
+        former = FormerSliding if isinstance(plan, SlidingPlan) else FormerHopping
+        return replace(program, plan=former(**{each.name: getattr(plan, each.name) for each in fields(plan)}))
 
     return LocalRunner(bind, resolve(backend, LAYOUT), directory)
 
@@ -56,7 +95,7 @@ def columns(runner: LocalRunner) -> list[str]:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("kind", HOPPING)
+@pytest.mark.parametrize("kind", PANED)
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_old_state_goes_on(
     backend: str, kind: str, policy: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -79,6 +118,39 @@ def test_old_state_goes_on(
     assert 1 == sum(REWRITTEN in record.message for record in caplog.records)
 
 
+@pytest.mark.parametrize("grace", [GRACE, 0])
+@pytest.mark.parametrize("policy", POLICIES)
+def test_old_panes_of_one_time_become_one(policy: str, grace: int, tmp_path: Path) -> None:
+    """Records of one time that came before and after a close time were in two panes: their windows come once, whole.
+
+    Also if the grace is less now, so that windows close before the first batch.
+    """
+
+    def op(grace: int) -> WindowedAggregation:
+        return SlidingWindows(15, grace).aggregate(n=agg.count()).emit(policy)
+
+    def batch(*times: int) -> pa.Table:
+        return pa.table({"at": pa.array(times, pa.timestamp("ms"))})
+
+    now, former = tmp_path / "now", tmp_path / "former"
+    with (
+        op(GRACE).local_runner("at", directory=now, options=LAYOUT) as undisturbed,
+        stored_before(op(GRACE), "memory", former) as runner,
+    ):
+        for times in ((0, 40), (28, 45), (28,), (29,)):  # close times 30, 35, 35, 35
+            undisturbed.process(batch(*times))
+            runner.process(batch(*times))
+        stored = [time for _, entries in runner.store.scan() for time in entries.time.tolist()]
+        assert [28, 28, 29, 40, 45] == sorted(stored)[-5:]
+    with (
+        op(grace).local_runner("at", directory=now, options=LAYOUT) as undisturbed,
+        op(grace).local_runner("at", directory=former, options=LAYOUT) as runner,
+    ):
+        for times, stream_time in ((), 51), ((36,), 56), ((), FAR_FUTURE):
+            expected = rows(undisturbed.process(batch(*times), stream_time))
+            assert expected == rows(runner.process(batch(*times), stream_time))
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_old_state_with_other_aggregates(backend: str, tmp_path: Path) -> None:
     """Columns and aggregates change at once."""
@@ -99,7 +171,7 @@ def test_old_state_with_other_aggregates(backend: str, tmp_path: Path) -> None:
                 assert expected == rows(runner.process(batch), ["low", "high"])
 
 
-@pytest.mark.parametrize("kind", HOPPING)
+@pytest.mark.parametrize("kind", PANED)
 def test_old_savepoint(kind: str, tmp_path: Path) -> None:
     """A savepoint of old state is what a runner of any backend starts from."""
     feed, op = Feed(random.Random(5)), KINDS[kind].group_by("k").aggregate(n=agg.count(), low=agg.min("v"))
