@@ -92,13 +92,22 @@ class FoldOperation(Operation):
 
         Cost: one call of `add` for each record in each range, and one unpacking and packing of each state.
         """
-        rows = self._rows(records)
-        _sort_ties(rows, run_starts(records.key, records.time))
-        ranges = zip(states, lo.tolist(), hi.tolist(), strict=True)
-        return (fill([self._added(packed, rows[a:b]) for packed, a, b in ranges]),)
+        return self._extended(states, records, (lo, hi), run_starts(records.key, records.time))
 
     def accumulate(self, records: Records, starts: Ints) -> State:
-        return self.extend([None] * len(starts), records, starts, _ends(starts, len(records)))
+        # Records of one time may be of several runs: those of sessions with gaps of their own may be late or not.
+        ties = np.union1d(run_starts(records.key, records.time), starts)
+        ranges = starts, _ends(starts, len(records))
+        return self._extended([None] * len(starts), records, ranges, ties)
+
+    def _extended(
+        self, states: Sequence[bytes | None], records: Records, ranges: tuple[Ints, Ints], ties: Ints
+    ) -> State:
+        """The states with their ranges of records added, those of each run that begins at `ties` in order of their values."""
+        rows = self._rows(records)
+        _sort_ties(rows, ties)
+        added = zip(states, *(edge.tolist() for edge in ranges), strict=True)
+        return (fill([self._added(packed, rows[a:b]) for packed, a, b in added]),)
 
     def reduce(self, state: State, starts: Ints) -> State:
         if len(starts) != len(state[0]):

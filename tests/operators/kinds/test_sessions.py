@@ -322,6 +322,31 @@ def test_with_max_length_a_record_is_late_once_its_own_session_has_closed() -> N
         assert 1 == running.counters.late
 
 
+def test_with_max_length_a_late_record_leaves_nothing_to_another_one_of_its_time() -> None:
+    """Of two records of one time, each with its own gap, one may be late alone: no aggregate gets its value."""
+    aggregates = {
+        "n": agg.count(),
+        "total": agg.sum("v"),
+        "low": agg.min("v"),
+        "listed": agg.collect_list("v"),
+        "first": agg.first("v"),
+        "top": agg.top_n("v", 2),
+        "folded": agg.fold(0, lambda total, v: total + v, "v", type="bigint", merge=lambda a, b: a + b),
+    }
+    operator = SessionWindows(gap_column="gap", max_length=3, grace=2).aggregate(**aggregates)
+
+    def batch(*records: tuple[int, int, int]) -> pa.Table:
+        columns = (pa.array(column, pa.int64()) for column in zip(*records, strict=True))
+        return pa.table(list(columns), ["time", "gap", "v"])
+
+    for one, other in ((1_000, 3), (3, 1_000)):
+        with operator.local_runner("time") as running:
+            assert 0 == running.process(batch((1_000, 5, 0))).num_rows
+            [row] = running.process(batch((996, 1, one), (996, 2, other)), stream_time=1_001).to_pylist()
+            assert 1 == running.counters.late
+        assert (1, other, other, [other], other, [other], other) == tuple(row[name] for name in aggregates)
+
+
 def test_times_before_the_epoch() -> None:
     """Negative times are times like any other."""
     with runner("on_close") as running:
