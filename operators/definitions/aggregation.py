@@ -210,8 +210,7 @@ class WindowedAggregation(RunnableOperator):
     def _times(self) -> Iterator[OutputTime]:
         updates = self.policy == "on_update"
         for name, behind in zip(("start", "end"), self.windows.bounds_behind, strict=True):
-            if behind is not None:
-                yield OutputTime("window", name, behind, updates)
+            yield OutputTime("window", name, behind, updates)
 
     def _check_columns(self, types: Mapping[str, pa.DataType], event_time: str, gap: str | None) -> None:
         check_computes(self.aggregates)

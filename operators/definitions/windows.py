@@ -304,8 +304,14 @@ class SessionWindows(_Grouping):
         return SessionPlan(self.gap_ticks, self.max_length_ticks, policy == "on_update", operations)
 
     @property
-    def bounds_behind(self) -> tuple[int | None, int]:
-        """By how many ticks start (None: any number) and end may lie before the close time of the batch before."""
+    def bounds_behind(self) -> tuple[int | None, int | None]:
+        """By how many ticks start and end may lie before the close time of the batch before; None is any number."""
+        if self.max_length_ticks is not None and self.gap_ticks is None:
+            # A record behind the close time can move a cut, and what it cuts off may have ended long ago:
+            #     a . . . . . . . c    |       a session, which waits for a's gap and is still open at the close time
+            #   x a . . . . . . .      |       x begins it earlier, so that c is beyond the greatest length:
+            #                     c -  |       a session, whose gap has passed
+            return None, None
         return self._longest_ticks, 0
 
     def segment(self, operations: tuple[Operation, ...]) -> int:

@@ -113,13 +113,14 @@ class OutputTime:
     Attributes:
         column: of the result.
         field: of that column, if it is a struct.
-        behind: by how many ticks it may lie before the close time of the batch before the one that emits it.
+        behind: by how many ticks it may lie before the close time of the batch before the one that emits it; None if by any
+            number, so that no later operator can take it.
         updates: whether a row is emitted again with each update.
     """
 
     column: str
     field: str | None
-    behind: int
+    behind: int | None
     updates: bool = False
 
     @property

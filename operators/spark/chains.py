@@ -25,7 +25,9 @@ from operators.spark.gaps import quoted
 
 _DELAY = "spark.watermarkDelayMs"
 _WINDOW = "spark.timeWindow"
-_BEHIND, _OUR_DELAY, _UPDATES = (f"stateful_windows.{name}" for name in ("behindUs", "delayMs", "updates"))
+_BEHIND, _OUR_DELAY, _UPDATES, _UNBOUNDED = (
+    f"stateful_windows.{name}" for name in ("behindUs", "delayMs", "updates", "unbounded")
+)
 _TICK_OF_SPARK_US = 1_000
 """Spark's watermark has a resolution of a millisecond, and rows at the watermark itself are late."""
 _NODE = re.compile(r"([\s:+\-]*)(?:\*(?:\(\d+\))? )?!?(\w+)")
@@ -33,9 +35,10 @@ _STATEFUL = re.compile(
     r"\w*StateStoreSave|StreamingSymmetricHashJoin|TransformWithState\w*|FlatMapGroups\w*WithState|ApplyInPandasWithState"
 )
 _WATERMARK = "EventTimeWatermark"
+_BY_TABLE = "write the first operator's rows to a table and read them in a second query"
 _WAY_OUT = (
     "use 'window.end' or F.window_time('window') of windows that are emitted on close, or the event_time that a "
-    "custom operator declares; or write the first operator's rows to a table and read them in a second query"
+    f"custom operator declares; or {_BY_TABLE}"
 )
 
 
@@ -102,6 +105,12 @@ def incoming(df: DataFrame, event_time: str, grace_us: int, *, takes_updates: bo
         raise DefinitionError(
             f"event time {event_time!r} belongs to windows that are emitted on update: each comes several times, and would be "
             "counted as often. Give the first operator emit('on_close')"
+        )
+    if metadata.get(_UNBOUNDED):
+        raise DefinitionError(
+            f"event time {event_time!r} is of sessions, and can lie any time before the watermark, so that rows would be late: "
+            "in one query, use 'window.end' of sessions without max_length, or with one gap for all records; "
+            f"or {_BY_TABLE}"
         )
     if not {_DELAY, _BEHIND} & metadata.keys():
         raise DefinitionError(
@@ -194,12 +203,14 @@ def _marked(field: StructField, times: list[OutputTime], input_: Incoming, tick_
             for f in type_
         ]
         type_ = StructType(inner)
-        if time.is_end and _DELAY in said:
-            metadata[_DELAY] = said[_DELAY]  # Spark takes the end of a window that is given as a whole.
+        if time.is_end:  # Spark takes the end of a window that is given as a whole.
+            metadata |= {key: said[key] for key in (_DELAY, _UNBOUNDED) if key in said}
     return StructField(field.name, type_, field.nullable, metadata)
 
 
 def _metadata(time: OutputTime, input_: Incoming, tick_us: int) -> dict[str, Any]:
+    if time.behind is None:
+        return {_UNBOUNDED: True}
     behind = input_.closing.behind(time.behind, tick_us)
     said: dict[str, Any] = {_BEHIND: behind, _OUR_DELAY: input_.given_ms}
     if time.updates:

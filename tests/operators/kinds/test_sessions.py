@@ -322,6 +322,19 @@ def test_with_max_length_a_record_is_late_once_its_own_session_has_closed() -> N
         assert 1 == running.counters.late
 
 
+def test_with_max_length_a_record_can_cut_off_a_session_that_ended_long_ago() -> None:
+    """If each record has its own gap: so the end of such sessions cannot be the event time of a later operator."""
+    #           -1 0                 10         50     close time 50
+    #              a                  c
+    # [ 0,100]     a..................c..........|..   waits for the gap of a
+    # [-1,100]   b a.............................|..   b begins it earlier: c is beyond its greatest length
+    # [10, 11]                        c.         |
+    with runner("on_close", None, gap_column="gap", max_length=10) as running:
+        assert [] == feed(running, 50, a=(0, 100), c=(10, 1))
+        assert [(10, 11, "c")] == feed(running, 50, b=(-1, 60))
+        assert [(-1, 100, "ba")] == feed(running, 101)
+
+
 def test_with_max_length_a_late_record_leaves_nothing_to_another_one_of_its_time() -> None:
     """Of two records of one time, each with its own gap, one may be late alone: no aggregate gets its value."""
     aggregates = {

@@ -18,11 +18,12 @@ KINDS = {
     "tumbling": TumblingWindows(5, grace=4),
     "session": SessionWindows(2, grace=4),
 }
+FINAL = KINDS | {"session up to a length": SessionWindows(2, grace=4, max_length=5)}
 RECORDS = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 4)), max_size=8)
 
 
 def runner(kind: str, value: str) -> LocalRunner:
-    operator = KINDS[kind].group_by("k").aggregate(n=agg.count(), total=agg.sum(value))
+    operator = FINAL[kind].group_by("k").aggregate(n=agg.count(), total=agg.sum(value))
     return operator.local_runner("t")
 
 
@@ -57,3 +58,16 @@ def test_two_runners_in_a_row(first: str, second: str, batches: list[list[tuple[
         records = [record for some in steps for record in some]
         expected = two.process(ended(one.process(table(records), FAR)), FAR)
     assert sorted(map(repr, expected.to_pylist())) == sorted(map(repr, pa.concat_tables(found).to_pylist()))
+
+
+@pytest.mark.parametrize("first", FINAL)
+@given(batches=st.lists(st.lists(st.tuples(st.just("a"), st.integers(-9, 9)), max_size=5), max_size=8))
+def test_no_window_is_late_for_the_next_runner(first: str, batches: list[list[tuple[str, int]]]) -> None:
+    """Not even those of records that are behind the close time, late or partly late."""
+    second = TumblingWindows(1).group_by("k").aggregate(n=agg.count())
+    with runner(first, "v") as one, second.local_runner("t") as two:
+        for number, records in enumerate([*batches, []]):
+            moved = table([(key, 4 * number + time) for key, time in records])
+            rows = one.process(moved, FAR if number == len(batches) else None)
+            two.process(ended(rows), stream_time=one.close_time)
+        assert 0 == two.counters.late

@@ -370,11 +370,14 @@ def refused(spark: SparkSession, source: Path) -> Iterator[tuple[str, Callable[[
     hour = F.expr("at + interval 1 hour")
     updates = SlidingWindows("10 seconds").group_by("k").aggregate(n=agg.count()).emit("on_update")
     starts = by("start")(first("session")(stream(spark, source)))
+    gaps = SessionWindows(gap_column="v", max_length="20 seconds").group_by("k").aggregate(n=agg.count())
+    moving = gaps.apply(stream(spark, source), "at", name="first")
     spark_ends = by("end")(spark_window("6 seconds")(watermarked(stream(spark, source))))
     next_ = ours("tumbling")
     yield "withWatermark after a stateful operator", lambda: next_(ended.withWatermark("at", "1 second"))
     yield "'at' has no watermark, and the frame is the output", lambda: next_(ended.withColumn("at", hour))
-    yield "'at' has no watermark, and the frame is the output", lambda: next_(starts)
+    for time in (starts, by("start")(moving), by("end")(moving), by("window_time")(moving)):
+        yield "'at' is of sessions, and can lie any time before the watermark", partial(next_, time)
     yield "'at' has no watermark, .*StateStoreSave.*window_time", lambda: next_(spark_ends)
     yield (
         "emitted on update: each comes several times",
