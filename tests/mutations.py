@@ -122,6 +122,16 @@ MUTATIONS = (
         "return Incoming(Closing(False, behind + max(0, grace_us - given * 1_000)), None, given)",
     ),
     Mutation(
+        "the close time of a watermark",
+        "close = ((watermark_ms + 1) * 1_000 - self.behind_us) // tick_us",
+        "close = (watermark_ms * 1_000 - self.behind_us) // tick_us",
+    ),
+    Mutation(
+        "the order of waiting rows",
+        "return found if order is None else found.take(order)",
+        "return found",
+    ),
+    Mutation(
         "keys of floating point",
         "return [canonical(value) for value in column.to_pylist()]",
         "return column.to_pylist()",

@@ -300,6 +300,29 @@ def test_a_lifetime_moves_with_a_savepoint(tmp_path: Path) -> None:
     assert sorted(map(repr, whole)) == sorted(map(repr, moved))
 
 
+def test_waiting_rows_of_several_batches_move_with_a_savepoint(tmp_path: Path) -> None:
+    """Those of overlapping batches are one entry of a shorter segment: the first and the last are out at their times."""
+    operator = RollingWindows(5, grace=100).group_by("key").aggregate(n=agg.count())
+    with operator.local_runner("time", options={"state.segment": "100 ms"}) as runner:
+        for number, times in enumerate(((2, 58), (51, 53, 70), (55, 99))):
+            assert 0 == runner.process(table([("a", time, number) for time in times])).num_rows
+        options = {"state.savepoint": runner.savepoint(tmp_path / "saved").uri, "state.segment": "10 ms"}
+    with operator.local_runner("time", options=options) as runner:
+        emitted = [runner.process(table([]), stream_time=100 + time) for time in (52, 54, 56, 59, 100)]
+    ticks = [rows["time"].cast(pa.int64()).to_pylist() for rows in emitted]
+    assert [[2, 51], [53], [55], [58], [70, 99]] == ticks
+
+
+def test_rows_of_several_batches_come_out_in_order_of_time() -> None:
+    """Whichever batches brought them."""
+    operator = RollingWindows(5, grace=100).group_by("key").aggregate(n=agg.count())
+    with operator.local_runner("time") as runner:
+        for times in ((8, 2), (5,), (1, 9)):
+            runner.process(table([("a", time, 0) for time in times]))
+        emitted = runner.process(table([]), stream_time=FAR)
+    assert [1, 2, 5, 8, 9] == emitted["time"].cast(pa.int64()).to_pylist()
+
+
 FOLDS = {
     "kept": agg.fold(list, appended, "value", type="array<bigint>"),
     "some": agg.fold(list, appended, "value", type="array<bigint>", where="even"),

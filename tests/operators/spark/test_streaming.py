@@ -5,11 +5,12 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
-from operators import SlidingWindows, read_windows
+from operators import SlidingWindows, TumblingWindows, read_windows
 from operators import aggregates as agg
 from state_backends import StateError
 from state_backends.backends.memory import MemoryBackend
@@ -18,6 +19,7 @@ from state_backends.durability.pointer import Pointer, read_pointer
 from state_backends.journal import MemoryJournal
 from tests.effort import soak
 from tests.operators.spark.frames import (
+    BASE_US,
     can_read_state,
     closed_rows,
     operator,
@@ -25,6 +27,7 @@ from tests.operators.spark.frames import (
     run_query,
     stream,
     use_up,
+    write_numbered,
     write_source,
 )
 
@@ -132,6 +135,21 @@ def test_bad_and_late_rows_are_counted(spark: SparkSession, tmp_path: Path) -> N
     assert 1 == sum(m["windows_out"]["late"] or 0 for m in metrics)
     windows = spark.read.parquet(str(tmp_path / "out"))
     assert [("a", 1), (None, 1)] == sorted(((r.k, r.n) for r in windows.collect()), key=repr)
+
+
+def test_windows_close_at_the_stream_time_of_the_local_runner(spark: SparkSession, tmp_path: Path) -> None:
+    """The record that is exactly at a window's end, plus grace, closes it: not one a millisecond later."""
+    schema = pa.schema([("at", pa.timestamp("us", "UTC"))])
+    tables = [pa.table({"at": [BASE_US + ms * 1_000 for ms in batch]}, schema) for batch in ((3, 9), (15,))]
+    (tmp_path / "in").mkdir()
+    for number, table in enumerate(tables):
+        write_numbered(table, tmp_path / "in", number)
+    op = TumblingWindows("10 ms", grace="5 ms").aggregate(n=agg.count())
+    frame = spark.readStream.schema("at timestamp").option("maxFilesPerTrigger", 1)
+    run_query(op.apply(frame.parquet(str(tmp_path / "in")), "at"), tmp_path / "out", tmp_path / "cp")
+    with op.local_runner("at") as runner:
+        local = [row["n"] for table in tables for row in runner.process(table).to_pylist()]
+    assert [2] == local == [row.n for row in spark.read.parquet(str(tmp_path / "out")).collect()]
 
 
 def test_state_is_gone_when_all_windows_have_closed(spark: SparkSession, tmp_path: Path) -> None:

@@ -1,0 +1,32 @@
+"""How close times follow from a watermark: those of a stream are those of the local runner, to the millisecond."""
+
+import pytest
+
+from operators.columns.records import FAR_PAST
+from operators.runtime.closing import Closing
+
+HIGHEST_MS, GRACE_MS = 1_700_000_000_000, 10
+
+
+@pytest.mark.parametrize(("tick_us", "ticks_per_ms"), [(1_000, 1), (1, 1_000)])
+@pytest.mark.parametrize(
+    ("delay_ms", "behind_us"),
+    [pytest.param(GRACE_MS + 1, 0, id="set by apply"), pytest.param(GRACE_MS, 1_000, id="set by the user")],
+)
+def test_a_stream_closes_at_its_highest_time_less_grace(
+    delay_ms: int, behind_us: int, tick_us: int, ticks_per_ms: int
+) -> None:
+    """The watermark of `apply` is a millisecond lower, for Spark's own operators: rows at the watermark are late for them."""
+    close = (HIGHEST_MS - GRACE_MS) * ticks_per_ms
+    assert (close, close) == Closing(behind_us=behind_us).closes(HIGHEST_MS - delay_ms, tick_us)
+
+
+def test_in_a_chain_the_watermark_of_the_batch_before_decides_what_is_late() -> None:
+    """An operator goes on from its last close time, to which the far past adds nothing."""
+    assert (FAR_PAST, 101) == Closing(chained=True).closes(100, 1_000)
+
+
+@pytest.mark.parametrize("watermark", [0, -1])
+def test_a_watermark_of_zero_is_none(watermark: int) -> None:
+    """Spark's watermark starts at 0."""
+    assert (FAR_PAST, FAR_PAST) == Closing().closes(watermark, 1_000)
