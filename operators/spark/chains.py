@@ -6,13 +6,9 @@ for rows that the first emits only when it moves. Instead, result columns carry 
 Spark's operators, so that Spark's windows, joins and `dropDuplicatesWithinWatermark` accept them as event time.
 """
 
-import io
 import re
-import sys
 from collections.abc import Iterable, Sequence
-from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
-from threading import get_ident
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -144,22 +140,16 @@ def _given(event_time: str, delay: int, grace_ms: int) -> Incoming:
 
 def _nodes(df: DataFrame) -> list[tuple[int, str]]:
     """The physical plan of a stream: depth and name of each node, the last operator first."""
-    printed = _PrintOfThisThread()
-    with redirect_stdout(printed):
-        df.explain(mode="simple")
-    found = [_NODE.match(line) for line in printed.getvalue().splitlines() if not line.startswith("==")]
+    found = [_NODE.match(line) for line in _plan(df).splitlines() if not line.startswith("==")]
     return [(len(match[1]), match[2]) for match in found if match]
 
 
-class _PrintOfThisThread(io.StringIO):
-    """Captures what this thread prints; the output of other threads goes where it went before."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._thread, self._others = get_ident(), sys.stdout
-
-    def write(self, text: str) -> int:
-        return super().write(text) if get_ident() == self._thread else self._others.write(text)
+def _plan(df: Any) -> str:
+    """The physical plan as the frame's `explain` prints it: what prints it writes to the output of all threads."""
+    if hasattr(df, "_jdf"):
+        utils = df.sparkSession.sparkContext._jvm.PythonSQLUtils  # noqa: SLF001 - only `explain` has it in public
+        return str(utils.explainString(df._jdf.queryExecution(), "simple"))  # noqa: SLF001
+    return str(df._explain_string(mode="simple"))  # noqa: SLF001
 
 
 def _sets_another(nodes: Iterable[tuple[int, str]]) -> bool:

@@ -1,10 +1,12 @@
 """Operators one after another in a streaming query: the rows of running them one after the other on what is all there."""
 
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial, reduce
 from pathlib import Path
+from threading import Barrier, Thread
 from typing import Any
 
 import numpy as np
@@ -432,3 +434,29 @@ def test_a_custom_operator_keeps_to_what_it_declares(
     run(
         Earlier(grace=GRACE, late_by=60_000).group_by("k").apply(stream(spark, flushed), "at"), tmp_path / "b"
     )
+
+
+def test_threads_that_chain_at_once_leave_the_output_of_the_process(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """To chain an operator reads the frame's plan. It does not go through what `print` writes to, which all threads share."""
+    (tmp_path / "in").mkdir()
+    df = spark.readStream.schema(SCHEMA).parquet(str(tmp_path / "in"))
+    windows = ours("tumbling")(df)
+    before, begin, replaced = sys.stdout, Barrier(4), []
+
+    def chain() -> None:
+        begin.wait()
+        for _ in range(3):
+            second = TumblingWindows("1 minute").aggregate(windows=agg.count())
+            second.apply(windows.select("window.end"), "end", name="second")
+            replaced.append(sys.stdout is not before)
+
+    threads = [Thread(target=chain) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [False] * 12 == replaced
+    assert sys.stdout is before
+    assert not capsys.readouterr().out
