@@ -53,6 +53,7 @@ class FoldOperation(Operation):
     """
 
     combines: ClassVar[bool] = False
+    calls_user_code: ClassVar[bool] = True
 
     columns: tuple[str, ...]
     types: tuple[pa.DataType, ...]

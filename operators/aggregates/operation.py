@@ -36,6 +36,8 @@ class Operation(ABC):
     """Whether states can be combined. If not, records are added to the state of each window one by one (a fold)."""
     idempotent: ClassVar[bool] = False
     """Whether overlapping ranges can be combined: a state combined with itself, or with a part of itself, does not change."""
+    calls_user_code: ClassVar[bool] = False
+    """Whether it calls functions of the user."""
     keeps_all: ClassVar[bool] = False
     """Whether a state has each value, so that it grows with the number of records."""
     former_name: ClassVar[str | None] = None

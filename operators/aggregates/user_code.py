@@ -1,7 +1,6 @@
 """Common parts of custom aggregates and operators: the types of results, and fingerprints of functions."""
 
 import hashlib
-from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -47,12 +46,12 @@ def result_type(given: str | pa.DataType) -> pa.DataType:
     return _TYPES[name]
 
 
-def fingerprint(*functions: Callable[..., Any] | None) -> str:
-    """Return a text that differs for functions with different code, within a session.
+def fingerprint(*values: Any) -> str:
+    """Return a text that differs for functions with different code, and for objects that have such, within a session.
 
     A function that Spark sends to a worker twice becomes two objects. Their fingerprints, made on the driver, are equal.
     """
     from pyspark import cloudpickle
 
-    pickled: bytes = cloudpickle.dumps(functions)  # type: ignore[no-untyped-call]
+    pickled: bytes = cloudpickle.dumps(values)  # type: ignore[no-untyped-call]
     return hashlib.sha256(pickled).hexdigest()[:16]

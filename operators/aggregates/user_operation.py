@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -134,6 +134,8 @@ class UserOperation(Operation):
         columns: the columns that are passed to `accumulate`.
         given: the user's functions.
     """
+
+    calls_user_code: ClassVar[bool] = True
 
     columns: tuple[str, ...]
     given: AggregateOperation

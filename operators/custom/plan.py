@@ -66,6 +66,7 @@ class CustomPlan:
     """
 
     operations: tuple[Operation, ...] = ()
+    calls_user_code = True
 
     def __init__(
         self,

@@ -35,6 +35,11 @@ class WindowPlan(ABC):
         """The window kind and its lengths, under the names that are stored with the state."""
 
     @property
+    def calls_user_code(self) -> bool:
+        """Whether the operator calls functions of the user."""
+        return any(operation.bare.calls_user_code for operation in self.operations)
+
+    @property
     def layout(self) -> PageLayout:
         """The layout of stored entries: the head, then the states of all operations."""
         codes = (code for operation in self.operations for code in operation.codes)

@@ -69,6 +69,10 @@ class Plan(Protocol):
         """The operations whose states are stored."""
 
     @property
+    def calls_user_code(self) -> bool:
+        """Whether the operator calls functions of the user."""
+
+    @property
     def reach(self) -> int:
         """How far in ticks the bounds of windows can be from an event time in them."""
 

@@ -24,6 +24,7 @@ from operators.spark.packing import partition_labels
 from operators.spark.prepare import prepare
 from operators.spark.session import check_workers
 from operators.spark.types import spark_schema
+from operators.spark.user_code import one_at_a_time
 from operators.steps.step import Step
 from serializers.keys import bucket_of
 from state_backends.checkpoints.savepoint import (
@@ -61,7 +62,8 @@ class OpenEntries(BoundedRun):
     def _step(self, operator: WindowOperator, table: pa.Table, close_time: int) -> Iterator[pa.RecordBatch]:
         """Process rows, and drop what is emitted."""
         step = Step(operator.close_time, close_time)
-        operator.step(self._batch(table).records, step)
+        with one_at_a_time(self.program):
+            operator.step(self._batch(table).records, step)
         refuse_late(step.counters)
         return iter(())
 

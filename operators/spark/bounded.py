@@ -16,6 +16,7 @@ from operators.spark.failures import located, task
 from operators.spark.logs import log_at
 from operators.spark.packing import gathered
 from operators.spark.sorting import GROUP_BITS, ORDER, first_group, last_group, last_moment, reached
+from operators.spark.user_code import one_at_a_time
 from operators.spark.workers import prepare_worker
 from operators.steps.partials import KEY, Partials, TwoStagePlan, column_names, from_table, to_table
 from operators.steps.step import Counters
@@ -64,7 +65,8 @@ class FirstStage:
         assert isinstance(plan, TwoStagePlan)  # noqa: S101 - made for no other
         for part in gathered(batches, self.rows):
             records = self.program.inputs.records.read(part.rename_columns(self.program.inputs.names))
-            table = to_table(plan.accumulate(records), slice(None))
+            with one_at_a_time(self.program):
+                table = to_table(plan.accumulate(records), slice(None))
             plain = table.set_column(0, KEY, table.column(KEY).cast(pa.binary()))
             yield from plain.to_batches()
 
@@ -188,7 +190,8 @@ class BoundedRun:
 
     def _step(self, operator: WindowOperator, table: pa.Table, close_time: int) -> Iterator[pa.RecordBatch]:
         """Process rows and close what ends before `close_time`."""
-        done = self.program.process(operator, self._batch(table), (operator.close_time, close_time))
+        with one_at_a_time(self.program):
+            done = self.program.process(operator, self._batch(table), (operator.close_time, close_time))
         refuse_late(done.counters)
         yield from self.program.joined(done.rows, done.late).to_batches()
 

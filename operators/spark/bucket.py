@@ -11,6 +11,7 @@ from operators.runtime.program import Program
 from operators.runtime.stateful import StatefulOperator
 from operators.spark.copies import held_copy
 from operators.spark.packing import from_blobs, to_blob
+from operators.spark.user_code import one_at_a_time
 from state_backends import StateConfig
 from state_backends.checkpoints.savepoint import Savepoint
 from state_backends.durability.pointer import Pointer
@@ -18,6 +19,19 @@ from state_backends.durability.progress import FAR_PAST, Progress
 from state_backends.journal import Journal
 
 _ROWS_PER_BLOB = 250_000
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where the functions of an operator come from. Processes that have those of the same origin can work for one another.
+
+    Attributes:
+        run: of the query, as far as tasks know it: users can give several runs the same name.
+        digest: of all that the driver sent: plan, code, output, closing, backend.
+    """
+
+    run: str
+    digest: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +137,10 @@ class Job:
             journal: of the bucket; it is written and committed.
             request: what is to be done.
         """
-        with held_copy(self.program, self.config, request.pointer.store_id) as operator:
+        with (
+            one_at_a_time(self.program),
+            held_copy(self.program, self.config, request.pointer.store_id) as operator,
+        ):
             return self._step(operator, journal, request)
 
     def _step(self, operator: StatefulOperator, journal: Journal, request: Request) -> Outcome:

@@ -4,6 +4,7 @@ import logging
 
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _ROOTS = ("operators", "state_backends")
+_warned: set[str] = set()
 
 
 def log_at(level: str) -> None:
@@ -19,3 +20,15 @@ def log_at(level: str) -> None:
             handler = logging.StreamHandler()
             handler.setFormatter(logging.Formatter(_FORMAT))
             logger.addHandler(handler)
+
+
+def warn_once(logger: logging.Logger, message: str, *values: object) -> None:
+    """Log a warning, if it is the first of this text in the process; later ones are logged at debug.
+
+    Args:
+        logger: of the module that warns.
+        message: with a place for each value.
+        values: of this warning.
+    """
+    logger.log(logging.DEBUG if message in _warned else logging.WARNING, message, *values)
+    _warned.add(message)

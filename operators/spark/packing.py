@@ -15,8 +15,9 @@ from operators.columns.records import RecordColumns, UsableRows, number_keys
 from operators.runtime.program import Program
 from operators.spark.failures import located, task
 from operators.spark.runs import is_first_batch
+from operators.spark.user_code import one_at_a_time
 from operators.spark.workers import prepare_worker
-from operators.steps.partials import TwoStagePlan, to_table
+from operators.steps.partials import Partials, TwoStagePlan, to_table
 from serializers.keys import NO_COLUMNS, bucket_of, encode_keys
 
 PACKED = pa.schema(
@@ -122,21 +123,22 @@ class Pack:
                 yield _packed(list(self._whole(table)))
                 continue
             usable = columns.usable(table)
-            plan = self._first_stage(columns, usable)
-            parts = self._records(usable.table) if plan is None else self._accumulated(columns, usable, plan)
+            with one_at_a_time(self.program):
+                partials = self._first_stage(columns, usable)
+            parts = self._records(usable.table) if partials is None else self._sent(partials, usable)
             bad = [_call(self.labels[0], bad=usable.bad)] if usable.bad else []
             yield _packed([*parts, *bad])
 
-    def _first_stage(self, columns: RecordColumns, usable: UsableRows) -> TwoStagePlan | None:
-        """The plan, if accumulating makes the first rows so much fewer that all rows should be accumulated."""
+    def _first_stage(self, columns: RecordColumns, usable: UsableRows) -> Partials | None:
+        """The rows accumulated, if that makes the first ones so much fewer that it is worth it."""
         plan = self.program.plan
         if not isinstance(plan, TwoStagePlan):
             return None
         sample = columns.records(usable.head(_SAMPLE_ROWS))
-        return plan if len(plan.accumulate(sample)) * _LEAST_SAVING <= len(sample) else None
+        worth_it = len(plan.accumulate(sample)) * _LEAST_SAVING <= len(sample)
+        return plan.accumulate(columns.records(usable)) if worth_it else None
 
-    def _accumulated(self, columns: RecordColumns, usable: UsableRows, plan: TwoStagePlan) -> Iterator[_Part]:
-        partials = plan.accumulate(columns.records(usable))
+    def _sent(self, partials: Partials, usable: UsableRows) -> Iterator[_Part]:
         bucket = self._buckets_of(partials.keys)[partials.entries.key]
         row_bytes = usable.table.nbytes / max(usable.table.num_rows, 1)
         for label, rows in self._by_bucket(bucket):

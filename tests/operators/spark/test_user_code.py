@@ -1,0 +1,164 @@
+"""User functions have their turn: one thread of a process at a time calls them, wherever in Spark's tasks that is."""
+
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from threading import Event, Thread
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from operators import AggregateOperation, Declaration, KeyedOperator, TumblingWindows
+from operators import aggregates as agg
+from operators.runtime.closing import Closing
+from operators.runtime.program import Program
+from operators.spark import user_code
+from operators.spark.bootstrap import OpenEntries
+from operators.spark.bounded import BoundedRun
+from operators.spark.bucket import Blobs, Call, Job, Request
+from operators.spark.copies import drop_copy
+from operators.spark.packing import Pack, to_blob
+from state_backends import resolve
+from state_backends.durability.pointer import Pointer, read_pointer
+from state_backends.journal import MemoryJournal
+from tests.operators.spark.bounded_frames import SCHEMA, Frame
+
+seen: set[bool] = set()
+"""Whether it was the turn of user functions, whenever one was called."""
+
+
+def look() -> None:
+    """Look whose turn it is."""
+    seen.add(user_code._turn.locked())
+
+
+def added(state: Any) -> Any:
+    look()
+    return state[0] + 1, *state[1:]
+
+
+def combined(left: Any, right: Any) -> Any:
+    look()
+    return (left[0] + right[0],)
+
+
+def finished(state: Any) -> Any:
+    look()
+    return state[0]
+
+
+PRIMITIVES = AggregateOperation("counted", (int,), lambda: (0,), added, combined, finished, "bigint")
+
+
+def fold(state: int) -> int:
+    look()
+    return state + 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counting(KeyedOperator):
+    """Emits a row for each record."""
+
+    def schema(self, types: Mapping[str, pa.DataType]) -> Declaration:
+        return Declaration(results={"n": "bigint"})
+
+    def process(self, time: int, record: dict[str, Any], context: Any) -> Any:
+        look()
+        yield {"n": 1}
+
+
+def merged(left: int, right: int) -> int:
+    look()
+    return left + right
+
+
+WINDOWS = TumblingWindows("4 ms").group_by("k")
+OPERATORS = {
+    "operation": WINDOWS.aggregate(n=PRIMITIVES()),
+    "fold": WINDOWS.aggregate(n=agg.fold(int, fold, type="bigint")),
+    "merged fold": WINDOWS.aggregate(n=agg.fold(int, fold, type="bigint", merge=merged)),
+    "custom": Counting().group_by("k"),
+}
+BUILT_IN = WINDOWS.aggregate(n=agg.count(), most=agg.max("v"))
+ROWS = [(key, 1_000 * at, 0, 1) for at in range(8) for key in (0, 1)]
+FRAME = Frame(ROWS, tasks=1, groups={0: 0, 1: 1}, step=4, batch=4)
+
+
+def bound(operator: Any) -> Program:
+    """The operator bound to the columns of the frame."""
+    return operator.program(SCHEMA, "t", resolve("memory"))
+
+
+def bucket(operator: Any) -> None:
+    """A stream's task, or another process for it."""
+    with tempfile.TemporaryDirectory() as folder:
+        config = resolve("memory", {"state.directory": folder})
+        job = Job(bound(operator), config, (0,), Closing())
+        pointer, journal = Pointer.fresh(), MemoryJournal()
+        rows = FRAME.table.select(list(job.program.inputs.names))
+        job.run(journal, Request(pointer, 0, 0, Call(0, 0), Blobs([to_blob(rows)])))
+        job.run(journal, Request(read_pointer(journal) or pointer, 0, 1, Call(10, 1), Blobs()))
+        drop_copy(config, pointer.store_id)
+
+
+def reading(operator: Any) -> None:
+    """A stream's task that reads rows."""
+    program = bound(operator)
+    rows = FRAME.table.select(list(program.inputs.names))
+    assert list(Pack(program, (0, 1))(rows.to_batches(max_chunksize=4)))
+
+
+def bounded(operator: Any) -> None:
+    """The tasks of a bounded frame."""
+    program = bound(operator)
+    rows, source = FRAME.ordered(program)
+    run = BoundedRun(replace(program, plan=bound(operator.bounded()).plan), source, "windows", FRAME.step)
+    assert list(run(rows.to_batches(max_chunksize=4)))
+
+
+def savepoint(operator: Any) -> None:
+    """The tasks that write the state of a bounded frame."""
+    program = bound(operator)
+    rows, source = FRAME.ordered(program)
+    run = OpenEntries(program, source, "windows", FRAME.step, close_time=6, labels=(0,))
+    list(run(rows.to_batches(max_chunksize=4)))
+
+
+TASKS = [bucket, reading, bounded, savepoint]
+CALLS_NONE = {(reading, "fold"), (reading, "custom")}
+"""Folds without merge, and custom operators, get records, and nothing that was made of them by another task."""
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("kind", OPERATORS)
+def test_user_functions_are_called_in_their_turn(task: Callable[[Any], None], kind: str) -> None:
+    seen.clear()
+    task(OPERATORS[kind])
+    assert (set() if (task, kind) in CALLS_NONE else {True}) == seen
+    assert not user_code._turn.locked()
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_built_in_aggregates_wait_for_nobody(task: Callable[[Any], None]) -> None:
+    """Buckets of one process are worked on at the same time where no function of a user is called."""
+    with user_code._turn:
+        task(BUILT_IN)
+
+
+def test_threads_take_turns() -> None:
+    """A second bucket of the process is worked on when the first is done."""
+    began, done = Event(), Event()
+
+    def work() -> None:
+        began.set()
+        bucket(OPERATORS["fold"])
+        done.set()
+
+    thread = Thread(target=work)
+    with user_code._turn:
+        thread.start()
+        began.wait()
+        assert not done.wait(0.5)
+    thread.join()
+    assert done.is_set()
