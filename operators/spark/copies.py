@@ -19,6 +19,7 @@ from filelock import BaseFileLock, FileLock, Timeout
 
 from operators.runtime.program import Program
 from operators.runtime.stateful import StatefulOperator
+from operators.spark.private_files import check_owner, private_folder
 from serializers import SerializationError
 from state_backends import StateConfig, StateError
 from state_backends.durability.scratch import is_own, mark
@@ -79,6 +80,12 @@ def has_free_copy(config: StateConfig, store_id: str) -> bool:
     with _changing:
         copy = _copies.get((store_id, config))
         return copy is not None and not copy.held
+
+
+def open_copies() -> set[_Key]:
+    """The names and backends of all buckets of which this process has a copy."""
+    with _changing:
+        return {*_copies}
 
 
 def drop_copy(config: StateConfig, store_id: str) -> None:
@@ -142,9 +149,9 @@ def _claim(root: Path, store_id: str, backend: str) -> tuple[Path, BaseFileLock]
         StateError: the directory cannot be created or locked; names the root and the option.
     """
     try:
+        _made(root)
         _sweep(root)
-        home = root / store_id
-        home.mkdir(parents=True, exist_ok=True)
+        home = private_folder(root / store_id)
         owner, lock = _first_free(home)
     except OSError as error:
         raise StateError(
@@ -152,6 +159,14 @@ def _claim(root: Path, store_id: str, backend: str) -> tuple[Path, BaseFileLock]
             "workers can create and write to"
         ) from error
     return home / f"{owner}-{backend.replace(':', '.').replace('/', '.')}", lock
+
+
+def _made(root: Path) -> None:
+    """Make the directory of all copies, which only this user can enter; one that is there may be the administrator's."""
+    root.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        root.mkdir(mode=0o700)
+    check_owner(root)
 
 
 def _first_free(home: Path) -> tuple[str, BaseFileLock]:

@@ -8,12 +8,13 @@ import pandas as pd
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
+from operators.aggregates.user_code import fingerprint
 from operators.errors import DefinitionError
 from operators.runtime.closing import Closing
 from operators.runtime.evolution import stored_change
 from operators.runtime.metrics import line, names
 from operators.runtime.program import Program
-from operators.spark.bucket import Blobs, Call, Job, Outcome, Request
+from operators.spark.bucket import Blobs, Call, Job, Origin, Outcome, Request
 from operators.spark.failures import located
 from operators.spark.journal import SparkJournal
 from operators.spark.logs import log_at
@@ -78,6 +79,11 @@ class BucketProcessor(StatefulProcessor):
         self._job = Job(program, config, labels, closing, savepoint)
         self._name = name
         self._metrics = names(program.counts)
+        self._digest = ""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What the driver sends, with the digest of exactly that: functions may have changed since `apply`."""
+        return {**self.__dict__, "_digest": fingerprint(self._job)}
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Keep Spark's handle and open the journal."""
@@ -122,9 +128,8 @@ class BucketProcessor(StatefulProcessor):
         if not (blobs or begins or job.is_due(call, pointer.progress)) and self._fits(pointer):
             # A timer that a later one has replaced, or a call that only starts or checks the bucket.
             return
-        run = run_id()
         request = Request(pointer, label, batch, call, blobs, begins)
-        outcome = work(job, None if run is None else (run, self._name), self._journal, request)
+        outcome = work(job, Origin(run_id(), self._digest), self._journal, request)
         self._set_timer(outcome.timer, pointer.progress.timer, call.fired)
         _LOG.info(
             "operator=%s bucket=%d batch=%s %s",

@@ -15,9 +15,9 @@ def batch_number() -> int | None:
     return int(text) if text is not None else None
 
 
-def run_id() -> str | None:
-    """Return the id of the query's run, or None if the task belongs to none."""
-    return None if batch_number() is None else _property(_RUN_KEY)
+def run_id() -> str:
+    """Return the id of the query's run, "" if the task belongs to none. Users can give several runs the same one."""
+    return _property(_RUN_KEY) or ""
 
 
 def is_first_batch() -> bool:

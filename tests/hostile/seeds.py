@@ -15,6 +15,8 @@ import pyarrow as pa
 
 from operators import SlidingWindows
 from operators import aggregates as agg
+from operators.spark.bucket import Blobs, Call, Origin, Outcome, Request
+from operators.spark.messages import ELSEWHERE, Done, encode_done, encode_request, encode_wanted
 from serializers import PageLayout, encode_keys, pack_value
 from serializers.rows import RowCodec
 from state_backends import WriteBatch
@@ -176,3 +178,16 @@ QUERY = {
 
 
 VALUE = pack_value([None, True, -5, 2**70, 1.5, "t", b"b", {"k": [1, [2, [3]]]}, [list(range(20))] * 50])
+
+
+def request() -> bytes:
+    """Return what a task sends to the process that has a bucket's copy."""
+    call = Call(1_700_000_000_000, 1_700_000_000_500, arrived=True)
+    blobs = Blobs([b"rows"], [b"partial", b"aggregates"])
+    return encode_request(Origin("run", "digest"), Request(pointer(), 1, 7, call, blobs))
+
+
+def answers() -> list[bytes]:
+    """Return what that process answers."""
+    done = Done([("pointer", pointer().encode()), ("log-1", None)], Outcome([b"rows"], {"rows": 1}, None))
+    return [encode_wanted("log-2"), encode_done(done), ELSEWHERE]

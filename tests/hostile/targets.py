@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from operators.spark.messages import decode_answer, decode_blob, decode_request, encode_blob
 from serializers import CorruptDataError, NewerFormatError, decode_keys
 from serializers.changes import decode_changes, encode_changes
 from serializers.rows import RowCodec
@@ -31,7 +32,7 @@ from tests.hostile.forge import (
     forge_value,
     sealed_blob,
 )
-from tests.hostile.mutate import Change, mutated
+from tests.hostile.mutate import Change, mutated, packed
 from tests.hostile.seeds import (
     BATCH,
     KEYS,
@@ -40,11 +41,13 @@ from tests.hostile.seeds import (
     QUERY,
     ROWS,
     VALUE,
+    answers,
     entry,
     folder,
     keys,
     pages,
     pointer,
+    request,
     rows,
     saved_file,
     savepoint,
@@ -217,4 +220,7 @@ def targets() -> list[Target]:
             )
             for name, blob in QUERY.items()
         ),
+        Target("request", lambda: [request()], decode_request, packed),
+        Target("answer", answers, lambda blob: decode_answer(blob, pointer().store_id), packed),
+        Target("blob of a journal", lambda: [encode_blob(b"blob"), encode_blob(None)], decode_blob, packed),
     ]

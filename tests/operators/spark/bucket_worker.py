@@ -1,24 +1,30 @@
-"""A process that works on a bucket, as a worker of Spark does: batches of a bucket whose journal is a file.
+"""A process that works on buckets, as a worker of Spark does: batches of buckets whose journals are files.
 
-    python -m tests.operators.spark.bucket_worker FOLDER BACKEND RUN BATCH
+    python -m tests.operators.spark.bucket_worker BACKEND RUN CODE FOLDER...
 
-works on one batch, prints its rows, and waits, with the bucket's copy open. The file FOLDER/fate says which process alone may
-add records, and whether others are `killed` or one of their functions `fails`; FOLDER/slow, that adding takes half a second.
+works on the first batch of the bucket in each folder, prints their rows, and waits, with the copies open. CODE says by how much
+its functions count. The file FOLDER/fate says which process alone may add records, and whether others are `killed` or one of
+their functions `fails`; FOLDER/slow, that adding a record takes a second.
 """
 
 import os
 import signal
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from subprocess import PIPE, Popen
 
 import pyarrow as pa
 
 from operators import TumblingWindows
 from operators import aggregates as agg
 from operators.runtime.closing import Closing
-from operators.spark.bucket import Blobs, Call, Job, Request
+from operators.spark import serving
+from operators.spark.bucket import Blobs, Call, Job, Origin, Request
+from operators.spark.logs import log_at
 from operators.spark.owners import work
 from operators.spark.packing import from_blobs, to_blob
 from state_backends import resolve
@@ -26,49 +32,85 @@ from state_backends.durability.pointer import Pointer, read_pointer
 from state_backends.sqlite_journal import SqliteJournal
 
 SCHEMA = pa.schema([("k", pa.string()), ("at", pa.int64())])
+SIGNS_S = 0.05
+"""How often such a process sends signs of life."""
 
 
-def counted(fate: Path, state: int) -> int:
-    """Add one, if this process may."""
+def counted(fate: Path, by: int, state: int) -> int:
+    """Count one record, if this process may."""
     if fate.with_name("slow").exists():
-        time.sleep(0.5)
+        time.sleep(1)
     if fate.exists():
         process, end = fate.read_text().split()
         if process != str(os.getpid()) and end == "killed":
             os.kill(os.getpid(), signal.SIGKILL)
         if process != str(os.getpid()):
             raise RuntimeError("not in this process")
-    return state + 1
+    return state + by
 
 
-def job(folder: Path, backend: str) -> Job:
+def job(folder: Path, backend: str, code: int = 1) -> Job:
     """Return what the buckets of the test do: windows of 10 ms by key."""
     config = resolve(backend, {"state.directory": str(folder / "local")})
     op = TumblingWindows(10).group_by("k")
-    op = op.aggregate(n=agg.fold(int, partial(counted, folder / "fate"), type="bigint", name="counted"))
+    add = partial(counted, folder / "fate", code)
+    op = op.aggregate(n=agg.fold(int, add, type="bigint", name="counted"))
     return Job(op.program(SCHEMA, "at", config), config, (0,), Closing())
 
 
-def batch(folder: Path, backend: str, run: str, number: int) -> list[tuple[object, ...]]:
-    """Work on the batch of a number, and return its rows: the windows of the batch before."""
+def batch(
+    folder: Path, backend: str, run: str, number: int, code: int = 1, more: int = 0
+) -> list[tuple[object, ...]]:
+    """Work on the batch of a number, and return its rows: the windows of the batch before.
+
+    Args:
+        folder: of the bucket.
+        backend: of its state.
+        run: of the query.
+        number: of the batch.
+        code: by how much this process's functions count.
+        more: records beside the usual three.
+    """
     journal = SqliteJournal(folder / "journal")
     try:
         pointer = read_pointer(journal) or Pointer.fresh()
         at = 10 * number + 5
-        table = pa.table({"k": ["a", "b", "a"], "at": [at] * 3}, SCHEMA)
-        bucket_job = job(folder, backend)
+        keys = ["a", "b", "a", *["c"] * more]
+        table = pa.table({"k": keys, "at": [at] * len(keys)}, SCHEMA)
+        bucket_job = job(folder, backend, code)
         table = table.rename_columns(list(bucket_job.program.inputs.names))
         call = Call(watermark=at - 6, clock=number)
         request = Request(pointer, 0, number, call, Blobs([to_blob(table)]))
-        outcome = work(bucket_job, (run, "windows"), journal, request)
+        outcome = work(bucket_job, Origin(run, str(code)), journal, request)
         journal.commit()
     finally:
         journal.close()
     return [tuple(row.values()) for rows in from_blobs(outcome.blobs) for row in rows.to_pylist()]
 
 
-if __name__ == "__main__":
-    rows = batch(Path(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4]))
-    sys.stdout.write(f"{rows}\n")
-    sys.stdout.flush()
+@contextmanager
+def worker(*folders: Path, backend: str, run: str = "run", code: int = 1) -> Iterator[Popen[str]]:
+    """A process that has worked on the first batch of these buckets and has their copies. Its stderr can be read."""
+    command = [sys.executable, "-m", __name__, backend, run, str(code), *map(str, folders)]
+    with Popen(command, stdout=PIPE, stderr=PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            assert [process.stdout.readline() for _ in folders] == ["[]\n"] * len(folders)
+            yield process
+        finally:
+            process.kill()
+
+
+def main(backend: str, run: str, code: str, *folders: str) -> None:
+    """Work on the first batch of each bucket, and wait."""
+    log_at("warning")
+    serving._SIGNS_S = SIGNS_S
+    for folder in folders:
+        rows = batch(Path(folder), backend, run, 0, int(code))
+        sys.stdout.write(f"{rows}\n")
+        sys.stdout.flush()
     time.sleep(600)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from operators import aggregates as agg
 from operators.spark.copies import _claim, drop_copy, held_copy
 from state_backends import StateError, resolve
 from state_backends.journal import MemoryJournal
+from tests.operators.spark.test_private_files import belongs_to_another
 
 LONG_AGO = time.time() - 2 * 86_400
 TABLE = pa.table({"k": ["a", "b"], "at": pa.array([1, 2], pa.int64())})
@@ -134,3 +136,49 @@ def test_folders_of_others_are_not_removed(tmp_path: Path) -> None:
     assert {*theirs, away.name, "e" * 16} == {path.name for path in (tmp_path / "home").iterdir()}
     assert all((tmp_path / "home" / name / "chapter").exists() for name in theirs)
     assert directory.exists()
+
+
+@pytest.mark.parametrize("found", ["missing", "readable", "home"])
+def test_copies_are_for_this_user_alone(tmp_path: Path, found: str) -> None:
+    """Whatever the umask is, and also in a folder that others can look into, as earlier versions made them."""
+    root = tmp_path / "parent" / "state"
+    if found != "missing":
+        (root / "bucket" if found == "home" else root).mkdir(parents=True, mode=0o755)
+    _, lock = _claim(root, "bucket", "memory")
+    assert 0o700 == (root / "bucket").stat().st_mode & 0o777
+    assert (0o700 if found == "missing" else 0o755) == root.stat().st_mode & 0o777
+    lock.release()
+
+
+@pytest.mark.parametrize("whose", ["state", "state/bucket"])
+def test_a_directory_of_another_user_is_refused(
+    tmp_path: Path, whose: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They could read what is in it, or replace it. So could others in a copy's folder that all can write to."""
+    (tmp_path / "state" / "bucket").mkdir(parents=True)
+    belongs_to_another(tmp_path / whose, monkeypatch)
+    with pytest.raises(StateError, match=r"cannot keep local state in .*/state: .*(another|only this) user"):
+        _claim(tmp_path / "state", "bucket", "memory")
+
+
+def test_a_copy_goes_on_with_the_program_of_each_run(tmp_path: Path) -> None:
+    """Functions of the run before are not called any more, also where the copy stays open."""
+    config = resolve("memory", {"state.directory": str(tmp_path)})
+    journal, windows = MemoryJournal(), TumblingWindows(10).group_by("k")
+    counts = []
+    for by, at in ((1, 0), (10, 10), (10, 20)):
+        op = windows.aggregate(n=agg.fold(int, partial(counted_by, by), type="bigint", name="counted"))
+        program = op.program(TABLE.schema, "at", config)
+        table = pa.table({"k": ["a", "a"], "at": pa.array([at, at], pa.int64())})
+        with held_copy(program, config, "bucket") as copy:
+            rows = committed(copy, journal, at + 5, [table]).rows
+        counts += rows.column("n").to_pylist()
+        with held_copy(program, config, "bucket") as again:
+            assert again is copy
+    drop_copy(config, "bucket")
+    assert [2, 20] == counts
+
+
+def counted_by(by: int, state: int) -> int:
+    """Count a record."""
+    return state + by

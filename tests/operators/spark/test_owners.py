@@ -2,41 +2,34 @@
 
 import os
 import signal
-import subprocess
-import sys
+import socket
+import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
-from multiprocessing.connection import Client
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
+from threading import Thread
+from typing import Any
 
 import msgpack
 import numpy as np
 import pytest
 
-from operators.spark import owners
+from operators.spark import logs, messages, owners
+from operators.spark.connection import Connection
 from operators.spark.copies import drop_copy, has_free_copy, held_copy
 from operators.spark.processor import label_of
-from state_backends.durability.pointer import read_pointer
+from operators.spark.sockets import listen, socket_of
+from state_backends.durability.pointer import Pointer, read_pointer
 from state_backends.journal import MemoryJournal
 from state_backends.sqlite_journal import SqliteJournal
 from tests.feeds import committed
-from tests.operators.spark.bucket_worker import batch, job
+from tests.operators.spark.bucket_worker import batch, job, worker
 
 ROWS = [("a", 2), ("b", 1)]
 """Keys and counts of each batch but the first."""
-
-
-@contextmanager
-def owner(folder: Path, backend: str, run: str = "run") -> Iterator[subprocess.Popen[str]]:
-    """A process that has worked on the first batch and has the bucket's copy."""
-    command = [sys.executable, "-m", "tests.operators.spark.bucket_worker", str(folder), backend, run, "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        try:
-            assert process.stdout.readline() == "[]\n"
-            yield process
-        finally:
-            process.kill()
+PATIENCE_S = 2.0
+"""Much longer than signs of life take on a busy machine."""
 
 
 def counts(rows: list[tuple[object, ...]]) -> list[tuple[object, object]]:
@@ -49,27 +42,50 @@ def has_copy(folder: Path, backend: str) -> bool:
     return has_free_copy(job(folder, backend).config, store_id(folder))
 
 
-def store_id(folder: Path) -> str:
-    """The name of the bucket's state."""
+def stored(folder: Path) -> Pointer:
+    """The pointer of the bucket's state."""
     journal = SqliteJournal(folder / "journal")
     pointer = read_pointer(journal)
     journal.close()
     assert pointer is not None
-    return pointer.store_id
+    return pointer
+
+
+def store_id(folder: Path) -> str:
+    """The name of the bucket's state."""
+    return stored(folder).store_id
+
+
+def owner_file(folder: Path) -> Path:
+    """The file that says which process has the bucket's copy."""
+    return folder / "local" / store_id(folder) / "owner"
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
-    """An empty folder; this process's copies in it are closed afterwards."""
-    yield tmp_path
-    for backend in ("memory", "rocksdb", "spark"):
-        drop_copy(job(tmp_path, backend).config, store_id(tmp_path))
+def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Path]]:
+    """Empty folders of buckets; this process's copies in them are closed afterwards, and what it knows of others forgotten."""
+    monkeypatch.setattr(owners, "_resting", {})
+    monkeypatch.setattr(logs, "_warned", set())
+    made = [tmp_path / f"bucket-{number}" for number in range(3)]
+    for one in made:
+        one.mkdir()
+    yield made
+    for one in made:
+        for backend in ("memory", "rocksdb", "spark"):
+            with suppress(AssertionError):
+                drop_copy(job(one, backend).config, store_id(one))
+
+
+@pytest.fixture
+def folder(folders: list[Path]) -> Path:
+    """The folder of one bucket."""
+    return folders[0]
 
 
 @pytest.mark.parametrize("backend", ["memory", "rocksdb", "spark"])
 def test_the_process_that_has_the_copy_works(folder: Path, backend: str) -> None:
     """This process opens no copy while that one lives, and goes on exactly where that one was when it is dead."""
-    with owner(folder, backend) as other:
+    with worker(folder, backend=backend) as other:
         for number in (1, 2, 3):
             assert ROWS == counts(batch(folder, backend, "run", number))
         assert not has_copy(folder, backend)
@@ -82,29 +98,61 @@ def test_the_process_that_has_the_copy_works(folder: Path, backend: str) -> None
 
 def test_a_process_that_dies_at_work_is_replaced(folder: Path) -> None:
     """Nothing was written by then, so this process works on the batch from its start."""
-    with owner(folder, "rocksdb") as other:
+    with worker(folder, backend="rocksdb") as other:
         (folder / "fate").write_text(f"{os.getpid()} killed")
         assert ROWS == counts(batch(folder, "rocksdb", "run", 1))
         assert -9 == other.wait()
     assert has_copy(folder, "rocksdb")
 
 
-def test_a_process_that_stands_still_is_replaced(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is asked whether it is alive, and not waited for. A slow one is."""
-    monkeypatch.setattr(owners, "_PATIENCE_S", 0.3)
-    with owner(folder, "memory") as other:
-        (folder / "slow").touch()
+def test_long_work_is_waited_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other process sends signs of life while it works."""
+    monkeypatch.setattr(owners, "PATIENCE_S", PATIENCE_S)
+    with worker(folder, backend="memory"):
+        (folder / "slow").touch()  # Three records, which take three seconds.
         assert ROWS == counts(batch(folder, "memory", "run", 1))
-        assert not has_copy(folder, "memory")
         (folder / "slow").unlink()
+        assert not has_copy(folder, "memory")
+
+
+def test_a_process_that_stands_still_is_replaced(
+    folders: list[Path], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No step waits for it without a limit: not sending more than a socket holds, nor waiting for the answer.
+
+    It is not asked again for a while, for any bucket.
+    """
+    sent, waited, rests = folders
+    monkeypatch.setattr(owners, "PATIENCE_S", PATIENCE_S)
+    with worker(*folders, backend="memory") as other:
         other.send_signal(signal.SIGSTOP)
-        assert ROWS == counts(batch(folder, "memory", "run", 2))
-        assert has_copy(folder, "memory")
+        assert ROWS == counts(batch(sent, "memory", "run", 1, more=100_000))
+        assert has_copy(sent, "memory")
+        monkeypatch.setattr(owners, "_resting", {})
+        assert ROWS == counts(batch(waited, "memory", "run", 1))
+        assert has_copy(waited, "memory")
+        other.send_signal(signal.SIGCONT)
+        assert ROWS == counts(batch(rests, "memory", "run", 1))
+        assert has_copy(rests, "memory")
+    assert 1 == caplog.text.count("a process that has copies of buckets is not asked for 300 s")
+
+
+def test_a_process_is_asked_again_later(folders: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once it has rested."""
+    monkeypatch.setattr(owners, "PATIENCE_S", PATIENCE_S)
+    monkeypatch.setattr(owners, "_REST_S", 0.0)
+    first, second, _ = folders
+    with worker(first, second, backend="memory") as other:
+        other.send_signal(signal.SIGSTOP)
+        assert ROWS == counts(batch(first, "memory", "run", 1))
+        other.send_signal(signal.SIGCONT)
+        assert ROWS == counts(batch(second, "memory", "run", 1))
+        assert not has_copy(second, "memory")
 
 
 def test_an_error_of_the_operator_is_raised_here(folder: Path) -> None:
     """It is the error of the user's function, as if there were no other process; the batch can be repeated."""
-    with owner(folder, "memory"):
+    with worker(folder, backend="memory"):
         (folder / "fate").write_text("0 fails")
         with pytest.raises(Exception, match="not in this process"):
             batch(folder, "memory", "run", 1)
@@ -112,27 +160,144 @@ def test_an_error_of_the_operator_is_raised_here(folder: Path) -> None:
         assert ROWS == counts(batch(folder, "memory", "run", 1))
 
 
-def test_a_later_run_takes_the_directory_over(folder: Path) -> None:
-    """The other process has the functions of an earlier run, which may differ: it closes its copy, and this one opens it."""
-    with owner(folder, "rocksdb", "earlier run"):
-        assert ROWS == counts(batch(folder, "rocksdb", "run", 1))
+def test_what_fails_in_another_process_alone_is_said_once(folders: list[Path]) -> None:
+    """Functions that depend on a thread or on a process would be called twice in each batch, and nobody would know."""
+    with worker(*folders, backend="memory") as other:
+        for one in folders:
+            (one / "fate").write_text(f"{os.getpid()} fails")
+            assert ROWS == counts(batch(one, "memory", "run", 1))
+            assert has_copy(one, "memory")
+        other.kill()
+        assert other.stderr is not None
+        said = other.stderr.read()
+    assert 1 == said.count("work for a task of another process failed")
+    assert 1 == said.count("not in this process")
+
+
+@pytest.mark.parametrize(("run", "code"), [("earlier run", 1), ("run", 10)], ids=["run", "code"])
+def test_functions_of_another_run_or_code_are_not_used(folder: Path, run: str, code: int) -> None:
+    """The other process closes its copy, and this one takes its directory over. Users can give two runs the same name."""
+    with worker(folder, backend="rocksdb", run=run, code=code):
+        first = [("a", 2 * code), ("b", code)]
+        assert first == counts(batch(folder, "rocksdb", "run", 1))
         assert has_copy(folder, "rocksdb")
         assert [".lock"] == [path.suffix for path in (folder / "local" / store_id(folder)).glob("*.lock")]
+        assert ROWS == counts(batch(folder, "rocksdb", "run", 2))
 
 
-@pytest.mark.parametrize(
-    "message", [b"", b"\xc1", msgpack.packb(7), msgpack.packb([1, ["query", "run"], b"?", 0, 0, [], []])]
-)
-def test_what_is_no_request_is_refused(folder: Path, message: bytes) -> None:
+def test_what_is_no_request_is_refused(folder: Path) -> None:
     """The connection is closed, and the process works on for others."""
-    with owner(folder, "memory"):
-        address = (folder / "local" / store_id(folder) / "owner").read_text()
-        with Client(address, "AF_UNIX") as stranger:
-            stranger.send_bytes(message)
-            with pytest.raises(EOFError):
-                stranger.recv_bytes()
+    with worker(folder, backend="memory"):
+        address = socket_of(owner_file(folder).read_text())
+        assert address is not None
+        for message in (b"\xc1", msgpack.packb(7), msgpack.packb([2, "run", "1", b"?", 0, 0, [], []])):
+            with Connection.to(address, 60) as stranger:
+                stranger.send(message)
+                with pytest.raises((EOFError, ConnectionError)):
+                    stranger.receive()
         assert ROWS == counts(batch(folder, "memory", "run", 1))
         assert not has_copy(folder, "memory")
+
+
+OTHER, OWN = "the pointer of another state", "the bucket's pointer"
+CHANGES = [["pointer", OWN]]
+BAD_ANSWERS: dict[str, Any] = {
+    "a number": 1,
+    "nothing": [],
+    "another kind": [7, CHANGES, [], {}, None],
+    "a blob without a name": [0, None],
+    "too little": [1, CHANGES],
+    "no pointer": [1, [["x", b"y"]], [], {}, None],
+    "no pointer's bytes": [1, [["pointer", b"?"]], [], {}, None],
+    "a pointer that is removed": [1, [["pointer", None]], [], {}, None],
+    "the pointer of another state": [1, [["pointer", OTHER]], [], {}, None],
+    "a change of text": [1, [["x", "y"], *CHANGES], [], {}, None],
+    "rows of text": [1, CHANGES, ["row"], {}, None],
+    "metrics of text": [1, CHANGES, [], {"rows": "1"}, None],
+    "a timer of text": [1, CHANGES, [], {}, "soon"],
+}
+
+
+def answered(listener: socket.socket, answer: bytes | None) -> None:
+    """Answer one request, or close the connection."""
+    with Connection(listener.accept()[0], 60) as task:
+        task.receive()
+        if answer is not None:
+            task.send(answer)
+            with suppress(EOFError, OSError):
+                task.receive()
+
+
+@pytest.mark.parametrize("case", [*BAD_ANSWERS, "no msgpack", "half a message", "closed"])
+def test_any_bad_answer_is_no_answer(folder: Path, case: str) -> None:
+    """This process works itself, in this batch and the next: nothing of the answer is written."""
+    assert [] == batch(folder, "memory", "run", 0)
+    drop_copy(job(folder, "memory").config, store_id(folder))
+    own = stored(folder)
+    pointers = {OWN: own.encode(), OTHER: replace(own, store_id="0" * 16).encode()}
+
+    def filled(value: Any) -> Any:
+        if isinstance(value, list):
+            return [filled(item) for item in value]
+        return pointers.get(value, value) if isinstance(value, str) else value
+
+    others = {"no msgpack": b"\xc1", "half a message": msgpack.packb([1, CHANGES])[:-3], "closed": None}
+    answer = others[case] if case in others else msgpack.packb(filled(BAD_ANSWERS[case]))
+    name, listener = listen()
+    owner_file(folder).write_text(name)
+    thread = Thread(target=answered, args=(listener, answer))
+    thread.start()
+    assert ROWS == counts(batch(folder, "memory", "run", 1))
+    thread.join()
+    listener.close()
+    assert has_copy(folder, "memory")
+    assert ROWS == counts(batch(folder, "memory", "run", 2))
+
+
+@pytest.mark.parametrize("name", ["{0}", "../{1}/x", "\xff\xfe", "", "0" * 16, "é" * 16])
+def test_only_a_name_is_read_from_the_file_of_the_owner(folder: Path, tmp_path: Path, name: str) -> None:
+    """Rows go to no socket outside of this user's folder, whatever somebody writes into the file."""
+    assert [] == batch(folder, "memory", "run", 0)
+    drop_copy(job(folder, "memory").config, store_id(folder))
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "x"))
+        listener.listen()
+        listener.setblocking(False)
+        text = name.format(tmp_path / "x", os.path.relpath(tmp_path, tempfile.gettempdir()))
+        owner_file(folder).write_bytes(text.encode("latin-1"))
+        assert ROWS == counts(batch(folder, "memory", "run", 1))
+        with pytest.raises(BlockingIOError):
+            listener.accept()
+
+
+@pytest.mark.parametrize("what", ["pipe", "link", "folder"])
+def test_what_is_no_file_of_ours_is_not_read(folder: Path, tmp_path: Path, what: str) -> None:
+    """A pipe would be waited for, and a link can lead anywhere. Where it can, this process announces itself in its place."""
+    assert [] == batch(folder, "memory", "run", 0)
+    drop_copy(job(folder, "memory").config, store_id(folder))
+    (tmp_path / "mine").write_text("0" * 16)
+    place = owner_file(folder)
+    place.unlink()
+    if what == "pipe":
+        os.mkfifo(place)
+    elif what == "link":
+        place.symlink_to(tmp_path / "mine")
+    else:
+        place.mkdir()
+    assert ROWS == counts(batch(folder, "memory", "run", 1))
+    assert "0" * 16 == (tmp_path / "mine").read_text()
+    assert (what == "folder") == place.is_dir()
+    assert what == "folder" or socket_of(place.read_text()) is not None
+
+
+def test_nothing_is_written_through_planted_links(folder: Path, tmp_path: Path) -> None:
+    """Not even under the name that the file had before it was complete, in earlier versions."""
+    assert [] == batch(folder, "memory", "run", 0)
+    drop_copy(job(folder, "memory").config, store_id(folder))
+    (tmp_path / "mine").write_text("kept")
+    owner_file(folder).with_name(f"owner-{os.getpid()}").symlink_to(tmp_path / "mine")
+    assert ROWS == counts(batch(folder, "memory", "run", 1))
+    assert "kept" == (tmp_path / "mine").read_text()
 
 
 def test_a_copy_that_a_thread_holds_is_left_to_it(tmp_path: Path) -> None:
@@ -153,26 +318,10 @@ def test_a_copy_that_a_thread_holds_is_left_to_it(tmp_path: Path) -> None:
     assert not has_free_copy(one.config, "bucket")
 
 
-def test_sockets_are_in_a_folder_of_the_user_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of processes that ended are removed; a folder that others can enter is not used."""
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    folder = owners._sockets()
-    assert 0o700 == folder.stat().st_mode & 0o777
-    with subprocess.Popen([sys.executable, "-c", ""]) as process:
-        process.wait()
-    (folder / f"{process.pid}-dead").touch()
-    (folder / f"{os.getpid()}-alive").touch()
-    owners._sockets()
-    assert [f"{os.getpid()}-alive"] == [path.name for path in folder.iterdir()]
-    folder.chmod(0o755)
-    with pytest.raises(PermissionError, match="not a folder that only this user can enter"):
-        owners._sockets()
-
-
 def test_messages_of_another_version_are_not_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each process then works with its own copy."""
-    with owner(folder, "memory"):
-        monkeypatch.setattr(owners, "_FORMAT", 99)
+    with worker(folder, backend="memory"):
+        monkeypatch.setattr(messages, "_FORMAT", 99)
         assert ROWS == counts(batch(folder, "memory", "run", 1))
         assert has_copy(folder, "memory")
 

@@ -1,0 +1,59 @@
+"""Processes work for one another if Spark has sent them the same: all of it, not only the same run."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark import cloudpickle
+
+from operators import TumblingWindows
+from operators import aggregates as agg
+from operators.runtime.closing import Closing
+from operators.spark.processor import BucketProcessor
+from state_backends import resolve
+
+SCHEMA = pa.schema([("k", pa.string()), ("at", pa.int64())])
+
+
+def sent(add: Callable[[Any], Any], closing: Closing = Closing(), name: str = "n", **options: str) -> str:  # noqa: B008
+    """The digest that a worker gets from the driver."""
+    config = resolve("memory", options)
+    op = TumblingWindows(10).group_by("k")
+    op = op.aggregate(**{name: agg.fold(int, add, type="bigint", name="fold")})
+    processor = BucketProcessor(op.program(SCHEMA, "at", config), config, (0,), "windows", closing)
+    return str(cloudpickle.loads(cloudpickle.dumps(processor))._digest)
+
+
+def test_the_same_is_the_same() -> None:
+    def add(state: int) -> int:
+        return state + 1
+
+    assert sent(add) == sent(add)
+    assert sent(add)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda: sent(lambda state: state + 2),
+        lambda: sent(lambda state: state + 1, Closing(idle_ms=5)),
+        lambda: sent(lambda state: state + 1, name="m"),
+        lambda: sent(lambda state: state + 1, **{"state.directory": "/elsewhere"}),
+    ],
+    ids=["code", "closing", "output", "options"],
+)
+def test_what_differs_has_another_digest(other: Callable[[], str]) -> None:
+    """Also what the stored state does not depend on."""
+    assert other() != sent(lambda state: state + 1)
+
+
+def test_the_digest_is_of_what_is_sent() -> None:
+    """With Spark Connect, functions are sent when the query starts: what they refer to may have changed since `apply`."""
+    held = [1]
+    config = resolve("memory")
+    op = TumblingWindows(10).aggregate(n=agg.fold(int, lambda state: state + held[0], type="bigint"))
+    processor = BucketProcessor(op.program(SCHEMA, "at", config), config, (0,), "windows", Closing())
+    first, again = (cloudpickle.loads(cloudpickle.dumps(processor))._digest for _ in range(2))
+    held[0] = 2
+    assert first == again != cloudpickle.loads(cloudpickle.dumps(processor))._digest

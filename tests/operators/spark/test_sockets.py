@@ -1,0 +1,105 @@
+"""Where processes listen: in a folder of this user alone, each under a name of its own, until it ends."""
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from operators.spark.sockets import listen, socket_of
+
+LISTENS = """
+from operators.spark.sockets import listen
+name, listener = listen()
+print(name, flush=True)
+input()
+"""
+
+
+@pytest.fixture
+def folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder of sockets in another one for temporary files, whose name is shorter than that of `tmp_path`."""
+    tmp_path_factory.getbasetemp()  # Made now, and not in that folder.
+    with tempfile.TemporaryDirectory() as made:
+        monkeypatch.setattr("tempfile.tempdir", made)
+        monkeypatch.setenv("TMPDIR", made)
+        yield Path(made, f"spark-windows-{os.getuid()}")
+
+
+def process(*before: str) -> subprocess.Popen[str]:
+    """Another process that listens, until a line is written to it."""
+    command = [*before, sys.executable, "-c", LISTENS]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def names(folder: Path) -> set[str]:
+    """The names of all sockets."""
+    return {path.name for path in folder.iterdir() if path.suffix != ".lock"}
+
+
+@pytest.mark.parametrize("before", [[], ["unshare", "--pid", "--fork"]], ids=["here", "in a container"])
+def test_sockets_stay_as_long_as_their_process(folder: Path, before: list[str]) -> None:
+    """Processes that start remove those that were left. Containers may share the folder and not the numbers of processes."""
+    if before and subprocess.run([*before, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this user can make no container")
+    own, listener = listen()
+    with process(*before) as other:
+        assert other.stdout is not None
+        theirs = other.stdout.readline().strip()
+        assert {own, theirs} == names(folder)
+        second, second_listener = listen()
+        assert {own, theirs, second} == names(folder)
+        other.communicate("\n")
+    third, third_listener = listen()
+    assert {own, second, third} == names(folder)
+    assert 6 == len(list(folder.iterdir()))
+    for one in (listener, second_listener, third_listener):
+        one.close()
+
+
+def test_a_killed_process_leaves_nothing_for_long(folder: Path) -> None:
+    with process() as other:
+        assert other.stdout is not None
+        theirs = other.stdout.readline().strip()
+        other.kill()
+    own, listener = listen()
+    listener.close()
+    assert {own} == names(folder)
+    assert theirs != own
+
+
+def test_names_lead_nowhere_else(folder: Path) -> None:
+    """What is no name of a socket has none."""
+    assert folder / "0123456789abcdef" == socket_of("0123456789abcdef")
+    wrong = ["", "x", "0" * 15, "0" * 17, "../" + "0" * 13, "/tmp/0123456789a", "0123456789abcdef\n", None]  # noqa: S108
+    assert [None] * len(wrong) == [socket_of(name) for name in wrong]
+
+
+def test_the_folder_is_this_users_alone(folder: Path) -> None:
+    """One that others can write to is not used, nor is a link: somebody may have put something there."""
+    _, listener = listen()
+    listener.close()
+    assert 0o700 == folder.stat().st_mode & 0o777
+    folder.chmod(0o770)
+    with pytest.raises(PermissionError, match="not a folder that only this user can enter"):
+        listen()
+    moved = folder.rename(folder.with_name("moved"))
+    moved.chmod(0o700)
+    folder.symlink_to(moved)
+    with pytest.raises(PermissionError, match="not a folder that only this user can enter"):
+        socket_of("0123456789abcdef")
+
+
+def test_what_is_in_the_way_stays(folder: Path, tmp_path: Path) -> None:
+    """A link or a pipe that looks like a lock is neither followed nor waited for."""
+    (tmp_path / "mine.lock").touch()
+    folder.mkdir(mode=0o700)
+    (folder / "0123456789abcdef.lock").symlink_to(tmp_path / "mine.lock")
+    os.mkfifo(folder / "fedcba9876543210.lock")
+    _, listener = listen()
+    listener.close()
+    assert (tmp_path / "mine.lock").exists()
+    assert (folder / "0123456789abcdef.lock").is_symlink()
