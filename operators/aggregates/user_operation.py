@@ -38,7 +38,8 @@ class AggregateOperation:
 
     A state is a tuple of columns, with one row per pane or window. Values are passed as int64 (whole numbers; booleans as 0 and
     1, dates as days, timestamps and intervals as numbers of their unit), float64, or Python objects. Functions return new
-    arrays and must not change their arguments.
+    arrays and must not change their arguments: other windows are combined from the same ones. Arrays are passed so that NumPy
+    refuses to write into them; of objects in them, such as lists, nobody sees it.
 
         geometric_mean = AggregateOperation(
             name="geometric mean",
@@ -250,9 +251,13 @@ class UserOperation(Operation):
 
     def _run(self, primitive: str, *arguments: Any) -> Any:
         try:
-            return getattr(self.given, primitive)(*arguments)
+            return getattr(self.given, primitive)(*map(_read_only, arguments))
         except Exception as error:
-            raise AggregateError(f"aggregate {self.given.name!r}: {primitive} raised {error!r}") from error
+            writes = isinstance(error, ValueError) and "read-only" in str(error)
+            hint = ": it must return new arrays, and not change those that it is given" if writes else ""
+            raise AggregateError(
+                f"aggregate {self.given.name!r}: {primitive} raised {error!r}{hint}"
+            ) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,6 +300,15 @@ class UserAggregate(Aggregate):
 
 def _repeated(value: Any, rows: int, code: str) -> npt.NDArray[Any]:
     return fill([value] * rows) if code == "object" else np.full(rows, value, _DTYPES[code])
+
+
+def _read_only(argument: Any) -> Any:
+    """Views of a state, or of a column, that cannot be written: other windows are combined from the same arrays."""
+    if isinstance(argument, tuple):
+        return tuple(map(_read_only, argument))
+    view = argument.view()
+    view.flags.writeable = False
+    return view
 
 
 def _shape(result: Any) -> str:

@@ -224,6 +224,34 @@ class TestErrors:
         ):
             run(operator, time=[1, 1, 2, 9], x=[1.0, 2.0, 3.0, 4.0])
 
+    def test_writing_into_arguments(self) -> None:
+        """A function that changes what it is given is refused, since other windows would be wrong."""
+
+        def changes(*arguments: Any) -> Any:
+            first = arguments[0]
+            first[0][...] += 1
+            return first
+
+        for primitive in ("accumulate", "combine", "deduct", "finish"):
+            changed = geometric_mean(
+                **{"deduct": lambda a, b: (a[0] - b[0], a[1] - b[1]), primitive: changes}
+            )
+            operator = SlidingWindows(size=2).aggregate(g=changed("x"))
+            with pytest.raises(
+                AggregateError, match=f"{primitive} raised .*read-only.*: it must return new arrays"
+            ):
+                run(operator, time=[1, 1, 2, 9], x=[1.0, 2.0, 3.0, 4.0])
+
+        def takes(state: Any, x: Any) -> Any:
+            x += 1
+            return state[0] + 1, state[1] + x
+
+        operator = SlidingWindows(size=2).aggregate(g=geometric_mean(accumulate=takes)("x"))
+        with pytest.raises(
+            AggregateError, match="accumulate raised .*read-only.*: it must return new arrays"
+        ):
+            run(operator, time=[1, 1, 2, 9], x=[1.0, 2.0, 3.0, 4.0])
+
 
 @pytest.mark.parametrize(
     ("finish", "type_", "expected"),
