@@ -41,13 +41,15 @@ def add(a: Pair, b: Pair) -> Pair:
     low += b[1]
     total = high + low
     rest = low - (total - high)
-    if not (_beyond(a) or _beyond(b)):
-        finite = np.isfinite(total)
-        if finite.all():
-            return total, rest
-        rows = np.flatnonzero(~finite)
-    else:
-        rows = np.arange(len(total))
+    wrong = None if np.isfinite(total).all() else ~np.isfinite(total)
+    for pair in (a, b):
+        if _beyond(pair):
+            beyond = np.abs(pair[1]) > _LARGE
+            wrong = beyond if wrong is None else wrong | beyond
+    if wrong is None:
+        return total, rest
+    # Only these rows: in units of 2**112, sums of small numbers would vanish.
+    rows = np.flatnonzero(wrong)
     total[rows], rest[rows] = _added_beyond((a[0][rows], a[1][rows]), (b[0][rows], b[1][rows]))
     return total, rest
 

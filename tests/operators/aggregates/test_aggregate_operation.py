@@ -248,7 +248,7 @@ class TestErrors:
 
         operator = SlidingWindows(size=2).aggregate(g=geometric_mean(accumulate=takes)("x"))
         with pytest.raises(
-            AggregateError, match="accumulate raised .*read-only.*: it must return new arrays"
+            AggregateError, match=r"accumulate raised .*read-only.*: it must return new arrays"
         ):
             run(operator, time=[1, 1, 2, 9], x=[1.0, 2.0, 3.0, 4.0])
 

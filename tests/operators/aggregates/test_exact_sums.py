@@ -4,9 +4,12 @@ from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 import pytest
 
-from operators.aggregates.exact import Triple, add_triples, square, sum_ranges
+from operators import RollingWindows, SlidingWindows, TumblingWindows
+from operators import aggregates as agg
+from operators.aggregates.exact import Triple, add, add_triples, square, sum_ranges
 
 RANGES = 30
 
@@ -71,3 +74,39 @@ def test_what_does_not_lend_itself(values: list[float]) -> None:
     """Numbers that are not finite, too far apart or too large are left to be added pair by pair."""
     pairs = np.array(values), np.zeros(len(values))
     assert None is sum_ranges(pairs, np.zeros(1, np.int64), np.full(1, len(values)))
+
+
+EDGES = [0.0, 5e-324, 3e-300, -1e-300, 1.0, 1e300, -1e308, 1.7e308, np.inf, -np.inf, np.nan]
+
+
+@pytest.mark.filterwarnings("ignore:.* encountered in:RuntimeWarning")
+def test_a_sum_depends_on_no_other_row() -> None:
+    """Pairs are added alike, alone and beside pairs that are tiny, that exceed doubles, that are infinite or NaN."""
+    high = np.repeat(EDGES, len(EDGES)), np.tile(EDGES, len(EDGES))
+    singles = tuple((part, np.zeros(len(part))) for part in high)
+    sums = add(*singles)
+    for left, right in (singles, (sums, singles[0]), (sums, tuple(part[::-1] for part in sums))):
+        together = add(left, right)
+        for row in range(len(high[0])):
+            alone = add(tuple(p[row : row + 1] for p in left), tuple(p[row : row + 1] for p in right))
+            assert [float(p[0]).hex() for p in alone] == [float(p[row]).hex() for p in together]
+
+
+@pytest.mark.parametrize("windows", [RollingWindows(10), SlidingWindows(10), TumblingWindows(10)])
+@pytest.mark.parametrize("large", [1e308, np.inf, 1e280])
+def test_sums_and_means_of_a_key_depend_on_no_other_key(windows: object, large: float) -> None:
+    """A key of tiny numbers, alone and in a batch with a key of large ones."""
+    results = {"total": agg.sum("x"), "mean": agg.avg("x"), "spread": agg.stddev("x")}
+    operator = windows.group_by("k").aggregate(**results)  # type: ignore[attr-defined]
+    tiny = [3e-300, 1e-300, 2e-300, 1e-300]
+    found = []
+    for others in ([], [large] * 4):
+        values = pa.array(tiny + others)
+        keys = ["a"] * 4 + ["b"] * len(others)
+        times = pa.array([n % 4 for n in range(len(keys))], pa.int64())
+        with operator.local_runner("t") as runner:
+            runner.process(pa.table({"k": keys, "t": times, "x": values}))
+            rows = runner.process(pa.table({"k": ["c"], "t": [10**6], "x": [0.0]})).to_pylist()
+        found.append([row for row in rows if row["k"] == "a"])
+    assert found[0] == found[1]
+    assert max(row["total"] for row in found[0]) == 7e-300
