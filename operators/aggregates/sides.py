@@ -83,6 +83,33 @@ def check_side_columns(side: Side, names: Sequence[str], required: Sequence[str]
             )
 
 
+def check_joint_names(sides: Sequence[Side], shared: Sequence[str]) -> None:
+    """Refuse columns whose names would be those of other columns in the union of all frames. Case does not tell names apart.
+
+    Args:
+        sides: the frames.
+        shared: the columns that every frame has in addition to its event time.
+
+    Raises:
+        DefinitionError: names the column.
+    """
+    own = {EVENT_TIME, *(side.marker for side in sides)}
+    for side in sides:
+        for name in side.columns:
+            if side.joint(name) == side.marker:
+                raise DefinitionError(
+                    f"frame {side.name}: a column named {name!r} cannot be read beside other frames: rename it"
+                )
+            own.add(side.joint(name))
+    folded = {name.lower() for name in own}
+    for name in shared:
+        if not isinstance(name, Expression) and name.lower() in folded:
+            raise DefinitionError(
+                f"the frames have a column {name!r} in common, which is the name of another column where they become one: "
+                "rename it in each of them"
+            )
+
+
 def check_types(names: Sequence[str], types: Sequence[Mapping[str, Any]]) -> None:
     """Refuse frames whose shared columns differ in type.
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from operators.aggregates import Aggregate
 from operators.aggregates.inputs import with_inputs
 from operators.aggregates.operation import Operation
-from operators.aggregates.sides import EVENT_TIME, Side, event_times
+from operators.aggregates.sides import EVENT_TIME, Side, check_joint_names, event_times
 from operators.columns.arrow import bounds_type
 from operators.columns.checks import check_columns, check_gap, column_types, refuse_twice
 from operators.columns.durations import Duration
@@ -339,6 +339,7 @@ class CoGroupedAggregation:
 
         times = event_time.values() if isinstance(event_time, Mapping) else [event_time]
         refuse_expressions(("event_time", time) for time in times)
+        check_joint_names(self.sides, self.shared)
         runner = self.joint.local_runner(EVENT_TIME, backend, directory, options)
         return CoGroupedRunner(self.sides, self.shared, event_time, runner)
 

@@ -11,7 +11,7 @@ from operators.aggregates import Aggregate
 from operators.aggregates.fold_operation import combining
 from operators.aggregates.inputs import with_inputs
 from operators.aggregates.over import OverLookbacks
-from operators.aggregates.sides import EVENT_TIME, Side
+from operators.aggregates.sides import EVENT_TIME, Side, check_joint_names
 from operators.columns.checks import check_columns, column_types, listed_names, refuse_twice
 from operators.columns.durations import Duration, as_text, tick_length, ticks
 from operators.columns.expressions import named, refuse_expressions
@@ -386,6 +386,7 @@ class RollingAggregation(RunnableOperator):
 
         def made(columns: Sequence[str]) -> "tuple[list[Side], LocalRunner]":
             operator, sides = _as_of(self, columns, label_time)
+            check_joint_names(sides, self.keys)
             return sides, operator.local_runner(EVENT_TIME, backend, directory, options)
 
         return AsOfRunner(made, self.keys, {"labels": label_time, "records": event_time})

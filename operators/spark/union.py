@@ -6,7 +6,13 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that every Spark user knows
 
-from operators.aggregates.sides import EVENT_TIME, Side, check_side_columns, check_types
+from operators.aggregates.sides import (
+    EVENT_TIME,
+    Side,
+    check_joint_names,
+    check_side_columns,
+    check_types,
+)
 from operators.errors import DefinitionError
 from operators.spark.chains import Incoming, incoming
 from operators.spark.declared import no_analysis_needed
@@ -69,8 +75,9 @@ def united(
         grace_us: the operator's grace in microseconds.
 
     Raises:
-        DefinitionError: types differ, or a stream's watermark does not fit.
+        DefinitionError: types differ, names collide, or a stream's watermark does not fit.
     """
+    check_joint_names(sides, shared)
     parts = [_part(sides, side, shared, frames, times[side.name]) for side in sides]
     read = [
         incoming(frame, times[name], grace_us, takes_updates=False)

@@ -1,5 +1,6 @@
 """Several frames in one window, each with aggregates of its own."""
 
+import re
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ from operators import (
     AggregateOperation,
     DefinitionError,
     HoppingWindows,
+    RollingWindows,
     SessionWindows,
     SlidingWindows,
     TumblingWindows,
@@ -159,6 +161,51 @@ def test_wrong_definitions_are_refused(make: Any, message: str) -> None:
     """What cannot be meant is refused when it is written."""
     with pytest.raises(DefinitionError, match=message):
         make()
+
+
+def named(*names: str) -> pa.Table:
+    """A table of one row of zeros with these columns."""
+    return pa.table([pa.array([0])] * len(names), names)
+
+
+@pytest.mark.parametrize(
+    "key", ["event time", "Event Time", "clicks.v", "Clicks.V", "orders.*", "orders.ok", "v", "records.v"]
+)
+def test_keys_with_names_of_columns_of_the_united_frames(key: str) -> None:
+    """Are refused where another column would have the name; others are keys like any."""
+    operator = (
+        TumblingWindows(10)
+        .group_by(key)
+        .cogroup(clicks={"total": agg.sum("v")}, orders={"more": agg.sum("v", where="ok")})
+    )
+    labelled = RollingWindows(10).group_by(key).aggregate(total=agg.sum("v"))
+    if key in {"v", "records.v"}:
+        table = named("t", "v", *{key} - {"v"}).append_column("ok", pa.array([True]))
+        with operator.local_runner("t") as runner:
+            rows = runner.process({"clicks": table, "orders": table}, FAR_FUTURE).to_pylist()
+        assert [(0, 0, 0)] == [(row[key], row["total"], row["more"]) for row in rows]
+    else:
+        with pytest.raises(DefinitionError, match=f"the frames have a column '{re.escape(key)}' in common"):
+            operator.local_runner("t")
+    table = named("t", "v", *{key} - {"v"})
+    with labelled.local_runner_as_of("t", "t") as runner:
+        if key in {"event time", "Event Time", "records.v"}:
+            with pytest.raises(DefinitionError, match=f"the frames have a column '{key}' in common"):
+                runner.process(table, table)
+        else:
+            assert [0] == runner.process(table, table, FAR_FUTURE).column("total").to_pylist()
+
+
+def test_columns_named_as_all_columns() -> None:
+    """A column "*" cannot be told from the mark of a frame's rows."""
+    operator = GROUPED.cogroup(a={"n": agg.sum("*")}, b={"m": agg.count()})
+    with pytest.raises(DefinitionError, match=r"frame a: a column named '\*' cannot be read"):
+        operator.local_runner("t")
+    rolling = RollingWindows(10).group_by("k").aggregate(n=agg.count())
+    with rolling.local_runner_as_of("t", "t") as runner:
+        with pytest.raises(DefinitionError, match=r"frame labels: a column named '\*' cannot be read"):
+            runner.process(named("k", "t", "*"), named("k", "t"))
+        assert 1 == runner.process(named("k", "t"), named("k", "t", "*"), FAR_FUTURE).num_rows
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from operators import DefinitionError, SessionWindows, TumblingWindows
+from operators import DefinitionError, RollingWindows, SessionWindows, TumblingWindows
 from operators import aggregates as agg
 from operators.definitions.aggregation import CoGroupedAggregation
 from tests.operators.spark.frames import rows, run_query, stream, write_source
@@ -24,9 +24,9 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {name: folder / name for name in ("left", "right")}
 
 
-def operator(windows: TumblingWindows | SessionWindows) -> CoGroupedAggregation:
+def operator(windows: TumblingWindows | SessionWindows, key: str = "k") -> CoGroupedAggregation:
     """Results of both frames, of columns with the same names."""
-    return windows.group_by("k").cogroup(
+    return windows.group_by(key).cogroup(
         left={"n": agg.count(), "total": agg.sum("v")}, right={"m": agg.count(), "high": agg.max("v")}
     )
 
@@ -99,3 +99,20 @@ def test_streams_and_bounded_frames_do_not_mix(spark: SparkSession, sources: dic
         DefinitionError, match="either all frames must be streams or none: left are, right are not"
     ):
         operator(TumblingWindows("3 seconds")).apply(frames, "at")
+
+
+@pytest.mark.parametrize("key", ["event time", "Left.V", "right.*"])
+def test_keys_with_names_of_columns_of_the_united_frames_are_refused(spark: SparkSession, key: str) -> None:
+    """As in the local runner."""
+    frame = spark.createDataFrame([], f"k string, at timestamp, v bigint, `{key}` string")
+    keyed = operator(TumblingWindows("3 seconds"), key)
+    with pytest.raises(
+        DefinitionError, match=r"the frames have a column '.*' in common, which is the name of an"
+    ):
+        keyed.apply({"left": frame, "right": frame}, "at")
+    labelled = RollingWindows("3 seconds").group_by(key).aggregate(total=agg.sum("v"))
+    if key == "event time":
+        with pytest.raises(DefinitionError, match="the frames have a column 'event time' in common"):
+            labelled.apply_as_of(frame, frame, "at", "at")
+    else:
+        assert key in labelled.apply_as_of(frame, frame, "at", "at").columns
