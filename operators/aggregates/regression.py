@@ -52,7 +52,9 @@ class Deviations:
         # Variances of very small values may be too small for a double, while covariances are not.
         faint = (triples[0][0] < _FAINT * count) | (triples[1][0] < _FAINT * count)
         undefined = np.isnan(xx) | np.isnan(yy)
-        xy = np.where(((xx == 0) | (yy == 0)) & ~undefined & ~faint, 0.0, xy)
+        xy = np.where(((xx == 0) | (yy == 0)) & ~faint, 0.0, xy)
+        # An infinite value leaves a difference of infinities of either sign.
+        xy = np.where(undefined, np.nan, xy)
         exponents = operation.exponent(state, 0), operation.exponent(state, 1)
         return cls(state[0].astype(np.float64), xx, yy, xy, x, y, *exponents)
 

@@ -339,6 +339,12 @@ class TestPairs:
             ([math.inf, 2.0, 4.0], [1.0, 1.0, 1.0], ["NaN", "NaN", *NONE]),
             ([1.0, 2.0, 4.0], [math.inf, 1e200, -math.inf], ["NaN", "NaN", "NaN", *NANS]),
             ([1e200, math.inf, 4.0], [1e200, 1.0, 2.0], ["NaN", "NaN", "NaN", *NANS]),
+            (
+                [-math.inf, 1.0, 2.0, 3.0],
+                [13951467104666946.0, -5.0, 2.0, -27362067134777123.0],
+                ["NaN", "NaN", "NaN", *NANS],
+            ),
+            ([1.0, 2.0], [-math.inf, -math.inf], ["NaN", "NaN", "NaN", *NANS]),
             ([math.nan], [2.0], [None, "NaN", *NONE]),
             ([1.0], [math.nan], [None, "NaN", None, *NANS]),
             ([None, 1.0], [1.0, None], [None, None, *NONE]),
@@ -350,6 +356,25 @@ class TestPairs:
         """One record, constant columns, NaN, infinity and nulls."""
         y_array, x_array = pa.array(y, pa.float64()), pa.array(x, pa.float64())
         assert expected == pair_results(y_array, x_array)
+
+    @given(
+        st.lists(st.tuples(st.floats(-1e30, 1e30), st.floats(-1e30, 1e30)), min_size=1, max_size=4),
+        st.sampled_from([math.inf, -math.inf, math.nan]),
+        st.booleans(),
+        st.data(),
+    )
+    def test_what_is_not_finite(
+        self, pairs: list[tuple[float, float]], odd: float, swaps: bool, data: st.DataObject
+    ) -> None:
+        """One value that is not finite makes covariances NaN, whatever the others are, and also the line, if there is one."""
+        place = data.draw(st.integers(0, len(pairs)))
+        pairs.insert(place, (odd, data.draw(st.floats(-1e30, 1e30))))
+        y, x = zip(*pairs, strict=True)
+        found = pair_results(*((x, y) if swaps else (y, x)))
+        assert ["NaN", "NaN"] == found[:2]
+        line = {"slope": "NaN", "intercept": "NaN"}
+        assert found[3:] in (["NaN", "NaN", line], [None] * 3)
+        assert found[2] in ("NaN", None)
 
     @pytest.mark.parametrize("offset", [1e6, 1e9, -1e12])
     def test_far_from_zero(self, offset: float) -> None:
