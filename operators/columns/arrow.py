@@ -81,14 +81,6 @@ def _plain_chunk(chunk: pa.Array, type_: pa.DataType) -> pa.Array:
     return chunk.cast(type_)
 
 
-def decoded_table(table: pa.Table) -> pa.Table:
-    """Return a table with the values of dictionaries in their place."""
-    for number, field in enumerate(table.schema):
-        if pat.is_dictionary(field.type):
-            table = table.set_column(number, field.name, table.column(number).cast(field.type.value_type))
-    return table
-
-
 def plain_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     """Return a column as one array of plain values."""
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

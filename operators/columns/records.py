@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
-from operators.columns.arrow import ColumnData, canonical_floats, column_data, decoded_table, plain_array
+from operators.columns.arrow import ColumnData, canonical_floats, column_data, plain_array
 from serializers.keys import NO_COLUMNS, encode_keys
 
 Ints = npt.NDArray[np.int64]
@@ -68,6 +68,7 @@ class RecordColumns:
         gap: each record's session gap: durations, or whole milliseconds; None if there is none.
         reach: ticks from an event time to the bounds of its windows at most.
         rows: the columns of the rows that operators emit; none if they emit windows only.
+        types: as which columns are read, by name; others are read as they are.
     """
 
     event_time: str
@@ -77,6 +78,7 @@ class RecordColumns:
     gap: str | None = None
     reach: int = 0
     rows: tuple[str, ...] = ()
+    types: tuple[tuple[str, pa.DataType], ...] = ()
 
     def read(self, table: pa.Table) -> Records:
         """Return a table as records. O(rows) array work and one Python call per distinct key."""
@@ -89,14 +91,23 @@ class RecordColumns:
 
     def records(self, rows: "UsableRows") -> Records:
         """Return rows as records. O(rows) array work and one Python call per distinct key."""
-        table = rows.table
+        table = self._as_bound(rows.table)
         key, distinct = number_keys([table.column(name) for name in self.group_by], table.num_rows)
         keys = encode_keys(distinct) if self.group_by else [NO_COLUMNS]
         values = {name: column_data(table.column(name)) for name in self.values}
         if not self.rows:
             return Records(keys, key, rows.time, values, rows.bad, rows.gap)
-        whole = decoded_table(table.select(self.rows))
+        whole = table.select(self.rows)
         return Records(keys, key, rows.time, values, rows.bad, rows.gap, whole, np.arange(table.num_rows))
+
+    def _as_bound(self, table: pa.Table) -> pa.Table:
+        """The table in the types that the operator was bound to.
+
+        A session's own zone, columns that are never null, and dictionaries make a table's types others, but not its rows.
+        """
+        types = dict(self.types)
+        schema = pa.schema([(field.name, types.get(field.name, field.type)) for field in table.schema])
+        return table if table.schema.equals(schema) else table.cast(schema)
 
     def sift(self, table: pa.Table) -> "Sifted":
         """Return all rows of a table by whether they can be used; of those that cannot, with the reason."""

@@ -53,7 +53,10 @@ class Inputs:
     def records(self) -> RecordColumns:
         """Which columns make the records."""
         values, rows = (tuple(name for name, _ in columns) for columns in (self.values, self.rows))
-        return RecordColumns(self.event_time, self.group_by, values, self.tick_us, self.gap, self.reach, rows)
+        types = tuple(dict([*self.keys, *self.values, *self.rows]).items())
+        return RecordColumns(
+            self.event_time, self.group_by, values, self.tick_us, self.gap, self.reach, rows, types
+        )
 
     def empty(self) -> pa.Table:
         """Return a table without rows that can be read."""

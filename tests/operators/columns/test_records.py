@@ -307,6 +307,32 @@ class TestReadRecords:
         records = RecordColumns("t", ("t",), ("t",), 1).read(table)
         assert ([0, 0, 1], [5, 5, 7]) == (records.key.tolist(), records.values["t"].values.tolist())
 
+    def test_columns_are_read_in_the_types_that_are_known(self) -> None:
+        """Whatever zone a session has its times in, whether they may be null, and however values are encoded."""
+        utc, york = (pa.timestamp("us", zone) for zone in ("UTC", "America/New_York"))
+        hour = 3_600_000_000
+        instants = [1_699_164_000_000_000 + n * hour for n in (-1, 0, 1)]  # 01:00, 01:00 again, 02:00
+        listed = [[{"at": one}] for one in instants]
+
+        def table(zone: pa.DataType, *, nullable: bool) -> pa.Table:
+            inner = pa.list_(pa.field("element", pa.struct([pa.field("at", zone, nullable)]), nullable))
+            fields = [pa.field("t", zone, nullable), pa.field("nested", inner, nullable)]
+            columns = [pa.array(instants, zone), pa.array(listed, inner)]
+            schema = pa.schema([*fields, pa.field("k", pa.string(), nullable)])
+            return pa.table([*columns, pa.array(list("xyx"))], schema=schema)
+
+        plain = table(utc, nullable=True)
+        given = table(york, nullable=False)
+        encoded = given.set_column(2, "k", given.column("k").dictionary_encode())
+        types = tuple(zip(plain.column_names, plain.schema.types, strict=True))
+        columns = RecordColumns("t", ("k",), ("t", "nested"), 1, rows=("t", "nested", "k"), types=types)
+        for records in (columns.read(encoded), columns.records(columns.sift(encoded).usable)):
+            assert records.rows is not None
+            assert records.rows.schema.equals(plain.schema)
+            assert records.rows.equals(plain)
+            assert records.time.tolist() == records.values["t"].values.tolist() == instants
+            assert repr(plain.column("nested").to_pylist()) == repr(records.values["nested"].values.tolist())
+
     def test_take(self) -> None:
         """Rows are taken with their values; the list of keys stays."""
         table = pa.table({"k": ["a", "b"], "t": pa.array([1, 2], pa.int64()), "v": [1.5, 2.5]})

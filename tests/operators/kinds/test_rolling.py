@@ -452,3 +452,23 @@ def test_rows_of_any_type_wait() -> None:
         out = runner.process(rows.slice(0, 0), stream_time=datetime(2025, 1, 1, tzinfo=timezone.utc))
     assert out.select(rows.column_names).to_pylist() == [rows.to_pylist()[n] for n in (0, 1, 2)]
     assert out.schema.field("nested").type == rows.schema.field("nested").type
+
+
+def test_waiting_rows_are_joined_with_rows_of_columns_that_are_never_null() -> None:
+    """Rows from the store may have nulls, as far as their schema says; those of a batch need not."""
+    inner = pa.struct([pa.field("a", pa.int64(), nullable=False)])
+    types = {
+        "key": pa.string(),
+        "time": pa.int64(),
+        "nested": pa.list_(pa.field("item", inner, nullable=False)),
+    }
+    fields = [pa.field(name, type_, nullable=False) for name, type_ in types.items()]
+    schema = pa.schema(fields, {"made": "by the test"})
+    operator = RollingWindows(10).group_by("key").aggregate(n=agg.count())
+    found = []
+    with operator.local_runner("time") as runner:
+        for times in ([0], [5, 30], []):
+            records = [{"key": "a", "time": time, "nested": [{"a": time}]} for time in times]
+            found += runner.process(pa.Table.from_pylist(records, schema), None if times else FAR).to_pylist()
+    assert [(0, 1), (5, 2), (30, 1)] == [(row["time"], row["n"]) for row in found]
+    assert all(row["nested"] == [{"a": row["time"]}] for row in found)

@@ -23,3 +23,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="module")
+def new_york(spark: SparkSession) -> Iterator[None]:
+    """The session in a zone whose clocks change, as most sessions of users are; all other tests run in UTC."""
+    key = "spark.sql.session.timeZone"
+    spark.conf.set(key, "America/New_York")
+    yield
+    spark.conf.set(key, "UTC")

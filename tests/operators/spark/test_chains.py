@@ -21,6 +21,7 @@ from operators import (
     DefinitionError,
     HoppingWindows,
     KeyedOperator,
+    RollingWindows,
     SessionWindows,
     SlidingWindows,
     TumblingWindows,
@@ -31,10 +32,11 @@ from operators import aggregates as agg
 from tests.effort import slow, soak
 from tests.operators.spark.frames import use_up
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("new_york")]
 SCHEMA = "k string, at timestamp, v bigint"
-BASE = 1_700_000_000
 FILES, ROWS, SPAN, DISORDER = 2, 80, 40, 8
+BASE = 1_699_164_000 - SPAN
+"""The second file begins where the clocks of New York go back."""
 Step = Callable[[DataFrame], DataFrame]
 
 
@@ -74,6 +76,7 @@ KINDS: dict[str, Callable[..., Any]] = {
     "tumbling": lambda **grace: TumblingWindows("7 seconds", **grace),
     "session": lambda **grace: SessionWindows("2 seconds", **grace),
     "session up to a length": lambda **grace: SessionWindows("2 seconds", max_length="20 seconds", **grace),
+    "rolling": lambda **grace: RollingWindows("10 seconds", **grace),
 }
 GRACE = f"{DISORDER} seconds"
 
@@ -116,6 +119,11 @@ def by(time: str) -> Step:
         return df.select("k", column.alias("at"), F.col("n").alias("v"))
 
     return ended
+
+
+def beside(df: DataFrame) -> DataFrame:
+    """Go on with rolling rows: their own time, and their number of records as the value."""
+    return df.select("k", "at", F.col("n").alias("v"))
 
 
 def deduplicated(df: DataFrame) -> DataFrame:
@@ -181,12 +189,22 @@ CHAINS: dict[str, tuple[Step, ...]] = {
     "joined windows, tumbling": (joined_windows, ours("tumbling")),
     "joined in time, sliding": (joined_in_time, ours("sliding", grace=GRACE)),
     "windows and records, tumbling": (windows_and_records, ours("tumbling")),
+    "sliding by start, rolling, session": (
+        first("sliding"),
+        by("start"),
+        ours("rolling", "b"),
+        beside,
+        ours("session", "c"),
+    ),
+    "rolling, rolling": (first("rolling"), beside, ours("rolling")),
+    "session by start, rolling": (first("session up to a length"), by("start"), ours("rolling")),
+    "rolling, sliding": (first("rolling"), beside, ours("sliding")),
     "custom, sliding": (custom(Doubled(grace=GRACE), "first"), ours("sliding")),
     "session, custom, tumbling": (first("session"), by("end"), custom(Doubled(), "b"), ours("tumbling", "c")),
 }
 
 
-QUICK = ("Spark's between ours",)
+QUICK = ("Spark's between ours", "sliding by start, rolling, session")
 SOAKED = (
     "session, tumbling by start",
     "Spark's tumbling, sliding",
