@@ -9,6 +9,8 @@ CHECKPOINTS = Path(__file__).parent / "checkpoints"
 """The first set, of Spark 4.3."""
 OF_SPARK_4_0 = CHECKPOINTS / "spark-4.0"
 """The second set: some of the first set's queries."""
+SEEDED_SLOTS = CHECKPOINTS / "seeded-slots"
+"""Directories of the backend `spark` whose slots follow a hash with a seed."""
 _LEFT_OUT = ("local", "stored", "later")
 """Local copies, which Spark's workers make anew, and the input."""
 _FOLDER = "/folder-of-the-query"

@@ -11,7 +11,7 @@ import pytest
 
 from serializers import unpack_value
 from serializers.changes import decode_changes
-from tests.compatibility.archives import CHECKPOINTS, OF_SPARK_4_0, unpack
+from tests.compatibility.archives import CHECKPOINTS, OF_SPARK_4_0, SEEDED_SLOTS, unpack
 
 PAGE = Path(__file__).parents[2] / "docs" / "compatibility.md"
 ARCHIVES = [
@@ -19,6 +19,7 @@ ARCHIVES = [
     CHECKPOINTS / "spark-directories.tar.gz",
     CHECKPOINTS / "rocksdb-windows.tar.gz",
     OF_SPARK_4_0 / "memory-directories.tar.gz",
+    SEEDED_SLOTS / "spark-directories.tar.gz",
 ]
 Found = tuple[str, int]
 """A format and a version."""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.compatibility.archives import CHECKPOINTS, OF_SPARK_4_0, unpack
+from tests.compatibility.archives import CHECKPOINTS, OF_SPARK_4_0, SEEDED_SLOTS, unpack
 from tests.compatibility.runs import BACKENDS, LOCAL, added, expected, run_locally
 from tests.effort import slow_but
 
@@ -44,6 +44,21 @@ def test_savepoints_are_started_from(stored: Path, backend: str, name: str, tmp_
     before = json.loads((stored / "rows.json").read_text())[name]
     other = BACKENDS[BACKENDS.index(backend) - 1]
     after = run_locally(name, tmp_path, other, goes_on=True, savepoint=stored / "savepoints" / name)
+    assert expected([name]) == added({name: before}, {name: after})
+
+
+@pytest.fixture(scope="module")
+def seeded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The stored directories whose slots follow a hash with a seed."""
+    return unpack(SEEDED_SLOTS / "spark-directories.tar.gz", tmp_path_factory.mktemp("seeded"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LOCAL)
+def test_directories_with_seeded_slots_go_on(seeded: Path, name: str) -> None:
+    """The hash of a key is the same in every process and version."""
+    before = json.loads((seeded / "rows.json").read_text())[name]
+    after = run_locally(name, seeded / name, "spark", goes_on=True)
     assert expected([name]) == added({name: before}, {name: after})
 
 

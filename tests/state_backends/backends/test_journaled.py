@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from serializers import CorruptDataError, NewerFormatError
+from serializers.blobs import BlobFormat
 from serializers.keys import bucket_of
 from state_backends import StateError, WriteBatch
 from state_backends.backends import journaled
@@ -95,7 +96,7 @@ def assert_index_is_true(backend: JournalBackend, journal: RecordingJournal, pag
         kept = pages[segment]
         assert len(kept) == info.keys
         assert sum(map(len, kept)) + sum(map(len, kept.values())) == info.size
-        slots = {zlib.crc32(key) & (1 << info.depth) - 1 for key in kept}
+        slots = {*backend._slots_of(info, list(kept))}
         names |= {f"slot-{segment}-{info.depth}-{slot}" for slot in slots}
     assert sorted(names) == journal.names()
 
@@ -232,15 +233,81 @@ def test_large_page_is_one_slot(journal: RecordingJournal) -> None:
 def test_keys_of_one_bucket_fill_all_slots(
     journal: RecordingJournal, buckets: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Buckets go by the same checksum as slots, and yet the keys of one bucket spread over all its slots."""
+    """Keys that share a bucket have nothing else in common: they spread over all its slots."""
     monkeypatch.setattr(journaled, "SLOT_BYTES", 2_000)
     keys = [key for key in (b"user-%d" % n for n in range(2_000 * buckets)) if not bucket_of(key, buckets)]
     backend = attached(journal)
     committed(backend, journal, WriteBatch({0: dict.fromkeys(keys, bytes(20))}))
-    depth = backend._known().segments[0].depth
-    filled = Counter(zlib.crc32(key) & (1 << depth) - 1 for key in keys)
-    assert 1 << depth == len(filled) == len(journal.slots(0))
+    assert_keys_fill_all_slots(backend, keys, journal)
+
+
+def assert_keys_fill_all_slots(backend: JournalBackend, keys: list[bytes], journal: RecordingJournal) -> None:
+    """No slot is empty, and none has twice its share."""
+    info = backend._known().segments[0]
+    filled = Counter(backend._slots_of(info, keys))
+    assert 1 << info.depth == len(filled) == len(journal.slots(0)) > 1
     assert max(filled.values()) < 2 * len(keys) / len(filled)
+
+
+def with_checksum(key: bytes, wanted: int) -> bytes:
+    """The key with four bytes at its end, which give it that CRC-32."""
+    table = []
+    for byte in range(256):
+        value = byte
+        for _ in range(8):
+            value = value >> 1 ^ (0xEDB88320 if value & 1 else 0)
+        table.append(value)
+    at = {value >> 24: byte for byte, value in enumerate(table)}
+    back, steps = wanted ^ 0xFFFFFFFF, []
+    for _ in range(4):
+        steps.append(at[back >> 24])
+        back = (back ^ table[steps[-1]]) << 8 & 0xFFFFFFFF
+    state = zlib.crc32(key) ^ 0xFFFFFFFF
+    for step in reversed(steps):
+        key += bytes([(state ^ step) & 0xFF])
+        state = state >> 8 ^ table[step]
+    return key
+
+
+def test_nobody_can_choose_a_slot(journal: RecordingJournal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys that were made to have one checksum fall into all slots, into other ones in each state."""
+    monkeypatch.setattr(journaled, "SLOT_BYTES", 2_000)
+    keys = [with_checksum(b"user-%d" % n, 0x12345678) for n in range(2_000)]
+    assert {zlib.crc32(key) for key in keys} == {0x12345678}
+    other = RecordingJournal()
+    chosen = []
+    for where in (journal, other):
+        backend = attached(where)
+        committed(backend, where, WriteBatch({0: dict.fromkeys(keys, bytes(20))}))
+        assert_keys_fill_all_slots(backend, keys, where)
+        chosen.append(attached(where)._slots_of(backend._known().segments[0], keys))
+    assert chosen[0] != chosen[1]
+
+
+def test_segments_of_the_first_version_go_on(
+    journal: RecordingJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They have checksums for hashes, and no seed; what is written beside them has one, also after they have gone."""
+    monkeypatch.setattr(journaled, "SLOT_BYTES", 200)
+    form, pages, slots = BlobFormat(b"SWJB", 1), some_pages(50), 8
+    for slot in range(slots):
+        some = {key: page for key, page in pages.items() if zlib.crc32(key) % slots == slot}
+        name = f"slot-4-3-{slot}"
+        journal.put(name, form.encode([list(some), list(some.values())], name))
+    size = sum(map(len, pages)) + sum(map(len, pages.values()))
+    journal.put("index", form.encode([b"old", [[4, 3, len(pages), size, b"\xff"]]], "index"))
+    journal.commit()
+    assert_holds(attached(journal), {4: pages}, b"old")
+    more = {4: some_pages(90), 5: some_pages(40)}
+    committed(attached(journal), journal, WriteBatch(more))
+    assert_holds(attached(journal), more, b"v")
+    known = attached(journal)._known().segments
+    assert (known[4].seeded, known[5].seeded) == (False, True)
+    committed(attached(journal), journal, WriteBatch({5: {b"x": b"1"}}, {5: {b"key 1"}}, 5))
+    pages = some_pages(40) | {b"x": b"1"}
+    del pages[b"key 1"]
+    assert_holds(attached(journal), {5: pages}, b"v")
+    assert_index_is_true(attached(journal), journal, {5: pages})
 
 
 @pytest.mark.usefixtures("small_slots")
@@ -287,16 +354,20 @@ def test_each_slot_is_read_once(journal: RecordingJournal) -> None:
 def test_few_keys_read_few_slots(journal: RecordingJournal) -> None:
     """One key is one slot; a key of a slot that is not there is no read at all."""
     committed(attached(journal), journal, WriteBatch({0: some_pages(200)}))
-    absent = next(slot for slot in journal.slots(0) if slot.endswith("-3"))
-    keys = [key for key in some_pages(200) if zlib.crc32(key) & (1 << int(absent.split("-")[2])) - 1 == 3]
-    backend = attached(journal)
+    absent, backend = journal.slots(0)[0], attached(journal)
+    slots = backend._slots_of(backend._known().segments[0], list(some_pages(200)))
+    keys = [
+        key
+        for key, slot in zip(some_pages(200), slots, strict=True)
+        if slot == int(absent.rpartition("-")[2])
+    ]
     committed(backend, journal, WriteBatch({}, {0: set(keys)}))
     assert absent not in journal.slots(0)
     backend.attach(journal)
     journal.forget()
     assert [None] * len(keys) == backend.get_many(0, keys)
     assert [] == journal.gets
-    assert [b"5" * 20] == backend.get_many(0, [b"key 5"])
+    assert backend.get_many(0, [next(key for key in some_pages(200) if key not in keys)]) != [None]
     assert 1 == len(journal.gets)
 
 
@@ -412,8 +483,8 @@ def test_newer_blobs_are_refused(journal: RecordingJournal, name: str) -> None:
     committed(attached(journal), journal, WriteBatch({0: {b"a": b"1"}}))
     good = journal.get(name)
     assert good is not None
-    with pytest.raises(NewerFormatError, match=f"'{name}' has format version 2; .*upgrade"):
-        damaged(journal, name, good[:4] + b"\x02" + good[5:]).get_many(0, [b"a"])
+    with pytest.raises(NewerFormatError, match=f"'{name}' has format version 3; .*upgrade"):
+        damaged(journal, name, good[:4] + b"\x03" + good[5:]).get_many(0, [b"a"])
 
 
 def test_backend_can_be_attached_after_an_error(journal: RecordingJournal) -> None:
