@@ -110,18 +110,27 @@ def check_joint_names(sides: Sequence[Side], shared: Sequence[str]) -> None:
             )
 
 
-def check_types(names: Sequence[str], types: Sequence[Mapping[str, Any]]) -> None:
+def check_types(names: Sequence[str], types: Sequence[Mapping[str, Any]], times: Mapping[str, str]) -> None:
     """Refuse frames whose shared columns differ in type.
+
+    Args:
+        names: of the frames.
+        types: of their columns in the union.
+        times: the event-time column of each frame.
 
     Raises:
         DefinitionError: names the column and its type in both frames.
     """
     for name, other in zip(names[1:], types[1:], strict=True):
         for column, type_ in types[0].items():
-            if other[column] != type_:
-                raise DefinitionError(
-                    f"column {column!r} is of type {type_} in {names[0]}, but {other[column]} in {name}: cast one of them"
-                )
+            if other[column] == type_:
+                continue
+            first, second = f"column {column!r}", ""
+            if column == EVENT_TIME:
+                first, second = f"event time column {times[names[0]]!r}", f" (column {times[name]!r})"
+            raise DefinitionError(
+                f"{first} is of type {type_} in {names[0]}, but {other[column]} in {name}{second}: cast one of them"
+            )
 
 
 def check_given(sides: Sequence[Side], frames: object) -> None:

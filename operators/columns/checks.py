@@ -117,13 +117,22 @@ def check_gap(type_: pa.DataType, name: str) -> None:
         )
 
 
-def check_event_time(type_: pa.DataType, name: str) -> None:
+def check_event_time(type_: pa.DataType, name: str, frame: str = "") -> None:
     """Refuse an event-time column whose type is not a time.
+
+    Args:
+        type_: of the column.
+        name: of the column.
+        frame: that it is of, where there are several.
 
     Raises:
         DefinitionError: the type is neither a timestamp nor int64.
     """
     if not (pat.is_timestamp(type_) or pat.is_int64(type_)):
-        raise DefinitionError(
-            f"event time column {name!r} is of type {type_}, not a timestamp: cast it, for example with to_timestamp"
-        )
+        raise DefinitionError(not_a_time(type_, name, frame))
+
+
+def not_a_time(type_: object, name: str, frame: str = "") -> str:
+    """Return the message for an event-time column of another type; arguments as of `check_event_time`."""
+    where = f"frame {frame}: " if frame else ""
+    return f"{where}event time column {name!r} is of type {type_}, not a timestamp: cast it, for example with to_timestamp"

@@ -2,12 +2,11 @@
 
 import re
 
-from operators.spark.failures import what_failed
+from operators.spark.failures import what_failed, without_traces
 
 _RAISED = re.compile(
     r"^(?:[A-Za-z_]\w*\.)*(?P<kind>[A-Z]\w*(?:Error|Exception)): (?P<message>.*)$", re.MULTILINE
 )
-_END = re.compile(r"\n\s*(?:at [\w.$/]+\(|JVM stacktrace|Driver stacktrace|SQLSTATE: |Caused by: )|\Z")
 _CAUSE = re.compile(r"^(?:\t| )*Caused by: (?:[\w$]+\.)*(?P<message>[\w$]+(?:: .*)?)$", re.MULTILINE)
 _OURS = ("operators", "serializers", "state_backends")
 _OF_WORKERS = "Traceback (most recent call last)"
@@ -29,10 +28,7 @@ def _of_worker(text: str) -> str | None:
     raised = [*_RAISED.finditer(after)] if found else []
     if not raised:
         return None
-    last = raised[-1]
-    rest = after[last.start("message") :]
-    end = _END.search(rest)
-    return rest[: end.start()] if end else rest
+    return without_traces(after[raised[-1].start("message") :])
 
 
 def _of_java(text: str) -> str | None:

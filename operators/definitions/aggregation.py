@@ -15,7 +15,8 @@ from operators.aggregates.sides import EVENT_TIME, Side, check_joint_names, even
 from operators.columns.arrow import bounds_type
 from operators.columns.checks import check_columns, check_gap, column_types, refuse_twice
 from operators.columns.durations import Duration
-from operators.columns.expressions import refuse_expressions
+from operators.columns.expressions import is_column, refuse_expressions
+from operators.definitions.attributes import OfSomeKinds
 from operators.definitions.keys import check_same_keys, key_columns, named_keys
 from operators.definitions.results import check_computes, check_named, inputs_of_results, no_aggregate
 from operators.definitions.runnable import RunnableOperator
@@ -162,9 +163,11 @@ class WindowedAggregation(RunnableOperator):
     def prepared(
         self, df: "DataFrame", event_time: str, taken: Collection[str] = ()
     ) -> "tuple[WindowedAggregation, DataFrame, str]":
-        from operators.spark.expressions import made
+        from operators.spark.expressions import check_expression, made
         from operators.spark.gaps import with_gap
 
+        if is_column(self.windows.row_gap):
+            check_expression(df, "gap", self.windows.row_gap)
         found = made(df, self.keys, [("event_time", event_time), *inputs_of_results(self.aggregates)], taken)
         df, event_time = found.df, found.name(event_time)
         aggregates = tuple((name, with_inputs(one, found.name)) for name, one in self.aggregates)
@@ -220,7 +223,7 @@ class WindowedAggregation(RunnableOperator):
 
 
 @dataclass(frozen=True, slots=True)
-class CoGroupedAggregation:
+class CoGroupedAggregation(OfSomeKinds):
     """Windows over several frames; made by `WindowedAggregation.cogroup`.
 
     Attributes:
@@ -296,11 +299,14 @@ class CoGroupedAggregation:
         *,
         backend: str | None = None,
         options: Mapping[str, object] | None = None,
+        idle: Duration | None = None,
         operator: int = 0,
     ) -> int | None:
         """Refuse a checkpoint that a query with this operator cannot go on from, as `WindowedAggregation.check` does."""
         joint, frame, _ = self._united(frames, event_time)
-        return joint.check(frame, EVENT_TIME, checkpoint, backend=backend, options=options, operator=operator)
+        return joint.check(
+            frame, EVENT_TIME, checkpoint, backend=backend, options=options, idle=idle, operator=operator
+        )
 
     def _united(
         self,

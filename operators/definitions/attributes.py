@@ -1,15 +1,42 @@
-"""The message for a method of operators that is called on windows alone."""
+"""The messages for methods that are called where they are not: on windows alone, or on another kind of windows."""
 
 from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+
+_AS_OF = (
+    "labels get the aggregates of the records before them from RollingWindows alone: "
+    "RollingWindows({'1h': '1 hour'}).group_by('k').aggregate(n=agg.count())."
+)
+_ELSEWHERE = {
+    "apply_as_of": f"{_AS_OF}apply_as_of(labels, records, label_time='at', event_time='at')",
+    "local_runner_as_of": f"{_AS_OF}local_runner_as_of(label_time='at', event_time='at')",
+    "cogroup": (
+        "several frames share sliding, hopping, tumbling or session windows, as in "
+        "TumblingWindows('1 hour').group_by('k').cogroup(clicks={'n': agg.count()}, orders={'m': agg.count()}); "
+        "for labels beside records, RollingWindows have apply_as_of"
+    ),
+}
+"""Methods that only some windows and operators have, and what to write."""
+
+
+class OfSomeKinds:
+    """A class of windows or operators that lacks methods of others."""
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            raise unknown_attribute(self, name, ())
 
 
 def unknown_attribute(windows: object, name: str, of_operators: Collection[str]) -> AttributeError:
-    """Return the error for an attribute that windows lack; it says how they become an operator, which may have it.
+    """Return the error for an attribute that windows, or operators, lack; it says what has it, if that is known.
 
     Args:
-        windows: the window definition.
+        windows: the window definition, or the operator.
         name: of the attribute.
-        of_operators: names of the methods of operators.
+        of_operators: names of the methods of the operator that windows become.
     """
     kind = type(windows).__name__
     said = f"{kind!r} object has no attribute {name!r}"
@@ -18,4 +45,6 @@ def unknown_attribute(windows: object, name: str, of_operators: Collection[str])
             f"{kind} define windows only: say what to compute before {name!r}, as in "
             f".group_by('k').aggregate(n=agg.count()).{name}(...)"
         )
+    elif name in _ELSEWHERE:
+        said = f"{said}: {_ELSEWHERE[name]}"
     return AttributeError(said, name=name, obj=windows)

@@ -54,6 +54,7 @@ _OF_OPERATORS = (
     "emit",
     "explain",
     "local_runner",
+    "local_runner_as_of",
     "savepoint",
 )
 

@@ -12,6 +12,7 @@ from operators.columns.arrow import bounds_type
 from operators.columns.checks import column_types
 from operators.columns.durations import Duration
 from operators.columns.expressions import refuse_expressions
+from operators.definitions.attributes import OfSomeKinds
 from operators.runtime.program import Program
 from operators.steps.late import LateSide
 from state_backends import StateConfig, resolve
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from state_backends.checkpoints.savepoint import Savepoint
 
 
-class RunnableOperator(ABC):
+class RunnableOperator(OfSomeKinds, ABC):
     """An operator with its keys."""
 
     __slots__ = ()
@@ -245,6 +246,7 @@ class RunnableOperator(ABC):
         *,
         backend: str | None = None,
         options: Mapping[str, object] | None = None,
+        idle: Duration | None = None,
         operator: int = 0,
     ) -> int | None:
         """Check that a query with this operator can go on from a checkpoint, before it starts. Nothing is changed.
@@ -255,17 +257,21 @@ class RunnableOperator(ABC):
             df: the input of the query, or a bounded frame with the same columns.
             event_time: column or expression of type timestamp or timestamp_ntz.
             checkpoint: the query's checkpoint folder. No query may run on it meanwhile.
-            backend, options: as for `apply`.
+            backend, options, idle: as for `apply`.
             operator: number of the operator among those with state in the query's plan, from 0: Spark counts from the sink.
 
         Returns:
-            number of the last batch in the checkpoint; None if it has no batch yet: the query then starts from the beginning.
+            number of the last batch in the checkpoint; None if a query has started there and has no batch yet: it then starts
+            from the beginning.
 
         Raises:
-            StateError: the state belongs to another operator, or has another number of buckets; says what differs.
+            StateError: the state belongs to another operator, or has another number of buckets, or `idle` was added or
+                removed; says what differs. Or no query has ever started there.
             DefinitionError: as `apply`.
             ValueError: an unknown backend or option.
         """
+        from operators.spark.apply import Arguments
         from operators.spark.continuing import check_checkpoint
 
-        return check_checkpoint(self, df, event_time, checkpoint, backend, options, operator)
+        given = Arguments(backend, options, idle=idle)
+        return check_checkpoint(self, df, event_time, checkpoint, given, operator)

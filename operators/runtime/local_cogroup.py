@@ -14,6 +14,8 @@ from operators.aggregates.sides import (
     check_types,
     event_times,
 )
+from operators.columns.arrow import plain_type
+from operators.columns.checks import check_event_time
 from operators.runtime.local import LocalRunner
 from operators.steps.step import Counters
 
@@ -70,13 +72,14 @@ class CoGroupedRunner:
     def _united(self, tables: Mapping[str, pa.Table], times: Mapping[str, str]) -> pa.Table:
         parts = [self._part(side, tables, times[side.name]) for side in self._sides]
         types = [dict(zip(part.schema.names, part.schema.types, strict=True)) for part in parts]
-        check_types([side.name for side in self._sides], types)
+        check_types([side.name for side in self._sides], types, times)
         return pa.concat_tables(parts)
 
     def _part(self, of: Side, tables: Mapping[str, pa.Table], time: str) -> pa.Table:
         """One frame's rows, with the columns of all frames."""
         table = tables[of.name]
         check_side_columns(of, table.schema.names, [*self._shared, time])
+        check_event_time(plain_type(table.schema.field(time).type), time, of.name)
         columns = {name: table.column(name) for name in self._shared}
         columns[EVENT_TIME] = table.column(time)
         for side in self._sides:

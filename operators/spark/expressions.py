@@ -10,6 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that every Spark
 from operators.columns.expressions import Expression
 from operators.errors import DefinitionError
 from operators.spark.gaps import quoted
+from operators.spark.logs import unlogged
 
 Given = tuple[str, str]
 """What is given for a column: the argument, and the name or expression."""
@@ -103,6 +104,15 @@ def made(df: DataFrame, keys: Sequence[str], others: Sequence[Given], taken: Col
     return replace(found, keys=tuple(map(found.name, keys)), key_names=key_names)
 
 
+def check_expression(df: DataFrame, argument: str, column: Column) -> None:
+    """Refuse an expression that is no value of each row of a frame.
+
+    Raises:
+        DefinitionError: Spark cannot resolve it, or it has other values when it is computed again; names the argument.
+    """
+    list(_analysed(df, [(argument, Expression(column))]))
+
+
 @dataclass(slots=True)
 class _Columns:
     """The columns that expressions become.
@@ -174,9 +184,10 @@ def _analysed(df: DataFrame, given: Sequence[tuple[str, Expression]]) -> Iterato
     """
     columns = [one.column for _, one in given]
     try:
-        # What an aggregate of Spark takes is one value of each row, and the same each time.
-        texts = df.select(*map(F.count, columns)).columns
-        results = df.select("*", *columns).columns[len(df.columns) :]
+        with unlogged():
+            # What an aggregate of Spark takes is one value of each row, and the same each time.
+            texts = df.select(*map(F.count, columns)).columns
+            results = df.select("*", *columns).columns[len(df.columns) :]
     except AnalysisException as error:
         for one in given if len(given) > 1 else ():
             list(_analysed(df, [one]))

@@ -4,16 +4,17 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
+from itertools import takewhile
 from typing import Any
 
 from operators.errors import WorkerError
 
 _MARK = f"{WorkerError.__name__}: "
-_END = re.compile(
-    r"\s*\n\s*(?:at [\w.$/]+\(|Caused by: |JVM stacktrace|Driver stacktrace|SQLSTATE: |=== Streaming Query ==="
-    r"|Traceback \(|During handling of |The above exception )|\s*\Z"
+_APPENDED = re.compile(
+    r"at [\w.$/]+\(|Caused by: |JVM stacktrace|Driver stacktrace|SQLSTATE: |=== Streaming Query ==="
+    r"|Traceback \(|During handling of |The above exception "
 )
-"""What Spark or Python appends to the message of an error in a worker."""
+"""How lines begin that Spark or Python appends to the message of an error in a worker."""
 _HIDDEN = re.compile(r"ImportError: (another module named '\w+' hides the one of this library: .*)")
 _MISSING = re.compile(
     r"ModuleNotFoundError: (No module named '((?:operators|state_backends|serializers)(?:\.\w+)*)')"
@@ -26,6 +27,14 @@ _ANOTHER = (
     "the workers import another module named {1!r} in the place of this library's: {0}. It is in a file that was added to the "
     "job, as by addPyFile or --py-files, or in the folder in which the workers run: rename it, or move it into a package"
 )
+_SOURCES = re.compile(
+    r"There are \[(\d+)\] sources in the checkpoint offsets and now there are \[(\d+)\] sources requested by the query"
+)
+MOVE_STATE = (
+    "move the state: write_savepoint(checkpoint, folder), then start with a new checkpoint and "
+    "options={'state.savepoint': folder}"
+)
+"""The way out where a query cannot go on from its checkpoint, but its state can."""
 _DEAD = "Python worker exited unexpectedly"
 _DEAD_MESSAGE = (
     "a Python worker of Spark died without an error message: it was killed, perhaps for lack of memory, or crashed in native "
@@ -67,15 +76,42 @@ def what_failed(failed: Any) -> str | None:
 
     Returns:
         operator, bucket and batch, the error and its message; or that a worker process died, or could not import this
-        library; None if no operator of this library failed.
+        library, or that the query has other sources than its checkpoint, as one that gets `idle`; None if no operator of this
+        library failed.
     """
     error = failed.exception() if hasattr(failed, "lastProgress") else failed
     text = str(error or "")
     _, mark, message = text.rpartition(_MARK)
     if mark:
-        end = _END.search(message)
-        return message[: end.start()] if end else message
-    return _not_imported(text) or (_DEAD_MESSAGE if _DEAD in text else None)
+        return without_traces(message)
+    return _not_imported(text) or _other_sources(text) or (_DEAD_MESSAGE if _DEAD in text else None)
+
+
+def without_traces(message: str) -> str:
+    """Return a message up to the first line that is not its own: line by line, since it may quote a whole record."""
+    first, *more = message.split("\n")
+    own = takewhile(lambda line: _APPENDED.match(line.lstrip()) is None, more)
+    return "\n".join([first, *own]).rstrip()
+
+
+def _other_sources(text: str) -> str | None:
+    """Why a query cannot start on a checkpoint that has another number of sources; None if that is not what failed."""
+    from operators.spark.heartbeats import NAME
+
+    found = _SOURCES.search(text)
+    if found is None:
+        return None
+    before, now = map(int, found.groups())
+    added = now > before and NAME in text
+    idle = (
+        "This one has idle, which is a source of its own: leave it out"
+        if added
+        else "Go back to the former sources; idle is one of its own"
+    )
+    return (
+        f"the checkpoint is of a query with {before} {'source' if before == 1 else 'sources'}, and this one has {now}: Spark "
+        f"neither adds sources to a checkpoint nor removes them. {idle}. Or {MOVE_STATE}"
+    )
 
 
 def _not_imported(text: str) -> str | None:

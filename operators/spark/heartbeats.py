@@ -1,5 +1,6 @@
 """A source without rows that starts a batch from time to time, so that a quiet stream can close windows by the clock."""
 
+import re
 import time
 from collections.abc import Iterator, Sequence
 
@@ -15,7 +16,8 @@ except ImportError:  # Spark 4.0 and 4.1, where such a query reads what is there
         """Says nothing."""
 
 
-_NAME = "stateful_windows_heartbeats"
+NAME = "stateful_windows_heartbeats"
+_OFFSET = re.compile(r'\{"beat": ?\d+\}')
 _PERIOD = "period_ms"
 _SHARE_OF_IDLE = 10
 _LEAST_MS, _MOST_MS = 500, 60_000
@@ -26,7 +28,7 @@ class Heartbeats(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        return _NAME
+        return NAME
 
     def schema(self) -> str:
         return "beat bigint"
@@ -77,6 +79,11 @@ class HeartbeatReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return iter(())
 
 
+def is_heartbeat(offset: str) -> bool:
+    """Return whether an offset, as a checkpoint has it, is one of `Heartbeats`."""
+    return _OFFSET.fullmatch(offset) is not None
+
+
 def with_heartbeats(df: DataFrame, idle_ms: int) -> DataFrame:
     """Return a stream with a batch from time to time, also while it has no rows.
 
@@ -87,6 +94,6 @@ def with_heartbeats(df: DataFrame, idle_ms: int) -> DataFrame:
     """
     period = min(max(idle_ms // _SHARE_OF_IDLE, _LEAST_MS), _MOST_MS)
     df.sparkSession.dataSource.register(Heartbeats)
-    beats = df.sparkSession.readStream.format(_NAME).option(_PERIOD, str(period)).load()
+    beats = df.sparkSession.readStream.format(NAME).option(_PERIOD, str(period)).load()
     nothing = [F.lit(None).cast(field.dataType).alias(field.name) for field in df.schema]
     return df.union(beats.select(*nothing))

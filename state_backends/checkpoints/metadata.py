@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 JOURNAL_VARIABLE = "journal"
-_SCHEMA_FILE = re.compile(r"File (.+?)/state/\d+/_stateSchema/.+ does not exist")
+_STATE_OF_OPERATOR = re.compile(r"/state/\d+$")
 _NAMED_COMMIT = re.compile(r'NumberFormatException: For input string: "\d+_[0-9a-f]{8}-')
 _NO_BATCH = "STDS_COMMITTED_BATCH_UNAVAILABLE"
 
@@ -47,6 +47,34 @@ def operators_in(path: str, spark: "SparkSession") -> list[StoredOperator]:
         is_ours = row.operatorName.startswith("transformWithState") and JOURNAL_VARIABLE in variables
         found[row.operatorId] = StoredOperator(row.operatorId, row.operatorName, is_ours, row.maxBatchId)
     return [found[number] for number in sorted(found)]
+
+
+def check_begun(path: str, spark: "SparkSession", shown: str) -> None:
+    """Refuse a folder in which no query has begun.
+
+    Args:
+        path: of the checkpoint, as Spark takes it.
+        spark: the session.
+        shown: the checkpoint's path as it was given.
+
+    Raises:
+        StateError: the folder does not exist, or lacks the file that Spark writes first.
+    """
+    from pyspark.errors import AnalysisException
+
+    try:
+        spark.read.text(f"{path}/metadata").collect()
+    except AnalysisException as error:
+        raise StateError(
+            f"there is no checkpoint in {shown}: it has no file 'metadata', which Spark writes when a query starts. Give the "
+            "checkpointLocation of the query; one that has not started yet has nothing to check"
+        ) from error
+
+
+def sources_at(path: str, batch: int, spark: "SparkSession") -> list[str]:
+    """Return where each source of a query stood after a batch, as Spark wrote it."""
+    (row,) = spark.read.text(f"{path}/offsets/{batch}", wholetext=True).collect()
+    return row.value.splitlines()[2:]
 
 
 def unreadable(
@@ -104,11 +132,17 @@ def moved(error: Exception, shown: str) -> StateError | None:
         error: of Spark or Java.
         shown: the checkpoint's path as it was given.
     """
-    found = _SCHEMA_FILE.search(str(error))
-    if found is None:
+    # Line by line, since the error may quote anything.
+    lines = (
+        line for line in str(error).splitlines() if "/_stateSchema/" in line and " does not exist" in line
+    )
+    file = next(lines, "").partition("File ")[2].partition("/_stateSchema/")[0]
+    place = _STATE_OF_OPERATOR.search(file)
+    if place is None:
         return None
+    before = file[: place.start()]
     return StateError(
-        f"the checkpoint {shown} was moved or copied, or is damaged: Spark looks for its state in {found[1]}, since it writes "
+        f"the checkpoint {shown} was moved or copied, or is damaged: Spark looks for its state in {before}, since it writes "
         "absolute paths into checkpoints. Put it back there, or link that path to it"
     )
 

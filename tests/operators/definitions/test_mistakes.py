@@ -12,12 +12,15 @@ from operators import (
     AggregateOperation,
     DefinitionError,
     HoppingWindows,
+    Operator,
+    RollingWindows,
     SessionWindows,
     SlidingWindows,
     WindowedAggregation,
 )
 from operators import aggregates as agg
 from operators.aggregates import AggregateError
+from operators.custom.contract import Declaration
 from state_backends import StateError
 
 HOURS = SlidingWindows("1 hour").group_by("origin")
@@ -225,8 +228,69 @@ def test_windows_alone_are_no_operator() -> None:
         match=r"define windows only: .* before 'apply', as in .*\.aggregate\(n=agg\.count\(\)\)\.apply",
     ):
         SlidingWindows("1 hour").apply(TABLE, "departed")
+    with pytest.raises(AttributeError, match=r"before 'local_runner_as_of', as in "):
+        RollingWindows("1 hour").local_runner_as_of("at", "at")
     with pytest.raises(AttributeError, match="'HoppingWindows' object has no attribute 'nothing'"):
         _ = HoppingWindows(2, 1).nothing
+
+
+class Echo(Operator):
+    """A custom operator."""
+
+    def declare(self, types: Any) -> Declaration:
+        return Declaration(inputs=[], state={}, results={"n": "bigint"})
+
+    def process_batch(self, context: Any) -> None:
+        return None
+
+
+@pytest.mark.parametrize(
+    "operator", [HOURS.windows, COUNT, BOTH, HoppingWindows(2, 1), Echo().group_by("origin")], ids=repr
+)
+def test_labels_are_joined_by_rolling_windows(operator: Any) -> None:
+    """Other windows and operators say which ones have `apply_as_of`, and how it is written; other names are Python's affair."""
+    said = r"'{}' object has no attribute '{}': labels .* RollingWindows alone: Rolling.*\.{}\(label.*'at'\)$"
+    for name in ("apply_as_of", "local_runner_as_of"):
+        with pytest.raises(AttributeError, match=said.format(type(operator).__name__, name, name)):
+            getattr(operator, name)("at", "at")
+    with pytest.raises(AttributeError, match=r"object has no attribute 'nothing'$"):
+        _ = operator.nothing
+
+
+def test_frames_share_windows_of_other_kinds() -> None:
+    """Rolling windows say so."""
+    beside = RollingWindows("1 hour").group_by("origin")
+    for one in (beside, beside.windows):
+        with pytest.raises(
+            AttributeError, match=r"'cogroup': .* sliding, hopping, .*for labels beside records"
+        ):
+            _ = one.cogroup
+
+
+@pytest.mark.parametrize(
+    ("times", "message"),
+    [
+        (
+            ("text", "departed"),
+            "frame labels: event time column 'text' is of type string, not a timestamp: cast",
+        ),
+        (("departed", "day"), "frame records: event time column 'day' is of type date32"),
+        (
+            ("departed", "zoned"),
+            r"column 'departed' is of type timestamp\[us\] in labels, .* in records \(column 'zoned'\): cast one of them",
+        ),
+    ],
+)
+def test_times_of_several_frames(times: tuple[str, str], message: str) -> None:
+    """A column that is not a time is named as the user did, with its frame."""
+    zoned = TABLE.append_column("zoned", TABLE.column("departed").cast(pa.timestamp("us", "UTC")))
+    counts = RollingWindows("1 hour").group_by("origin").aggregate(n=agg.count())
+    plain = zoned.drop_columns(["tags", "place"])
+    with (
+        counts.local_runner_as_of(*times) as runner,
+        pytest.raises(DefinitionError, match=message),
+    ):
+        runner.process(plain, plain)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """Queries on the checkpoints of others: found on the driver before they start, and by the first batch wherever its rows lie."""
 
+import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -68,12 +70,59 @@ def test_an_operator_that_can_go_on_is_let_be(
 ) -> None:
     """The last batch is returned, on any backend; None where there is no batch; nothing is changed."""
     before = files(checkpoint)
+    started = tmp_path / "started"
+    started.mkdir()
+    shutil.copy(checkpoint / "metadata", started)
     batch = max(int(path.name) for path in (checkpoint / "commits").iterdir() if path.name.isdigit())
     for frame in (stream(spark, source), spark.read.schema(SCHEMA).parquet(str(source))):
         assert OP.check(frame, "at", checkpoint, backend="rocksdb") == batch
-        assert OP.check(frame, "at", tmp_path / "nothing yet") is None
+        assert OP.check(frame, "at", started) is None
     assert files(checkpoint) == before
-    assert not (tmp_path / "nothing yet").exists()
+
+
+def test_a_folder_without_a_checkpoint_is_refused(
+    spark: SparkSession, source: Path, checkpoint: Path, tmp_path: Path
+) -> None:
+    """Whether it is empty, not there or the folder above: a typo is not a query that starts anew."""
+    (tmp_path / "empty").mkdir()
+    for folder in (tmp_path / "not there", tmp_path / "empty", checkpoint.parent):
+        with pytest.raises(
+            StateError, match=rf"no checkpoint in {folder}: .* 'metadata'.* checkpointLocation of"
+        ):
+            OP.check(stream(spark, source), "at", folder)
+    assert not (tmp_path / "not there").exists()
+
+
+def test_idle_is_not_added_nor_removed(
+    spark: SparkSession, source: Path, checkpoint: Path, tmp_path: Path
+) -> None:
+    """It is a source, of which a checkpoint keeps the number; both ways are said, with the way out."""
+    frame, move = (
+        stream(spark, source),
+        r"move the state: write_savepoint\(checkpoint, folder\), then start with",
+    )
+    with pytest.raises(
+        StateError, match=f"had no idle, and this one has idle='1 hour': .* Leave idle out. Or {move}"
+    ):
+        OP.check(frame, "at", checkpoint, idle="1 hour")
+    with pytest.raises(DefinitionError, match="idle is 'soon'"):
+        OP.check(frame, "at", checkpoint, idle="soon")
+    copied = tmp_path / "without"
+    shutil.copytree(checkpoint, copied)
+    with pytest.raises(StreamingQueryException) as caught:
+        run_query(OP.apply(frame, "at", idle="1 hour"), tmp_path / "out", copied)
+    said = r"of a query with 1 source, and this one has 2: Spark .*\. This one has idle, .*: leave it out\. Or {}"
+    assert re.match("the checkpoint is " + said.format(move), what_failed(caught.value))
+    idle = tmp_path / "with"
+    run_query(OP.apply(frame, "at", idle="1 hour"), tmp_path / "idle", idle)
+    assert OP.check(frame, "at", idle, idle="2 hours") is not None
+    with pytest.raises(StateError, match=f"had idle, and check was given none: .* from now on, {move}"):
+        OP.check(frame, "at", idle)
+    with pytest.raises(StreamingQueryException) as caught:
+        run_query(OP.apply(frame, "at"), tmp_path / "out", idle)
+    assert re.match(
+        rf"the checkpoint is of .* this one has 1: .* idle is one .*\. Or {move}", what_failed(caught.value)
+    )
 
 
 CHANGED: dict[str, tuple[Any, dict[str, Any], str]] = {

@@ -1,5 +1,6 @@
 """Expressions of Spark in place of column names, compared with the same as columns of the frame."""
 
+import logging
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
@@ -7,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import AnalysisException
+from pyspark.logger import PySparkLogger
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -271,6 +274,8 @@ MISTAKES: dict[str, tuple[Any, ...]] = {
     ),
     "'window' is already used by the windows": ("key", lambda: F.col("v").alias("window")),
     "output column 'k' occurs twice": ("key", lambda: F.col("v").alias("k")),
+    r"gap: Column<'nope'> cannot be resolved: \[UNRESOLVED": ("gap", lambda: F.col("nope")),
+    "gap: Column<.*> is not deterministic": ("gap", lambda: F.rand().cast("bigint")),
 }
 
 
@@ -280,9 +285,32 @@ def test_a_mistake_is_told(spark: SparkSession, source: Path, message: str, mist
     place, expression = mistake
     given = {place: expression()}
     results = {"n": agg.sum(given.get("n", "v"), where=given.get("where"))}
-    windows = TumblingWindows("1 minute").group_by("k", *([given["key"]] if "key" in given else []))
+    kind = SessionWindows(given["gap"]) if "gap" in given else TumblingWindows("1 minute")
+    windows = kind.group_by("k", *([given["key"]] if "key" in given else []))
     with pytest.raises(DefinitionError, match=message):
         windows.aggregate(**results).apply(spark.read.parquet(str(source)), given.get("time", "at"))
+
+
+def test_what_cannot_be_resolved_is_told_once(spark: SparkSession, source: Path) -> None:
+    """PySpark's log has no copy of it with the stack traces of Java; errors of the user's own frames are logged as ever."""
+    logged: list[str] = []
+
+    class Kept(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            logged.append(record.getMessage())
+
+    frame, handler = spark.read.parquet(str(source)), Kept()
+    logger = PySparkLogger.getLogger("DataFrameQueryContextLogger")
+    logger.addHandler(handler)
+    try:
+        with pytest.raises(DefinitionError, match="cannot be resolved"):
+            TumblingWindows("1 minute").aggregate(n=agg.sum(F.col("nope"))).apply(frame, "at")
+        assert logged == []
+        with pytest.raises(AnalysisException):
+            frame.select(F.col("nope"))
+        assert len(logged) == 1
+    finally:
+        logger.removeHandler(handler)
 
 
 def test_two_expressions_of_one_name(spark: SparkSession, source: Path) -> None:

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from operators import (
     DefinitionError,
+    RollingWindows,
     SessionWindows,
     SlidingWindows,
     TumblingWindows,
@@ -28,6 +29,7 @@ from tests.operators.spark.frames import run_query, stream, write_source
 pytestmark = pytest.mark.spark
 WINDOWS = SlidingWindows("2 seconds").group_by("k")
 COUNT = WINDOWS.aggregate(n=agg.count())
+BESIDE = RollingWindows("1 minute").group_by("k").aggregate(n=agg.count())
 BOTH = WINDOWS.cogroup(left={"n": agg.count()}, right={"m": agg.count()})
 MISTAKES: dict[str, Callable[[DataFrame], Any]] = {
     "event time column 'att' does not exist; the frame has the columns k, at, .*: did you mean 'at'": lambda df: (
@@ -57,6 +59,18 @@ MISTAKES: dict[str, Callable[[DataFrame], Any]] = {
     ),
     "takes a Spark DataFrame, not a pyspark GroupedData": lambda df: COUNT.apply(df.groupBy("k"), "at"),
     r"frames must be given by name, as {'left': \.\.\., 'right'": lambda df: BOTH.apply(df, "at"),
+    "frame labels: event time column 'k' is of type string, not a timestamp: .*to_timestamp": lambda df: (
+        BESIDE.apply_as_of(df, df, label_time="k", event_time="at")
+    ),
+    r"frame records: event time column 'to_date\(at\)' is of type date": lambda df: BESIDE.apply_as_of(
+        df, df, label_time="at", event_time=F.to_date("at")
+    ),
+    "event time column 'at' is of type timestamp_ntz in labels, but timestamp in records .column 'at'.: cast": (
+        lambda df: BESIDE.apply_as_of(df.withColumn("at", F.col("at").cast("timestamp_ntz")), df, "at", "at")
+    ),
+    "frame right: event time column 'v' is of type bigint": lambda df: BOTH.apply(
+        {"left": df, "right": df}, {"left": "at", "right": "v"}
+    ),
     "output column 'late' occurs twice": lambda df: WINDOWS.aggregate(late=agg.count()).apply_with_late(
         df, "at"
     ),
