@@ -1,10 +1,10 @@
 """Metrics for Prometheus, in a registry of `prometheus_client`, and on request at an HTTP endpoint."""
 
-from collections.abc import Callable, Iterable, Iterator
-from threading import Thread
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from operators.errors import DefinitionError
+from operators.monitoring.endpoint import Endpoint
 from operators.monitoring.exported import CUSTOM, CUSTOM_HELP, GAUGES, LABELS, RUNNING, RUNNING_HELP, TOTALS
 from operators.monitoring.values import Values, ValuesOutput
 
@@ -36,11 +36,13 @@ class PrometheusOutput(ValuesOutput):
             ) from error
         self.registry = CollectorRegistry() if registry is None else registry
         super().__init__()
-        self._ends: list[Callable[[], None]] = []
+        self._endpoints: list[Endpoint] = []
         self.registry.register(_Collector(self._values))
 
     def serve(self, port: int, address: str = "127.0.0.1") -> int:
-        """Serve the registry at `http://ADDRESS:PORT/metrics`, on a thread of its own, until `close`.
+        """Serve the registry at `http://ADDRESS:PORT/metrics`, on threads of its own, until `close`.
+
+        A connection is closed after ten seconds, and the oldest one if there are more than 16.
 
         Args:
             port: to listen on; 0 takes a free one.
@@ -50,24 +52,16 @@ class PrometheusOutput(ValuesOutput):
             the port.
 
         Raises:
-            OSError: the port is in use.
+            OSError: the port is in use; names it.
         """
-        from prometheus_client import start_http_server
-
-        server, thread = start_http_server(port, address, self.registry)
-        self._ends.append(lambda: _end(server, thread))
-        return server.server_port
+        endpoint = Endpoint(self.registry, port, address)
+        self._endpoints.append(endpoint)
+        return endpoint.port
 
     def close(self) -> None:
-        """Stop the endpoints."""
-        while self._ends:
-            self._ends.pop()()
-
-
-def _end(server: Any, thread: Thread) -> None:
-    server.shutdown()
-    server.server_close()
-    thread.join()
+        """Stop the endpoints, and close their connections."""
+        while self._endpoints:
+            self._endpoints.pop().close()
 
 
 class _Collector:
