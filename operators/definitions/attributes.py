@@ -3,6 +3,8 @@
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
+OF_OPERATORS = ("apply", "apply_with_late", "check", "emit", "explain", "local_runner", "savepoint")
+"""Methods of the operators that all windows become."""
 _AS_OF = (
     "labels get the aggregates of the records before them from RollingWindows alone: "
     "RollingWindows({'1h': '1 hour'}).group_by('k').aggregate(n=agg.count())."

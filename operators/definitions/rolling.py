@@ -15,7 +15,7 @@ from operators.aggregates.sides import EVENT_TIME, Side, check_joint_names
 from operators.columns.checks import check_columns, column_types, listed_names, refuse_twice
 from operators.columns.durations import Duration, as_text, tick_length, ticks
 from operators.columns.expressions import named, refuse_expressions
-from operators.definitions.attributes import unknown_attribute
+from operators.definitions.attributes import OF_OPERATORS, unknown_attribute
 from operators.definitions.keys import key_columns, named_keys
 from operators.definitions.labels import Aggregated, EmittedRows, with_labels
 from operators.definitions.results import (
@@ -46,17 +46,7 @@ LIFETIME = "lifetime"
 """The lookback without end."""
 Policy = Literal["on_close", "on_arrival"]
 """When a row is emitted: when no record can change its windows any more, or in the batch of its record."""
-_OF_OPERATORS = (
-    "apply",
-    "apply_as_of",
-    "apply_with_late",
-    "check",
-    "emit",
-    "explain",
-    "local_runner",
-    "local_runner_as_of",
-    "savepoint",
-)
+_OF_OPERATORS = (*OF_OPERATORS, "apply_as_of", "local_runner_as_of")
 
 
 @dataclass(frozen=True, slots=True)

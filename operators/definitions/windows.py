@@ -8,7 +8,7 @@ from operators.aggregates.operation import Operation
 from operators.columns.durations import Duration, tick_length, ticks
 from operators.columns.expressions import is_column
 from operators.definitions.aggregation import WindowedAggregation
-from operators.definitions.attributes import unknown_attribute
+from operators.definitions.attributes import OF_OPERATORS, unknown_attribute
 from operators.errors import DefinitionError
 from operators.kinds.fold_hopping import FoldHoppingPlan
 from operators.kinds.fold_sliding import FoldSlidingPlan
@@ -22,16 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 _HOUR_US = 3_600_000_000
-_OF_OPERATORS = (
-    "apply",
-    "apply_with_late",
-    "check",
-    "cogroup",
-    "emit",
-    "explain",
-    "local_runner",
-    "savepoint",
-)
+_OF_OPERATORS = (*OF_OPERATORS, "cogroup")
 
 
 class _Grouping:
