@@ -24,7 +24,7 @@ from operators.errors import DefinitionError
 from operators.runtime.inputs import Inputs
 from operators.runtime.program import OutputTime, Plan, Program, segment_length
 from operators.steps.emission import OutputSchema, bind_aggregates
-from state_backends import StateConfig
+from state_backends import StateConfig, resolve
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -340,13 +340,16 @@ class CoGroupedAggregation(OfSomeKinds):
         directory: str | Path | None = None,
         options: Mapping[str, object] | None = None,
     ) -> "CoGroupedRunner":
-        """Return a runner without Spark, as `WindowedAggregation.local_runner` does; it takes tables by name."""
+        """Return a runner without Spark, as `WindowedAggregation.local_runner` does; it takes tables by name.
+
+        Stream time is that of the slowest frame, as on Spark: the least of the frames' highest event times.
+        """
         from operators.runtime.local_cogroup import CoGroupedRunner
 
         times = event_time.values() if isinstance(event_time, Mapping) else [event_time]
         refuse_expressions(("event_time", time) for time in times)
         check_joint_names(self.sides, self.shared)
-        runner = self.joint.local_runner(EVENT_TIME, backend, directory, options)
+        runner = self.joint.runner_of_inputs(EVENT_TIME, resolve(backend, options), directory, self.sides)
         return CoGroupedRunner(self.sides, self.shared, event_time, runner)
 
     @property

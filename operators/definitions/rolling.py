@@ -34,7 +34,7 @@ from operators.runtime.program import OutputTime, Program, default_segment, segm
 from operators.steps.emission import bind_aggregates
 from serializers import SerializationError
 from serializers.rows import RowCodec
-from state_backends import StateConfig
+from state_backends import StateConfig, resolve
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -367,6 +367,8 @@ class RollingAggregation(RunnableOperator):
     ) -> "AsOfRunner":
         """Return a runner of `apply_as_of` that needs no Spark; its `process` takes a table of labels and one of records.
 
+        Stream time is the lower one of both inputs' highest times, as on Spark.
+
         Args:
             label_time, event_time: as for `apply_as_of`.
             backend, directory, options: as for `local_runner`.
@@ -378,7 +380,7 @@ class RollingAggregation(RunnableOperator):
         def made(columns: Sequence[str]) -> "tuple[list[Side], LocalRunner]":
             operator, sides = _as_of(self, columns, label_time)
             check_joint_names(sides, self.keys)
-            return sides, operator.local_runner(EVENT_TIME, backend, directory, options)
+            return sides, operator.runner_of_inputs(EVENT_TIME, resolve(backend, options), directory, sides)
 
         return AsOfRunner(made, self.keys, {"labels": label_time, "records": event_time})
 

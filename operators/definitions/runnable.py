@@ -1,13 +1,14 @@
 """What every operator can do once it is grouped by keys: run on a Spark DataFrame, run without Spark, explain itself."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from operators.aggregates.sides import Side
 from operators.columns.arrow import bounds_type
 from operators.columns.checks import column_types
 from operators.columns.durations import Duration
@@ -197,6 +198,24 @@ class RunnableOperator(OfSomeKinds, ABC):
         Raises:
             DefinitionError: a key, an aggregate or the event time is an expression of Spark.
         """
+        return self.runner_of_inputs(event_time, resolve(backend, options), directory, (), late=late)
+
+    def runner_of_inputs(
+        self,
+        event_time: str,
+        config: StateConfig,
+        directory: str | Path | None,
+        sides: Sequence[Side],
+        *,
+        late: bool = False,
+    ) -> "LocalRunner":
+        """Return a local runner of rows that may be those of several frames.
+
+        Args:
+            event_time, directory, late: as for `local_runner`.
+            config: of the state.
+            sides: the frames, or none for the rows of one.
+        """
         from operators.runtime.local import LocalRunner
 
         refuse_expressions([("event_time", event_time), *self.given])
@@ -211,7 +230,8 @@ class RunnableOperator(OfSomeKinds, ABC):
         def bind_closing(schema: pa.Schema, config: StateConfig) -> Program:
             return self.closing().program(schema, event_time, config)
 
-        return LocalRunner(bind, resolve(backend, options), directory, bind_closing)
+        markers = {side.name: side.marker for side in sides}
+        return LocalRunner(bind, config, directory, bind_closing, markers)
 
     def explain(
         self,

@@ -2,7 +2,7 @@
 
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -48,6 +48,14 @@ class LocalRunner:
 
     The operator is bound to the columns of the first table. With a directory, state outlives the runner: a new runner on
     the same directory goes on from the last commit. `abort` and `restart` do what happens to operators on Spark.
+
+    Args:
+        bind: returns the program for the columns of the first table.
+        config: of the state.
+        directory: where state and changelog are kept; None for a temporary one.
+        bind_closing: returns the program that emits the open windows; by default `bind`.
+        markers: if the rows are those of several inputs, for each the column that is true in its rows. Each input has its own
+            highest event time, and the least of them is the stream time.
     """
 
     def __init__(
@@ -56,9 +64,11 @@ class LocalRunner:
         config: StateConfig,
         directory: str | Path | None,
         bind_closing: Binder | None = None,
+        markers: Mapping[str, str] | None = None,
     ) -> None:
         self._bind = bind
         self._bind_closing = bind_closing or bind
+        self._markers = markers or {}
         self._config = config
         self._temporary = directory is None
         self._directory = Path(tempfile.mkdtemp(prefix="windows-") if directory is None else directory)
@@ -100,7 +110,8 @@ class LocalRunner:
         Args:
             table: input rows; it may be empty. Event time is a timestamp, or int64 ticks.
             stream_time: stream time after this batch, in ticks since the epoch or as a datetime. It closes windows, and decides
-                what is late in later batches. By default the highest event time so far, with this batch. It never goes back.
+                what is late in later batches. By default the highest event time so far, with this batch; of several inputs, the
+                least of theirs. It never goes back.
 
         Raises:
             DefinitionError: a column is missing or of a wrong type.
@@ -163,21 +174,40 @@ class LocalRunner:
         program = operator.program
         begins = self._config.savepoint is not None and read_pointer(journal) is None
         pointer = operator.open(journal)
-        before, highest, first = pointer.progress.stream_time, pointer.progress.highest, []
+        progress, first = pointer.progress, []
+        before, highest, inputs = progress.stream_time, progress.highest, progress.inputs
         if begins and self._config.savepoint is not None:
             savepoint = read_header(self._config.savepoint)
-            before, highest = savepoint.origin.get("stream_time"), savepoint.origin.get("highest")
+            before, highest, inputs = (
+                savepoint.origin.get(name) for name in ("stream_time", "highest", "inputs")
+            )
             first = [operator.start_from(savepoint, 0, 1)]
-        highest = _latest(highest, _highest(table, program))
+        if self._markers:
+            inputs = self._highest_by_input(table, program, inputs or {})
+            highest = min(inputs.values()) if len(inputs) == len(self._markers) else None
+        else:
+            highest = _latest(highest, _highest(table, program))
         after = _latest(before, highest if stream_time is None else _ticks(stream_time, program.tick_us))
         closes = _close(before, program.grace), _close(after, program.grace)
         done = operator.step(closes, [table])
-        pointer = operator.commit(journal, pointer, Progress(stream_time=after, highest=highest))
+        pointer = operator.commit(
+            journal, pointer, Progress(stream_time=after, highest=highest, inputs=inputs)
+        )
         self._sync(pointer)
         metrics = operator.drain_metrics(done.counters)
         done.counters.windows += sum(table.num_rows for table in first)
         done = replace(done, rows=pa.concat_tables([*first, done.rows]))
         return _Outcome(done, metrics, pointer)
+
+    def _highest_by_input(
+        self, table: pa.Table, program: Program, before: Mapping[str, int]
+    ) -> dict[str, int]:
+        """The highest event time of each input that has had a record."""
+        found = {
+            name: _latest(before.get(name), _highest(table.filter(table.column(marker)), program))
+            for name, marker in self._markers.items()
+        }
+        return {name: highest for name, highest in found.items() if highest is not None}
 
     def _sync(self, pointer: Pointer) -> None:
         """Pass the journal to the disk if its snapshots have changed.
@@ -203,6 +233,7 @@ class LocalRunner:
             origin = {
                 "stream_time": progress.stream_time,
                 "highest": progress.highest,
+                "inputs": progress.inputs,
                 "sequence": progress.sequence,
             }
             return write_header(target, bucket.identity, bucket.schema, bucket.close_time, [saved], origin)

@@ -30,7 +30,7 @@ from serializers.shapes import count, instance, int64, refusing, short
 from state_backends.checkpoints.bucket import Bucket
 from state_backends.checkpoints.entries_file import read_entries
 from state_backends.durability.folders import Folder, stays_inside
-from state_backends.durability.progress import checked_schema
+from state_backends.durability.progress import checked_inputs, checked_schema
 from state_backends.durability.signed import decode_signed, encode_signed, fetch_checked, file_digest
 from state_backends.errors import StateError
 from state_backends.store.entries import Entries
@@ -90,7 +90,7 @@ class Savepoint:
             batch of the query would have begun.
         buckets: the files.
         origin: of a query, for information: the checkpoint, its batch, and the offsets of the sources; of a local runner, the
-            stream time and the highest event time in ticks, from which a new one continues. Of both, `sequence`.
+            stream time and the highest event times in ticks, from which a new one continues. Of both, `sequence`.
     """
 
     uri: str
@@ -283,6 +283,7 @@ def _origin(origin: dict[str, Any]) -> dict[str, Any]:
     for name in ("stream_time", "highest", "sequence"):
         if origin.get(name) is not None:
             int64(origin[name])
+    checked_inputs(origin.get("inputs"))
     return origin
 
 

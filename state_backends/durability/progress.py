@@ -41,7 +41,9 @@ class Progress:
             microseconds, as `close_time_at` takes it. None for an operator that reads the rows of another one: what is late
             follows from the watermark of the batch before, so that its own close time counts.
         stream_time: of a local runner, the stream time in ticks, or None before the first record.
-        highest: of a local runner, the highest event time in ticks, or None before the first record.
+        highest: of a local runner, the highest event time in ticks, or None before the first record; of several inputs, the
+            least of theirs, or None until each has had a record.
+        inputs: of a local runner of several inputs, the highest event time in ticks of each that has had a record, by name.
         sequence: number of the next batch, which the rows of the operator carry if later ones may replace them. It goes on from
             that of a savepoint.
     """
@@ -57,6 +59,7 @@ class Progress:
     behind: int | None = None
     stream_time: int | None = None
     highest: int | None = None
+    inputs: dict[str, int] | None = None
     sequence: int = 0
 
     def plain(self) -> dict[str, Any]:
@@ -78,6 +81,7 @@ class Progress:
             "sequence": self.sequence or None,
             "keys": self.keys or None,
             "behind": self.behind,
+            "inputs": self.inputs,
         }
         return _given(operator) | host | _given(later)
 
@@ -103,9 +107,21 @@ class Progress:
                 behind=_optional(plain.get("behind")),
                 stream_time=_optional(plain.get("stream_time")),
                 highest=_optional(plain.get("highest")),
+                inputs=checked_inputs(plain.get("inputs")),
                 sequence=count(plain.get("sequence", 0)),
                 keys=count(plain.get("keys", 0)),
             )
+
+
+def checked_inputs(plain: Any) -> dict[str, int] | None:
+    """Return the highest event times of inputs by name, or None for those of an operator with one.
+
+    Raises:
+        CorruptDataError, ValueError, TypeError: the value is no mapping of names to times.
+    """
+    if plain is None:
+        return None
+    return {instance(str, name): int64(time) for name, time in instance(dict, plain).items()}
 
 
 def checked_schema(plain: Any) -> StoredSchema:
