@@ -42,14 +42,14 @@ def microseconds(value: Duration, name: str) -> int:
     )
 
 
-def ticks(value: Duration, tick_us: int, name: str, least: int) -> int:
+def ticks(value: Duration, tick_us: int, name: str, least: int | None) -> int:
     """Return a duration in ticks.
 
     Args:
         value: the duration.
         tick_us: length of a tick in microseconds.
         name: the argument's name, for errors.
-        least: the smallest valid number of ticks.
+        least: the smallest valid number of ticks; None if it may be negative.
 
     Raises:
         DefinitionError: the duration is too short, too long for 64-bit times, or not a whole number of ticks.
@@ -59,10 +59,10 @@ def ticks(value: Duration, tick_us: int, name: str, least: int) -> int:
         raise DefinitionError(
             f"{name} is {value!r}, which is not a whole number of ticks of {tick_us} us; choose tick='1 us' for finer times"
         )
-    if length // tick_us < least:
+    if least is not None and length // tick_us < least:
         rule = "must be positive" if least > 0 else "must not be negative"
         raise DefinitionError(f"{name} is {value!r}: it {rule}")
-    if length // tick_us >= _LONGEST:
+    if abs(length // tick_us) >= _LONGEST:
         raise DefinitionError(f"{name} {value!r} is too long: times would overflow 64 bits")
     return length // tick_us
 

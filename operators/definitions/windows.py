@@ -74,7 +74,8 @@ class SlidingWindows(_Grouping):
     [t + tick, t + tick + size] if it holds any record. Both ends belong to a window. (Kafka Streams, KIP-450)
 
     Args:
-        size: length: text such as "60 minutes" or "PT1H", a timedelta, or whole milliseconds; positive.
+        size: length: text such as "60 minutes" or "PT1H", a timedelta, or whole milliseconds; 0 or more. With 0, each distinct
+            event time is a window.
         grace: how long after its end a window still takes records, likewise; 0 or more.
         tick: resolution of time, "1 ms" or "1 us"; event times are floored to it.
 
@@ -91,7 +92,7 @@ class SlidingWindows(_Grouping):
 
     def __post_init__(self) -> None:
         tick_us = tick_length(self.tick)
-        object.__setattr__(self, "size_ticks", ticks(self.size, tick_us, "size", 1))
+        object.__setattr__(self, "size_ticks", ticks(self.size, tick_us, "size", 0))
         object.__setattr__(self, "grace_ticks", ticks(self.grace, tick_us, "grace", 0))
         object.__setattr__(self, "tick_us", tick_us)
 
@@ -125,7 +126,7 @@ class HoppingWindows(_Grouping):
         size: length: text such as "60 minutes" or "PT1H", a timedelta, or whole milliseconds; positive.
         advance: from one window's start to the next one's, likewise; positive and at most `size`.
         grace: how long after its end a window still takes records, likewise; 0 or more.
-        offset: shifts all starts from multiples of `advance` since the epoch, as Spark's startTime; 0 or more.
+        offset: shifts all starts from multiples of `advance` since the epoch, as Spark's startTime; it may be negative.
         tick: resolution of time, "1 ms" or "1 us"; event times are floored to it.
 
     Raises:
@@ -156,7 +157,7 @@ class HoppingWindows(_Grouping):
         object.__setattr__(self, "size_ticks", size)
         object.__setattr__(self, "advance_ticks", advance)
         object.__setattr__(self, "grace_ticks", ticks(self.grace, tick_us, "grace", 0))
-        object.__setattr__(self, "offset_ticks", ticks(self.offset, tick_us, "offset", 0) % advance)
+        object.__setattr__(self, "offset_ticks", ticks(self.offset, tick_us, "offset", None) % advance)
         object.__setattr__(self, "tick_us", tick_us)
 
     def plan(self, operations: tuple[Operation, ...], policy: str) -> HoppingPlan | FoldHoppingPlan:
@@ -182,7 +183,7 @@ class TumblingWindows(HoppingWindows):
     Args:
         size: length: text such as "60 minutes" or "PT1H", a timedelta, or whole milliseconds; positive.
         grace: how long after its end a window still takes records, likewise; 0 or more.
-        offset: shifts all starts from multiples of `size` since the epoch, as Spark's startTime; 0 or more.
+        offset: shifts all starts from multiples of `size` since the epoch, as Spark's startTime; it may be negative.
         tick: resolution of time, "1 ms" or "1 us"; event times are floored to it.
 
     Raises:
@@ -209,8 +210,9 @@ class SessionWindows(_Grouping):
     sessions may then overlap by the gap, and a record is late once the session that it would make alone has closed.
 
     Args:
-        gap: text such as "5 minutes" or "PT5M", a timedelta, or whole milliseconds, positive; or, on Spark, a column or
-            expression with each record's gap: an interval, its text, or whole milliseconds.
+        gap: text such as "5 minutes" or "PT5M", a timedelta, or whole milliseconds, 0 or more; or, on Spark, a column or
+            expression with each record's gap: an interval, its text, or whole milliseconds. With 0, only records of one event
+            time are in one session.
         gap_column: in place of `gap`, the name of a column with each record's gap, on Spark as well as in the local runner.
             Records whose gap is null, not positive, or longer than 2**59 ticks are counted as bad.
         grace: how long after its end a session still takes records, likewise; 0 or more.
@@ -242,7 +244,7 @@ class SessionWindows(_Grouping):
             )
         gap = None if self.gap is None or self.gap_expression is not None else self.gap
         for name, value, least in (
-            ("gap", gap, 1),
+            ("gap", gap, 0),
             ("grace", self.grace, 0),
             ("max_length", self.max_length, 0),
         ):
@@ -308,5 +310,5 @@ class SessionWindows(_Grouping):
     def segment(self, operations: tuple[Operation, ...]) -> int:
         """Return the default length of a stored segment in ticks."""
         # If each record has its own gap, sessions can end at any later time, and a batch looks into every segment.
-        gap = self.gap_ticks or _HOUR_US // self.tick_us
+        gap = _HOUR_US // self.tick_us if self.gap_ticks is None else self.gap_ticks
         return default_segment(gap, gap, self.grace_ticks, self.tick_us)

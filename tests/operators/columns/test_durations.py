@@ -267,6 +267,13 @@ def test_too_small() -> None:
     assert (1, 0) == (ticks(1, 1_000, "size", 1), ticks(0, 1_000, "grace", 0))
 
 
+def test_negative() -> None:
+    """A length without a least may be negative, but no more too long than another one."""
+    assert -60_000 == ticks("-1 minute", 1_000, "offset", None)
+    with pytest.raises(DefinitionError, match="offset -5764.* is too long"):
+        ticks(-(2**59), 1_000, "offset", None)
+
+
 @pytest.mark.parametrize(
     ("length", "text"),
     [

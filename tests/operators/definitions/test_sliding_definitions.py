@@ -44,8 +44,7 @@ def bind(operator: WindowedAggregation, time: str = "time", table: pa.Table = TA
         ({"size": 1.5}, r"size is 1\.5: give text such as '60 minutes', a timedelta, or whole milliseconds"),
         ({"size": True}, "size is True: give text such as"),
         ({"size": None}, "size is None: give text such as"),
-        ({"size": 0}, "size is 0: it must be positive"),
-        ({"size": "-5 minutes"}, "size is '-5 minutes': it must be positive"),
+        ({"size": "-5 minutes"}, "size is '-5 minutes': it must not be negative"),
         ({"size": 10, "grace": -1}, "grace is -1: it must not be negative"),
         ({"size": 10, "grace": "soon"}, "grace is 'soon': write a number and a unit"),
         (

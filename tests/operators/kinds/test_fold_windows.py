@@ -127,7 +127,7 @@ class Scenario:
 @st.composite
 def scenarios(draw: Callable[..., Any], explicit: bool = False) -> Scenario:
     """Few keys; times with many ties, at the edges of windows, and now and then years apart."""
-    size = draw(st.sampled_from([1, 2, 3, 5, 8, 200]))
+    size = draw(st.sampled_from([0, 1, 2, 3, 5, 8, 200]))
     keys = st.sampled_from(draw(st.sampled_from([("a",), ("a",), (None, "a"), (None, "", "a", "b")])))
     eras = st.sampled_from(draw(st.sampled_from([(0,)] * 5 + [(0, 0, -3 * YEAR, YEAR, 40 * YEAR)])))
     edges = st.builds(lambda n, off: n * (size + 1) + off, st.integers(-1, 2), st.integers(-1, 1))
@@ -143,9 +143,11 @@ def scenarios(draw: Callable[..., Any], explicit: bool = False) -> Scenario:
     grace = draw(st.sampled_from([0, 0, 1, size, 2 * size + 1, 60, 50 * YEAR]))
     emit = draw(st.sampled_from(["on_close", "on_update"]))
     backend = draw(st.sampled_from(["memory", "rocksdb", "spark"]))
-    segment = draw(st.sampled_from(["1 ms", f"{size} ms", "7 ms", "1 minute"]))
-    advance = draw(st.none() | st.none() | st.just(size) | st.integers(max(1, size // 20), size))
-    offset = draw(st.integers(0, 2 * size))
+    segment = draw(st.sampled_from(["1 ms", f"{max(1, size)} ms", "7 ms", "1 minute"]))
+    advance = draw(st.none() | st.none() | st.just(size) | st.integers(max(1, size // 20), max(1, size)))
+    if advance is not None:
+        size, advance = max(1, size), max(1, advance)
+    offset = draw(st.integers(-2 * size, 2 * size))
     return Scenario(size, advance, offset, grace, emit, backend, {"state.segment": segment}, steps)
 
 

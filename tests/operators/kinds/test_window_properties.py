@@ -134,7 +134,7 @@ def scenarios(
         values: of the records, whole numbers if not given.
         kinds: of windows, to pick from.
     """
-    size = draw(st.sampled_from([1, 2, 3, 5, 8, 200]))
+    size = draw(st.sampled_from([0, 1, 2, 3, 5, 8, 200]))
     keys = st.sampled_from(draw(st.sampled_from([("a",), ("a",), (None, "a"), (None, "", "a", "b")])))
     eras = st.sampled_from(draw(st.sampled_from([(0,)] * 5 + [(0, 0, -3 * YEAR, YEAR, 40 * YEAR)])))
     edges = st.builds(lambda n, off: n * (size + 1) + off, st.integers(-1, 2), st.integers(-1, 1))
@@ -149,9 +149,14 @@ def scenarios(
     grace = draw(st.sampled_from([0, 0, 1, size, 2 * size + 1, 60, 50 * YEAR]))
     emit = draw(st.sampled_from(["on_close", "on_update"]))
     backend = draw(st.sampled_from(["memory", *BACKENDS]))
-    segment = draw(st.sampled_from(["1 ms", f"{size} ms", "7 ms", "1 minute"]))
+    segment = draw(st.sampled_from(["1 ms", f"{max(1, size)} ms", "7 ms", "1 minute"]))
     kind = draw(st.sampled_from(kinds))
-    advance, offset = draw(st.integers(max(1, size // 20), size)), draw(st.integers(0, 2 * size))
+    if kind in ("hopping", "tumbling"):
+        size = max(1, size)
+    advance, offset = (
+        draw(st.integers(max(1, size // 20), max(1, size))),
+        draw(st.integers(-2 * size, 2 * size)),
+    )
     longest = draw(st.none() | st.sampled_from([0, 1, size, 3 * size])) if kind in SESSIONS else None
     options = {"state.segment": segment}
     return Scenario(kind, size, advance, offset, longest, grace, emit, backend, options, steps)

@@ -21,9 +21,7 @@ def rows(*times: int | None) -> pa.Table:
 def emitted(table: pa.Table) -> list[tuple[int, int, int]]:
     """Start of each window, and both counts."""
     starts = table.column("window").combine_chunks().field("start").cast(pa.int64()).to_pylist()
-    return [
-        (start, row["x"], row["y"]) for start, row in zip(starts, table.to_pylist(), strict=True)
-    ]
+    return [(start, row["x"], row["y"]) for start, row in zip(starts, table.to_pylist(), strict=True)]
 
 
 def test_slowest_frame_closes_windows() -> None:
