@@ -367,8 +367,6 @@ class RollingAggregation(RunnableOperator):
     ) -> "AsOfRunner":
         """Return a runner of `apply_as_of` that needs no Spark; its `process` takes a table of labels and one of records.
 
-        Stream time is the lower one of both inputs' highest times, as on Spark.
-
         Args:
             label_time, event_time: as for `apply_as_of`.
             backend, directory, options: as for `local_runner`.

@@ -15,6 +15,8 @@ from operators.runtime.local_cogroup import CoGroupedRunner
 class AsOfRunner:
     """The local runner of rolling windows as of labels. Use it as a context manager.
 
+    Stream time is the lower one of the labels' and the records' highest times, as on Spark.
+
     Args:
         made: returns labels and records as frames, and the runner of both as one, for these columns of the labels.
         keys: the key columns, which both have.

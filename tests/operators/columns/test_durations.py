@@ -270,7 +270,7 @@ def test_too_small() -> None:
 def test_negative() -> None:
     """A length without a least may be negative, but no more too long than another one."""
     assert -60_000 == ticks("-1 minute", 1_000, "offset", None)
-    with pytest.raises(DefinitionError, match="offset -5764.* is too long"):
+    with pytest.raises(DefinitionError, match=r"offset -5764.* is too long"):
         ticks(-(2**59), 1_000, "offset", None)
 
 
