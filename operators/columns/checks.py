@@ -105,6 +105,25 @@ def refuse_twice(what: str, names: tuple[str, ...]) -> None:
             raise DefinitionError(f"{what} {name!r} occurs twice: give each its own name")
 
 
+def refuse_alike(what: str, names: Iterable[str]) -> None:
+    """Refuse names of which two are equal, or differ in case only: Spark takes these as one, and cannot read such a table.
+
+    Raises:
+        DefinitionError: names them.
+    """
+    seen: dict[str, str] = {}
+    for name in names:
+        other = seen.get(name.lower())
+        if other is not None:
+            how = (
+                "occurs twice"
+                if other == name
+                else f"differs from {other!r} in case only, which Spark takes as one name"
+            )
+            raise DefinitionError(f"{what} {name!r} {how}: give each its own name")
+        seen[name.lower()] = name
+
+
 def check_gap(type_: pa.DataType, name: str) -> None:
     """Refuse a column of session gaps whose type is not a length of time.
 

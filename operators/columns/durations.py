@@ -1,5 +1,6 @@
 """Lengths of time as text, timedelta or whole milliseconds, converted to whole numbers of ticks."""
 
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 
 from operators.columns.duration_text import parse
@@ -8,6 +9,7 @@ from operators.errors import DefinitionError
 Duration = str | timedelta | int
 _TICKS_US = {"1 ms": 1_000, "1 us": 1}
 _LONGEST = 2**59
+_SECOND_MS = 1_000
 _UNITS = {
     "us": 1,
     "ms": 1_000,
@@ -65,6 +67,29 @@ def ticks(value: Duration, tick_us: int, name: str, least: int | None) -> int:
     if abs(length // tick_us) >= _LONGEST:
         raise DefinitionError(f"{name} {value!r} is too long: times would overflow 64 bits")
     return length // tick_us
+
+
+def is_odd(value: object) -> bool:
+    """Return whether a length is a bare number below a second: of milliseconds, where others count seconds or minutes."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 < value < _SECOND_MS
+
+
+def odd(value: object, name: str) -> str:
+    """Return the message for such a length."""
+    return (
+        f"{name} is {value!r}, which is {value} ms, since a bare number is of milliseconds: give text such as "
+        f"'{value} seconds', or '{value} ms' if you mean that"
+    )
+
+
+def odd_lengths(definition: object, names: Iterable[str]) -> Iterator[str]:
+    """Yield a message for each odd length among these attributes; several by name may be one of them."""
+    for name in names:
+        given = getattr(definition, name, None)
+        named = given.items() if isinstance(given, Mapping) else [("", given)]
+        for key, value in named:
+            if is_odd(value):
+                yield odd(value, f"lookback {key!r}" if key else name)
 
 
 def tick_length(tick: str) -> int:

@@ -13,7 +13,7 @@ from operators.aggregates.inputs import with_inputs
 from operators.aggregates.operation import Operation
 from operators.aggregates.sides import EVENT_TIME, Side, check_joint_names, event_times
 from operators.columns.arrow import bounds_type
-from operators.columns.checks import check_columns, check_gap, column_types, refuse_twice
+from operators.columns.checks import check_columns, check_gap, column_types, refuse_alike
 from operators.columns.durations import Duration
 from operators.columns.expressions import is_column, refuse_expressions
 from operators.definitions.attributes import OfSomeKinds
@@ -364,9 +364,9 @@ def _checked(operator: WindowedAggregation) -> WindowedAggregation:
     own = ("window", "change", "sequence") if operator.policy == "on_update" else ("window",)
     keys = operator.key_names or operator.keys
     for name in (*keys, *results):
-        if name in own:
+        if name.lower() in own:
             raise DefinitionError(
                 f"result columns must have distinct names: {name!r} is already used by the windows; rename yours"
             )
-    refuse_twice("output column", (*keys, *results))
+    refuse_alike("output column", (*keys, *results))
     return operator

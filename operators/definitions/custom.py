@@ -16,6 +16,7 @@ from operators.columns.checks import (
     check_columns,
     column_types,
     listed_columns,
+    refuse_alike,
     refuse_twice,
 )
 from operators.columns.durations import Duration, tick_length, ticks
@@ -203,7 +204,7 @@ class GroupedOperator(RunnableOperator):
         inputs = tuple((name, types[name]) for name in declared.inputs)
         keys = tuple((key, types[key]) for key in self.keys)
         out = named_keys(keys, self.key_names)
-        refuse_twice("output column", (*(name for name, _ in out), *declared.results))
+        refuse_alike("output column", (*(name for name, _ in out), *declared.results))
         grace = ticks(definition.grace, tick_us, "grace", 0)
         segment = ticks(definition.segment, tick_us, f"segment of {type(definition).__name__}", 1)
         plan = CustomPlan(definition, declared, inputs, out, grace, whole=self.whole)

@@ -12,7 +12,7 @@ from operators.aggregates.fold_operation import combining
 from operators.aggregates.inputs import with_inputs
 from operators.aggregates.over import OverLookbacks
 from operators.aggregates.sides import EVENT_TIME, Side, check_joint_names
-from operators.columns.checks import check_columns, column_types, listed_names, refuse_twice
+from operators.columns.checks import check_columns, column_types, listed_names, refuse_alike, refuse_twice
 from operators.columns.durations import Duration, as_text, tick_length, ticks
 from operators.columns.expressions import named, refuse_expressions
 from operators.definitions.attributes import OF_OPERATORS, unknown_attribute
@@ -181,7 +181,7 @@ class RollingAggregation(RunnableOperator):
                     )
             added.append((name, limited.aggregate, limited.lookbacks))
         operator = replace(self, aggregates=(*self.aggregates, *added))
-        refuse_twice("output column", tuple(operator.results))
+        refuse_alike("output column", operator.results)
         return operator
 
     @property
@@ -275,7 +275,7 @@ class RollingAggregation(RunnableOperator):
         """The columns of the rows that come out: name, name in the result, and type."""
         columns = tuple(zip(types, types, strict=True)) if self.rows is None else self.rows.columns
         rows = tuple((name, out, types[name]) for name, out in columns)
-        results = set(self.results)
+        results = {name.lower(): name for name in self.results}
         for _, out, type_ in rows:
             try:
                 RowCodec(pa.schema([(out, type_)]))
@@ -283,9 +283,11 @@ class RollingAggregation(RunnableOperator):
                 raise DefinitionError(
                     f"all columns come out beside the aggregates, but {error}: cast column {out!r}, or drop it first"
                 ) from error
-            if out in results:
+            if (result := results.get(out.lower())) is not None:
+                alike = "" if result == out else f" {out!r}, but for case, which Spark does not tell apart"
                 raise DefinitionError(
-                    f"result {out!r} has the name of a column of the frame: give the aggregate, or the lookback, another name"
+                    f"result {result!r} has the name of a column of the frame{alike}: give the aggregate, or the lookback, "
+                    "another name"
                 )
         refuse_twice("column", tuple(out for _, out, _ in rows))
         return rows

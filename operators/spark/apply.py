@@ -10,8 +10,8 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that every Spark
 from pyspark.sql.types import StructType
 
 from operators.columns.arrow import bounds_type
-from operators.columns.checks import refuse_twice
-from operators.columns.durations import Duration, ticks
+from operators.columns.checks import refuse_alike, refuse_twice
+from operators.columns.durations import Duration, is_odd, odd, ticks
 from operators.columns.records import FAR_FUTURE
 from operators.errors import DefinitionError
 from operators.runtime.evolution import adaption
@@ -62,7 +62,12 @@ class Arguments:
     @property
     def idle_ms(self) -> int | None:
         """`idle` in milliseconds."""
-        return None if self.idle is None else ticks(self.idle, _MS_US, "idle", 1)
+        if self.idle is None:
+            return None
+        idle = ticks(self.idle, _MS_US, "idle", 1)
+        if is_odd(self.idle):
+            raise DefinitionError(odd(self.idle, "idle"))
+        return idle
 
 
 @no_analysis_needed()
@@ -106,6 +111,10 @@ def apply(
     out = as_windows(spark_schema(program.rows), {time.column for time in program.times if time.is_end})
     idle_ms = given.idle_ms
     if not streaming:
+        if idle_ms is not None:
+            raise DefinitionError(
+                "idle is for streams: a bounded frame has no later records, and all of its windows are emitted. Leave idle out"
+            )
         check_workers(spark)
         closes = FAR_FUTURE if given.close_time is None else prepared.final_by(given.close_time)
         return _bounded(narrow, prepared.bounded.reporting(late), out, given.name, config.log_level, closes)
@@ -135,7 +144,7 @@ def apply(
 def _late_side(program: Program, df: DataFrame, columns: list[str]) -> LateSide:
     """How late records are reported: with all columns that the frame had before it was prepared."""
     refuse_twice("column", tuple(columns))
-    refuse_twice("output column", (*program.output.arrow.names, LATE))
+    refuse_alike("output column", (*program.output.arrow.names, LATE))
     record = reported_schema(StructType([df.schema[name] for name in columns]))
     time = arrow_type(df.schema[program.inputs.event_time].dataType)
     return LateSide(record, bounds_type(time, program.tick_us), program.tick_us)

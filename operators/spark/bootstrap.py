@@ -5,26 +5,31 @@
 The first half is that of a bounded run. Entries go from task to task, and to files: no state passes through the driver.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import chain, groupby, pairwise
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name that every Spark user knows
 
+from operators.custom.plan import CustomPlan
 from operators.errors import DefinitionError
-from operators.runtime.program import Runnable, WindowOperator
+from operators.kinds.rolling import LASTING
+from operators.runtime.program import Program, Runnable, WindowOperator
 from operators.spark.bounded import BoundedRun, refuse_late
 from operators.spark.bounded_input import input_columns, sorted_input
 from operators.spark.failures import located, task
 from operators.spark.packing import partition_labels
-from operators.spark.prepare import prepare
+from operators.spark.prepare import Prepared, prepare
 from operators.spark.session import check_workers
 from operators.spark.types import spark_schema
 from operators.spark.user_code import one_at_a_time
+from operators.spark.watermarks import utc
 from operators.steps.step import Step
 from serializers.keys import bucket_of
 from state_backends.checkpoints.savepoint import (
@@ -41,6 +46,8 @@ from state_backends.durability.folders import Folder, absolute
 
 _FILE, _PLACE = "file", "place"
 _NAME = "savepoint"
+_CALLER = 4
+"""How far up the stack who called `savepoint` is from its warning."""
 
 
 @dataclass(frozen=True)
@@ -138,4 +145,29 @@ def savepoint(
     files = entries.mapInArrow(WriteEntries(target.uri, labels, closes), spark_schema(SAVED)).collect()
     origin = {"stream_time": closes + program.grace, "sequence": 1}
     saved = [SavedBucket(*row) for row in files]
+    if _may_be_beyond(program, saved):
+        _warn_of_close_time(prepared, close_time, closes, target.uri)
     return write_header(target, program.identity(), program.stored(), closes, saved, origin)
+
+
+def _may_be_beyond(program: Program, saved: Sequence[SavedBucket]) -> bool:
+    """Whether a close time may lie far after all records: nothing is open then but what stays open whatever the time."""
+    stays_open = isinstance(program.plan, CustomPlan) or LASTING in program.plan.describe()
+    return stays_open or not any(bucket.rows for bucket in saved)
+
+
+def _warn_of_close_time(prepared: Prepared, close_time: datetime | str, closes: int, uri: str) -> None:
+    """Warn of a close time that lies after the newest record by more than the grace and a window."""
+    program = prepared.program
+    micros = F.unix_micros(utc(prepared.df, prepared.event_time))
+    (row,) = prepared.df.select(F.max(micros)).collect()
+    longest = (program.grace + program.plan.reach) * program.tick_us
+    if row[0] is None or closes * program.tick_us - row[0] <= longest:
+        return
+    newest = datetime(1970, 1, 1) + timedelta(microseconds=row[0])
+    warnings.warn(
+        f"close_time is {str(close_time)!r}, and the newest record is of {newest} (UTC), earlier by more than grace and a "
+        "window. A stream that starts from this savepoint emits nothing until then, since all records before close_time are "
+        f"late. If you mean another time, remove {uri} and write the savepoint again",
+        stacklevel=_CALLER,
+    )

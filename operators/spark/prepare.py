@@ -1,20 +1,24 @@
 """An operator bound to a Spark DataFrame: what applying it, explaining it and checking a checkpoint have in common."""
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from operators.columns.checks import check_column_name
+from operators.columns.durations import odd_lengths
 from operators.columns.expressions import named
 from operators.errors import DefinitionError
 from operators.runtime.program import Program, Runnable
 from operators.spark.chains import Incoming, incoming
-from operators.spark.session import PARTITIONS_KEY, check_running
+from operators.spark.session import CALLER, PARTITIONS_KEY, check_running
 from operators.spark.types import arrow_schema, check_collations
 from operators.spark.watermarks import check_time, moment_us
 from state_backends import StateConfig, resolve
+
+_LENGTHS = ("size", "advance", "gap", "max_length", "lookbacks", "grace", "offset")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +104,8 @@ def prepare(
     time = named(event_time)
     check_column_name("event_time", time)
     config = resolve(backend, options, conf_of(df.sparkSession))
+    for message in _odd_lengths(operator):
+        warnings.warn(message, stacklevel=CALLER)
     check_time(df, time)
     operator, df, time = operator.prepared(df, time)
     check_time(df, time)
@@ -108,6 +114,14 @@ def prepare(
     check_collations(df.schema, program)
     bounded = replace(program, plan=operator.bounded().program(schema, time, config).plan)
     return Prepared(df, program, bounded, config, time, operator.takes_updates, operator.final)
+
+
+def _odd_lengths(operator: Runnable) -> Iterator[str]:
+    """Say which lengths are probably not meant as milliseconds. Of a custom operator, only grace is known to be a length."""
+    windows = getattr(operator, "windows", None)
+    if windows is not None:
+        return odd_lengths(windows, _LENGTHS)
+    return odd_lengths(getattr(operator, "definition", None), ("grace",))
 
 
 def check_frame(given: object) -> None:

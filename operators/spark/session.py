@@ -29,8 +29,8 @@ _ARROW_ROWS_KEY = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _NEEDED_MODULES = {"google.protobuf": "protobuf", "zstandard": "zstandard", "pandas": "pandas<3"}
 _MANY_PARTITIONS_PER_CORE = 8
 _SECONDS_FOR_STORAGE = 10.0
-_CALLER = 5
-"""How far up the stack who called an operator's `apply` is from a warning of this module."""
+CALLER = 5
+"""How far up the stack who called an operator's `apply` is from a warning in what `apply` calls."""
 _able: set[str] = set()
 """Interpreters that can import this library."""
 
@@ -138,7 +138,7 @@ def check_session(spark: "SparkSession") -> None:
     if spark.conf.get(_CHANGELOG_KEY, "false") != "true":
         warnings.warn(
             f"{_CHANGELOG_KEY} is not true: the commit of each batch will be several times slower",
-            stacklevel=_CALLER,
+            stacklevel=CALLER,
         )
 
 
@@ -173,13 +173,13 @@ def check_partitions(spark: "SparkSession", buckets: int) -> None:
         warnings.warn(
             f"{PARTITIONS_KEY} is {partitions}, but the state has {buckets} buckets: partitions without a bucket cost "
             "time in every batch, and buckets of one partition run one after another. Set both to the same number",
-            stacklevel=_CALLER,
+            stacklevel=CALLER,
         )
     elif partitions >= 200 and partitions > _MANY_PARTITIONS_PER_CORE * _known_cores(spark):
         warnings.warn(
             f"{PARTITIONS_KEY} is {partitions}: each partition is a state store that commits every batch, which takes seconds "
             "on a small machine. Set it to about the number of cores before the query first starts",
-            stacklevel=_CALLER,
+            stacklevel=CALLER,
         )
 
 
@@ -195,7 +195,7 @@ def check_snapshot_folder(spark: "SparkSession", config: StateConfig) -> None:
             f"the folder {uri!r} of spark.windows.state.snapshots.folder cannot be written from the driver: {why}. If the "
             "workers cannot write to it either, the stream runs without snapshots, and its changelog grows without bound: "
             "check the folder's name and the credentials",
-            stacklevel=_CALLER,
+            stacklevel=CALLER,
         )
 
 

@@ -1,6 +1,7 @@
 """The likeliest mistakes where no Spark is needed, as code, and the message that each gives."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,19 @@ def in_place(seen: list[int], delay: int) -> None:
     seen.append(delay)
 
 
+@dataclass(frozen=True)
+class Echo(Operator):
+    """A custom operator without rows."""
+
+    result: str = "n"
+
+    def declare(self, types: Any) -> Declaration:
+        return Declaration(inputs=[], state={}, results={self.result: "bigint"})
+
+    def process_batch(self, context: Any) -> None:
+        return None
+
+
 DEFINITIONS = {
     r"size is '60 min\.': write a number and a unit, such as '60 minutes'": lambda: SlidingWindows("60 min."),
     r"size is '1\.5 hours'.*'1 hour 30 min', in whole numbers": lambda: SlidingWindows("1.5 hours"),
@@ -85,6 +99,14 @@ DEFINITIONS = {
         change=agg.sum("x")
     ).emit("on_update"),
     "output column 'origin' occurs twice: give each": lambda: HOURS.aggregate(origin=agg.count()),
+    "output column 'Origin' differs from 'origin' in case only, which Spark takes as one name: give": lambda: (
+        HOURS.aggregate(Origin=agg.count())
+    ),
+    "output column 'N' differs from 'n' in case only": lambda: COUNT.aggregate(N=agg.count()),
+    "names: 'Window' is already used by the windows": lambda: HOURS.aggregate(Window=agg.count()),
+    "output column 'N_1h' differs from 'n_1h' in case only": lambda: RollingWindows(
+        {"1h": "1 hour"}
+    ).aggregate(n=agg.count(), N=agg.count()),
     r"needs a name: \.aggregate\(n=agg\.count\(\)\)": lambda: HOURS.aggregate(agg.count()),
     "n='sum' is not an aggregate: use one of operators.aggregates": lambda: HOURS.aggregate(n="sum"),
     r"n=<function sum .*: call it, such as agg\.sum\('v'\)": lambda: HOURS.aggregate(n=agg.sum),
@@ -105,6 +127,15 @@ DEFINITIONS = {
     "at least two frames": lambda: HOURS.cogroup(left={"n": agg.count()}),
 }
 BINDINGS = {
+    "result 'n_1h' has the name of a column of the frame 'N_1H', but for case, which .*another name": lambda: (
+        run(
+            RollingWindows({"1h": "1 hour"}).aggregate(n=agg.count()),
+            TABLE.append_column("N_1H", TABLE["delay"]),
+        )
+    ),
+    "output column 'ORIGIN' differs from 'origin' in case only": lambda: run(
+        Echo("ORIGIN").group_by("origin")
+    ),
     r"the operator has no aggregates: add some, such as \.aggregate\(n=agg\.count\(\)\)": lambda: run(HOURS),
     "key column 'orgin' does not exist; the frame has the columns origin, .*: did you mean 'origin'": lambda: (
         run(COUNT.group_by("orgin"))
@@ -232,16 +263,6 @@ def test_windows_alone_are_no_operator() -> None:
         RollingWindows("1 hour").local_runner_as_of("at", "at")
     with pytest.raises(AttributeError, match="'HoppingWindows' object has no attribute 'nothing'"):
         _ = HoppingWindows(2, 1).nothing
-
-
-class Echo(Operator):
-    """A custom operator."""
-
-    def declare(self, types: Any) -> Declaration:
-        return Declaration(inputs=[], state={}, results={"n": "bigint"})
-
-    def process_batch(self, context: Any) -> None:
-        return None
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Years of history, then the stream: the state of a bounded frame as a savepoint, on Spark."""
 
+import warnings
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from operators import DefinitionError, TumblingWindows, read_windows
+from operators import DefinitionError, RollingWindows, TumblingWindows, read_windows
 from operators import aggregates as agg
 from state_backends import StateError
 from tests.effort import slow_but
@@ -65,6 +66,30 @@ def test_history_and_stream_are_one_long_stream(
     parts = [spark.read.schema(out.schema).parquet(str(tmp_path / name)) for name in ("final", "out")]
     found = sorted([row for part in [*parts, still.select(out.columns)] for row in rows(part)], key=repr)
     assert rows(op.apply(spark.read.schema(SCHEMA).parquet(str(source)), "at")) == found
+
+
+@pytest.mark.parametrize(
+    "windows",
+    [
+        TumblingWindows("3 seconds", grace="8 seconds"),
+        RollingWindows({"all": "lifetime", "long": "3 seconds"}, "8 seconds"),
+    ],
+    ids=["windows", "lifetime"],
+)
+def test_a_close_time_far_after_the_history_is_warned_of(
+    spark: SparkSession, source: Path, tmp_path: Path, windows: Any
+) -> None:
+    """By more than grace and a window after the newest record: the stream would emit nothing until then."""
+    op, past = windows.group_by("k").aggregate(n=agg.count()), history(spark, source)
+    newest = past.agg(F.max("at")).first()[0].replace(tzinfo=timezone.utc)
+    said = rf"close_time is '2113-07-01', and the newest record is of {newest:%Y-%m-%d %H:%M:%S}.* remove .*/typo "
+    with pytest.warns(UserWarning, match=said) as caught:
+        op.savepoint(past, "at", tmp_path / "typo", "2113-07-01")
+    assert [__file__] == [warning.filename for warning in caught]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        op.savepoint(past, "at", tmp_path / "later", newest + timedelta(seconds=11))
+        op.savepoint(past.limit(0), "at", tmp_path / "empty", "2113-07-01")
 
 
 def test_updates_go_on_from_all_windows_of_the_history(

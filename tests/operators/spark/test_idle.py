@@ -138,7 +138,15 @@ def test_a_running_query_closes_by_itself(spark: SparkSession, source: Path, tmp
 
 @pytest.mark.parametrize(
     ("idle", "message"),
-    [("soon", "idle is 'soon'"), (0, "idle"), slow("-1 minute", "idle")],
+    [
+        ("soon", "idle is 'soon'"),
+        (0, "idle is 0: it must be positive"),
+        (
+            10,
+            "idle is 10, which is 10 ms, since .*: give text such as '10 seconds', or '10 ms' if you mean that",
+        ),
+        slow("-1 minute", "idle"),
+    ],
 )
 def test_mistakes(spark: SparkSession, source: Path, idle: Any, message: str) -> None:
     with pytest.raises(DefinitionError, match=message):
@@ -147,4 +155,6 @@ def test_mistakes(spark: SparkSession, source: Path, idle: Any, message: str) ->
 
 def test_bounded_frames_have_no_clock(spark: SparkSession, source: Path) -> None:
     frame = whole(spark, source)
-    assert rows(operator().apply(frame, "at")) == rows(operator().apply(frame, "at", idle="1 minute"))
+    for apply in (operator().apply, operator().apply_with_late):
+        with pytest.raises(DefinitionError, match=r"idle is for streams: .*\. Leave idle out"):
+            apply(frame, "at", idle="1 minute")

@@ -3,7 +3,9 @@
 import os
 import re
 import signal
+import warnings
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +97,35 @@ def test_a_mistake_is_told(
     """What is wrong, where, and what to do, before anything runs."""
     with pytest.raises(DefinitionError, match=message):
         mistake(spark.read.parquet(str(source)))
+
+
+@pytest.mark.parametrize(
+    ("windows", "messages"),
+    [
+        (SlidingWindows(60, grace=0), ["size is 60, which is 60 ms, since .*'60 seconds', or '60 ms' if"]),
+        (TumblingWindows(1_000, grace=5), ["grace is 5, which is 5 ms"]),
+        (RollingWindows({"short": 10, "long": "1 hour"}), ["lookback 'short' is 10, which is 10 ms"]),
+        (
+            SessionWindows(30, max_length=90),
+            ["gap is 30, which is 30 ms", "max_length is 90, which is 90 ms"],
+        ),
+    ],
+    ids=repr,
+)
+def test_bare_numbers_that_are_probably_not_milliseconds(
+    spark: SparkSession, source: Path, windows: Any, messages: list[str]
+) -> None:
+    """Lengths below a second over timestamps get a warning with what to write; text and a timedelta get none."""
+    frame = spark.read.parquet(str(source))
+    with pytest.warns(UserWarning, match="a bare number is of milliseconds") as caught:
+        windows.aggregate(n=agg.count()).apply(frame, "at")
+    told = [str(warning.message) for warning in caught]
+    assert [len(messages)] == [len(told)]
+    assert all(re.match(message, one) for message, one in zip(messages, told, strict=True))
+    assert {warning.filename for warning in caught} == {__file__}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        TumblingWindows("60 ms", timedelta(milliseconds=5)).aggregate(n=agg.count()).apply(frame, "at")
 
 
 COMPARING = {
