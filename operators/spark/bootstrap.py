@@ -78,12 +78,15 @@ class OpenEntries(BoundedRun):
         yield from self._step(operator, table, self.close_time)
         columns, place = saved_columns(self.program.stored()), 0
         for keys, entries in operator.store.scan():
-            rows = saved_entries(keys, entries.key, entries.columns, columns)
             labels = np.array([self.labels[bucket_of(key, len(self.labels))] for key in keys], np.int32)
-            places = np.arange(place, place + rows.num_rows)
-            place += rows.num_rows
-            arrays = [pa.array(labels[entries.key]), pa.array(places), *rows.columns]
-            yield from pa.Table.from_arrays(arrays, schema=self.columns).to_batches()
+            begin = 0
+            for rows in saved_entries(keys, entries.key, entries.columns, columns):
+                end = begin + rows.num_rows
+                places = np.arange(place + begin, place + end)
+                arrays = [pa.array(labels[entries.key[begin:end]]), pa.array(places), *rows.columns]
+                yield from pa.Table.from_arrays(arrays, schema=self.columns).to_batches()
+                begin = end
+            place += begin
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +96,13 @@ class WriteEntries:
     Attributes:
         uri: the savepoint's folder.
         labels: of the files.
+        columns: of the files, as `saved_columns` returns them.
         close_time: in ticks.
     """
 
     uri: str
     labels: tuple[int, ...]
+    columns: pa.Schema
     close_time: int
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -105,7 +110,8 @@ class WriteEntries:
         with located(f"writing a savepoint in {task()}"):
             for label, parts in groupby(chain.from_iterable(map(_by_file, batches)), lambda part: part[0]):
                 tables = (table.drop_columns([_FILE, _PLACE]) for _, table in parts)
-                saved = write_entries(Folder(self.uri), self.labels.index(label), tables, self.close_time)
+                number = self.labels.index(label)
+                saved = write_entries(Folder(self.uri), number, self.columns, tables, self.close_time)
                 yield from saved.table().to_batches()
 
 
@@ -142,7 +148,8 @@ def savepoint(
     run = OpenEntries(program, input_.source, _NAME, input_.step, prepared.config.log_level, closes, labels)
     entries = input_.df.mapInArrow(run, spark_schema(run.columns)).repartition(len(labels), _FILE)
     entries = entries.sortWithinPartitions(_FILE, "crc", "key", _PLACE)
-    files = entries.mapInArrow(WriteEntries(target.uri, labels, closes), spark_schema(SAVED)).collect()
+    write = WriteEntries(target.uri, labels, saved_columns(program.stored()), closes)
+    files = entries.mapInArrow(write, spark_schema(SAVED)).collect()
     origin = {"stream_time": closes + program.grace, "sequence": 1}
     saved = [SavedBucket(*row) for row in files]
     if _may_be_beyond(program, saved):

@@ -13,22 +13,22 @@ import tempfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from serializers import CorruptDataError
+from serializers.arrays import fill
 from serializers.columns import ARROW_TYPES, from_arrow, to_arrow
 from serializers.keys import crc_range
 from serializers.pages import Column
 from serializers.shapes import count, instance, int64, refusing, short
+from serializers.values import unpack_value
 from state_backends.checkpoints.bucket import Bucket
-from state_backends.checkpoints.entries_file import read_entries
+from state_backends.checkpoints.entries_file import read_entries, write_file
 from state_backends.durability.folders import Folder, stays_inside
 from state_backends.durability.progress import checked_inputs, checked_schema
 from state_backends.durability.signed import decode_signed, encode_signed, fetch_checked, file_digest
@@ -49,7 +49,7 @@ SAVED = pa.schema(
     ]
 )
 """The columns in which a task describes the file that it wrote: those of `SavedBucket`."""
-_ROW_GROUP = 65_536
+_ROWS_AT_ONCE, _KEY_BYTES = 65_536, 64 << 20
 _ALL_CRCS = 1 << 32
 
 
@@ -106,20 +106,22 @@ class Savepoint:
         return int(self.origin.get("sequence", 0))
 
     def groups(self, bucket: int, buckets: int) -> Iterator[tuple[int, list[bytes], Entries]]:
-        """Yield the entries of one new bucket of `buckets`: for each old bucket its close time, the keys, and their entries.
+        """Yield the entries of one new bucket of `buckets` in parts: the close time of their old bucket, keys, and entries.
+
+        Each part has all entries of its keys that are in an old bucket.
 
         Raises:
             CorruptDataError: a file is missing, truncated or altered; names it.
+
+        Cost: a file's entries pass through memory some MiB at a time, those of one key together.
         """
         low, high = crc_range(bucket, buckets)
         for saved in self.buckets:
-            if not saved.rows or saved.high <= low or high <= saved.low:
-                continue
-            table = self._read(saved, low, high)
-            if table.num_rows:
-                yield saved.close_time, *_entries(table, self.schema)
+            if saved.rows and low < saved.high and saved.low < high:
+                for table in self._read(saved, low, high):
+                    yield saved.close_time, *_entries(table, self.schema)
 
-    def _read(self, saved: SavedBucket, low: int, high: int) -> pa.Table:
+    def _read(self, saved: SavedBucket, low: int, high: int) -> Iterator[pa.Table]:
         """Rows of a file with low <= crc < high."""
         folder = Folder(self.uri)
         where = folder.where(saved.file)
@@ -130,7 +132,7 @@ class Savepoint:
             except CorruptDataError as error:
                 raise CorruptDataError(f"{error}: restore the file, or write a new savepoint") from error
             try:
-                return read_entries(local, saved.rows, saved_columns(self.schema), low, high)
+                yield from read_entries(local, saved.rows, saved_columns(self.schema), low, high)
             except CorruptDataError as error:
                 raise CorruptDataError(f"{where}: {error}") from error
 
@@ -138,12 +140,31 @@ class Savepoint:
 def _entries(table: pa.Table, schema: StoredSchema) -> tuple[list[bytes], Entries]:
     if any(table.column(number).null_count for number in range(table.num_columns)):
         raise CorruptDataError("an entry of a savepoint lacks a value")
-    encoded = table.column("key").combine_chunks().dictionary_encode()
-    key = encoded.indices.to_numpy().astype(np.int64)
-    codes = schema.layout.codes
-    columns = tuple(from_arrow(table.column(f"c{n}"), code) for n, code in enumerate(codes))
+    keys, key = _distinct(table.column("key"))
+    columns = []
+    for number, code in enumerate(schema.layout.codes):
+        column = table.column(f"c{number}")
+        columns.append(_objects(column) if code == "object" else from_arrow(column, code))
     order = np.lexsort((columns[0], key))
-    return encoded.dictionary.to_pylist(), Entries(key, columns).take(order)
+    return keys, Entries(key, tuple(columns)).take(order)
+
+
+def _distinct(column: pa.ChunkedArray) -> tuple[list[bytes], npt.NDArray[np.int64]]:
+    """The distinct values of a column of dictionaries, and which of them each row has."""
+    chunks = column.unify_dictionaries().chunks
+    numbers = np.concatenate([chunk.indices.to_numpy().astype(np.int64) for chunk in chunks])
+    used, key = np.unique(numbers, return_inverse=True)
+    values = chunks[-1].dictionary.to_pylist()
+    return [values[number] for number in used.tolist()], key.reshape(-1)
+
+
+def _objects(column: pa.ChunkedArray) -> Column:
+    """The objects of a column of dictionaries: each row has its own."""
+    found: list[Any] = []
+    for chunk in column.chunks:
+        values = chunk.dictionary.to_pylist()
+        found += [unpack_value(values[number]) for number in chunk.indices.to_pylist()]
+    return fill(found)
 
 
 def check_new(folder: Folder) -> None:
@@ -161,34 +182,46 @@ def write_bucket(folder: Folder, number: int, bucket: Bucket) -> SavedBucket:
 
     Cost: its entries are in memory at once; sorted by key.
     """
-    schema = saved_columns(bucket.schema)
-    parts = [saved_entries(stored.keys, stored.key, stored.columns, schema) for stored in bucket.entries()]
+    stored = list(bucket.entries())
+    keys = [name for part in stored for name in part.keys]
+    before = np.cumsum([0, *(len(part.keys) for part in stored)]).tolist()
+    key = np.concatenate(
+        [np.empty(0, np.int64), *(part.key + n for part, n in zip(stored, before, strict=False))]
+    )
+    columns = [np.concatenate(parts) for parts in zip(*(part.columns for part in stored), strict=True)]
     # Stable by segments, which come in their order: a key's entries stay sorted by time.
-    table = pa.concat_tables(parts).sort_by("crc") if parts else schema.empty_table()
-    return write_entries(folder, number, [table], bucket.close_time)
+    order = np.argsort(_crcs(keys)[key], kind="stable")
+    schema = saved_columns(bucket.schema)
+    tables = saved_entries(keys, key[order], [column[order] for column in columns], schema)
+    return write_entries(folder, number, schema, tables, bucket.close_time)
 
 
-def write_entries(folder: Folder, number: int, tables: Iterable[pa.Table], close_time: int) -> SavedBucket:
+def write_entries(
+    folder: Folder, number: int, columns: pa.Schema, tables: Iterable[pa.Table], close_time: int
+) -> SavedBucket:
     """Write a file of entries.
 
     Args:
         folder: the savepoint's.
         number: of the file.
-        tables: at least one, of the columns of `saved_columns`; sorted by the CRC-32 of the keys, within and one after another.
+        columns: as `saved_columns` returns them.
+        tables: of these columns; sorted by the CRC-32 of the keys, within and one after another.
         close_time: that these entries had reached, in ticks.
     """
     name = f"entries/{number}-{os.urandom(4).hex()}.parquet"
-    tables = iter(tables)
-    first = next(tables)
     rows, low, high = 0, _ALL_CRCS, 0
+
+    def counted() -> Iterator[pa.Table]:
+        nonlocal rows, low, high
+        for table in tables:
+            if table.num_rows:
+                crc = table.column("crc")
+                rows, low, high = rows + table.num_rows, min(low, crc[0].as_py()), crc[-1].as_py() + 1
+            yield table
+
     with tempfile.TemporaryDirectory(prefix="windows-savepoint-") as directory:
         local = Path(directory, "entries.parquet")
-        with pq.ParquetWriter(local, first.schema, compression="zstd") as writer:
-            for table in chain([first], tables):
-                writer.write_table(table, row_group_size=_ROW_GROUP)
-                if table.num_rows:
-                    crc = table.column("crc")
-                    rows, low, high = rows + table.num_rows, min(low, crc[0].as_py()), crc[-1].as_py() + 1
+        write_file(local, columns, counted())
         folder.write(name, local)
         digest = file_digest(local)
     return SavedBucket(name, rows, digest, close_time, min(low, high), high)
@@ -201,9 +234,9 @@ def saved_columns(schema: StoredSchema) -> pa.Schema:
 
 
 def saved_entries(
-    keys: Sequence[bytes], key: npt.NDArray[np.int64], columns: Iterable[Column], schema: pa.Schema
-) -> pa.Table:
-    """Return entries as a table of the columns of `saved_columns`.
+    keys: Sequence[bytes], key: npt.NDArray[np.int64], columns: Sequence[Column], schema: pa.Schema
+) -> Iterator[pa.Table]:
+    """Yield entries as tables of the columns of `saved_columns`, so small that Arrow's offsets reach: each row repeats its key.
 
     Args:
         keys: encoded keys.
@@ -211,9 +244,22 @@ def saved_entries(
         columns: of the entries, each of length n.
         schema: the columns.
     """
-    crcs = np.fromiter(map(zlib.crc32, keys), np.int64, len(keys))
-    arrays = [pa.array(crcs[key]), pa.array(keys, pa.binary()).take(pa.array(key)), *map(to_arrow, columns)]
-    return pa.Table.from_arrays(arrays, schema=schema)
+    ends = np.cumsum(np.fromiter(map(len, keys), np.int64, len(keys))[key])
+    begin = 0
+    while begin < len(key):
+        before = int(ends[begin - 1]) if begin else 0
+        end = int(np.searchsorted(ends, before + _KEY_BYTES, "right"))
+        end = max(begin + 1, min(end, begin + _ROWS_AT_ONCE))
+        distinct, own = np.unique(key[begin:end], return_inverse=True)
+        names = [keys[number] for number in distinct.tolist()]
+        arrays = [pa.array(_crcs(names)[own]), pa.array(names, pa.binary()).take(pa.array(own))]
+        arrays += [to_arrow(column[begin:end]) for column in columns]
+        yield pa.Table.from_arrays(arrays, schema=schema)
+        begin = end
+
+
+def _crcs(keys: Sequence[bytes]) -> npt.NDArray[np.int64]:
+    return np.fromiter(map(zlib.crc32, keys), np.int64, len(keys))
 
 
 def write_header(

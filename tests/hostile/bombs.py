@@ -86,6 +86,16 @@ def parquet(**options: object) -> bytes:
     return path.read_bytes()
 
 
+def saved_file(column: str, value: bytes, **options: object) -> bytes:
+    """Return a file of a savepoint with the rows that its header claims, of which a column has one value."""
+    path = Path(folder(), "bomb.parquet")
+    table = pq.read_table(Path(folder(), "savepoint", savepoint().buckets[0].file))
+    at = table.schema.get_field_index(column)
+    values = pa.array([value] * table.num_rows, pa.binary())
+    pq.write_table(table.set_column(at, table.schema.field(at), values), path, compression="zstd", **options)
+    return path.read_bytes()
+
+
 def _same(type_: pa.DataType) -> pa.Array:
     value = 0 if not pa.types.is_binary(type_) else b"x" * 50
     return pa.array([value], type_).take(pa.array(np.zeros(1_000_000, np.int64)))
@@ -130,6 +140,14 @@ BOMBS: dict[str, tuple[Callable[[], bytes], Callable[[bytes], object]]] = {
     "json: lists in lists": (lambda: signed(b"[" * 1_000_000), read_manifest),
     "json: digits": (lambda: signed(b'{"format": ' + b"9" * 1_000_000 + b"}"), read_manifest),
     "parquet: rows all alike": (parquet, read_saved),
+    "parquet: long pages": (lambda: saved_file("c3", bytes(GIB // 10), use_dictionary=False), read_saved),
+    "parquet: a long value": (lambda: saved_file("c3", bytes(60 << 20)), read_saved),
+    "parquet: values that share their beginning": (
+        lambda: saved_file(
+            "key", bytes(60 << 20), use_dictionary=False, column_encoding={"key": "DELTA_BYTE_ARRAY"}
+        ),
+        read_saved,
+    ),
 }
 """Of each, how it is made, which may take memory, and what reads it."""
 

@@ -17,7 +17,7 @@ from operators.spark.bootstrap import OpenEntries, WriteEntries
 from operators.spark.bounded import BoundedRun
 from operators.spark.packing import partition_labels
 from state_backends import resolve
-from state_backends.checkpoints.savepoint import SavedBucket, write_header
+from state_backends.checkpoints.savepoint import SavedBucket, saved_columns, write_header
 from state_backends.durability.folders import Folder
 from tests.effort import examples
 from tests.operators.spark.bounded_frames import FAR, IN_ORDER, RESULTS, SCHEMA, Frame, InOrder, frames, plain
@@ -58,7 +58,11 @@ def saved(frame: Frame, program: Program, close: int, files: int, folder: Path) 
     run = OpenEntries(program, source, "windows", frame.step, close_time=close, labels=labels)
     entries = pa.Table.from_batches(run(parts(rows, frame.batch)), run.columns)
     order = [(name, "ascending") for name in ("file", "crc", "key", "place")]
-    written = list(WriteEntries(str(folder), labels, close)(parts(entries.sort_by(order), frame.batch)))
+    written = list(
+        WriteEntries(str(folder), labels, saved_columns(program.stored()), close)(
+            parts(entries.sort_by(order), frame.batch)
+        )
+    )
     files_ = [SavedBucket(**row) for batch in written for row in batch.to_pylist()]
     origin = {"stream_time": close + program.grace, "sequence": 1}
     write_header(Folder(str(folder)), program.identity(), program.stored(), close, files_, origin)
