@@ -1,14 +1,20 @@
 """States that were written before it was recorded which aggregates are over a lifetime."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from typing import Any
 
 import numpy as np
 
 from operators.columns.ranges import State
-from operators.kinds.rolling import RollingPlan
+from operators.kinds.rolling import LASTING, RollingPlan
 from operators.kinds.rolling_state import LIFE_PANE_TIME
 from operators.runtime.program import Program
 from state_backends import StateError, WindowStore
+
+
+def are_recorded(program: Program, stored_identity: Mapping[str, Any]) -> bool:
+    """Return whether a state says which aggregates are over the lifetime, if the operator has one."""
+    return LASTING in stored_identity or LASTING not in program.plan.describe()
 
 
 def check_lifetimes(program: Program, store: WindowStore, stored: Collection[str]) -> None:

@@ -10,10 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from operators.kinds.rolling import LASTING
 from operators.runtime.evolution import adapt, adaption, settled, stored_change
 from operators.runtime.identity import STATE
-from operators.runtime.lifetimes import check_lifetimes
+from operators.runtime.lifetimes import are_recorded, check_lifetimes
 from operators.runtime.memory import keep_freed_memory
 from operators.runtime.metrics import counted
 from operators.runtime.program import Processed, Program
@@ -75,7 +74,7 @@ class StatefulOperator:
         self._working = working
 
     def _check_lifetimes(self, stored_identity: dict[str, Any]) -> None:
-        if LASTING not in stored_identity:
+        if not are_recorded(self._working, stored_identity):
             check_lifetimes(self._working, self.store, stored_identity.get(STATE) or [])
 
     def takes(self, program: Program) -> bool:

@@ -12,6 +12,7 @@ from operators.aggregates.user_code import fingerprint
 from operators.errors import DefinitionError
 from operators.runtime.closing import Closing
 from operators.runtime.evolution import stored_change
+from operators.runtime.lifetimes import are_recorded
 from operators.runtime.metrics import line, names
 from operators.runtime.program import Program
 from operators.spark.bucket import Blobs, Call, Job, Origin, Outcome, Request
@@ -140,14 +141,16 @@ class BucketProcessor(StatefulProcessor):
         yield from self._results(outcome)
 
     def _fits(self, pointer: Pointer) -> bool:
-        """Whether the stored state has the form that this operator writes; otherwise the bucket has to be opened.
+        """Whether the stored state says all that this operator records, in its form; otherwise the bucket has to be opened.
 
         All buckets are asked in a run's first batch, so that all have one form after it, as `read_state` needs it.
 
         Raises:
             StateError: the state belongs to another operator, or the policy forbids to change it.
         """
-        return stored_change(self._job.program, pointer.progress, self._job.config.evolution) is None
+        program, progress = self._job.program, pointer.progress
+        same = stored_change(program, progress, self._job.config.evolution) is None
+        return same and (progress.identity is None or are_recorded(program, progress.identity))
 
     def _results(self, outcome: Outcome) -> Iterator[pd.DataFrame]:
         """Yield the result blobs; the first one has the metrics."""

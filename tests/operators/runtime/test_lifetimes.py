@@ -13,8 +13,11 @@ import pytest
 from operators import RollingWindows
 from operators import aggregates as agg
 from operators.definitions.rolling import RollingAggregation
-from state_backends import StateError
+from operators.runtime.lifetimes import are_recorded
+from state_backends import StateError, resolve
+from state_backends.checkpoints.savepoint import HEADER, SAVEPOINT_VERSION
 from state_backends.durability.pointer import read_pointer
+from state_backends.durability.signed import decode_signed, encode_signed
 from state_backends.sqlite_journal import SqliteJournal
 
 ADAPT = {"state.evolution": "adapt"}
@@ -141,6 +144,32 @@ def test_a_state_that_does_not_say_it_has_no_history_of_what_was_limited(tmp_pat
     with pytest.raises(StateError, match=r"nothing of .*Sum\w+\(v\) there.* limit them again with over"):
         rows_of(WHOLE, THEN, tmp_path / "old")
     assert [2, 3] == [row["x_ever"] for row in rows_of(WHOLE, THEN, tmp_path / "young")]
+
+
+def test_a_savepoint_that_does_not_say_it(tmp_path: Path) -> None:
+    """It is looked into as a checkpoint is."""
+    for name, operator in (("limited", LIMITED), ("whole", WHOLE)):
+        header = saved(operator, tmp_path / name) / HEADER
+        values = decode_signed(header.read_bytes(), SAVEPOINT_VERSION, "it")
+        del values["identity"]["lasting"]
+        header.write_bytes(encode_signed(values, SAVEPOINT_VERSION))
+    with pytest.raises(StateError, match=r"nothing of .*Sum\w+\(v\) there"):
+        rows_of(WHOLE, THEN, **{"state.savepoint": tmp_path / "limited"})
+    assert [5, 6] == [
+        row["n_ever"] for row in rows_of(LIMITED, THEN, **{"state.savepoint": tmp_path / "limited"})
+    ]
+    assert [5, 6] == [
+        row["x_ever"] for row in rows_of(WHOLE, THEN, **{"state.savepoint": tmp_path / "whole"})
+    ]
+
+
+def test_whether_a_state_says_it() -> None:
+    """Only a state with a lifetime has to."""
+    table = pa.table({"k": ["a"], "t": [1], "v": [1], "f": [1.0]})
+    short = RollingWindows("1 s").aggregate(x=agg.sum("v"))
+    programs = [one.program(table.schema, "t", resolve()) for one in (WHOLE, short)]
+    assert [True, True] == [are_recorded(program, program.identity()) for program in programs]
+    assert [False, True] == [are_recorded(program, {"windows": "rolling"}) for program in programs]
 
 
 POOL = {
