@@ -51,7 +51,7 @@ class Scratch:
         """
         if self._lock is None:
             self._folder = self.parent / os.urandom(8).hex()
-            self._folder.mkdir(parents=True)
+            self._folder.mkdir(0o700, parents=True)
             mark(self._folder)
             self._lock = os.open(self._folder / MARKER, os.O_RDONLY | os.O_NOFOLLOW)
             fcntl.flock(self._lock, fcntl.LOCK_EX)

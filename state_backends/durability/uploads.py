@@ -190,7 +190,7 @@ def is_dead(owner: str) -> bool:
     A container that starts again has the name of the one before, and its processes have the same numbers. So one that did not
     begin when the owner did is another one.
     """
-    host, number, beginning = (*owner.split(":"), "")[:3]
+    host, number, beginning = (*owner.split(":"), "", "")[:3]
     if host != socket.gethostname() or not _NUMBER.fullmatch(number):
         return False
     try:

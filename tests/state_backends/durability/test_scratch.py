@@ -1,6 +1,7 @@
 """Temporary folders: those of killed processes are removed, and nothing that is not the library's own."""
 
 import shutil
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -27,6 +28,7 @@ def test_a_folder_lives_as_long_as_its_writer(tmp_path: Path) -> None:
     one, other = Scratch(parent), Scratch(parent)
     assert not parent.exists()
     (one.folder / "file").write_text("being written")
+    assert stat.S_IMODE(one.folder.stat().st_mode) == stat.S_IRWXU
     assert one.folder == one.folder != other.folder
     third = Scratch(parent)
     assert (one.folder / "file").exists()

@@ -718,6 +718,7 @@ def test_a_process_is_known_by_when_it_began() -> None:
     assert not is_dead(f"{host}:{number}")  # as earlier versions wrote it
     assert not is_dead(f"another-host:{number}:{beginning}-")
     assert not is_dead(f"{host}:no number:{beginning}")
+    assert not is_dead(host)
 
 
 def test_unreadable_local_copy(
