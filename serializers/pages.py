@@ -35,7 +35,7 @@ _ROWWISE_BYTES = _ROWWISE.to_bytes(2, "little")
 _MAGIC = 0x5057
 _MIN_WIDTH = 3
 _MAX_ROWS = 2**32 - 1
-_DTYPES = {"i8": np.dtype("<i8"), "f8": np.dtype("<f8")}
+CODES = {"i8": np.dtype("<i8"), "f8": np.dtype("<f8")}
 Column = npt.NDArray[Any]
 
 
@@ -51,7 +51,7 @@ class PageLayout:
     _object_index: tuple[int, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        unknown = set(self.codes) - {*_DTYPES, "object"}
+        unknown = set(self.codes) - {*CODES, "object"}
         if unknown or self.codes[:1] != ("i8",):
             raise ValueError(
                 f"layout {self.codes}: columns are 'i8', 'f8' or 'object', and the first is 'i8'"
@@ -59,6 +59,16 @@ class PageLayout:
         index = [(i, code) for i, code in enumerate(self.codes)]
         object.__setattr__(self, "_word_index", tuple(i for i, code in index if code != "object"))
         object.__setattr__(self, "_object_index", tuple(i for i, code in index if code == "object"))
+
+    @property
+    def has_objects(self) -> bool:
+        """Whether any column is of objects."""
+        return bool(self._object_index)
+
+    @property
+    def rowwise_bytes(self) -> int:
+        """A page of fewer bytes, without objects, is written entry by entry."""
+        return 8 * self.width * (_MANY + 1)
 
     @property
     def width(self) -> int:
@@ -82,9 +92,7 @@ class PageLayout:
         if len(counts) and int(counts.max()) > _MAX_ROWS:
             raise ValueError(f"a page holds at most {_MAX_ROWS} entries: choose a shorter segment")
         ends = np.cumsum(counts)
-        words = [
-            np.ascontiguousarray(columns[index], _DTYPES[self.codes[index]]) for index in self._word_index
-        ]
+        words = [np.ascontiguousarray(columns[index], CODES[self.codes[index]]) for index in self._word_index]
         tails = self._encode_tails(columns, ends - counts, ends)
         headers = self._headers(words, counts, ends - counts, tails)
         pages = self._bodies(words, headers, counts)
@@ -170,7 +178,7 @@ class PageLayout:
         Cost: O(rows) array work after one copy.
         """
         if not pages:
-            empty = [np.empty(0, _DTYPES.get(code, np.dtype(object))) for code in self.codes]
+            empty = [np.empty(0, CODES.get(code, np.dtype(object))) for code in self.codes]
             return empty, np.empty(0, np.int64)
         tails: list[bytes] = []
         if self._object_index:
@@ -183,7 +191,7 @@ class PageLayout:
         words = self._words(pages, counts, tails)
         columns: list[Column] = [np.empty(0)] * len(self.codes)
         for word, index in zip(words, self._word_index, strict=False):
-            columns[index] = word.view(_DTYPES[self.codes[index]])
+            columns[index] = word.view(CODES[self.codes[index]])
         self._decode_tails(tails, columns, counts)
         return columns, counts
 

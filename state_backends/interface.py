@@ -6,8 +6,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
+from serializers.edits import PageEdits
 from state_backends.chunks import Chunk, chunks, pieces
 from state_backends.journal import Journal
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedPages:
+    """The pages of a batch as the changelog has them: each either whole, or as an edit of the page that was stored before.
+
+    Attributes:
+        whole: pages by segment and key.
+        edits: of the other pages, by segment.
+    """
+
+    whole: dict[int, dict[bytes, bytes]]
+    edits: dict[int, list[PageEdits]]
 
 
 @dataclass(slots=True)
@@ -20,11 +34,13 @@ class WriteBatch:
         puts: pages to write, by segment and key; an existing page is replaced. A segment may have no keys.
         deletes: keys whose pages are deleted, by segment; a missing key or segment is not an error.
         drop_before: segments with a lower number are dropped as a whole; None drops nothing.
+        logged: `puts` for the changelog, if less than all of their bytes will do. Backends need not look at it.
     """
 
     puts: dict[int, dict[bytes, bytes]] = field(default_factory=dict)
     deletes: dict[int, set[bytes]] = field(default_factory=dict)
     drop_before: int | None = None
+    logged: LoggedPages | None = field(default=None, compare=False)
 
     def __bool__(self) -> bool:
         return bool(self.puts or self.deletes or self.drop_before is not None)

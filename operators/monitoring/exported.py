@@ -81,6 +81,7 @@ TOTALS = tuple(
         ("read_pages", "", "Pages read from the backend.", _out("pages_read")),
         ("written_pages", "", "Pages written to the backend.", _out("pages_written")),
         ("changed", "bytes", "Bytes of the pages that were written.", _out("changed_bytes")),
+        ("logged", "bytes", "Bytes of these changes in the changelog, uncompressed.", _out("logged_bytes")),
         (
             "step",
             "seconds",

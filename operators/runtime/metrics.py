@@ -21,6 +21,7 @@ METRICS = {
     "pages_read": "pages read from the backend",
     "pages_written": "pages written to it",
     "changed_bytes": "bytes of the pages that were written",
+    "logged_bytes": "bytes of these changes in the changelog, before compression",
     "step_ms": "milliseconds in which the operator worked",
     "commit_ms": "milliseconds in which the changes were written",
     "restore_ms": "milliseconds in which the state was brought up to date before the step",

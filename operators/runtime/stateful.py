@@ -219,6 +219,7 @@ class StatefulOperator:
             "pages_read": read,
             "pages_written": written,
             "changed_bytes": changed,
+            "logged_bytes": self._durable.logged_bytes,
             "step_ms": round(1_000 * self._stepping),
             "commit_ms": round(1_000 * self._committing),
             "restore_ms": round(1_000 * restoring),

@@ -1,6 +1,7 @@
 """The changelog: one entry per version in the journal, with the changes from the version before.
 
-An entry is the version before and after, their CRC-32, and the changes as `serializers.changes` writes them.
+An entry is the version before and after, their CRC-32, and the changes as `serializers.changes` writes them: of a page only the
+rows that are gone and those that are new or changed, where the batch knows them.
 """
 
 import zlib
@@ -10,10 +11,11 @@ from functools import partial
 from itertools import chain
 
 from serializers import CorruptDataError
-from serializers.changes import Puts, decode_changes, encode_changes
+from serializers.changes import Puts, decode_changes, decode_edits, encode_changes, encode_edits, has_edits
+from serializers.edits import edited
 from state_backends.durability.pointer import NO_VERSION, Pointer, Snapshot, version_number
 from state_backends.errors import CHECKPOINT_CHANGED, StateError
-from state_backends.interface import StateBackend, WriteBatch
+from state_backends.interface import LoggedPages, StateBackend, WriteBatch
 from state_backends.journal import Journal
 
 _SIZE = len(NO_VERSION)
@@ -27,9 +29,34 @@ class Entry:
     after: bytes
     blob: bytes
 
-    def changes(self) -> WriteBatch:
-        """Return the changes, decoded."""
-        return WriteBatch(*decode_changes(self.blob))
+    def changes(self, backend: StateBackend | None = None) -> WriteBatch:
+        """Return the changes, decoded, with whole pages.
+
+        Args:
+            backend: a copy at the version before, which has the pages that were edited; None if the entry only has names.
+
+        Raises:
+            CorruptDataError: the entry is damaged, or the copy does not have these pages.
+        """
+        if not has_edits(self.blob):
+            return WriteBatch(*decode_changes(self.blob))
+        if backend is None:
+            raise CorruptDataError(
+                "a changelog entry has pages where only their names are kept: go back to an earlier checkpoint"
+            )
+        puts, edits, deletes, drop_before = decode_edits(self.blob)
+        logged = LoggedPages(puts, edits)
+        return WriteBatch(_whole(backend, logged), deletes, drop_before, logged)
+
+
+def _whole(backend: StateBackend, logged: LoggedPages) -> dict[int, dict[bytes, bytes]]:
+    """The pages that follow from the copy's own ones."""
+    puts = {segment: dict(pages) for segment, pages in logged.whole.items()}
+    for segment, parts in logged.edits.items():
+        for some in parts:
+            pages = edited(some, backend.get_many(segment, some.keys))
+            puts.setdefault(segment, {}).update(zip(some.keys, pages, strict=True))
+    return puts
 
 
 def put_entry(journal: Journal, before: bytes, after: bytes, batch: WriteBatch) -> None:
@@ -44,7 +71,10 @@ def entry_name(number: int) -> str:
 
 def _encode(versions: bytes, batch: WriteBatch) -> bytes:
     check = zlib.crc32(versions).to_bytes(4, "big")
-    return versions + check + encode_changes(batch.puts, batch.deletes, batch.drop_before)
+    logged = batch.logged
+    if logged is None:
+        return versions + check + encode_changes(batch.puts, batch.deletes, batch.drop_before)
+    return versions + check + encode_edits(logged.whole, logged.edits, batch.deletes, batch.drop_before)
 
 
 def entries(journal: Journal, number: int, before: bytes | None, pointer: Pointer) -> Iterator[Entry]:
@@ -134,14 +164,19 @@ def missing_entries(journal: Journal, version: bytes | None, pointer: Pointer) -
 def replay(backend: StateBackend, found: Iterable[Entry]) -> Iterator[WriteBatch]:
     """Write the entries' changes to a local copy, and yield each."""
     for entry in found:
-        batch = entry.changes()
+        batch = entry.changes(backend)
         backend.write(batch, entry.after)
         yield batch
 
 
 def change_bytes(batch: WriteBatch) -> int:
-    """Return the size of a batch's keys and pages before compression."""
-    return page_bytes(batch.puts) + sum(sum(map(len, keys)) for keys in batch.deletes.values())
+    """Return the size of what the changelog has of a batch, before compression."""
+    size = sum(sum(map(len, keys)) for keys in batch.deletes.values())
+    if batch.logged is None:
+        return size + page_bytes(batch.puts)
+    return (
+        size + page_bytes(batch.logged.whole) + sum(each.size for each in chain(*batch.logged.edits.values()))
+    )
 
 
 def page_bytes(puts: Puts) -> int:

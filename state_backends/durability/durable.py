@@ -101,6 +101,8 @@ class Durable:
         self._policy = policy or SnapshotPolicy()
         self._uploads = Uploads(backend, kind, scratch, background=self._policy.background)
         self._warned = ""
+        self.logged_bytes = 0
+        """What the last commit added to the changelog, in bytes before compression."""
         self._counts = SnapshotCounts()
 
     def drain_snapshot_counts(self) -> SnapshotCounts:
@@ -131,7 +133,10 @@ class Durable:
             return Alignment(pointer, restored=False)
         missing = missing_entries(journal, backend.version, pointer)
         if missing is not None:
-            return self._catch_up(pointer, missing)
+            try:
+                return self._catch_up(pointer, missing)
+            except CorruptDataError as error:
+                _LOG.warning("state %s: %s. Trying a snapshot", pointer.store_id, error)
         return Alignment(self._restore(journal, pointer), restored=True)
 
     def _catch_up(self, pointer: Pointer, missing: Iterable[Entry]) -> Alignment:
@@ -139,7 +144,7 @@ class Durable:
         replayed: list[WriteBatch] = []
         size = 0
         for batch in replay(self.backend, missing):
-            size += change_bytes(batch)
+            size += page_bytes(batch.puts)
             replayed.append(batch)
             if size > MOST_REPLAYED:
                 replayed.clear()
@@ -269,10 +274,13 @@ class Durable:
             clock: number of the host's batch, by which replaced snapshots are kept; by default that of the version.
         """
         resident = self.backend.resident
+        self.logged_bytes = 0
         if batch:
             version = new_version(pointer.number + 1)
             self.backend.write(batch, version)
-            put_entry(journal, pointer.version, version, without_pages(batch) if resident else batch)
+            entry = without_pages(batch) if resident else batch
+            put_entry(journal, pointer.version, version, entry)
+            self.logged_bytes = change_bytes(entry)
             pointer = replace(
                 pointer,
                 home=JOURNAL if resident else COPIES,

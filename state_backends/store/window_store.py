@@ -11,9 +11,10 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
+from serializers.edits import pages_to_log
 from serializers.pages import PageLayout
 from state_backends.chunks import Chunk
-from state_backends.interface import StateBackend, WriteBatch
+from state_backends.interface import LoggedPages, StateBackend, WriteBatch
 from state_backends.store.entries import Entries, Ticks, contains, merge_entries, run_lengths
 from state_backends.store.key_index import Bits, KeyIndex, hashes
 from state_backends.store.usage import StoreUsage
@@ -339,9 +340,12 @@ class WindowStore:
             self.usage.drop_before(changes.drop_before)
             self._index.drop_before(changes.drop_before)
         self._renew_index()
-        for segment in {*changes.puts, *changes.deletes}:
-            self._record_changes(segment, changes)
+        segments = {*changes.puts, *changes.deletes}
         changes.puts = {segment: pages for segment, pages in changes.puts.items() if pages}
+        if changes.puts and not self.backend.resident:
+            changes.logged = LoggedPages({}, {})
+        for segment in segments:
+            self._record_changes(segment, changes)
         changes.deletes = {segment: keys for segment, keys in changes.deletes.items() if keys}
         self._staged, self._read, self._stored = WriteBatch(), {}, None
         return changes
@@ -365,13 +369,17 @@ class WindowStore:
             self.note_keys(segment)
 
     def _record_changes(self, segment: int, changes: WriteBatch) -> None:
-        """Record what changes in a segment, and leave out deletes of pages that are not stored."""
+        """Record what changes in a segment, also for the changelog, and leave out deletes of pages that are not stored."""
         puts, deletes = changes.puts.get(segment, {}), list(changes.deletes.get(segment, ()))
         old = self._old_pages(segment, [*puts, *deletes])
         stored = [page is not None for page in old[len(puts) :]]
         gone = changes.deletes[segment] = set(compress(deletes, stored))
         fresh = self.usage.record_writes(segment, puts, gone, old)
         self._index.note(segment, fresh)
+        if puts and changes.logged is not None:
+            whole, edits = pages_to_log(self.layout, puts, old[: len(puts)])
+            changes.logged.whole[segment] = whole
+            changes.logged.edits[segment] = edits
 
 
 def _without(gone: Set[bytes], keys: list[bytes], pages: list[bytes]) -> Chunk:

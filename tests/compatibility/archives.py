@@ -11,6 +11,8 @@ OF_SPARK_4_0 = CHECKPOINTS / "spark-4.0"
 """The second set: some of the first set's queries."""
 SEEDED_SLOTS = CHECKPOINTS / "seeded-slots"
 """Directories of the backend `spark` whose slots follow a hash with a seed."""
+EDITS = CHECKPOINTS / "edits"
+"""Directories whose changelog has the rows of pages that have changed."""
 _LEFT_OUT = ("local", "stored", "later")
 """Local copies, which Spark's workers make anew, and the input."""
 _FOLDER = "/folder-of-the-query"

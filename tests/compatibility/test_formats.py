@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from serializers import unpack_value
-from serializers.changes import decode_changes
-from tests.compatibility.archives import CHECKPOINTS, OF_SPARK_4_0, SEEDED_SLOTS, unpack
+from serializers.changes import Puts, decode_changes, decode_edits
+from tests.compatibility.archives import CHECKPOINTS, EDITS, OF_SPARK_4_0, SEEDED_SLOTS, unpack
 
 PAGE = Path(__file__).parents[2] / "docs" / "compatibility.md"
 ARCHIVES = [
@@ -20,6 +20,7 @@ ARCHIVES = [
     CHECKPOINTS / "rocksdb-windows.tar.gz",
     OF_SPARK_4_0 / "memory-directories.tar.gz",
     SEEDED_SLOTS / "spark-directories.tar.gz",
+    EDITS / "memory-directories.tar.gz",
 ]
 Found = tuple[str, int]
 """A format and a version."""
@@ -51,20 +52,23 @@ def of_journal(path: Path) -> Iterator[Found]:
         yield "journal in a file", db.execute("PRAGMA user_version").fetchone()[0]
         blobs = db.execute("SELECT name, blob FROM blobs").fetchall()
     for name, stored in blobs:
-        # Before an entry of the changelog stands the version of the state.
-        blob = stored[stored.find(b"SWCL") :] if name.startswith("log-") else stored
+        # Before an entry of the changelog stand the versions of the state before and after, and their checksum.
+        blob = stored[36:] if name.startswith("log-") else stored
         if name == "pointer":
             yield "pointer", blob[0]
         elif blob[:4] == b"SWJB":
             yield "blob of the backend `spark`", blob[4]
         elif blob[:4] == b"SWCL":
             yield "changelog entry", blob[4]
-            yield from of_pages(blob)
+            yield from of_pages(decode_changes(blob)[0])
+        elif blob[:4] == b"SWED":
+            yield "changelog entry with edits", blob[4]
+            yield from of_pages(decode_edits(blob)[0])
 
 
-def of_pages(blob: bytes) -> Iterator[Found]:
+def of_pages(puts: Puts) -> Iterator[Found]:
     """The formats of the pages in a changelog entry, and of their keys."""
-    for pages in decode_changes(blob)[0].values():
+    for pages in puts.values():
         for key, page in pages.items():
             yield "key", key[0]
             if page[:2] == b"WP":  # the backend `spark` says which keys have changed, without their pages

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.compatibility.archives import CHECKPOINTS, OF_SPARK_4_0, SEEDED_SLOTS, unpack
+from tests.compatibility.archives import CHECKPOINTS, EDITS, OF_SPARK_4_0, SEEDED_SLOTS, unpack
 from tests.compatibility.runs import BACKENDS, LOCAL, added, expected, run_locally
 from tests.effort import slow_but
 
@@ -59,6 +59,22 @@ def test_directories_with_seeded_slots_go_on(seeded: Path, name: str) -> None:
     """The hash of a key is the same in every process and version."""
     before = json.loads((seeded / "rows.json").read_text())[name]
     after = run_locally(name, seeded / name, "spark", goes_on=True)
+    assert expected([name]) == added({name: before}, {name: after})
+
+
+@pytest.fixture(scope="module", params=["memory", "rocksdb"])
+def with_edits(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """Directories whose changelog has the rows that have changed, and their backend."""
+    name = f"{request.param}-directories.tar.gz"
+    return unpack(EDITS / name, tmp_path_factory.mktemp("edits")), request.param
+
+
+@pytest.mark.parametrize("name", LOCAL)
+def test_logged_rows_go_on(with_edits: tuple[Path, str], name: str) -> None:
+    """A copy that is made from pages and the rows that changed in them goes on."""
+    stored, backend = with_edits
+    before = json.loads((stored / "rows.json").read_text())[name]
+    after = run_locally(name, stored / name, backend, goes_on=True)
     assert expected([name]) == added({name: before}, {name: after})
 
 

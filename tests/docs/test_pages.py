@@ -13,7 +13,7 @@ import operators.sinks
 import operators.testing
 import state_backends
 from benchmarks.report.growth import CURVES
-from serializers.changes import CHANGES_VERSION
+from serializers.changes import CHANGES_VERSION, EDITS_VERSION
 from serializers.keys import KEY_VERSION
 from serializers.pages import PAGE_VERSION
 from state_backends import known_options
@@ -29,6 +29,7 @@ FORMATS = {
     "page": PAGE_VERSION,
     "key": KEY_VERSION,
     "changelog entry": CHANGES_VERSION,
+    "changelog entry with edits": EDITS_VERSION,
     "pointer": POINTER_VERSION,
     "blob of the backend `spark`": FORMAT_VERSION,
     "manifest of a snapshot": MANIFEST_VERSION,

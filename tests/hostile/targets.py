@@ -11,11 +11,14 @@ import pyarrow as pa
 
 from operators.spark.messages import decode_answer, decode_blob, decode_request, encode_blob
 from serializers import CorruptDataError, NewerFormatError, decode_keys
-from serializers.changes import decode_changes, encode_changes
+from serializers.changes import decode_changes, decode_edits, encode_changes, encode_edits
+from serializers.edits import PageEdits, edited, edits_between
+from serializers.pages import PageLayout
 from serializers.rows import RowCodec
 from serializers.values import unpack_value
 from state_backends import StateError
 from state_backends.backends.journaled import JournalBackend
+from state_backends.backends.memory import MemoryBackend
 from state_backends.checkpoints.query import stored_query
 from state_backends.checkpoints.savepoint import HEADER, read_header
 from state_backends.durability.changelog import entries, entry_name
@@ -110,7 +113,31 @@ def read_entry(blob: bytes) -> object:
     journal = MemoryJournal()
     journal.put(entry_name(1), blob)
     last = replace(Pointer.fresh(), number=1, version=(1).to_bytes(8, "big") + b"12345678")
-    return [one.changes() for one in entries(journal, 0, NO_VERSION, last)]
+    return [one.changes(MemoryBackend()) for one in entries(journal, 0, NO_VERSION, last)]
+
+
+def logged() -> list[bytes]:
+    """Changelog blobs of batches that have edits of pages."""
+    return [
+        encode_edits({5: {b"new": pages(one)[0]}}, {3: one_edit(one)}, {3: {b"gone"}}, -1) for one in LAYOUTS
+    ]
+
+
+def one_edit(layout: PageLayout) -> list[PageEdits]:
+    """The edits that turn each page into the next one."""
+    old = pages(layout)
+    return edits_between(layout, [b"%d" % n for n in range(len(old))], old, [*old[1:], old[0]])
+
+
+def read_logged(blob: bytes) -> object:
+    """Read a changelog blob with edits, and edit the pages of one of the layouts."""
+    _, edits, _, _ = decode_edits(blob)
+    found = []
+    for some in edits.get(3, []):
+        old = pages(next((one for one in LAYOUTS if one.codes == some.codes), LAYOUTS[0]))
+        numbered = {b"%d" % n: page for n, page in enumerate(old)}
+        found.append(edited(some, [numbered.get(key) for key in some.keys]))
+    return found
 
 
 def read_savepoint(blob: bytes) -> object:
@@ -192,6 +219,7 @@ def targets() -> list[Target]:
             decode_changes,
             sealed_blob(5, ""),
         ),
+        Target("edits", logged, read_logged, sealed_blob(5, "")),
         Target("entry", lambda: [entry()], read_entry, forge_entry),
         Target("index", stored("index"), lambda blob: read_slots("index", blob), sealed_blob(5, "index")),
         Target(

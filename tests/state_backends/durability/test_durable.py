@@ -9,18 +9,23 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from serializers import CorruptDataError, NewerFormatError
+from serializers.pages import PageLayout
 from state_backends import StateBackend, StateError, WriteBatch
 from state_backends.backends.memory import MemoryBackend
 from state_backends.contract import Pages, applied, random_batch
 from state_backends.durability import durable, parts
+from state_backends.durability.changelog import change_bytes
 from state_backends.durability.durable import Alignment, Durable
 from state_backends.durability.pointer import POINTER_VERSION, Pending, Pointer, Snapshot, read_pointer
 from state_backends.durability.policy import SnapshotPolicy
 from state_backends.durability.progress import Progress
 from state_backends.journal import Blob, Journal, MemoryJournal
+from state_backends.store.entries import Entries
+from state_backends.store.window_store import WindowStore
 
 Opener = Callable[[str], StateBackend]
 _policies = [SnapshotPolicy()]
@@ -608,3 +613,55 @@ def test_truncated_pointer_is_refused() -> None:
     for length in range(len(blob)):
         with pytest.raises(CorruptDataError):
             Pointer.decode(blob[:length])
+
+
+EDITED = PageLayout(("i8", "i8"))
+
+
+def busy(numbers: int) -> tuple[MemoryBackend, Bucket, WindowStore]:
+    """A copy with a page of so many rows of one key, and the store over it."""
+    copy, bucket = MemoryBackend(), Bucket()
+    store = WindowStore(copy, EDITED, 1_000)
+    change(bucket, copy, store, range(numbers))
+    return copy, bucket, store
+
+
+def change(bucket: Bucket, copy: MemoryBackend, store: WindowStore, times: range) -> WriteBatch:
+    """Write one row of the key for each time, as one batch."""
+    column = np.arange(times.start, times.stop)
+    store.put_many([b"key"], Entries(np.zeros(len(times), np.int64), (column, column)))
+    batch = store.drain_changes()
+    bucket.commit(copy, batch)
+    return batch
+
+
+def test_a_copy_behind_gets_the_rows_that_it_lacks(open_copy: Opener) -> None:
+    """The log has rows, and a copy that is behind, or that has nothing, gets the pages."""
+    copy, bucket, store = busy(500)
+    behind = open_copy("behind")
+    assert align(behind, bucket.journal, bucket.pointer).pointer == bucket.pointer
+    logged = [change_bytes(change(bucket, copy, store, range(n, n + 1))) for n in (500, 3, 501)]
+    assert max(logged) <= 2 * 24 + 40
+    replayed = align(behind, bucket.journal, bucket.pointer).replayed
+    assert [{0}] * 3 == [set(batch.puts) for batch in replayed]
+    absent = open_copy("absent")
+    align(absent, bucket.journal, bucket.pointer)
+    assert pages_of(copy) == pages_of(behind) == pages_of(absent) == bucket.pages
+    behind.close()
+    absent.close()
+
+
+def test_a_copy_with_another_page_is_rebuilt() -> None:
+    """Rows are never put into a page that they are not of: such a copy is built again from the start."""
+    copy, bucket, store = busy(500)
+    other = MemoryBackend()
+    other.write(applied_rows(499), bucket.pointer.version)
+    change(bucket, copy, store, range(500, 501))
+    assert align(other, bucket.journal, bucket.pointer).restored
+    assert pages_of(copy) == pages_of(other)
+
+
+def applied_rows(numbers: int) -> WriteBatch:
+    """A page of so many rows."""
+    times = np.arange(numbers)
+    return WriteBatch({0: {b"key": EDITED.encode([times, times], np.array([numbers]))[0]}})
