@@ -138,9 +138,9 @@ def damaged(key: bytes, place: int, byte: int, damage: str) -> bytes:
 
 
 def outcome(read: Any) -> Any:
-    """The columns that are read as text, since NaN is no other NaN's equal, or the kind of the error."""
+    """The columns that are read as Arrow's text, or the kind of the error. No NaN equals itself; Python has no year 10,000."""
     try:
-        return [str(column.to_pylist()) for column in read()]
+        return [column.to_string(window=len(column)) for column in read()]
     except (CorruptDataError, NewerFormatError) as error:
         return type(error)
 

@@ -713,7 +713,7 @@ def test_a_process_is_known_by_when_it_began() -> None:
     host, number, beginning = this_process().split(":")
     assert beginning
     assert not is_dead(this_process())
-    assert is_dead(f"{host}:{os.getppid()}:{beginning}")
+    assert is_dead(f"{host}:1:{beginning}")
     assert is_dead(f"{host}:{number}:another boot of the machine-1")
     assert not is_dead(f"{host}:{number}")  # as earlier versions wrote it
     assert not is_dead(f"another-host:{number}:{beginning}-")
