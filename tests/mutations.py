@@ -123,8 +123,8 @@ MUTATIONS = (
     ),
     Mutation(
         "the close time of a watermark",
-        "close = ((watermark_ms + 1) * 1_000 - self.behind_us) // tick_us",
-        "close = (watermark_ms * 1_000 - self.behind_us) // tick_us",
+        "else ((watermark_ms + 1) * 1_000 - behind_us) // tick_us",
+        "else (watermark_ms * 1_000 - behind_us) // tick_us",
     ),
     Mutation(
         "the order of waiting rows",
