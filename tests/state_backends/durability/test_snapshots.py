@@ -708,12 +708,12 @@ def test_patience(
 
 
 @of_linux
-def test_a_process_is_known_by_when_it_began() -> None:
+def test_a_process_is_known_by_when_it_began(living: str) -> None:
     """One that has the host and the number of an earlier one, as after a restart of a container, is not that one."""
     host, number, beginning = this_process().split(":")
     assert beginning
     assert not is_dead(this_process())
-    assert is_dead(f"{host}:1:{beginning}")
+    assert is_dead(f"{living}:{beginning}")
     assert is_dead(f"{host}:{number}:another boot of the machine-1")
     assert not is_dead(f"{host}:{number}")  # as earlier versions wrote it
     assert not is_dead(f"another-host:{number}:{beginning}-")
