@@ -12,9 +12,13 @@ from operators.columns.arrow import plain_type
 from operators.columns.checks import listed_columns, refuse_twice
 from operators.errors import DefinitionError
 from operators.sinks.interface import Changes, SinkError
+from operators.sinks.times import refuse_times
 
 _Ints = npt.NDArray[np.int64]
+_ONE_ZERO = " (-0.0 and 0.0 are one key)"
 _WORDS = ("update", "retract")
+_REPORT = {"reason", "window", "late_by_ms", "record"}
+"""Fields of the report of a late record."""
 
 
 def changes_of(rows: pa.Table, keys: Sequence[str], query: str, batch: int) -> Changes:
@@ -22,7 +26,8 @@ def changes_of(rows: pa.Table, keys: Sequence[str], query: str, batch: int) -> C
 
     The struct `window` becomes the columns `window_start` and `window_end`, which belong to the key. A row whose
     `change` is "retract" is a delete; every other row is an upsert. Of several rows with one key, the one with the
-    highest `sequence` counts, and an update counts more than a retract of the same sequence.
+    highest `sequence` counts, and an update counts more than a retract of the same sequence. In a key, -0.0 is 0.0, as
+    it is for Spark.
 
     Args:
         rows: as an operator emits them; `change` and `sequence` may be missing.
@@ -31,11 +36,15 @@ def changes_of(rows: pa.Table, keys: Sequence[str], query: str, batch: int) -> C
         batch: number of the batch.
 
     Raises:
-        DefinitionError: the rows lack a key column, or have columns that cannot be a key.
-        SinkError: a key has two different updates, or `change` has an unknown value.
+        DefinitionError: the rows lack a key column, have columns that cannot be a key, or late records among them.
+        SinkError: a key has two different updates, `change` has an unknown value, or a time is outside of the years 1 to
+            9999.
     """
+    _refuse_late(rows.schema)
     table, names = _flat(rows, keys)
     _check_keys(table.schema, names)
+    refuse_times(table)
+    table = _with_one_zero(table, names)
     updated = _updated(table)
     last = _last(table, names, updated)
     kept, updates = table.take(last), pa.array(updated[last])
@@ -43,6 +52,19 @@ def changes_of(rows: pa.Table, keys: Sequence[str], query: str, batch: int) -> C
     if "change" in upserts.column_names:
         upserts = upserts.drop_columns("change")
     return Changes(query, batch, kept.filter(pc.invert(updates)).select(names), upserts)
+
+
+def _refuse_late(schema: pa.Schema) -> None:
+    """Refuse the rows of `apply_with_late`: those of late records have no window and no key."""
+    from operators.steps.late import LATE  # imports more than a sink needs before its first batch
+
+    place = schema.get_field_index(LATE)
+    type_ = schema.field(place).type if place >= 0 else pa.null()
+    if pat.is_struct(type_) and _REPORT <= {field.name for field in type_}:
+        raise DefinitionError(
+            "the rows are those of apply_with_late, with late records among them, which have no key: write only the "
+            "windows, as with result.foreach_batch(lambda windows, late, number: upsert(windows, number))"
+        )
 
 
 def _flat(rows: pa.Table, keys: Sequence[str]) -> tuple[pa.Table, list[str]]:
@@ -95,6 +117,16 @@ def _check_keys(schema: pa.Schema, keys: Sequence[str]) -> None:
                 f"key column {key!r} is of type {schema.field(key).type}; keys must be atomic: name its "
                 f"fields as columns"
             )
+
+
+def _with_one_zero(table: pa.Table, keys: Sequence[str]) -> pa.Table:
+    """Return the table with 0.0 in the place of -0.0 in its keys: some databases take them for two, others for one."""
+    for key in keys:
+        number = table.schema.get_field_index(key)
+        field = table.schema.field(number)
+        if pat.is_floating(field.type):
+            table = table.set_column(number, field, pc.add(table.column(number), pa.scalar(0, field.type)))
+    return table
 
 
 def _updated(table: pa.Table) -> npt.NDArray[np.bool_]:
@@ -154,7 +186,9 @@ def _refuse_ties(table: pa.Table, keys: Sequence[str], rows: _Ints, last: _Ints)
     """Refuse updates of which none is its key's last; rows that are equal do no harm."""
     for row, other in zip(table.take(rows).to_pylist(), table.take(last).to_pylist(), strict=True):
         if repr(row) != repr(other):
-            key = ", ".join(f"{name} {row[name]!r}" for name in keys)
+            key = ", ".join(
+                f"{name} {row[name]!r}{_ONE_ZERO if str(row[name]) == '0.0' else ''}" for name in keys
+            )
             raise SinkError(
                 f"a batch has two different rows of the key {key}, and no sequence says which is the "
                 f"last: add the columns that "

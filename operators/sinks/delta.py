@@ -1,14 +1,20 @@
 """Delta tables, without Spark."""
 
 import json
-from collections.abc import Mapping
+import random
+import re
+import time
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.types as pat
 
+from operators.errors import DefinitionError
 from operators.sinks.interface import Changes, Sink, SinkError, WrittenBatch
 from operators.sinks.tables import declared_types
 
@@ -20,6 +26,14 @@ _KEYS = "windows.keys"
 _FINGERPRINT = "windows.fingerprint: {}"
 """The application transaction that has the fingerprint of a query's last batch as its version."""
 _DELETED = "windows_deleted"
+"""The column that tells deletes from upserts in what is merged; longer if the rows have one of this name."""
+_WAITS = [0.05 * 2**n for n in range(6)] * 3
+"""Least seconds before each further try of a merge; each is up to twice as long, so that writers part."""
+_CONTAINERS = ("abfs", "abfss", "wasb", "wasbs", "az", "azure", "adl")
+"""Schemes whose URIs have a container before the @."""
+_HOST = re.compile(r"(?:\[[^\]]*\]|[^:%]*)(?::\d+)?")
+_PANIC = "PanicException"
+_MISSING = "there is no Delta table at {}: pass create=True, or create it"
 _LEAVES = (
     pat.is_boolean,
     pat.is_signed_integer,
@@ -41,22 +55,49 @@ class DeltaSink(Sink):
 
     A batch is one MERGE, whose commit has the query and the batch's number as its application transaction. A merge
     reads the table's keys and rewrites each file in which a row changes, and each batch with rows is a version of the
-    table: use long triggers, and run OPTIMIZE and VACUUM from time to time.
+    table: use long triggers, and run OPTIMIZE and VACUUM from time to time. Of two queries that write at once, one
+    merges again.
 
     Values: all types but unsigned integers, durations and times of day; nested ones too.
 
     Args:
-        path: directory of the table, or a URI such as s3://bucket/windows.
+        path: directory of the table, or a URI such as s3://bucket/windows, without credentials.
         storage_options: credentials and settings of the object store, as `deltalake` takes them.
         create: whether the first batch creates the table if it does not exist.
+
+    Raises:
+        DefinitionError: `path` has a user, a password or a query; the message does not show it.
     """
 
     path: str
     storage_options: Mapping[str, str] | None = field(default=None, repr=False)
     create: bool = True
 
+    def __post_init__(self) -> None:
+        _check_path(self.path)
+
+    def check(self) -> None:
+        with _in_words(self.path):
+            if self._existing() is None and not self.create:
+                raise SinkError(_MISSING.format(self.path))
+
     def write(self, changes: Changes) -> bool:
         declared_types(changes.upserts.schema, _declared, "Delta")
+        with _in_words(self.path):
+            return self._write(changes)
+
+    def _write(self, changes: Changes) -> bool:
+        """Write a batch; again, if another writer was faster: the merge has to see what that one has written."""
+        from deltalake.exceptions import CommitFailedError
+
+        for wait in _WAITS:
+            try:
+                return self._try_to_write(changes)
+            except CommitFailedError:
+                time.sleep(wait * (1 + random.random()))  # noqa: S311 - no secret
+        return self._try_to_write(changes)
+
+    def _try_to_write(self, changes: Changes) -> bool:
         table = self._table(changes)
         _check(table, self.path, changes)
         last = table.transaction_version(changes.query)
@@ -67,11 +108,12 @@ class DeltaSink(Sink):
         return True
 
     def last_batch(self, query: str) -> WrittenBatch | None:
-        table = self._existing()
-        number = None if table is None else table.transaction_version(query)
-        if table is None or number is None:
-            return None
-        return WrittenBatch(number, table.transaction_version(_FINGERPRINT.format(query)))
+        with _in_words(self.path):
+            table = self._existing()
+            number = None if table is None else table.transaction_version(query)
+            if table is None or number is None:
+                return None
+            return WrittenBatch(number, table.transaction_version(_FINGERPRINT.format(query)))
 
     def _existing(self) -> "DeltaTable | None":
         try:
@@ -90,7 +132,7 @@ class DeltaSink(Sink):
         if found is not None:
             return found
         if not self.create:
-            raise SinkError(f"there is no Delta table at {self.path}: pass create=True, or create it")
+            raise SinkError(_MISSING.format(self.path))
         from deltalake import DeltaTable
 
         schema = pa.schema([field.with_nullable(True) for field in changes.upserts.schema])
@@ -102,6 +144,32 @@ class DeltaSink(Sink):
             storage_options=dict(self.storage_options or {}),
             raise_if_key_not_exists=False,
         )
+
+
+def _check_path(path: str) -> None:
+    """Refuse a URI that may have a secret: messages, logs and the sink's `repr` show the path."""
+    scheme, is_uri, rest = path.partition("://")
+    user, _, host = re.split("[/?#]", rest, maxsplit=1)[0].rpartition("@")
+    # A key with a slash in it ends what looks like the host.
+    wrong = user if scheme not in _CONTAINERS else ":" in unquote(user)
+    if is_uri and (wrong or "?" in rest or "#" in rest or not _HOST.fullmatch(host)):
+        raise DefinitionError(
+            "path has a user, a password or a query in its URI, which messages would show: remove it, and give "
+            "credentials as storage_options, or where the client of the storage looks for them"
+        )
+
+
+@contextmanager
+def _in_words(path: str) -> Iterator[None]:
+    """Raise errors of the block as a SinkError that names the table; a panic of Rust's is no `Exception`."""
+    try:
+        yield
+    except (SinkError, ImportError):
+        raise
+    except BaseException as error:
+        if isinstance(error, Exception) or type(error).__name__ == _PANIC:
+            raise SinkError(f"the Delta table at {path} cannot be used: {error}") from error
+        raise
 
 
 def _check(table: "DeltaTable", path: str, changes: Changes) -> None:
@@ -124,7 +192,8 @@ def _check(table: "DeltaTable", path: str, changes: Changes) -> None:
 def _merge(table: "DeltaTable", changes: Changes) -> None:
     from deltalake import CommitProperties, Transaction
 
-    source = _source(changes)
+    deleted = _free_name(_DELETED, changes.upserts.column_names)
+    source = _source(changes, deleted)
     same = " AND ".join(f"(old.{_quoted(k)} IS NOT DISTINCT FROM new.{_quoted(k)})" for k in changes.keys)
     values = {_quoted(name): f"new.{_quoted(name)}" for name in changes.upserts.column_names}
     noted = [
@@ -138,16 +207,24 @@ def _merge(table: "DeltaTable", changes: Changes) -> None:
         target_alias="old",
         commit_properties=CommitProperties(app_transactions=noted),
     )
-    merge = merge.when_matched_delete(f"new.{_DELETED}").when_matched_update(values)
-    merge.when_not_matched_insert(values, predicate=f"NOT new.{_DELETED}").execute()
+    merge = merge.when_matched_delete(f"new.{deleted}").when_matched_update(values)
+    merge.when_not_matched_insert(values, predicate=f"NOT new.{deleted}").execute()
 
 
-def _source(changes: Changes) -> pa.Table:
-    """Return deletes and upserts as one table, with a column that tells them apart."""
+def _free_name(name: str, taken: Collection[str]) -> str:
+    """Return a name that begins with this one and is none of those that are taken; Delta ignores case."""
+    lower = {one.lower() for one in taken}
+    while name in lower:
+        name += "_"
+    return name
+
+
+def _source(changes: Changes, deleted: str) -> pa.Table:
+    """Return deletes and upserts as one table, with a column of this name that tells them apart."""
     schema = pa.schema([one.with_nullable(True) for one in changes.upserts.schema])
     deletes = changes.deletes.cast(pa.schema([schema.field(key) for key in changes.keys]))
     rows = pa.concat_tables([changes.upserts.cast(schema), deletes], promote_options="default")
-    return rows.append_column(_DELETED, pa.array(np.arange(rows.num_rows) >= changes.upserts.num_rows))
+    return rows.append_column(deleted, pa.array(np.arange(rows.num_rows) >= changes.upserts.num_rows))
 
 
 def _quoted(name: str) -> str:

@@ -6,6 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pat
 
+from operators.sinks.nested import held, lengths
+
 _BYTES = 8
 _ROWS = 1 << 16
 """Rows that are read at a time."""
@@ -57,11 +59,11 @@ def _add_values(digest: "hashlib.blake2b", column: pa.Array) -> None:
     type_ = values.type
     if not len(values):
         return
-    if pat.is_struct(type_):
-        for field in values.flatten():
-            _add_values(digest, field)
-    elif pat.is_list(type_) or pat.is_large_list(type_) or pat.is_map(type_):
-        _add_lists(digest, values)
+    if pat.is_nested(type_):
+        if not pat.is_struct(type_):
+            digest.update(lengths(values).tobytes())
+        for part in held(values):
+            _add_values(digest, part)
     elif _is_text(type_):
         _add_bytes(digest, values.cast(pa.large_binary()))
     elif pat.is_boolean(type_):
@@ -71,13 +73,6 @@ def _add_values(digest: "hashlib.blake2b", column: pa.Array) -> None:
         digest.update(
             memoryview(values.buffers()[1])[values.offset * width : (values.offset + len(values)) * width]
         )
-
-
-def _add_lists(digest: "hashlib.blake2b", values: pa.Array) -> None:
-    offsets = values.offsets.to_numpy().astype(np.int64)
-    digest.update(np.diff(offsets).tobytes())
-    for held in [values.keys, values.items] if pat.is_map(values.type) else [values.values]:
-        _add_values(digest, held.slice(offsets[0], offsets[-1] - offsets[0]))
 
 
 def _add_bytes(digest: "hashlib.blake2b", values: pa.LargeBinaryArray) -> None:

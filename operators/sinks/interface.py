@@ -23,7 +23,8 @@ class Changes:
             same fingerprint.
         deletes: the keys of rows to remove; the columns are the key. A row that does not exist needs no removal.
         upserts: the rows to insert, or to replace the row of the same key with; the key columns are among the
-            columns. Timestamps are in microseconds, and in UTC if they have a zone. A float of the key is never -0.0.
+            columns. Timestamps are in microseconds, in UTC if they have a zone, and in the years 1 to 9999. A float of
+            the key is never -0.0.
         fingerprint: a number of 63 bits that tells the batch from another one of the same query and number: it stands
             for the checkpoint that the batch is of, or, where there is none, for the rows.
     """
@@ -69,6 +70,15 @@ class Sink(ABC):
     A sink is a value that names the table: it can be pickled, holds no connection between calls, and two sinks of the
     same arguments are the same table. Calls come one at a time, from any thread of the driver.
     """
+
+    def check(self) -> None:  # noqa: B027 - a sink need not know anything before there are rows
+        """Refuse, before a query starts, what would make its first batch fail; nothing is created or changed.
+
+        `upsert_to` calls it, on the driver.
+
+        Raises:
+            SinkError: the place of the table cannot be reached or written to; the message says the way out.
+        """
 
     @abstractmethod
     def write(self, changes: Changes) -> bool:

@@ -6,7 +6,10 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as pat
 
 _NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
@@ -25,6 +28,23 @@ def json_text(column: pa.ChunkedArray) -> pa.Array:
         for value in column.to_pylist()
     ]
     return pa.array(values, pa.string())
+
+
+def held(values: pa.Array) -> list[pa.Array]:
+    """Return the arrays of the values that nested ones hold: the fields of structs, the elements of lists and maps."""
+    if pat.is_struct(values.type):
+        return values.flatten()
+    if not pat.is_map(values.type):
+        return [values.flatten()]
+    offsets = values.offsets.to_numpy()
+    return [part.slice(offsets[0], offsets[-1] - offsets[0]) for part in (values.keys, values.items)]
+
+
+def lengths(values: pa.Array) -> npt.NDArray[np.int64]:
+    """Return the number of elements of each list or map, none of which is null."""
+    if pat.is_map(values.type):
+        return np.diff(values.offsets.to_numpy()).astype(np.int64)
+    return pc.list_value_length(values).to_numpy(zero_copy_only=False).astype(np.int64)
 
 
 def _plain(type_: pa.DataType) -> _Plain:

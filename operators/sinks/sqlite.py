@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -27,6 +28,7 @@ from operators.sinks.tables import (
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
+_HEAD = b"SQLite format 3\0"
 _NOTE = (
     f"INSERT INTO {BATCHES} (table_name, query, batch, fingerprint) VALUES (?, ?, ?, ?) ON CONFLICT (table_name, query) "
     "DO UPDATE SET batch = excluded.batch, fingerprint = excluded.fingerprint WHERE batch < excluded.batch"
@@ -53,6 +55,16 @@ class SQLiteSink(Sink):
     create: bool = True
     timeout: float = 60.0
 
+    def check(self) -> None:
+        path = Path(self.path).absolute()
+        if not path.parent.is_dir():
+            raise SinkError(f"there is no folder {path.parent} for the SQLite file {path.name}: create it")
+        for place in (path.parent, path):
+            if place.exists() and not os.access(place, os.W_OK):
+                raise SinkError(f"SQLite cannot write to {place}: this user has no right to")
+        if path.exists() and not _is_sqlite(path):
+            raise SinkError(f"{path} is not a file of SQLite: give another path")
+
     def write(self, changes: Changes) -> bool:
         types = declared_types(changes.upserts.schema, _declared, "SQLite")
         rows, gone = _plain(changes.upserts), _plain(changes.deletes)
@@ -78,14 +90,20 @@ class SQLiteSink(Sink):
 
     @contextmanager
     def _open(self) -> "Iterator[Connection]":
+        """Open a connection; SQLite's errors don't say which file is meant."""
         import sqlite3
 
-        with closing(sqlite3.connect(self.path, timeout=self.timeout, isolation_level=None)) as db:
-            db.execute("PRAGMA journal_mode = WAL")
-            db.execute(
-                "PRAGMA synchronous = FULL"
-            )  # a batch that Spark takes for written must outlive a power cut
-            yield db
+        try:
+            with closing(sqlite3.connect(self.path, timeout=self.timeout, isolation_level=None)) as db:
+                db.execute("PRAGMA journal_mode = WAL")
+                # A batch that Spark takes for written must outlive a power cut.
+                db.execute("PRAGMA synchronous = FULL")
+                yield db
+        except sqlite3.Error as error:
+            self.check()
+            raise SinkError(
+                f"SQLite cannot use the table {self.table!r} in {os.fspath(self.path)}: {error}"
+            ) from error
 
     def _ensure(self, db: "Connection", changes: Changes, types: dict[str, str]) -> None:
         """Create what is missing, or refuse a table that does not fit."""
@@ -115,10 +133,18 @@ class SQLiteSink(Sink):
         values = ", ".join(f"{quoted(name)} = excluded.{quoted(name)}" for name in changes.values)
         action = f"UPDATE SET {values}" if values else "NOTHING"
         statement = (
-            f"INSERT INTO {quoted(self.table)} ({listed(rows.column_names)}) VALUES ({places}) "
+            f"INSERT INTO {quoted(self.table)} AS old ({listed(rows.column_names)}) VALUES ({places}) "
             f"ON CONFLICT ({listed(changes.keys)}) DO {action}"
         )
         db.executemany(statement, _tuples(rows))
+
+
+def _is_sqlite(path: Path) -> bool:
+    """Whether a file is one of SQLite, or empty, as SQLite makes it."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(len(_HEAD)) in (b"", _HEAD)
 
 
 @contextmanager

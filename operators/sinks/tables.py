@@ -1,7 +1,7 @@
 """What the sinks that speak SQL share: names, statements, and tables that do not fit."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,10 +21,12 @@ class Layout:
     Attributes:
         required: each column, and whether it refuses null.
         unique: the sets of columns on which the table has a unique index.
+        types: the SQL type of each column, if it is known.
     """
 
     required: Mapping[str, bool]
     unique: Sequence[frozenset[str]]
+    types: Mapping[str, str] = field(default_factory=dict)
 
 
 def quoted(name: str) -> str:
@@ -45,7 +47,7 @@ def declared_types(
     Raises:
         SinkError: the database has none for a column's type; names all such columns.
     """
-    types = {field.name: declare(field.type) for field in schema}
+    types = {column.name: declare(column.type) for column in schema}
     if missing := [f"{name!r} ({schema.field(name).type})" for name, found in types.items() if found is None]:
         raise SinkError(f"{database} cannot hold the columns {', '.join(missing)}: cast or drop them first")
     return {name: found for name, found in types.items() if found is not None}

@@ -1,6 +1,8 @@
 """A function for `foreachBatch` that brings a table up to date with each batch."""
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _QUERY_ID = "sql.streaming.queryId"
+_OF_CONNECT = "SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE"
+"""Variables of the environment of a client, the first set by PySpark."""
 _NAMELESS = (
     "upsert_to cannot find the query's id, since this session is one of Spark Connect, or the call does not come from "
     "foreachBatch: give the query a name with query=..., which no other query on the table has"
@@ -44,8 +48,22 @@ class Upsert:
             if running is None
             else fingerprint_of(running)
         )
-        if not self.sink.write(replace(changes, fingerprint=of)):
-            _check_repeated(self.sink, query, batch, of, has_checkpoint=running is not None)
+        with _in_words(self.sink, query, batch):
+            if not self.sink.write(replace(changes, fingerprint=of)):
+                _check_repeated(self.sink, query, batch, of, has_checkpoint=running is not None)
+
+
+@contextmanager
+def _in_words(sink: Sink, query: str, batch: int) -> Iterator[None]:
+    """Raise errors of the block as a SinkError that says which batch and table they are of."""
+    try:
+        yield
+    except (SinkError, DefinitionError):
+        raise
+    except Exception as error:
+        raise SinkError(
+            f"batch {batch} of query {query!r} was not written by {sink!r}: {type(error).__name__}: {error}"
+        ) from error
 
 
 def _check_repeated(sink: Sink, query: str, batch: int, fingerprint: int, *, has_checkpoint: bool) -> None:
@@ -88,9 +106,13 @@ def upsert_to(sink: Sink, *, keys: Sequence[str], query: str | None = None) -> U
             restarts. A new checkpoint needs another name. With Spark Connect, and for frames that are no batches of a
             stream, a name is required; there, a batch that has the last one's number must have its rows, too.
 
+    The sink is checked before it is returned: whether its table's place can be reached and written to. With Spark
+    Connect it is not, since the server writes.
+
     Raises:
         DefinitionError: `sink` is not a sink, or `keys` or `query` are not names. A missing key column is an error of
             the first batch.
+        SinkError: no batch could be written, since the database cannot be reached, say, or gives no right to.
     """
     if not isinstance(sink, Sink):
         raise DefinitionError(
@@ -101,6 +123,8 @@ def upsert_to(sink: Sink, *, keys: Sequence[str], query: str | None = None) -> U
     for key in keys:
         check_column_name("keys", key)
     _check_query(query)
+    if not any(name in os.environ for name in _OF_CONNECT):
+        sink.check()
     return Upsert(sink, tuple(key for key in keys if key != "window"), query)
 
 

@@ -72,6 +72,18 @@ VALUES: Mapping[str, pa.Array] = {
     "structs": pa.array([[{"a": 1.5}], [None], None], pa.list_(pa.struct({"a": pa.float64()}))),
 }
 """Awkward values of each type, and null."""
+_BOUNDS_US = -62_135_596_800_000_000, 253_402_300_799_999_999
+RARE: Mapping[str, pa.Array] = {
+    "nul": pa.array(["a\0b", "\0", "a", "\\u0000"]),
+    "nuls": pa.array([["a\\", "\0"], ["a"], [], ["\\u0000"]], pa.list_(pa.string())),
+    "early": pa.array([0, _BOUNDS_US[0], _BOUNDS_US[0] - 1], pa.timestamp("us", "UTC")),
+    "far": pa.array([0, _BOUNDS_US[1], _BOUNDS_US[1] + 1, 2**63 - 1], pa.timestamp("us", "UTC")),
+    "early_local": pa.array([0, -(2**63)], pa.timestamp("us")),
+    "early_days": pa.array([0, -719_163], pa.date32()),
+    "far_days": pa.array([0, 2_932_897, 2**31 - 1], pa.date32()),
+    "early_times": pa.array([[0], [_BOUNDS_US[0] - 1]], pa.list_(pa.timestamp("us", "UTC"))),
+}
+"""Values that some databases have no place for: text with NUL, and times outside of the years 1 to 9999."""
 NOT_FINITE = pa.array([float("nan"), float("inf"), float("-inf")])
 
 

@@ -17,6 +17,15 @@ class RepeatContract(Contract):
         sink.write(changes(0, [row("a")]))
         check("an unknown query has no last batch", None, sink.last_batch("two"))
 
+    def test_a_check_changes_nothing(self, place: Any) -> None:
+        """Neither before the table exists nor after."""
+        sink = self.sink(place, "t")
+        sink.check()
+        check("a check is no batch", None, sink.last_batch("one"))
+        sink.write(changes(0, [row("a")]))
+        sink.check()
+        check("a check changes no rows", {row("a")}, self.rows(place))
+
     def test_the_last_batch_is_known(self, place: Any) -> None:
         """Also to another sink of the same arguments, as after a restart; numbers may be left out."""
         for batch, fingerprint in ((0, 5), (1, 2**63 - 1), (7, 0)):

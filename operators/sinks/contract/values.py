@@ -5,7 +5,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from operators.sinks.contract.base import NOT_FINITE, Contract, check, tuples
+from operators.sinks.changes import changes_of
+from operators.sinks.contract.base import NOT_FINITE, RARE, Contract, check, number_of, tuples
 from operators.sinks.interface import Changes, SinkError
 
 
@@ -70,6 +71,37 @@ class ValueContract(Contract):
             sink.write(Changes("one", 1, later.select(["key"]).slice(0, 1), later.slice(1)))
             found = self.read(place, f"t_{name}", kept.schema)
             check(f"values of type {values.type} are keys", sorted_rows(later.slice(1)), sorted_rows(found))
+
+    def test_rare_values_come_back_or_are_refused(self, place: Any) -> None:
+        """NUL in text, and times outside of the years 1 to 9999: a sink keeps them, or names the column."""
+        for name, values in RARE.items():
+            for key in ("id",) if pa.types.is_nested(values.type) else ("id", name):
+                self._comes_back_or_is_refused(place, f"t_{name}_{key}", keyed(**{name: values}), key)
+
+    def _comes_back_or_is_refused(self, place: Any, table: str, rows: pa.Table, key: str) -> None:
+        name, sink = rows.column_names[1], self.sink(place, table)
+        sink.write(batch_of(rows.slice(0, 0), key))
+        try:
+            for batch in (1, 2):
+                sink.write(changes_of(rows, [key], "one", batch))
+            held = rows
+        except SinkError as refused:
+            check("a value is refused by the name of its column", True, f"column {name!r}" in str(refused))
+            last = number_of(sink.last_batch("one"))
+            check("a batch that was refused is not the last one", True, last in (None, 0))
+            held = rows.slice(0, 0)
+        found = self.read(place, table, rows.schema).sort_by("id").combine_chunks()
+        check(f"values of {name} come back, or change nothing", True, found.equals(held.combine_chunks()))
+
+    def test_zero_is_one_key(self, place: Any) -> None:
+        """A key of 0.0 replaces one of -0.0."""
+        for number, type_ in enumerate((pa.float64(), pa.float32())):
+            schema = pa.schema([("k", type_), ("n", pa.int64())])
+            for batch, zero in enumerate((-0.0, 0.0, -0.0)):
+                rows = pa.table([pa.array([zero, 1.0], type_), pa.array([batch, batch])], schema=schema)
+                self.sink(place, f"t_{number}").write(changes_of(rows, ["k"], "one", batch))
+            found = self.read(place, f"t_{number}", schema)
+            check("-0.0 and 0.0 are one key", [(0.0, 2), (1.0, 2)], sorted(tuples(found)))
 
     def test_awkward_names(self, place: Any) -> None:
         """Names of columns are not part of any language."""

@@ -10,6 +10,7 @@ import pytest
 from operators import DefinitionError
 from operators.sinks import SinkError
 from operators.sinks.changes import changes_of
+from operators.steps.late import LateSide
 
 UTC = dt.timezone.utc
 BERLIN = pa.timestamp("us", "Europe/Berlin")
@@ -159,6 +160,58 @@ def test_keys_that_cannot_be_are_refused(table: pa.Table, keys: list[str], messa
     """With the columns that there are, and the way out."""
     with pytest.raises(DefinitionError, match=message):
         changes_of(table, keys, "query", 0)
+
+
+@pytest.mark.parametrize("type_", [pa.float32(), pa.float64()])
+def test_zero_has_one_sign_in_keys(type_: pa.DataType) -> None:
+    """Spark and SQL take -0.0 and 0.0 for equal; as a value, -0.0 stays."""
+    table = pa.table({"k": pa.array([-0.0, None, 1.5], type_), "x": pa.array([-0.0, 1.0, 2.0], type_)})
+    changes = changes_of(table, ["k"], "query", 0)
+    assert "[0.0, None, 1.5]" == str(changes.upserts["k"].to_pylist())
+    assert "[-0.0, 1.0, 2.0]" == str(changes.upserts["x"].to_pylist())
+    both = pa.table({"k": pa.array([-0.0, 0.0], type_), "x": [1, 2]})
+    with pytest.raises(
+        SinkError, match=r"two different rows of the key k 0\.0 \(-0\.0 and 0\.0 are one key\)"
+    ):
+        changes_of(both, ["k"], "query", 0)
+    assert ([], [(0.0, 2)]) == split(both.append_column("sequence", [[1, 2]]).drop_columns("x"), "k")
+
+
+def test_rows_of_late_records_are_refused() -> None:
+    """Also before there are any; with what to call."""
+    report = LateSide(pa.schema([("at", pa.timestamp("us"))]), pa.timestamp("us"), 1)
+    with pytest.raises(
+        DefinitionError, match=r"apply_with_late.*result\.foreach_batch\(lambda windows, late, number:"
+    ):
+        changes_of(report.with_reports(rows().schema).empty_table(), ["k"], "query", 0)
+    mine = pa.table({"k": ["a"], "late": pa.array([{"reason": "rain"}])})
+    assert 1 == changes_of(mine, ["k"], "query", 0).upserts.num_rows
+
+
+@pytest.mark.parametrize(
+    ("values", "wrong"),
+    [
+        (pa.array([-62_135_596_800_000_001], pa.timestamp("us")), True),
+        (pa.array([-62_135_596_800_000_000, None], pa.timestamp("us")), False),
+        (pa.array([253_402_300_800], pa.timestamp("s", "UTC")), True),
+        (pa.array([253_402_300_799], pa.timestamp("s", "UTC")), False),
+        (pa.array([-719_163], pa.date32()), True),
+        (pa.array([-719_162, 2_932_896], pa.date32()), False),
+        (pa.array([None], pa.date32()), False),
+        (pa.array([{"at": [2_932_897]}], pa.struct({"at": pa.list_(pa.date32())})), True),
+        (pa.array([[("a", 2_932_896)], [], None], pa.map_(pa.string(), pa.date32())), False),
+        (pa.array([[("a", 2_932_897)]], pa.map_(pa.string(), pa.date32())), True),
+    ],
+)
+def test_times_that_no_table_holds_are_named(values: pa.Array, wrong: bool) -> None:
+    """To the microsecond, in nested values as well."""
+    table = pa.table({"k": pa.array(range(len(values))), "at": values})
+    if wrong:
+        with pytest.raises(SinkError, match="column 'at' has times outside of the years 1 to 9999"):
+            changes_of(table, ["k"], "query", 0)
+    else:
+        assert len(values) == changes_of(table, ["k"], "query", 0).upserts.num_rows
+        assert 0 == changes_of(table.slice(0, 0), ["k"], "query", 0).upserts.num_rows
 
 
 @pytest.mark.parametrize("word", ["delete", None])

@@ -1,0 +1,165 @@
+"""The statements of the sink for PostgreSQL, composed by psycopg; values are part of them, so that a % in a name is one."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pyarrow as pa
+from psycopg import Connection
+from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
+
+from operators.sinks.interface import Changes, WrittenBatch
+from operators.sinks.postgres_values import copied
+from operators.sinks.tables import BATCHES, FINGERPRINT, Layout, null_keys
+
+Db = Connection[Any]
+_NULLS_NOT_DISTINCT = 150_000
+"""The first version of PostgreSQL whose unique constraints can take nulls for equal."""
+_COLUMNS = SQL("""
+    SELECT attname, attnotnull, format_type(atttypid, atttypmod) FROM pg_attribute
+    WHERE attrelid = to_regclass({name}) AND attnum > 0 AND NOT attisdropped ORDER BY attnum
+""")
+_UNIQUE = SQL("""
+    SELECT array_agg(attname::text) FROM pg_index
+    JOIN pg_attribute ON attrelid = indrelid AND attnum = ANY (indkey[0:indnkeyatts - 1])
+    WHERE indrelid = to_regclass({name}) AND indisunique AND indisvalid AND indimmediate AND indpred IS NULL
+    AND indexprs IS NULL GROUP BY indexrelid
+""")
+_NOTE = SQL("""
+    INSERT INTO {batches} AS old (table_name, query, batch, {fingerprint}) VALUES ({values})
+    ON CONFLICT (table_name, query) DO UPDATE SET batch = excluded.batch, {fingerprint} = excluded.{fingerprint}
+    WHERE old.batch < excluded.batch RETURNING batch
+""")
+_BATCHES = SQL(
+    "CREATE TABLE IF NOT EXISTS {batches} "
+    "(table_name text, query text, batch bigint NOT NULL, {fingerprint} bigint, PRIMARY KEY (table_name, query))"
+)
+
+
+def run(db: Db, statement: SQL | Composed) -> list[tuple[Any, ...]]:
+    """Run a statement, and return its rows, if it has any."""
+    done = db.execute(statement)
+    return done.fetchall() if done.description else []
+
+
+def text_of(db: Db, composed: Composable) -> str:
+    """Return a statement or a name as text, for messages and for functions that take a name as text."""
+    return composed.as_string(db)
+
+
+def exists(db: Db, name: Identifier) -> bool:
+    """Return whether there is a table of this name."""
+    asked = SQL("SELECT to_regclass({}) IS NOT NULL").format(text_of(db, name))
+    return run(db, asked) == [(True,)]
+
+
+def lock(db: Db) -> None:
+    """Wait for others that create tables, until the transaction ends: two queries may start at once."""
+    run(db, SQL("SELECT pg_advisory_xact_lock(hashtext({}))").format(BATCHES))
+
+
+def layout_of(db: Db, name: Identifier) -> Layout:
+    """Return a table as it is; without columns if it does not exist."""
+    text = text_of(db, name)
+    columns = run(db, _COLUMNS.format(name=text))
+    unique = [frozenset(names) for (names,) in run(db, _UNIQUE.format(name=text))]
+    required = {column: bool(needed) for column, needed, _ in columns}
+    return Layout(required, unique, {column: type_ for column, _, type_ in columns})
+
+
+def creation(db: Db, name: Identifier, changes: Changes, types: Mapping[str, str]) -> Composed:
+    """Return the statement that creates a table of the changes' columns. A primary key refuses null."""
+    schema = changes.upserts.schema
+    needed = {key for key in changes.keys if not schema.field(key).nullable}
+    if len(needed) == len(changes.keys):
+        kind = "PRIMARY KEY"
+    else:
+        kind = "UNIQUE NULLS NOT DISTINCT" if db.info.server_version >= _NULLS_NOT_DISTINCT else "UNIQUE"
+    columns = [
+        SQL("{} {}{}").format(Identifier(column), SQL(type_), SQL(" NOT NULL" if column in needed else ""))  # type: ignore[arg-type]
+        for column, type_ in types.items()
+    ]
+    return SQL("CREATE TABLE IF NOT EXISTS {} ({}, {} ({}))").format(
+        name, SQL(", ").join(columns), SQL(kind), _listed(changes.keys)
+    )
+
+
+def creation_of_batches(batches: Identifier) -> Composed:
+    """Return the statement that creates the table of the batches' numbers."""
+    return _BATCHES.format(batches=batches, fingerprint=Identifier(FINGERPRINT))
+
+
+def addition_of_fingerprints(batches: Identifier) -> Composed:
+    """Return the statement that adds the column which a table of batches of an earlier version lacks."""
+    return SQL("ALTER TABLE {} ADD COLUMN IF NOT EXISTS {} bigint").format(batches, Identifier(FINGERPRINT))
+
+
+def note(db: Db, batches: Identifier, table: str, changes: Changes) -> bool:
+    """Note a batch, unless it or a later one is noted; other writers of the query wait until this one is done."""
+    values = SQL(", ").join(map(Literal, (table, changes.query, changes.batch, changes.fingerprint)))
+    statement = _NOTE.format(batches=batches, fingerprint=Identifier(FINGERPRINT), values=values)
+    return bool(run(db, statement))
+
+
+def noted(db: Db, batches: Identifier, table: str, query: str) -> WrittenBatch | None:
+    """Return what is noted as the query's last batch."""
+    columns = layout_of(db, batches).required
+    if not columns:
+        return None
+    fingerprint: Composable = Identifier(FINGERPRINT) if FINGERPRINT in columns else SQL("NULL")
+    asked = SQL("SELECT batch, {} FROM {} WHERE table_name = {} AND query = {}")
+    found = run(db, asked.format(fingerprint, batches, table, query))
+    return WrittenBatch(*found[0]) if found else None
+
+
+def delete(db: Db, table: Identifier, changes: Changes) -> None:
+    """Delete rows by their keys. An index serves `=` and IS NULL, not IS NOT DISTINCT FROM: so nulls go apart."""
+    keys = pa.concat_tables([changes.deletes, null_keys(changes.upserts, changes.keys)])
+    if not keys.num_rows:
+        return
+    gone = _copy(db, table, "windows_deletes", keys)
+    for nulls in sorted(_null_patterns(keys)):
+        where = [
+            SQL("old.{0} IS NULL AND gone.{0} IS NULL" if null else "old.{0} = gone.{0}").format(
+                Identifier(name)
+            )
+            for name, null in zip(keys.column_names, nulls, strict=True)
+        ]
+        statement = SQL("DELETE FROM {} AS old USING {} AS gone WHERE {}")
+        run(db, statement.format(table, gone, SQL(" AND ").join(where)))
+
+
+def _null_patterns(keys: pa.Table) -> set[tuple[bool, ...]]:
+    """Return which columns are null together in some row."""
+    flags = pa.table([column.is_null() for column in keys.columns], names=keys.column_names)
+    return {tuple(row.values()) for row in flags.group_by(keys.column_names).aggregate([]).to_pylist()}
+
+
+def upsert(db: Db, table: Identifier, changes: Changes) -> None:
+    """Insert rows, or replace those of the same key."""
+    if not changes.upserts.num_rows:
+        return
+    new = _copy(db, table, "windows_upserts", changes.upserts)
+    columns = _listed(changes.upserts.column_names)
+    values = [SQL("{0} = excluded.{0}").format(Identifier(name)) for name in changes.values]
+    action = SQL("UPDATE SET {}").format(SQL(", ").join(values)) if values else SQL("NOTHING")
+    # The table has another name here: it may be called "excluded".
+    statement = SQL("INSERT INTO {} AS old ({}) SELECT {} FROM {} ON CONFLICT ({}) DO {}")
+    run(db, statement.format(table, columns, columns, new, _listed(changes.keys), action))
+
+
+def _copy(db: Db, table: Identifier, name: str, rows: pa.Table) -> Identifier:
+    """Copy rows into a temporary table whose columns have the types of the table's, and return its name.
+
+    The name has its schema: with a search path that has others before it, it would be that of a table there.
+    """
+    new = Identifier("pg_temp", name)
+    made = SQL("CREATE TEMP TABLE {} ON COMMIT DROP AS SELECT {} FROM {} WITH NO DATA")
+    run(db, made.format(new, _listed(rows.column_names), table))
+    with db.cursor() as cursor, cursor.copy(SQL("COPY {} FROM STDIN (FORMAT csv)").format(new)) as copy:
+        for part in copied(rows):
+            copy.write(part)
+    return new
+
+
+def _listed(names: Iterable[str]) -> Composed:
+    return SQL(", ").join(map(Identifier, names))
