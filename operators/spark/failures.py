@@ -10,6 +10,10 @@ from typing import Any
 from operators.errors import WorkerError
 
 _MARK = f"{WorkerError.__name__}: "
+_ON_DRIVER = re.compile(
+    r"^(?:operators\.sinks\.interface\.SinkError|operators\.errors\.DefinitionError): ", re.MULTILINE
+)
+"""How the last line of a traceback begins that ends in an error of a table, or of a batch that cannot go into one."""
 _APPENDED = re.compile(
     r"at [\w.$/]+\(|Caused by: |JVM stacktrace|Driver stacktrace|SQLSTATE: |=== Streaming Query ==="
     r"|Traceback \(|During handling of |The above exception "
@@ -69,21 +73,23 @@ def task() -> str:
 
 
 def what_failed(failed: Any) -> str | None:
-    """Return what went wrong in a worker, in a few sentences, without Spark's stack traces.
+    """Return what went wrong in a worker or in a table, in a few sentences, without Spark's stack traces.
 
     Args:
         failed: a streaming query that has ended, or the exception that the query or an action on a frame raised.
 
     Returns:
-        operator, bucket and batch, the error and its message; or that a worker process died, or could not import this
-        library, or that the query has other sources than its checkpoint, as one that gets `idle`; None if no operator of this
-        library failed.
+        operator, bucket and batch, the error and its message; or what `upsert_to` or its sink raised; or that a worker process
+        died, or could not import this library, or that the query has other sources than its checkpoint, as one that gets
+        `idle`; None if nothing of this library failed.
     """
     error = failed.exception() if hasattr(failed, "lastProgress") else failed
     text = str(error or "")
     _, mark, message = text.rpartition(_MARK)
     if mark:
         return without_traces(message)
+    if on_driver := [*_ON_DRIVER.finditer(text)]:
+        return without_traces(text[on_driver[-1].end() :])
     return _not_imported(text) or _other_sources(text) or (_DEAD_MESSAGE if _DEAD in text else None)
 
 

@@ -11,8 +11,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from operators import DefinitionError
-from operators.sinks import DeltaSink, PostgresSink, Sink, SinkError, SQLiteSink, upsert_to
+from operators import DefinitionError, what_failed
+from operators.sinks import Changes, DeltaSink, PostgresSink, Sink, SinkError, SQLiteSink, Upsert, upsert_to
 from tests.operators.sinks.postgres_server import programs
 from tests.operators.sinks.reading import read_delta, read_postgres, read_sqlite
 from tests.operators.spark.frames import SCHEMA, operator, stream, use_up, write_numbered, write_source
@@ -124,6 +124,37 @@ def test_the_first_batch_of_another_checkpoint_is_no_repetition(spark: SparkSess
     message = "batch 0 of query 'flights' is in the table already, from another checkpoint"
     with pytest.raises(StreamingQueryException, match=message):
         run(frame, upsert, tmp_path / "two")
+
+
+def test_what_fails_in_a_table_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    """The message of the sink's error and nothing else, in whatever way it came about; also of a key that is missing."""
+
+    class Full(SQLiteSink):
+        def write(self, changes: Changes) -> bool:
+            raise OSError("no space left\n\nat all") from KeyError("cause")
+
+    frame = spark.readStream.schema("k bigint, v bigint").parquet(str(numbered(tmp_path / "in", 1, 2)))
+    (tmp_path / "t.db").mkdir()
+    path = tmp_path / "t.db"
+    told = {}
+    for name, (sink, key) in {
+        "folder": (lambda: SQLiteSink(path, "t"), "k"),
+        "full": (lambda: Full(tmp_path / "full.db", "t"), "k"),
+        "key": (lambda: SQLiteSink(tmp_path / "key.db", "t"), "id"),
+    }.items():
+
+        def write(rows: DataFrame, batch: int, sink: Any = sink, key: str = key) -> None:
+            Upsert(sink(), (key,), "visits")(rows, batch)
+
+        with pytest.raises(StreamingQueryException) as caught:
+            run(frame, write, tmp_path / name)
+        told[name] = what_failed(caught.value)
+    assert {
+        "folder": f"{path} is not a file of SQLite: give another path",
+        "full": f"batch 0 of query 'visits' was not written by {Full(tmp_path / 'full.db', 't')!r}: OSError: no space left"
+        "\n\nat all",
+        "key": "key column 'id' does not exist; the rows have the columns k, v",
+    } == told
 
 
 def test_a_bounded_frame_with_other_rows_is_no_repetition(spark: SparkSession, tmp_path: Path) -> None:
