@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from operators.command.inputs import frame_of, operator_of
+from operators.command.inputs import check_input, frame_of, operator_of
 from operators.command.session import session
 from operators.explain.explanation import Explanation
 
@@ -19,6 +19,7 @@ def run(given: Namespace) -> None:
     if like.suffix == ".parquet" and like.is_file():
         _show(operator, pq.read_schema(like), given)
         return
+    check_input(given)
     with session(dict(given.conf), quiet=not given.traceback) as spark:
         from pyspark.sql.pandas.types import to_arrow_schema
 

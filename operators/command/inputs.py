@@ -19,7 +19,7 @@ from state_backends.durability.folders import absolute
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_FORMATS = {".parquet": "parquet", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".csv": "csv"}
+FORMATS = {".parquet": "parquet", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".csv": "csv"}
 
 
 def checkpoint_of(given: Namespace, number: int | None = None) -> Checkpoint:
@@ -110,6 +110,21 @@ def _imported(module: str) -> Any:
         ) from error
 
 
+def check_input(given: Namespace) -> None:
+    """Refuse a file of columns that cannot be read, before Spark starts.
+
+    Raises:
+        CommandError: the file does not exist, or is of an unknown format.
+    """
+    if given.like is not None:
+        path = Path(given.like)
+        if not path.exists():
+            raise CommandError(
+                f"there is no file {given.like}: give --like a file with the columns, or --schema"
+            )
+        file_format(path)
+
+
 def frame_of(given: Namespace, spark: "SparkSession") -> "DataFrame":
     """Return an empty frame with the columns that arguments name.
 
@@ -118,9 +133,8 @@ def frame_of(given: Namespace, spark: "SparkSession") -> "DataFrame":
     """
     if given.schema is not None:
         return spark.createDataFrame([], schema=given.schema)
+    check_input(given)
     path = Path(given.like)
-    if not path.exists():
-        raise CommandError(f"there is no file {given.like}: give --like a file with the columns, or --schema")
     kind = file_format(path)
     reader = spark.read.options(header="true", inferSchema="true") if kind == "csv" else spark.read
     return reader.format(kind).load(str(path.absolute())).limit(0)
@@ -133,6 +147,11 @@ def file_format(path: Path) -> str:
         CommandError: it is unknown.
     """
     for file in (path, *(sorted(path.iterdir()) if path.is_dir() else ())):
-        if not file.name.startswith((".", "_")) and file.suffix in _FORMATS:
-            return _FORMATS[file.suffix]
-    raise CommandError(f"{path} is of an unknown format: known are {', '.join(_FORMATS)}")
+        if not file.name.startswith((".", "_")) and file.suffix in FORMATS:
+            return FORMATS[file.suffix]
+    raise unknown_format(path)
+
+
+def unknown_format(path: Path) -> CommandError:
+    """Return the error of a file whose name does not say what it is."""
+    return CommandError(f"{path} is of an unknown format: known are {', '.join(FORMATS)}")

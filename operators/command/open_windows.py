@@ -2,14 +2,16 @@
 
 from argparse import Namespace
 
-from operators.command.inputs import checkpoint_of, frame_of, operator_of, reading
-from operators.command.rows import show_rows
+from operators.command.inputs import check_input, checkpoint_of, frame_of, operator_of, reading
+from operators.command.rows import check_rows, show_rows
 from operators.spark.open_windows import read_windows
 
 
 def run(given: Namespace) -> None:
     """Print or write the rows that `read_windows` returns."""
     found, operator = checkpoint_of(given), operator_of(given.operator)
+    check_input(given)
+    check_rows(given)
     with reading(given) as spark:
         rows = read_windows(
             found.path,

@@ -4,8 +4,7 @@ import shutil
 import sys
 import tempfile
 from argparse import Namespace
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,8 +13,8 @@ import pyarrow.csv
 import pyarrow.dataset
 import pyarrow.parquet as pq
 
-from operators.command.errors import CommandError
-from operators.command.inputs import file_format
+from operators.command.inputs import FORMATS, unknown_format
+from operators.command.outputs import check_out, replacing
 from operators.command.progress import watched
 from operators.command.text.formats import json_text, number
 from operators.command.text.tables import arrow_table
@@ -26,6 +25,17 @@ if TYPE_CHECKING:
 _PRINTED = 20
 _WIDTH = 160
 _UNSORTED = ("map", "variant", "void")
+
+
+def check_rows(given: Namespace) -> None:
+    """Refuse arguments of `show_rows` that cannot be done, before Spark starts.
+
+    Raises:
+        CommandError: the format of `out` is unknown, or it cannot be written.
+    """
+    if given.out is not None:
+        _kind(Path(given.out))
+        check_out(Path(given.out))
 
 
 def show_rows(frame: "DataFrame", given: Namespace, label: str) -> None:
@@ -84,13 +94,9 @@ def write_file(frame: "DataFrame", path: Path) -> int:
     """Write rows to one file, by way of a temporary folder, and return their number. Memory: a part of the rows at a time.
 
     Raises:
-        CommandError: the format is unknown, or the folder of the file does not exist.
+        CommandError: the format is unknown, or the file cannot be written.
     """
-    kind = file_format(path)
-    if not path.absolute().parent.is_dir():
-        raise CommandError(
-            f"there is no folder {path.absolute().parent}: create it, or give --out another file"
-        )
+    kind = _kind(path)
     with tempfile.TemporaryDirectory(prefix="windows-rows-") as folder:
         frame.write.parquet(f"{folder}/rows")
         rows = pyarrow.dataset.dataset(f"{folder}/rows", format="parquet")
@@ -98,15 +104,11 @@ def write_file(frame: "DataFrame", path: Path) -> int:
             return _WRITERS[kind](rows, target)
 
 
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """Provide a file to write, which takes the place of another one when it is complete."""
-    aside = path.with_name(f".{path.name}.part")
-    try:
-        yield aside
-        aside.replace(path)
-    finally:
-        aside.unlink(missing_ok=True)
+def _kind(path: Path) -> str:
+    """Return the format of a file by its name."""
+    if path.suffix not in FORMATS:
+        raise unknown_format(path)
+    return FORMATS[path.suffix]
 
 
 def _parquet(rows: pyarrow.dataset.Dataset, path: Path) -> int:

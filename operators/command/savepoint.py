@@ -7,12 +7,14 @@ from operators.command.inputs import checkpoint_of, reading
 from operators.command.progress import watched
 from operators.command.text.formats import NEVER, counted, json_text, moment
 from state_backends import write_savepoint
-from state_backends.checkpoints.savepoint import Savepoint
+from state_backends.checkpoints.savepoint import Savepoint, check_new
+from state_backends.durability.folders import Folder, absolute
 
 
 def run(given: Namespace) -> None:
     """Write a savepoint, and print where it is and from where a new query has to read."""
     found = checkpoint_of(given)
+    check_new(Folder(absolute(given.folder)))
     with (
         reading(given) as spark,
         watched(spark, "writing", always=given.progress),

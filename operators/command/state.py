@@ -3,13 +3,14 @@
 from argparse import Namespace
 
 from operators.command.inputs import checkpoint_of, reading
-from operators.command.rows import show_rows
+from operators.command.rows import check_rows, show_rows
 from state_backends import read_state
 
 
 def run(given: Namespace) -> None:
     """Print or write the rows that `read_state` returns."""
     found = checkpoint_of(given)
+    check_rows(given)
     with reading(given) as spark:
         rows = read_state(
             found.path,

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from operators.command.errors import CommandError, one_line
 from operators.command.inputs import checkpoint_of, operators_of, query_of, reading
+from operators.command.outputs import check_out, replacing
 from operators.command.progress import watched
 from operators.command.report.page import page
 from operators.command.report.parts import Content, Unread
-from operators.command.rows import replacing
 from operators.command.text.formats import byte_text
 from state_backends.checkpoints.survey import StateSurvey, survey
 
@@ -27,10 +27,7 @@ def run(given: Namespace) -> None:
             state cannot be read why, and the command fails after it has written the page.
     """
     out = Path(given.out)
-    if not out.absolute().parent.is_dir():
-        raise CommandError(
-            f"there is no folder {out.absolute().parent}: create it, or give --out another file"
-        )
+    check_out(out)
     found = _content(given)
     with replacing(out) as target:
         target.write_text(page(found), encoding="utf-8")

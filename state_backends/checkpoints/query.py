@@ -50,8 +50,9 @@ def stored_query(checkpoint: str, batch: int | None = None) -> StoredQuery:
         offsets = _lines(folder, f"offsets/{batch}")
         planned = instance(dict, json.loads(offsets[1])) if len(offsets) > 1 else {}
         committed = instance(dict, json.loads(commit[0])) if commit else {}
+        described = instance(dict, json.loads("".join(_lines(folder, "metadata")) or "{}"))
         return StoredQuery(
-            json.loads("".join(_lines(folder, "metadata")) or "{}").get("id"),
+            None if described.get("id") is None else instance(str, described["id"]),
             batch,
             _number(planned.get("batchTimestampMs")),
             _number(committed.get("nextBatchWatermarkMs")),

@@ -88,6 +88,67 @@ def test_a_folder_that_is_not_there(capsys: pytest.CaptureFixture[str], tmp_path
         )
 
 
+def test_a_file_that_cannot_be_written(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Is refused before anything is read, so before Spark starts, by every command that writes one."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    Path("a_job_to_write.py").write_text(JOB)
+    Path("folder.csv").mkdir()
+    windows = ["--operator", "a_job_to_write:jobs.op", "--schema", "k string", "--event-time", "at"]
+    for command, rest in (("state", []), ("windows", windows)):
+        for out, message in {
+            "panes.xls": "panes.xls is of an unknown format: known are .parquet, .json",
+            "no/panes.csv": f"there is no folder {tmp_path}/no: create it, or give --out another file",
+            "folder.csv": "folder.csv is a folder: give --out a file",
+        }.items():
+            assert failed(capsys, command, tmp_path, *rest, "--out", out).startswith(message)
+    assert "folder.csv is a folder" in failed(capsys, "report", tmp_path, "--out", "folder.csv")
+    assert {"a_job_to_write.py", "folder.csv"} == {path.name for path in tmp_path.iterdir()} - {"__pycache__"}
+
+
+def test_a_file_of_columns_that_is_not_there(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Is missed before Spark starts."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    Path("a_job_with_columns.py").write_text(JOB)
+    Path("columns.xls").write_text("")
+    name = "a_job_with_columns:jobs.op"
+    for like, message in {
+        "none.csv": "there is no file none.csv: give --like a file with the columns, or --schema",
+        "columns.xls": "columns.xls is of an unknown format: known are",
+    }.items():
+        rest = ["--like", like, "--event-time", "at"]
+        assert failed(capsys, "windows", tmp_path, "--operator", name, *rest).startswith(message)
+        assert failed(capsys, "explain", name, *rest).startswith(message)
+
+
+@pytest.mark.parametrize("metadata", ['{"id": 5}', '{"id": ["x"]}', '["id"]', '{"id": "x'])
+def test_a_query_whose_id_is_no_text(
+    metadata: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Its description is damaged, which is said."""
+    (tmp_path / "commits").mkdir()
+    (tmp_path / "commits" / "0").write_text('v1\n{"nextBatchWatermarkMs":0}')
+    (tmp_path / "metadata").write_text(metadata)
+    for command in (["summary"], ["report", "--out", tmp_path / "page.html"]):
+        message = failed(capsys, command[0], tmp_path, *command[1:])
+        assert message.startswith(
+            f"the description of batch 0 in {tmp_path} has a form that this library does not"
+        )
+
+
+def test_a_savepoint_that_is_there_already(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Is found before Spark starts."""
+    (tmp_path / "saved").mkdir()
+    (tmp_path / "saved" / "savepoint.json").write_text("{}")
+    message = failed(capsys, "savepoint", tmp_path, tmp_path / "saved")
+    assert f"the folder {tmp_path}/saved already contains a savepoint: choose a new folder" == message
+
+
 def test_a_folder_that_is_no_checkpoint(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """Is found out without Spark, too."""
     message = failed(capsys, "report", tmp_path, "--out", tmp_path / "page.html")
