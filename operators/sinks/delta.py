@@ -74,7 +74,7 @@ class DeltaSink(Sink):
     create: bool = True
 
     def __post_init__(self) -> None:
-        _check_path(self.path)
+        _check_path(str(self.path))
 
     def check(self) -> None:
         with _in_words(self.path):
@@ -88,12 +88,11 @@ class DeltaSink(Sink):
 
     def _write(self, changes: Changes) -> bool:
         """Write a batch; again, if another writer was faster: the merge has to see what that one has written."""
-        from deltalake.exceptions import CommitFailedError
-
+        conflict = _deltalake().exceptions.CommitFailedError
         for wait in _WAITS:
             try:
                 return self._try_to_write(changes)
-            except CommitFailedError:
+            except conflict:
                 time.sleep(wait * (1 + random.random()))  # noqa: S311 - no secret
         return self._try_to_write(changes)
 
@@ -116,16 +115,8 @@ class DeltaSink(Sink):
             return WrittenBatch(number, table.transaction_version(_FINGERPRINT.format(query)))
 
     def _existing(self) -> "DeltaTable | None":
-        try:
-            from deltalake import DeltaTable
-        except ImportError as missing:
-            raise ImportError(
-                "DeltaSink needs deltalake: pip install 'spark-stateful-windows[delta]'"
-            ) from missing
-        options = dict(self.storage_options or {})
-        if not DeltaTable.is_deltatable(self.path, options):
-            return None
-        return DeltaTable(self.path, storage_options=options)
+        table, options = _deltalake().DeltaTable, dict(self.storage_options or {})
+        return table(self.path, storage_options=options) if table.is_deltatable(self.path, options) else None
 
     def _table(self, changes: Changes) -> "DeltaTable":
         found = self._existing()
@@ -133,10 +124,8 @@ class DeltaSink(Sink):
             return found
         if not self.create:
             raise SinkError(_MISSING.format(self.path))
-        from deltalake import DeltaTable
-
         schema = pa.schema([field.with_nullable(True) for field in changes.upserts.schema])
-        return DeltaTable.create(
+        return _deltalake().DeltaTable.create(
             self.path,
             schema,
             mode="ignore",  # another query may have been faster
@@ -144,6 +133,17 @@ class DeltaSink(Sink):
             storage_options=dict(self.storage_options or {}),
             raise_if_key_not_exists=False,
         )
+
+
+def _deltalake() -> Any:
+    """Return the package, which is imported when it is needed."""
+    try:
+        import deltalake.exceptions
+    except ImportError as missing:
+        raise ImportError(
+            "DeltaSink needs deltalake: pip install 'spark-stateful-windows[delta]'"
+        ) from missing
+    return deltalake
 
 
 def _check_path(path: str) -> None:
@@ -190,22 +190,21 @@ def _check(table: "DeltaTable", path: str, changes: Changes) -> None:
 
 
 def _merge(table: "DeltaTable", changes: Changes) -> None:
-    from deltalake import CommitProperties, Transaction
-
+    lake = _deltalake()
     deleted = _free_name(_DELETED, changes.upserts.column_names)
     source = _source(changes, deleted)
     same = " AND ".join(f"(old.{_quoted(k)} IS NOT DISTINCT FROM new.{_quoted(k)})" for k in changes.keys)
     values = {_quoted(name): f"new.{_quoted(name)}" for name in changes.upserts.column_names}
     noted = [
-        Transaction(changes.query, changes.batch),
-        Transaction(_FINGERPRINT.format(changes.query), changes.fingerprint),
+        lake.Transaction(changes.query, changes.batch),
+        lake.Transaction(_FINGERPRINT.format(changes.query), changes.fingerprint),
     ]
     merge = table.merge(
         source,
         same,
         source_alias="new",
         target_alias="old",
-        commit_properties=CommitProperties(app_transactions=noted),
+        commit_properties=lake.CommitProperties(app_transactions=noted),
     )
     merge = merge.when_matched_delete(f"new.{deleted}").when_matched_update(values)
     merge.when_not_matched_insert(values, predicate=f"NOT new.{deleted}").execute()

@@ -20,8 +20,8 @@ _ON_TABLE = "SELECT", "INSERT", "UPDATE", "DELETE"
 _ON_BATCHES = "SELECT", "INSERT", "UPDATE"
 _OF_VALUES = "22"
 """Class of the error codes of values that do not fit the type of their column."""
-_PASSING = (None, "08", "40", "53", "57")
-"""Classes of the error codes of what may be gone at the next try; a connection that ended has no code."""
+_PASSING = (None, "08", "40", "53", "55", "57", "58")
+"""Classes of operational errors that may be gone at the next try; a connection that ended has no code."""
 _LONG_NAMES = {"timestamptz": "timestamp with time zone", "timestamp": "timestamp without time zone"}
 
 
@@ -36,7 +36,7 @@ class Database:
 
     def check(self) -> None:
         """Refuse a database in which no batch can be written: it has no such schema, or the role lacks rights."""
-        self._in_words(self._check, "check of the rights")
+        self._in_words(self._check, "the check of rights")
 
     def write(self, changes: Changes, types: Mapping[str, str]) -> bool:
         """Write a batch, as `Sink.write` does.
@@ -59,7 +59,8 @@ class Database:
     def last_batch(self, query: str) -> WrittenBatch | None:
         """Return the query's last batch, as `Sink.last_batch` does."""
         return self._in_words(
-            lambda db: to.noted(db, self._batches, self.table, query), f"question for query {query!r}"
+            lambda db: to.noted(db, self._batches, self.table, query),
+            f"the question for the last batch of query {query!r}",
         )
 
     @property
@@ -104,10 +105,9 @@ class Database:
 
     def _refusal(self, error: psycopg.Error, what: str, types: Mapping[str, str]) -> SinkError:
         kind = error.sqlstate and error.sqlstate[:2]
-        if kind in _PASSING:
+        if isinstance(error, psycopg.OperationalError) and kind in _PASSING:
             return SinkError(
-                f"PostgreSQL could not do the {what}: {_said(error)}. Start the query again: nothing is lost or "
-                "written twice"
+                f"PostgreSQL gave up {what}: {_said(error)}. Start the query again: nothing is lost or written twice"
             )
         try:
             with self._connect() as db:
@@ -118,7 +118,7 @@ class Database:
         except SinkError as found:
             return found
         advice = f". The table has other types than the rows: {'; '.join(others)}" if others else ""
-        return SinkError(f"PostgreSQL refused the {what} for the table {self._shown}: {_said(error)}{advice}")
+        return SinkError(f"PostgreSQL refused {what} for the table {self._shown}: {_said(error)}{advice}")
 
     def _check(self, db: Db) -> None:
         """Refuse a schema that does not exist, and rights that are missing."""

@@ -98,6 +98,9 @@ def upsert_to(sink: Sink, *, keys: Sequence[str], query: str | None = None) -> U
     The rows of a batch are collected on the driver as Arrow columns: some hundred bytes each, several copies at a
     time, within `spark.driver.maxResultSize`. The frame is computed once.
 
+    The sink is checked at once: whether the place of its table can be reached and written to. With Spark Connect it is
+    not, since the server writes.
+
     Args:
         sink: the table, such as `PostgresSink` or your own `Sink`.
         keys: the operator's key columns. The window, if the rows have one, is added to them: together they identify a
@@ -105,9 +108,6 @@ def upsert_to(sink: Sink, *, keys: Sequence[str], query: str | None = None) -> U
         query: a name for the batches' numbers, by default Spark's id of the query, which its checkpoint keeps over
             restarts. A new checkpoint needs another name. With Spark Connect, and for frames that are no batches of a
             stream, a name is required; there, a batch that has the last one's number must have its rows, too.
-
-    The sink is checked before it is returned: whether its table's place can be reached and written to. With Spark
-    Connect it is not, since the server writes.
 
     Raises:
         DefinitionError: `sink` is not a sink, or `keys` or `query` are not names. A missing key column is an error of

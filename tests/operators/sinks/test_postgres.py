@@ -241,7 +241,7 @@ def test_a_column_of_another_type_is_named(database: str) -> None:
     with pytest.raises(SinkError) as failed:
         sink.write(changes(3, [row("a", n=5)]))
     assert re.fullmatch(
-        r"PostgreSQL refused the batch 3 of query 'one' for the table \"public\".\"t\": invalid input syntax for type "
+        r"PostgreSQL refused batch 3 of query 'one' for the table \"public\".\"t\": invalid input syntax for type "
         r"date: \"5\". The table has other types than the rows: 'n' is date, and bigint in the rows: cast it in the "
         r"rows, or run ALTER TABLE \"public\".\"t\" ALTER COLUMN \"n\" TYPE bigint",
         str(failed.value),
@@ -256,7 +256,7 @@ def test_other_refusals_are_told_as_they_are(database: str) -> None:
     )
     run(database, "ALTER TABLE t ADD UNIQUE (k, window_start)")
     sink = PostgresSink(database, "t")
-    with pytest.raises(SinkError, match=r'refused the batch 0 of .*violates check constraint "t_n_check"$'):
+    with pytest.raises(SinkError, match=r'refused batch 0 of .*violates check constraint "t_n_check"$'):
         sink.write(changes(0, [row("a", n=5)]))
     run(database, "ALTER TABLE t ALTER note SET NOT NULL")
     with pytest.raises(SinkError, match=r'null value in column "note"'):
@@ -269,6 +269,13 @@ def test_other_refusals_are_told_as_they_are(database: str) -> None:
     )
     with pytest.raises(SinkError, match=r"terminating connection .*Start the query again: nothing is lost"):
         sink.write(changes(0, [row("a")]))
+
+
+def test_a_key_that_is_too_long_for_an_index_is_told(database: str) -> None:
+    """To start again would not help."""
+    text = "".join(map(chr, range(1_000, 7_000)))
+    with pytest.raises(SinkError, match=r"refused batch 0 .*index row requires \d+ bytes"):
+        PostgresSink(database, "t").write(changes(0, [row(text)]))
 
 
 def test_composed_names_are_quoted_as_elsewhere(database: str) -> None:
