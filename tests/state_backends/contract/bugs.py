@@ -329,7 +329,7 @@ OTHERS = [
     Bug(
         "spark",
         "slots of a failed write",
-        "            self._index = None\n\n    def _apply",
+        "            self._index = None\n            self._hashes = {}\n\n    def _apply",
         "            pass\n\n    def _apply",
         HALF,
         "pages end",
@@ -344,8 +344,8 @@ OTHERS = [
     Bug(
         "spark",
         "uncommitted clear",
-        "        self._index = None\n        self._commit_file()",
-        "        self._index = None",
+        "        self._index, self._hashes = None, {}\n        self._commit_file()",
+        "        self._index, self._hashes = None, {}",
         "clear_holds_after_reopening",
     ),
     Bug(
