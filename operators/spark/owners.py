@@ -20,7 +20,7 @@ from operators.spark.copies import has_free_copy
 from operators.spark.logs import warn_once
 from operators.spark.messages import Done, Wanted, decode_answer, encode_blob, encode_request
 from operators.spark.private_files import read_small, write_small
-from operators.spark.serving import listening, own_name, remember
+from operators.spark.serving import listening, remember
 from operators.spark.sockets import socket_of
 from serializers import SerializationError
 from state_backends.journal import Journal
@@ -73,7 +73,7 @@ def _asked(home: Path, origin: Origin, journal: Journal, request: Request) -> Do
     """What the process that has the bucket's copy made of the request; None if there is none, or it could not."""
     try:
         path = socket_of(read_small(home / _OWNER))
-        if path is None or path.name == own_name() or time.monotonic() < _resting.get(path.name, 0.0):
+        if path is None or time.monotonic() < _resting.get(path.name, 0.0):
             return None
         try:
             with Connection.to(path, PATIENCE_S) as owner:

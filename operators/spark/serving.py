@@ -52,7 +52,7 @@ class _Known:
 _known: dict[str, _Known] = {}
 """By the name of the bucket's state, as long as this process has its copy."""
 _starting = Lock()
-_names: dict[int, str | None] = {}
+_names: dict[int, str] = {}
 """The name of this process's socket, by its number: a forked process starts without one."""
 _working: set[Connection] = set()
 """To tasks that wait for work."""
@@ -67,25 +67,35 @@ def remember(origin: Origin, job: Job, store_id: str) -> None:
             _known.pop(other, None)
 
 
-def own_name() -> str | None:
-    """Return the name of this process's socket; None if it does not listen."""
-    return _names.get(os.getpid())
-
-
 def listening() -> str | None:
-    """Return the name of this process's socket, on which it listens from the first call on; None if it has none."""
+    """Return the name of this process's socket, on which it listens from the first call on; None if it cannot now."""
     with _starting:
         process = os.getpid()
         if process not in _names:
-            _names[process] = None
             try:
-                name, listener = listen()
-                Thread(target=_accept, args=(listener,), name="bucket-owner", daemon=True).start()
+                _names[process] = _begun()
             except (OSError, RuntimeError) as error:
-                _LOG.warning("each worker opens its own copies of buckets: it cannot listen: %s", error)
+                warn_once(
+                    _LOG, "this worker cannot listen, so that others open copies of their own: %s", error
+                )
                 return None
-            _names[process] = name
         return _names[process]
+
+
+def _begun() -> str:
+    """Begin to listen, and return the name of the socket.
+
+    Raises:
+        OSError: no socket can be made.
+        RuntimeError: no thread can be started.
+    """
+    place = listen()
+    try:
+        Thread(target=_accept, args=(place.listener,), name="bucket-owner", daemon=True).start()
+    except RuntimeError:
+        place.close()
+        raise
+    return place.name
 
 
 def _accept(listener: socket.socket) -> None:
@@ -94,7 +104,7 @@ def _accept(listener: socket.socket) -> None:
     signed = time.monotonic()
     while True:
         try:
-            _begin(listener)
+            _serve_next(listener)
         except TimeoutError:
             pass
         except (OSError, RuntimeError, MemoryError) as error:
@@ -106,7 +116,7 @@ def _accept(listener: socket.socket) -> None:
                 task.sign()
 
 
-def _begin(listener: socket.socket) -> None:
+def _serve_next(listener: socket.socket) -> None:
     connected, _ = listener.accept()
     try:
         Thread(target=_serve, args=(connected,), name="bucket-owner", daemon=True).start()

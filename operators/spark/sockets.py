@@ -10,6 +10,7 @@ import re
 import socket
 import tempfile
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from operators.spark.private_files import private_folder
@@ -28,10 +29,28 @@ def socket_of(name: str | None) -> Path | None:
     return _folder() / name if name is not None and _NAME.fullmatch(name) else None
 
 
-def listen() -> tuple[str, socket.socket]:
-    """Return the name of a new socket, and the socket. Those of processes that have ended are removed.
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a process listens, as long as it lives.
 
-    The name stays this process's as long as it lives.
+    Attributes:
+        name: of the socket.
+        listener: the socket.
+        lock: descriptor of the file beside it, which is locked.
+    """
+
+    name: str
+    listener: socket.socket
+    lock: int
+
+    def close(self) -> None:
+        """Listen no more. The next process that listens removes the files."""
+        self.listener.close()
+        os.close(self.lock)
+
+
+def listen() -> Place:
+    """Return a new place to listen. Those of processes that have ended are removed.
 
     Raises:
         PermissionError: the folder of sockets is not one that only this user can enter.
@@ -41,30 +60,30 @@ def listen() -> tuple[str, socket.socket]:
     for lock in folder.glob(f"*{_LOCK}"):
         with suppress(OSError):
             _remove_ended(lock)
-    name = _locked_name(folder)
-    listener = socket.socket(socket.AF_UNIX)
+    name, descriptor = _locked(folder)
+    place = Place(name, socket.socket(socket.AF_UNIX), descriptor)
     try:
-        listener.bind(str(folder / name))
-        listener.listen(_MOST_WAITING)
+        place.listener.bind(str(folder / name))
+        place.listener.listen(_MOST_WAITING)
     except BaseException:
-        listener.close()
+        place.close()
         raise
-    return name, listener
+    return place
 
 
 def _folder() -> Path:
     return private_folder(Path(tempfile.gettempdir(), f"spark-windows-{os.getuid()}"))
 
 
-def _locked_name(folder: Path) -> str:
-    """Return a new name, whose lock file this process holds until it ends."""
+def _locked(folder: Path) -> tuple[str, int]:
+    """Return a new name, and the descriptor of its lock file, which is locked."""
     while True:
         name = os.urandom(8).hex()
         lock = os.open(folder / f"{name}{_LOCK}", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         with suppress(BlockingIOError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.fstat(lock).st_nlink:  # Else another process has taken it for one that is left over.
-                return name
+                return name, lock
         os.close(lock)
 
 

@@ -51,7 +51,7 @@ def counted(fate: Path, by: int, state: int) -> int:
 
 def job(folder: Path, backend: str, code: int = 1) -> Job:
     """Return what the buckets of the test do: windows of 10 ms by key."""
-    config = resolve(backend, {"state.directory": str(folder / "local")})
+    config = resolve(backend, {"state.directory": str(folder / "local"), "state.snapshots.batches": 2})
     op = TumblingWindows(10).group_by("k")
     add = partial(counted, folder / "fate", code)
     op = op.aggregate(n=agg.fold(int, add, type="bigint", name="counted"))

@@ -13,6 +13,7 @@ from threading import Thread
 import pytest
 
 from operators.spark.connection import Connection
+from tests.patience import wait_until
 
 FOREVER_S = 300.0
 SOON_S = 0.2
@@ -81,6 +82,21 @@ def test_a_sign_of_life_never_waits() -> None:
         first.sign()
         first.close()
         first.sign()
+
+
+def test_a_sign_of_life_does_not_wait_for_a_message() -> None:
+    """Nor does it come into the middle of one."""
+    message = bytes(10_000_000)
+    with pair() as (first, second):
+        sending, signing = Thread(target=first.send, args=(message,)), Thread(target=first.sign)
+        sending.start()
+        wait_until(first._sending.locked, "the message", lambda: 0)
+        signing.start()
+        signing.join(FOREVER_S)
+        assert not signing.is_alive()
+        assert sending.is_alive()
+        assert message == second.receive()
+        sending.join()
 
 
 @pytest.fixture

@@ -3,9 +3,10 @@
 import os
 import signal
 import socket
+import sqlite3
 import tempfile
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import Thread
@@ -82,12 +83,25 @@ def folder(folders: list[Path]) -> Path:
     return folders[0]
 
 
+def blobs(folder: Path) -> set[str]:
+    """The names of all that the bucket's journal has."""
+    with closing(sqlite3.connect(folder / "journal")) as journal:
+        return {name for (name,) in journal.execute("SELECT name FROM blobs")}
+
+
 @pytest.mark.parametrize("backend", ["memory", "rocksdb", "spark"])
-def test_the_process_that_has_the_copy_works(folder: Path, backend: str) -> None:
-    """This process opens no copy while that one lives, and goes on exactly where that one was when it is dead."""
+def test_the_process_that_has_the_copy_works(folders: list[Path], backend: str) -> None:
+    """This process opens no copy while that one lives, and goes on exactly where that one was when it is dead.
+
+    What it writes into the journal, and removes from it, is what one process alone does.
+    """
+    folder, alone, _ = folders
+    assert [] == batch(alone, backend, "run", 0)
     with worker(folder, backend=backend) as other:
         for number in (1, 2, 3):
             assert ROWS == counts(batch(folder, backend, "run", number))
+            assert ROWS == counts(batch(alone, backend, "run", number))
+            assert blobs(alone) == blobs(folder)
         assert not has_copy(folder, backend)
         other.kill()
         other.wait()
@@ -243,13 +257,13 @@ def test_any_bad_answer_is_no_answer(folder: Path, case: str) -> None:
 
     others = {"no msgpack": b"\xc1", "half a message": msgpack.packb([1, CHANGES])[:-3], "closed": None}
     answer = others[case] if case in others else msgpack.packb(filled(BAD_ANSWERS[case]))
-    name, listener = listen()
-    owner_file(folder).write_text(name)
-    thread = Thread(target=answered, args=(listener, answer))
+    place = listen()
+    owner_file(folder).write_text(place.name)
+    thread = Thread(target=answered, args=(place.listener, answer))
     thread.start()
     assert ROWS == counts(batch(folder, "memory", "run", 1))
     thread.join()
-    listener.close()
+    place.close()
     assert has_copy(folder, "memory")
     assert ROWS == counts(batch(folder, "memory", "run", 2))
 

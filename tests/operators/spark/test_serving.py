@@ -2,6 +2,7 @@
 
 import errno
 import gc
+import logging
 import socket
 import tempfile
 import time
@@ -25,6 +26,7 @@ from operators.spark.connection import Connection
 from operators.spark.copies import drop_copy
 from operators.spark.owners import work
 from operators.spark.packing import to_blob
+from operators.spark.sockets import socket_of
 from state_backends import resolve
 from state_backends.durability.pointer import Pointer
 from state_backends.journal import MemoryJournal
@@ -92,6 +94,24 @@ def test_a_shortage_passes(
     assert 1 == sum(
         one.levelname == "WARNING" and "cannot be worked for" in one.message for one in caplog.records
     )
+
+
+def test_a_process_that_could_not_listen_listens_later(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Others open copies of their own meanwhile, and it says so once."""
+    monkeypatch.setattr(logs, "_warned", set())
+    monkeypatch.setattr(serving, "_names", {})
+    caplog.set_level(logging.DEBUG, "operators")
+    monkeypatch.setattr(serving, "Thread", Unstarted)
+    monkeypatch.setattr(Unstarted, "times", 2)
+    assert [None, None] == [serving.listening() for _ in range(2)]
+    name = serving.listening()
+    assert name == serving.listening()
+    place = socket_of(name)
+    assert place is not None
+    assert is_alive(str(place))
+    assert ["WARNING", "DEBUG"] == [one.levelname for one in caplog.records if "cannot listen" in one.message]
 
 
 def worked(folder: Path, name: str) -> "weakref.ref[Any]":

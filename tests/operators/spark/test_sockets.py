@@ -13,8 +13,8 @@ from operators.spark.sockets import listen, socket_of
 
 LISTENS = """
 from operators.spark.sockets import listen
-name, listener = listen()
-print(name, flush=True)
+place = listen()
+print(place.name, flush=True)
 input()
 """
 
@@ -45,19 +45,20 @@ def test_sockets_stay_as_long_as_their_process(folder: Path, before: list[str]) 
     """Processes that start remove those that were left. Containers may share the folder and not the numbers of processes."""
     if before and subprocess.run([*before, "true"], capture_output=True, check=False).returncode:
         pytest.skip("this user can make no container")
-    own, listener = listen()
+    own = listen()
     with process(*before) as other:
         assert other.stdout is not None
         theirs = other.stdout.readline().strip()
-        assert {own, theirs} == names(folder)
-        second, second_listener = listen()
-        assert {own, theirs, second} == names(folder)
+        assert {own.name, theirs} == names(folder)
+        second = listen()
+        assert {own.name, theirs, second.name} == names(folder)
         other.communicate("\n")
-    third, third_listener = listen()
-    assert {own, second, third} == names(folder)
-    assert 6 == len(list(folder.iterdir()))
-    for one in (listener, second_listener, third_listener):
-        one.close()
+    second.close()
+    third = listen()
+    assert {own.name, third.name} == names(folder)
+    assert 4 == len(list(folder.iterdir()))
+    own.close()
+    third.close()
 
 
 def test_a_killed_process_leaves_nothing_for_long(folder: Path) -> None:
@@ -65,10 +66,10 @@ def test_a_killed_process_leaves_nothing_for_long(folder: Path) -> None:
         assert other.stdout is not None
         theirs = other.stdout.readline().strip()
         other.kill()
-    own, listener = listen()
-    listener.close()
-    assert {own} == names(folder)
-    assert theirs != own
+    own = listen()
+    assert {own.name} == names(folder)
+    assert theirs != own.name
+    own.close()
 
 
 def test_names_lead_nowhere_else(folder: Path) -> None:
@@ -80,8 +81,7 @@ def test_names_lead_nowhere_else(folder: Path) -> None:
 
 def test_the_folder_is_this_users_alone(folder: Path) -> None:
     """One that others can write to is not used, nor is a link: somebody may have put something there."""
-    _, listener = listen()
-    listener.close()
+    listen().close()
     assert 0o700 == folder.stat().st_mode & 0o777
     folder.chmod(0o770)
     with pytest.raises(PermissionError, match="not a folder that only this user can enter"):
@@ -99,7 +99,6 @@ def test_what_is_in_the_way_stays(folder: Path, tmp_path: Path) -> None:
     folder.mkdir(mode=0o700)
     (folder / "0123456789abcdef.lock").symlink_to(tmp_path / "mine.lock")
     os.mkfifo(folder / "fedcba9876543210.lock")
-    _, listener = listen()
-    listener.close()
+    listen().close()
     assert (tmp_path / "mine.lock").exists()
     assert (folder / "0123456789abcdef.lock").is_symlink()
