@@ -146,13 +146,14 @@ class Database:
 
     def _ensure(self, db: Db, changes: Changes, types: Mapping[str, str]) -> None:
         """Create what is missing, or refuse a table that does not fit."""
-        if not (to.exists(db, self._name) and to.exists(db, self._batches)):
+        noted = [column for column, _, _ in to.columns_of(db, self._batches)]
+        if noted and FINGERPRINT not in noted:
+            self._add_fingerprints(db)
+        if not (noted and to.exists(db, self._name)):
             to.lock(db)
             self._make(db, self._name, to.creation(db, self._name, changes, types))
             self._make(db, self._batches, to.creation_of_batches(self._batches))
         check_layout(self._shown, to.layout_of(db, self._name), changes, types)
-        if FINGERPRINT not in to.layout_of(db, self._batches).required:
-            self._add_fingerprints(db)
 
     def _make(self, db: Db, name: Identifier, statement: Composed) -> None:
         if self.create:
@@ -163,12 +164,16 @@ class Database:
 
     def _add_fingerprints(self, db: Db) -> None:
         statement = to.addition_of_fingerprints(self._batches)
-        if not self.create:
-            raise SinkError(
-                f"table {to.text_of(db, self._batches)} is one of an earlier version: pass create=True, or run "
-                f"{to.text_of(db, statement)}"
-            )
-        to.run(db, statement)
+        try:
+            if self.create:
+                to.run(db, statement)
+                return
+        except psycopg.errors.InsufficientPrivilege:
+            pass  # only its owner may change a table
+        raise SinkError(
+            f"table {to.text_of(db, self._batches)} is one of an earlier version: as its owner, run "
+            f"{to.text_of(db, statement)}"
+        )
 
 
 def _said(error: psycopg.Error) -> str:

@@ -57,11 +57,15 @@ def lock(db: Db) -> None:
     run(db, SQL("SELECT pg_advisory_xact_lock(hashtext({}))").format(BATCHES))
 
 
+def columns_of(db: Db, name: Identifier) -> list[tuple[str, bool, str]]:
+    """Return a table's columns, whether each refuses null, and their types; none if it does not exist."""
+    return run(db, _COLUMNS.format(name=text_of(db, name)))  # type: ignore[return-value]
+
+
 def layout_of(db: Db, name: Identifier) -> Layout:
     """Return a table as it is; without columns if it does not exist."""
-    text = text_of(db, name)
-    columns = run(db, _COLUMNS.format(name=text))
-    unique = [frozenset(names) for (names,) in run(db, _UNIQUE.format(name=text))]
+    columns = columns_of(db, name)
+    unique = [frozenset(names) for (names,) in run(db, _UNIQUE.format(name=text_of(db, name)))]
     required = {column: bool(needed) for column, needed, _ in columns}
     return Layout(required, unique, {column: type_ for column, _, type_ in columns})
 
@@ -102,7 +106,7 @@ def note(db: Db, batches: Identifier, table: str, changes: Changes) -> bool:
 
 def noted(db: Db, batches: Identifier, table: str, query: str) -> WrittenBatch | None:
     """Return what is noted as the query's last batch."""
-    columns = layout_of(db, batches).required
+    columns = [column for column, _, _ in columns_of(db, batches)]
     if not columns:
         return None
     fingerprint: Composable = Identifier(FINGERPRINT) if FINGERPRINT in columns else SQL("NULL")
