@@ -11,6 +11,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -223,6 +224,30 @@ def _user_code(client: Client) -> None:
     windows = op.apply(stream(client.spark, client.source), "at", backend="rocksdb")
     assert expected(op, tables(client.source)) == client.run(windows, "update")[0]
     assert list(client.state.glob("*/*-rocksdb/CURRENT"))
+
+
+@case("streams of two clients at once")
+def _two_clients(client: Client) -> None:
+    """Each has its own functions and rows, though operator, plan, columns and names are the same."""
+    other = SparkSession.builder.remote(client.url).create()
+    for name, value in operators.session_conf(buckets=2).items():
+        other.conf.set(name, value)
+    clients = {1: client, 100: Client(other, client.url, client.folder, client.state)}
+
+    def counted(by: int) -> list[Any]:
+        add = agg.fold(0, lambda n: n + by, type="bigint", merge=lambda a, b: a + b)
+        op = by_key("tumbling", {"n": add})
+        one = clients[by]
+        windows = op.apply(stream(one.spark, client.source), "at", backend="rocksdb")
+        run_query(windows, client.folder / f"client-{by}-out", client.folder / f"client-{by}-cp")
+        rows = one.spark.read.parquet(str(client.folder / f"client-{by}-out")).toArrow().to_pylist()
+        return sorted((str(row["k"]), row["window"]["start"], row["n"]) for row in rows)
+
+    with ThreadPoolExecutor(2) as threads:
+        ones, hundreds = threads.map(counted, clients)
+    assert ones
+    assert [(key, start, 100 * n) for key, start, n in ones] == hundreds
+    other.stop()
 
 
 @case("stream into a table")
