@@ -93,3 +93,12 @@ def test_the_reference_has_every_public_name(package: ModuleType) -> None:
     described = set(re.findall(r"^::: \S*?(\w+)$", pages, re.MULTILINE))
     described |= set(re.findall(r"\w+", " ".join(re.findall(r"members: \[(.*)]", pages))))
     assert described >= set(package.__all__)
+
+
+def test_the_threat_model_names_tests_that_exist() -> None:
+    """What a page on security promises is shown by a file of tests."""
+    page = (DOCS / "security.md").read_text("utf-8")
+    table = page.partition("## Who can do what")[2].partition("## ")[0]
+    named = re.findall(r"`([\w/]+/test_\w+\.py)`", table)
+    assert len(named) > 8
+    assert [] == [name for name in named if not (ROOT / "tests" / name).exists()]
