@@ -95,14 +95,14 @@ def test_stored_panes_are_printed_and_written(
 ) -> None:
     """As a table, as JSON, and as files of each format: the rows of `read_state`."""
     state = ("state", stored / "checkpoint", "--operator-number", 1)
-    names = ["k", "time", "visible_from"]
+    names = ["k", "time"]
     expected = read_state(stored / "checkpoint", operator=1, spark=spark).orderBy(*names).toArrow()
     keys = expected.select(names).to_pylist()
     assert [row["k"] for row in keys[:3]] == [
         json.loads(line)["k"] for line in printed(*state, "--json", "--limit", 3).splitlines()
     ]
     table = printed(*state)
-    assert "k     time                 visible_from         CountRows()" == table.splitlines()[0]
+    assert "k     time                 CountRows()" == table.splitlines()[0]
     assert "14 rows" == table.splitlines()[-1]
     assert "the first 3 rows: --limit N shows more, --out FILE writes all" in printed(*state, "--limit", 3)
 
