@@ -62,7 +62,7 @@ class RollingWindows:
         grace: how long a row waits for records that are out of order, likewise; 0 or more.
         closed: which ends belong to a window of the length L at the time t, as in pandas and polars: "both" [t - L, t],
             "left" [t - L, t), "right" (t - L, t], "none" (t - L, t). Without t, a row's aggregates have nothing of the record
-            itself.
+            itself. Records of one time count all or none, as in Spark's RANGE; pandas goes by the order of rows.
         tick: resolution of time, "1 ms" or "1 us"; event times are floored to it.
 
     Raises:
@@ -269,6 +269,7 @@ class RollingAggregation(RunnableOperator):
             self._segment(plan, config),
             times=(OutputTime(emitted[time], None, 0),) if time in emitted else (),
             segment_given=config.segment is not None,
+            labels=None if label is None else output,
         )
 
     def _rows(self, types: Mapping[str, pa.DataType]) -> tuple[tuple[str, str, pa.DataType], ...]:
@@ -306,6 +307,7 @@ class RollingAggregation(RunnableOperator):
             rows,
             windows.suffixes,
             over,
+            label=None if self.rows is None else self.rows.marker,
         )
 
     def _segment(self, plan: RollingPlan, config: StateConfig) -> int:
@@ -331,8 +333,8 @@ class RollingAggregation(RunnableOperator):
 
         Args:
             labels, records: both batch or both streaming. A streaming label waits until its time is closed; the slower one of
-                the two watermarks counts. The key columns have the same names and types in both; an expression is evaluated in
-                each.
+                the two watermarks counts. A label without a time comes out with nulls for the results. The key columns have the
+                same names and types in both; an expression is evaluated in each.
             label_time: column of the labels with their times, or an expression.
             event_time: column of the records, or an expression, of the same type.
             backend, options, name, idle: as for `apply`.

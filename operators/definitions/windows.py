@@ -215,7 +215,8 @@ class SessionWindows(_Grouping):
             expression with each record's gap: an interval, its text, or whole milliseconds. With 0, only records of one event
             time are in one session.
         gap_column: in place of `gap`, the name of a column with each record's gap, on Spark as well as in the local runner.
-            Records whose gap is null, not positive, or longer than 2**59 ticks are counted as bad.
+            Records whose gap is null, not positive, or longer than 2**59 ticks are counted as bad; they move stream time all
+            the same, as in Spark.
         grace: how long after its end a session still takes records, likewise; 0 or more.
         max_length: longest time from a session's first event to its last, likewise; 0 or more. The gap comes on top: a window
             is `max_length` + `gap` long at most.

@@ -147,6 +147,8 @@ class RollingOutput(AggregateOutput):
         rows: columns of the input: name, name in the result, and Arrow type.
         suffixes: what follows the name of an aggregate, for each lookback.
         over: for each aggregate the numbers of its lookbacks.
+        label: a boolean column that is true in rows which come out even if their time cannot be used, with nulls for results;
+            None if there are none.
     """
 
     keys: tuple[tuple[str, pa.DataType], ...]
@@ -154,6 +156,7 @@ class RollingOutput(AggregateOutput):
     rows: tuple[tuple[str, str, pa.DataType], ...]
     suffixes: tuple[str, ...]
     over: tuple[tuple[int, ...], ...]
+    label: str | None = None
 
     def aggregates_over(self, lookbacks: Collection[int]) -> list[tuple[str, Bound]]:
         """Return the aggregates that are over any of these lookbacks, with the names of their results."""
@@ -169,7 +172,11 @@ class RollingOutput(AggregateOutput):
     def _results(self) -> list[tuple[int, int, pa.Field]]:
         """Lookback, aggregate and field of each result."""
         return [
-            (lookback, number, pa.field(f"{name}{suffix}", bound.type, nullable=bound.nullable))
+            (
+                lookback,
+                number,
+                pa.field(f"{name}{suffix}", bound.type, nullable=bound.nullable or self.label is not None),
+            )
             for lookback, suffix in enumerate(self.suffixes)
             for number, (name, bound) in enumerate(self.aggregates)
             if lookback in self.over[number]
@@ -180,6 +187,13 @@ class RollingOutput(AggregateOutput):
         return pa.concat_tables(
             [self.arrow.empty_table(), *map(self._table, filter(lambda e: len(e.key), emissions))]
         )
+
+    def without_results(self, bad: pa.Table) -> pa.Table:
+        """Return those of the rows whose time cannot be used that come out."""
+        rows = bad.filter(bad.column(self.label))
+        columns = [rows.column(name).cast(type_) for name, _, type_ in self.rows]
+        nulls = [pa.nulls(rows.num_rows, field.type) for _, _, field in self._results]
+        return pa.Table.from_arrays([*columns, *nulls], schema=self.arrow)
 
     def _table(self, emission: RollingRows) -> pa.Table:
         found: dict[tuple[int, int], pa.Array] = {}

@@ -53,6 +53,13 @@ class Output(Protocol):
         """Return what steps emitted as rows, with this number on those that a later batch may replace."""
 
 
+class LabelOutput(Protocol):
+    """Rows that come out whether or not their time can be used."""
+
+    def without_results(self, bad: pa.Table) -> pa.Table:
+        """Return those of the rows whose time cannot be used that come out."""
+
+
 class Plan(Protocol):
     """What an operator computes: a window kind with its sizes in ticks and its panes, or a custom operator."""
 
@@ -139,7 +146,7 @@ class Batch:
 
     Attributes:
         records: the usable records, accumulated if the plan has two stages.
-        sifted: all rows by whether they can be used, if late and bad records are reported.
+        sifted: all rows by whether they can be used, if bad ones are not only counted.
     """
 
     records: Records | Partials
@@ -175,6 +182,7 @@ class Program:
         counts: names of what a custom operator counts.
         times: results that later operators may take as event time.
         segment_given: whether the length of a segment was asked for. If not, a stored state goes on with the one that it has.
+        labels: makes rows of those whose time cannot be used, if any of them come out.
     """
 
     plan: Plan
@@ -186,6 +194,7 @@ class Program:
     counts: tuple[str, ...] = ()
     times: tuple[OutputTime, ...] = ()
     segment_given: bool = False
+    labels: LabelOutput | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.output, OutputSchema):
@@ -207,6 +216,11 @@ class Program:
         return replace(self, late=late, inputs=replace(self.inputs, others=others))
 
     @property
+    def sifts(self) -> bool:
+        """Whether bad rows are set aside, to be reported or to come out, and not only counted."""
+        return self.late is not None or self.labels is not None
+
+    @property
     def rows(self) -> pa.Schema:
         """The Arrow schema of the rows that come out, those of late records among them."""
         return self.output.arrow if self.late is None else self.late.with_reports(self.output.arrow)
@@ -226,8 +240,8 @@ class Program:
         return join(self.plan, parts)
 
     def batch(self, rows: Sequence[pa.Table], partials: Sequence[pa.Table] = ()) -> Batch:
-        """Return a batch with its bad rows set aside, if these are reported; arguments as for `read`."""
-        if self.late is None:
+        """Return a batch with its bad rows set aside, if these are needed; arguments as for `read`."""
+        if not self.sifts:
             return Batch(self.read(rows, partials))
         sifted = self.inputs.records.sift(pa.concat_tables(rows))
         records = self.inputs.records.records(sifted.usable)
@@ -248,11 +262,14 @@ class Program:
         sifted = batch.sifted
         step = Step(*closes, late=None if sifted is None else [])
         rows = self.output.table(operator.step(batch.records, step), sequence)
-        if sifted is None or self.late is None:
+        if sifted is None:
             return Processed(rows, None, step.counters)
         step.counters.rows += sifted.bad.num_rows
         step.counters.bad += sifted.bad.num_rows
-        return Processed(rows, self.late.reports(sifted, step.late or []), step.counters)
+        if self.labels is not None and sifted.bad.num_rows:
+            rows = pa.concat_tables([rows, self.labels.without_results(sifted.bad)])
+        late = None if self.late is None else self.late.reports(sifted, step.late or [])
+        return Processed(rows, late, step.counters)
 
     def joined(self, rows: pa.Table, late: pa.StructArray | None) -> pa.Table:
         """Return rows and the reports of late records as one table of the schema `rows`."""

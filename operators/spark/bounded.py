@@ -197,7 +197,7 @@ class BoundedRun:
 
     def _batch(self, table: pa.Table) -> Batch:
         program, rows = self.program, table.drop_columns([ORDER])
-        if program.late is None:
+        if not program.sifts:
             return Batch(self.source.read(rows))
         return program.batch([rows.rename_columns(program.inputs.names)])
 

@@ -119,7 +119,7 @@ class Pack:
             if self.tells and not number:
                 yield _packed([_call(label, ARRIVED) for label in self.labels])
             table = part.rename_columns(self.program.inputs.names)
-            if self.program.late is not None:  # A bad row is reported where its key is.
+            if self.program.sifts:  # A bad row is reported, or comes out, where its key is.
                 yield _packed(list(self._whole(table)))
                 continue
             usable = columns.usable(table)

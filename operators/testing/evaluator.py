@@ -178,7 +178,8 @@ def _outputs(
                 numbers.append(number)
         before += table.num_rows
         after = None if moment is None else tick_of(moment, tick_us)
-        yield judge.step(clock.batch(records, after)), numbers
+        known = [time for time in times if time is not None]
+        yield judge.step(clock.batch(records, after, known)), numbers
 
 
 def _gap_ticks(gap: timedelta | int | None, tick_us: int) -> int | None:

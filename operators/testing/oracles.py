@@ -50,10 +50,18 @@ class StreamClock:
     stream_time: float = -math.inf
     highest: float = -math.inf
 
-    def batch(self, records: Sequence[Record], stream_time: int | None = None) -> Batch:
-        """Return the records with the close times before and after them."""
+    def batch(
+        self, records: Sequence[Record], stream_time: int | None = None, times: Sequence[int] = ()
+    ) -> Batch:
+        """Return the records with the close times before and after them.
+
+        Args:
+            records: of the batch.
+            stream_time: after it; by default the highest event time.
+            times: event times of records that are in no window for another reason, such as a bad gap.
+        """
         before = self.stream_time
-        self.highest = max([self.highest, *(time for _, time, _ in records)])
+        self.highest = max([self.highest, *times, *(time for _, time, _ in records)])
         self.stream_time = max(before, self.highest if stream_time is None else stream_time)
         return Batch(records, before - self.grace, self.stream_time - self.grace)
 

@@ -244,7 +244,10 @@ def test_left_windows_of_sliding_windows_are_rolling_rows(scenario: Scenario) ->
 @examples(1)
 @given(scenarios(), st.data())
 def test_labels_have_what_records_of_their_time_have(scenario: Scenario, data: st.DataObject) -> None:
-    """As of the time of a record, a label has what comes out beside it, to the last bit, in one batch or in several."""
+    """As of the time of a record, a label has what comes out beside it, to the last bit, in one batch or in several.
+
+    A label without a time has nulls.
+    """
     records = [record for records, _ in scenario.steps for record in records]
     operator = scenario.windows.group_by("key").aggregate(**AGGREGATES, spread=agg.stddev("value"))
     whole = replace(scenario, grace=100, steps=[(records, None)])
@@ -261,7 +264,9 @@ def test_labels_have_what_records_of_their_time_have(scenario: Scenario, data: s
         found += runner.process(stream_time=FAR).to_pylist()
     results = [name for name in beside[0] if name not in given.column_names] if beside else []
     expected = {row["number"]: [row[name] for name in results] for row in beside}
-    assert len(found) == len(beside)
+    timeless = [number for number, time in enumerate(asked.column("when").to_pylist()) if time is None]
+    expected |= {asked.column("asked")[number].as_py(): [None] * len(results) for number in timeless}
+    assert len(found) == len(beside) + len(timeless)
     for row in found:
         assert [row[name] for name in results] == expected[row["asked"]]
 

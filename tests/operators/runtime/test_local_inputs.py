@@ -58,6 +58,25 @@ def test_highest_times_outlive_the_runner(tmp_path: Path, way: str) -> None:
         assert [(0, 1, 2), (30, 1, 0)] == emitted(runner.process({"x": rows(60), "y": rows(50)}))
 
 
+@pytest.mark.parametrize("aggregate", [agg.count(), agg.first("t"), agg.collect_list("t").over("w")])
+def test_label_without_a_time_comes_out_without_results(aggregate: agg.Aggregate) -> None:
+    """No label is lost: one whose time is null or out of range comes out at once, with nulls, and counts as bad."""
+    operator = RollingWindows({"w": 10, "ever": "lifetime"}).group_by("k").aggregate(n=aggregate)
+    times = pa.array([None, 5, 2**62], pa.int64())
+    labels = pa.table({"k": ["a", "a", "b"], "asked": times, "is_fraud": [True, False, None]})
+    with operator.local_runner_as_of("asked", "t") as runner:
+        found = runner.process(labels, rows(None, 1)).to_pylist()
+        assert [("a", None, True), ("b", 2**62, None)] == [
+            (row["k"], row["asked"], row["is_fraud"]) for row in found
+        ]
+        assert {None} == {row[name] for row in found for name in row if name.startswith("n_")}
+        assert runner.frames is not None
+        assert (5, 3) == (runner.frames.counters.rows, runner.frames.counters.bad)
+        (last,) = runner.process(labels.slice(0, 0), stream_time=100).to_pylist()
+        assert 5 == last["asked"]
+        assert last["n_w"] is not None
+
+
 def test_labels_wait_for_records() -> None:
     """A label comes out once records are past it too, so that it has all of them; and records alone close nothing."""
     operator = RollingWindows({"w": 10}).group_by("k").aggregate(n=agg.count())

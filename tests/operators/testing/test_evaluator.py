@@ -53,6 +53,20 @@ def test_rows_are_those_of_the_operator(kind: str, emit: str) -> None:
     assert any(expected)
 
 
+def test_record_with_a_bad_gap_moves_stream_time() -> None:
+    """A record that is in no session because of its gap is still the newest one, for the operator and by brute force."""
+    windows = SessionWindows(gap_column="gap")
+    table = pa.table({"k": ["a", "a"], "at": [0, 100], "gap": pa.array([3, None], pa.int64())})
+    steps, aggregates = [table, table.slice(0, 1)], {"n": len}
+    with windows.group_by("k").aggregate(n=agg.count()).local_runner("at") as runner:
+        emitted = [runner.process(step) for step in steps]
+        assert (1, 1) == (runner.counters.bad, runner.counters.late)
+    assert [1, 0] == [len(rows) for rows in emitted]
+    for rows, expected in zip(emitted, expected_rows(windows, steps, "at", aggregates, ["k"]), strict=True):
+        assert_rows(rows, expected, windows=windows)
+    assert [2] == late_rows(windows, steps, "at", ["k"])
+
+
 def test_plain_records_follow_the_local_runners_clock() -> None:
     """Lists of key, time and value need no close times; a batch may have its own."""
     records = [[("a", 3, "x")], [("a", 25, "y"), ("a", 4, "z")]]
