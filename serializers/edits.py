@@ -334,17 +334,44 @@ def _matched(before: _Rows, after: _Rows) -> tuple[Mask, Mask]:
     if not len(kept_old):
         return kept_old, kept_new
     # In most pages rows only changed or came at the end: the times are those of the rows before, and nothing is searched.
-    common = np.minimum(before.count, after.count)
-    a, b = rows_between(before.first, common), rows_between(after.first, common)
-    moved = before.count > after.count
-    moved[before.page[a[before.time[a] != after.time[b]]]] = True
+    pages = np.arange(len(before.count))
+    a, b, moved = _in_line(before, after, pages, np.zeros(len(pages), np.int64))
+    moved |= before.count > after.count
     if moved.any():
-        still = ~moved[before.page[a]]
-        pairs = _pairs(before, after, np.flatnonzero(moved))
-        a, b = np.concatenate([a[still], pairs[0]]), np.concatenate([b[still], pairs[1]])
+        # In others, the earliest rows are gone, as entries that no window needs are: the rows after them are in line.
+        pages, still = np.flatnonzero(moved), ~moved[before.page[a]]
+        c, d, moved = _in_line(before, after, pages, _gone_first(before, after, pages))
+        then = ~moved[before.page[c]]
+        pairs = _pairs(before, after, np.flatnonzero(moved)) if moved.any() else (a[:0], b[:0])
+        a, b = np.concatenate([a[still], c[then], pairs[0]]), np.concatenate([b[still], d[then], pairs[1]])
     same = before.same(a, after, b)
     kept_old[a[same]] = kept_new[b[same]] = True
     return kept_old, kept_new
+
+
+def _in_line(before: _Rows, after: _Rows, pages: Ints, gone: Ints) -> tuple[Ints, Ints, Mask]:
+    """Pairs of the rows of some pages, one after another, and which of all pages have a pair with different times.
+
+    Args:
+        before, after: old and new pages.
+        pages: numbers of those that are paired.
+        gone: for each of these the number of old rows before the first pair.
+    """
+    common = np.minimum(before.count[pages] - gone, after.count[pages])
+    a, b = rows_between(before.first[pages] + gone, common), rows_between(after.first[pages], common)
+    moved = np.zeros(len(before.count), bool)
+    moved[before.page[a[before.time[a] != after.time[b]]]] = True
+    return a, b, moved
+
+
+def _gone_first(before: _Rows, after: _Rows, pages: Ints) -> Ints:
+    """How many rows of each of these old pages are earlier than the first row of the new one."""
+    first = np.full(len(before.count), np.iinfo(np.int64).max)
+    filled = after.count > 0
+    first[filled] = after.time[after.first[filled]]
+    rows = rows_between(before.first[pages], before.count[pages])
+    earlier = rows[before.time[rows] < first[before.page[rows]]]
+    return np.bincount(before.page[earlier], minlength=len(first))[pages]
 
 
 def _pairs(before: _Rows, after: _Rows, pages: Ints) -> tuple[Ints, Ints]:

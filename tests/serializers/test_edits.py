@@ -96,6 +96,24 @@ def test_an_edit_has_the_row_that_differs(rows: int, at: int, change: str) -> No
     assert 50 * (2 * row_bytes + EDIT_BYTES) > edits.size
 
 
+@pytest.mark.parametrize(("gone", "ties"), [(1, 1), (50, 1), (200, 1), (2, 2), (150, 2), (3, 3), (198, 3)])
+def test_an_edit_of_expired_rows_has_none_of_the_others(gone: int, ties: int) -> None:
+    """The earliest rows are gone, a later one changed, and one came at the end, in some of the pages."""
+    before = [(n // ties, n, n) for n in range(200)]
+    after = [*before[gone:], (200, 0, 0)]
+    if gone < 150:
+        after[-20] = (after[-20][0], -1, -1)
+    olds, news = (
+        [page(NUMBERS, before)] * 3,
+        [page(NUMBERS, rows) for rows in (before, after, after[:-1] or after)],
+    )
+    (edits,) = edits_between(NUMBERS, [b"a", b"b", b"c"], olds, news)
+    assert news == edited(edits, olds)
+    changed = int(gone < 150)
+    assert [0, gone + changed, gone + changed] == edits.gone.tolist()
+    assert [0, 1 + changed, changed if len(after) > 1 else 1] == edits.added.tolist()
+
+
 def test_rows_are_compared_as_they_are_stored() -> None:
     """-0.0 is not 0.0, True is not 1, and one NaN is another one's equal if its bytes are."""
     layout = PageLayout(("i8", "f8", "object"))
