@@ -29,11 +29,10 @@ from operators.steps.partials import Partials
 from serializers.pages import Column
 from state_backends import Entries, StateError
 from state_backends.durability.progress import Progress
-from state_backends.store.schema import StoredSchema
+from state_backends.store.schema import StoredSchema, name_and_since, name_since
 
 REFUSE, ADAPT = "refuse", "adapt"
 _WIDTHS = ["int8", "int16", "int32", "int64"], ["float", "double"]
-_SINCE = re.compile(r" since (\d+)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +64,11 @@ class Later(Operation):
         return self.of.parts
 
     def describe(self) -> str:
-        return f"{self.of.describe()} since {self.since}"
+        return name_since(self.of.describe(), self.since)
 
     @property
     def former(self) -> str | None:
-        return None if self.of.former is None else f"{self.of.former} since {self.since}"
+        return None if self.of.former is None else name_since(self.of.former, self.since)
 
     def lift(self, records: Records) -> State:
         return self.of.lift(records)
@@ -118,7 +117,7 @@ def settled(program: Program, stored_identity: dict[str, Any], *, moved: bool = 
     lasting = [name for name in names if recorded.count(name) == names.count(name)]
     for_ever = lasting if LASTING in stored_identity else names
     widened = _widened_columns(program, stored_identity)
-    latest = max([0, *(int(found[1]) for found in map(_SINCE.search, names) if found)])
+    latest = max([0, *(since for _, since in map(name_and_since, names))])
 
     def whole(operations: Sequence[Operation], number: int, among: Sequence[str]) -> list[bool]:
         return [_source(_begun(op, number), among, widened) is not None for op in operations]

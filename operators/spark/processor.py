@@ -143,7 +143,7 @@ class BucketProcessor(StatefulProcessor):
     def _fits(self, pointer: Pointer) -> bool:
         """Whether the stored state says all that this operator records, in its form; otherwise the bucket has to be opened.
 
-        All buckets are asked in a run's first batch, so that all have one form after it, as `read_state` needs it.
+        All buckets are asked in a run's first batch, so that all have the same states after it, as `common_form` needs them.
 
         Raises:
             StateError: the state belongs to another operator, or the policy forbids to change it.

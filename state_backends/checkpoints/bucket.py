@@ -4,7 +4,7 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from serializers.pages import Column
+from state_backends.checkpoints.forms import sources
 from state_backends.durability.durable import Durable
 from state_backends.durability.pointer import JOURNAL, Pointer, read_pointer
 from state_backends.durability.policy import SnapshotPolicy
@@ -73,8 +74,24 @@ class Bucket:
         """What the state depends on."""
         return self.pointer.progress.identity or {}
 
-    def entries(self) -> Iterator[EntryBatch]:
-        """Yield all entries, a number of pages at a time. O(entries)."""
+    def entries(self, form: StoredSchema | None = None) -> Iterator[EntryBatch]:
+        """Yield all entries, a number of pages at a time. O(entries).
+
+        Args:
+            form: the columns that they get, as `common_form` returns them; by default those that the bucket has.
+
+        Raises:
+            StateError: the bucket's entries cannot be brought into the form: the query has gone on since it was found.
+        """
+        columns = None if form is None else sources(form, self.schema)
+        if form is not None and columns is None:
+            raise StateError("a bucket has states with other columns than before: stop the query first")
+        for stored in self._entries():
+            if columns is not None:
+                stored = replace(stored, columns=[stored.columns[number] for number in columns])  # noqa: PLW2901
+            yield stored
+
+    def _entries(self) -> Iterator[EntryBatch]:
         for segment in self.backend.segments():
             pages: dict[bytes, bytes] = {}
             for key, page in self.backend.iterate(segment):

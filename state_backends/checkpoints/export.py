@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from state_backends.checkpoints.bucket import Bucket
+from state_backends.checkpoints.forms import common_form
 from state_backends.checkpoints.query import stored_query
 from state_backends.checkpoints.reading import (
     Checkpoint,
-    agreed,
     by_bucket,
     journal_rows,
     pointers,
-    stored_schema,
 )
 from state_backends.checkpoints.savepoint import (
     SAVED,
@@ -29,6 +28,7 @@ from state_backends.durability.folders import Folder, absolute
 from state_backends.durability.pointer import Pointer
 from state_backends.durability.progress import FAR_PAST, close_time_at
 from state_backends.errors import StateError
+from state_backends.store.schema import StoredSchema
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,14 +41,16 @@ class SaveBucket:
     Attributes:
         checkpoint: where they are.
         uri: the savepoint's folder.
+        form: the columns that they get.
     """
 
     checkpoint: Checkpoint
     uri: str
+    form: StoredSchema
 
     def __call__(self, number: int, bucket: Bucket) -> Iterator[pa.Table]:
         """Yield one row that describes what was written."""
-        yield write_bucket(Folder(self.uri), number, bucket).table()
+        yield write_bucket(Folder(self.uri), number, bucket, self.form).table()
 
 
 def write_savepoint(
@@ -86,9 +88,8 @@ def write_savepoint(
     found = Checkpoint(path, backend, query.batch, operator, snapshots)
     rows = journal_rows(found, spark)
     every = pointers(rows)
-    pointer = agreed(found, every)
-    schema, identity = stored_schema(pointer), pointer.progress.identity or {}
-    saved = by_bucket(rows, SaveBucket(found, target.uri), SAVED).collect()
+    form = common_form(path, every)
+    saved = by_bucket(rows, SaveBucket(found, target.uri, form.schema), SAVED).collect()
     if batch is None:
         _check_stopped(path, query.batch)
     origin = {
@@ -98,8 +99,9 @@ def write_savepoint(
         "sources": query.sources,
         "sequence": max(each.progress.sequence for each in every),
     }
-    close_time = _close_time(every, query.watermark_ms or 0, schema.tick_us)
-    return write_header(target, identity, schema, close_time, [SavedBucket(*row) for row in saved], origin)
+    close_time = _close_time(every, query.watermark_ms or 0, form.schema.tick_us)
+    files = [SavedBucket(*row) for row in saved]
+    return write_header(target, form.identity, form.schema, close_time, files, origin)
 
 
 def _check_stopped(path: str, batch: int) -> None:

@@ -3,7 +3,7 @@
 import atexit
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from serializers import CorruptDataError
 from state_backends.checkpoints.bucket import Bucket, journal_from_parts, open_bucket
+from state_backends.checkpoints.forms import Form, common_form
 from state_backends.checkpoints.metadata import (
     JOURNAL_VARIABLE,
     moved,
@@ -95,9 +95,8 @@ def read_state(
     Cost: each bucket's state passes through one task's memory.
     """
     found = Checkpoint(absolute(checkpoint), backend, batch, operator, snapshots)
-    rows, pointer = journals(found, spark)
-    schema = stored_schema(pointer)
-    return by_bucket(rows, ReadRows(found, schema), schema.readable)
+    rows, form = journals(found, spark)
+    return by_bucket(rows, ReadRows(found, form.schema), form.schema.readable)
 
 
 def summarize_state(
@@ -117,9 +116,8 @@ def summarize_state(
     Args, errors and cost: as `read_state`.
     """
     found = Checkpoint(absolute(checkpoint), backend, batch, operator, snapshots)
-    rows, pointer = journals(found, spark)
-    schema = stored_schema(pointer)
-    return by_bucket(rows, Summarize(found, schema), SUMMARY)
+    rows, _ = journals(found, spark)
+    return by_bucket(rows, Summarize(found), SUMMARY)
 
 
 @dataclass(frozen=True)
@@ -128,7 +126,7 @@ class ReadRows:
 
     Attributes:
         checkpoint: of the state.
-        schema: of the entries.
+        schema: of the rows; see `common_form`.
     """
 
     checkpoint: Checkpoint
@@ -137,7 +135,7 @@ class ReadRows:
     def __call__(self, number: int, bucket: Bucket) -> Iterator[pa.Table]:
         """Yield the entries in tables."""
         del number
-        for stored in bucket.entries():
+        for stored in bucket.entries(self.schema):
             yield self.schema.table(stored.keys, stored.key, stored.columns)
 
 
@@ -147,70 +145,42 @@ class Summarize:
 
     Attributes:
         checkpoint: of the state.
-        schema: of the entries.
     """
 
     checkpoint: Checkpoint
-    schema: StoredSchema
 
     def __call__(self, number: int, bucket: Bucket) -> Iterator[pa.Table]:
         """Yield a row for each segment."""
         sizes = segment_sizes(bucket.entries())
-        length = self.schema.segment
+        length = bucket.schema.segment
         close_time = bucket.close_time
-        ends = [close_time, close_time + self.schema.grace]
+        ends = [close_time, close_time + bucket.schema.grace]
         for size in sizes:
             first = size.segment * length
             rest = [size.keys, size.panes, size.size, size.oldest, size.newest]
-            yield self._row([number, size.segment, first, first + length - 1, *rest, *ends])
+            yield _summary(bucket.schema, [number, size.segment, first, first + length - 1, *rest, *ends])
         if not sizes:
-            yield self._row([number, None, None, None, 0, 0, 0, None, None, *ends])
-
-    def _row(self, values: list[int | None]) -> pa.Table:
-        arrays = []
-        for value, type_ in zip(values, SUMMARY.types, strict=True):
-            if pa.types.is_timestamp(type_) and value is not None:
-                arrays.append(self.schema.instants(np.array([value])))
-            else:
-                arrays.append(pa.array([value], type_))
-        return pa.Table.from_arrays(arrays, schema=SUMMARY)
+            yield _summary(bucket.schema, [number, None, None, None, 0, 0, 0, None, None, *ends])
 
 
-def stored_schema(pointer: Pointer) -> StoredSchema:
-    """Return the schema of the entries in a pointer."""
-    if pointer.progress.schema is None:
-        raise CorruptDataError("a state pointer does not describe the stored columns")
-    return pointer.progress.schema
+def _summary(schema: StoredSchema, values: list[int | None]) -> pa.Table:
+    arrays = []
+    for value, type_ in zip(values, SUMMARY.types, strict=True):
+        if pa.types.is_timestamp(type_) and value is not None:
+            arrays.append(schema.instants(np.array([value])))
+        else:
+            arrays.append(pa.array([value], type_))
+    return pa.Table.from_arrays(arrays, schema=SUMMARY)
 
 
-def journals(checkpoint: Checkpoint, spark: "SparkSession | None") -> "tuple[DataFrame, Pointer]":
-    """Return each bucket's blobs as rows of bucket, name, part and blob, and the pointer of one: all have the same schema.
+def journals(checkpoint: Checkpoint, spark: "SparkSession | None") -> "tuple[DataFrame, Form]":
+    """Return each bucket's blobs as rows of bucket, name, part and blob, and the form in which all buckets can be read.
 
     Raises:
-        StateError: the checkpoint has no state of windows.
+        StateError: the checkpoint has no state of windows, or its buckets have different ones.
     """
     rows = journal_rows(checkpoint, spark)
-    return rows, agreed(checkpoint, pointers(rows))
-
-
-def agreed(checkpoint: Checkpoint, found: Sequence[Pointer]) -> Pointer:
-    """Return one of the pointers of a checkpoint's buckets, which all have the same schema.
-
-    Raises:
-        StateError: there are none, or their schemas differ.
-    """
-    schemas = {repr(pointer.progress.plain().get("schema")): pointer for pointer in found}
-    if not schemas:
-        raise StateError(
-            f"the checkpoint {checkpoint.path} has no state of windows after this batch: check the checkpoint folder, "
-            "the batch, and the number of the operator"
-        )
-    if len(schemas) > 1:
-        raise StateError(
-            f"the buckets of {checkpoint.path} have states with different columns: let the query complete one batch"
-        )
-    (pointer,) = schemas.values()
-    return pointer
+    return rows, common_form(checkpoint.path, pointers(rows))
 
 
 def journal_rows(checkpoint: Checkpoint, spark: "SparkSession | None") -> "DataFrame":

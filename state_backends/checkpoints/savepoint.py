@@ -177,12 +177,21 @@ def check_new(folder: Folder) -> None:
         raise StateError(f"the folder {folder.uri} already contains a savepoint: choose a new folder")
 
 
-def write_bucket(folder: Folder, number: int, bucket: Bucket) -> SavedBucket:
+def write_bucket(
+    folder: Folder, number: int, bucket: Bucket, form: StoredSchema | None = None
+) -> SavedBucket:
     """Write the file of one bucket.
+
+    Args:
+        folder: the savepoint's.
+        number: of the bucket.
+        bucket: its state.
+        form: the columns that its entries get, as `common_form` returns them; by default those that the bucket has.
 
     Cost: its entries are in memory at once; sorted by key.
     """
-    stored = list(bucket.entries())
+    form = form or bucket.schema
+    stored = list(bucket.entries(form))
     keys = [name for part in stored for name in part.keys]
     before = np.cumsum([0, *(len(part.keys) for part in stored)]).tolist()
     key = np.concatenate(
@@ -191,7 +200,7 @@ def write_bucket(folder: Folder, number: int, bucket: Bucket) -> SavedBucket:
     columns = [np.concatenate(parts) for parts in zip(*(part.columns for part in stored), strict=True)]
     # Stable by segments, which come in their order: a key's entries stay sorted by time.
     order = np.argsort(_crcs(keys)[key], kind="stable")
-    schema = saved_columns(bucket.schema)
+    schema = saved_columns(form)
     tables = saved_entries(keys, key[order], [column[order] for column in columns], schema)
     return write_entries(folder, number, schema, tables, bucket.close_time)
 

@@ -1,8 +1,8 @@
 """How much a bucket's segments and keys hold, counted from its entries."""
 
 import heapq
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -88,3 +88,21 @@ def segment_sizes(batches: Iterable[EntryBatch]) -> list[SegmentSize]:
     for stored in batches:
         count.add_segment(stored)
     return count.segments
+
+
+def in_segments_of(length: int, sizes: Sequence[SegmentSize], own: int) -> Sequence[SegmentSize]:
+    """Return the sizes of segments of another length: each is counted where it begins.
+
+    Args:
+        length: of the segments to return, in ticks.
+        sizes: of the segments, by their numbers.
+        own: their length in ticks.
+    """
+    if length == own:
+        return sizes
+    found: dict[int, SegmentSize] = {}
+    for one in sizes:
+        number = one.segment * own // length
+        size = replace(one, segment=number)
+        found[number] = found[number] + size if number in found else size
+    return [found[number] for number in sorted(found)]

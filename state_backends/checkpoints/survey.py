@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from serializers import decode_keys
 from state_backends.checkpoints.bucket import Bucket
-from state_backends.checkpoints.reading import Checkpoint, by_bucket, journals, stored_schema
-from state_backends.checkpoints.sizes import SegmentSize, SizeCount
+from state_backends.checkpoints.reading import Checkpoint, by_bucket, journals
+from state_backends.checkpoints.sizes import SegmentSize, SizeCount, in_segments_of
 from state_backends.durability.pointer import Pointer
 from state_backends.store.schema import StoredSchema
 
@@ -115,7 +115,7 @@ class StateSurvey:
 
     Attributes:
         checkpoint: of the state.
-        schema: of the entries.
+        schema: of the entries. Segments are counted by its length, also those of buckets that have another one.
         identity: what the state depends on, as the operator describes it.
         buckets: in the order of their numbers.
     """
@@ -150,13 +150,13 @@ def survey(checkpoint: Checkpoint, spark: "SparkSession | None" = None) -> State
 
     Cost: each bucket's state passes through one task's memory. The driver gets a few numbers for each bucket and segment.
     """
-    rows, pointer = journals(checkpoint, spark)
-    schema = stored_schema(pointer)
+    rows, form = journals(checkpoint, spark)
+    schema = form.schema
     logs = _stored(rows)
     found = by_bucket(rows, SurveyBucket(checkpoint, schema), _SURVEYED).collect()
     buckets = [SurveyedBucket.of(row.asDict(recursive=True), *logs[row.bucket]) for row in found]
     buckets.sort(key=lambda bucket: bucket.number)
-    return StateSurvey(checkpoint, schema, pointer.progress.identity or {}, tuple(buckets))
+    return StateSurvey(checkpoint, schema, form.identity, tuple(buckets))
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ class SurveyBucket:
 
     Attributes:
         checkpoint: of the state.
-        schema: of the entries.
+        schema: of the survey.
     """
 
     checkpoint: Checkpoint
@@ -182,7 +182,8 @@ class SurveyBucket:
             "pointer": bucket.pointer.encode(),
             "keys": count.keys,
             "segments": [
-                {name: getattr(size, name) for name in SegmentSize.__slots__} for size in count.segments
+                {name: getattr(size, name) for name in SegmentSize.__slots__}
+                for size in in_segments_of(self.schema.segment, count.segments, bucket.schema.segment)
             ],
             "largest": self._largest(count),
         }

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain, count
@@ -17,8 +18,20 @@ TIME, NUMBER, FLOAT, VALUE = "time", "number", "float", "value"
 """Kinds of stored columns that are not states: ticks, int64, float64, or a value as msgpack has it."""
 _CODES = {TIME: "i8", NUMBER: "i8", FLOAT: "f8", VALUE: "object"}
 _ARROW = {"i8": pa.int64(), "f8": pa.float64(), "object": pa.string()}
+_SINCE = re.compile("(.*) since ([0-9]{1,18})", re.DOTALL)
 _FIRST_US, _END_US = -62_135_596_800_000_000, 253_402_300_800_000_000
 """From the year 1 to before the year 10000: what Spark's and Python's timestamps can be."""
+
+
+def name_since(name: str, since: int) -> str:
+    """Return the name of a state that began later than one of this name."""
+    return f"{name} since {since}"
+
+
+def name_and_since(name: str) -> tuple[str, int]:
+    """Return the arguments of `name_since`; a state that was there from the beginning has the number 0."""
+    found = _SINCE.fullmatch(name)
+    return (found[1], int(found[2])) if found else (name, 0)
 
 
 @dataclass(frozen=True, slots=True)

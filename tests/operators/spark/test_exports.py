@@ -8,9 +8,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from operators import RollingWindows, TumblingWindows
+from operators import RollingWindows, TumblingWindows, read_windows
 from operators import aggregates as agg
-from state_backends import StateError, write_savepoint
+from serializers.keys import bucket_of, encode_keys
+from state_backends import StateError, read_state, summarize_state, write_savepoint
 from tests.effort import slow_but
 from tests.operators.spark.frames import rows, run_query, write_numbered
 
@@ -117,3 +118,56 @@ def test_a_query_that_goes_on_meanwhile_is_refused(spark: SparkSession, tmp_path
     assert not (folder / "savepoint.json").exists()
     saved = write_savepoint(checkpoint, tmp_path / "named", backend, batch=last)
     assert last == saved.origin["batch"]
+
+
+def keyed(spark: SparkSession, folder: Path, number: int, *records: tuple[str, float, int]) -> DataFrame:
+    """A stream of the files of a folder, to which one is added."""
+    folder.mkdir(parents=True, exist_ok=True)
+    keys, seconds, values = zip(*records, strict=True)
+    at = pa.array([round((BASE + second) * 1e6) for second in seconds], pa.timestamp("us", "UTC"))
+    write_numbered(pa.table({"k": keys, "at": at, "v": values}), folder, number)
+    return spark.readStream.schema(f"{SCHEMA}, v bigint").parquet(str(folder))
+
+
+def test_buckets_that_differ_after_restarts_are_read(spark: SparkSession, tmp_path: Path) -> None:
+    """A mean added beside a sum, and another grace: keys of before, of after, and of a bucket that has been quiet since."""
+    names = [f"key-{number}" for number in range(20)]
+    buckets = [bucket_of(key, 3) for key in encode_keys([pa.array(names)])]
+    old, new, quiet = (names[buckets.index(number)] for number in range(3))
+
+    def op(grace: str, **more: Any) -> Any:
+        windows = TumblingWindows("1 minute", grace=grace).group_by("k")
+        return windows.aggregate(total=agg.sum("v"), **more)
+
+    mean, adapt = {"mean": agg.avg("v")}, {"state.evolution": "adapt"}
+    source, out, checkpoint = (tmp_path / name for name in ("in", "out", "checkpoint"))
+    steps = [
+        (op("1 minute"), [(old, 1, 100), (quiet, 2, 7)]),
+        (op("1 minute", **mean), [(old, 3, 10)]),
+        (op("40 minutes", **mean), [(old, 4, 20), (new, 5, 5)]),
+    ]
+    for number, (operator, records) in enumerate(steps):
+        df = keyed(spark, source, number, *records)
+        run_query(operator.apply(df, "at", options=adapt), out, checkpoint)
+
+    state = read_state(checkpoint)
+    stored = {row.k: (row["CountValid(v)"][0], row["CountValid(v) since 1"][0]) for row in state.collect()}
+    assert {old: (3, 2), new: (1, 1), quiet: (1, 0)} == stored
+    segments = summarize_state(checkpoint).where("panes > 0").collect()
+    minutes = {row.bucket: (row.stream_time - row.close_time).seconds // 60 for row in segments}
+    assert [1, 40, 40] == sorted(minutes.values())
+    assert 3 == sum(row.panes for row in segments)
+
+    last = steps[-1][0]
+    expected = {(old, 130, 15.0), (new, 5, 5.0), (quiet, 7, None)}
+    still = read_windows(checkpoint, last, df, "at", options=adapt)
+    assert expected == {(row.k, row.total, row.mean) for row in still.collect()}
+    saved = write_savepoint(checkpoint, tmp_path / "savepoint")
+    frame = last.apply(
+        keyed(spark, tmp_path / "more", 0, (old, 6, 30), (old, 10_000, 0)),
+        "at",
+        options={"state.savepoint": saved.uri},
+    )
+    run_query(frame, tmp_path / "out-2", tmp_path / "checkpoint-2")
+    found = {(row.k, row.total, row.mean) for row in spark.read.parquet(str(tmp_path / "out-2")).collect()}
+    assert {(old, 160, 20.0), (new, 5, 5.0), (quiet, 7, None)} == found
