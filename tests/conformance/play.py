@@ -12,6 +12,7 @@ from operators import aggregates as agg
 from operators.columns.records import FAR_FUTURE
 from operators.runtime.local import LocalRunner
 from operators.steps.emission import RETRACT
+from operators.testing import evaluate
 
 Case = dict[str, Any]
 """A case by the README of `cases`: options and records, and what is expected."""
@@ -69,6 +70,22 @@ def play(options: Options, records: list[Row], backend: str = "memory") -> Playe
             late += [number] * (runner.counters.late - late_before)
         close_everything(runner, table)
         return Played(emitted, late, runner.store.is_empty())
+
+
+def play_by_brute_force(options: Options, records: list[Row]) -> Played:
+    """Return what the brute-force evaluator, which judges the property tests, makes of records one by one."""
+    finish = FINISH[options["aggregate"]]
+    outputs = evaluate(WINDOWS[options["window"]](options), [[(*each,)] for each in records], options["emit"])
+    emitted = [
+        sorted(
+            [
+                *([w.key, w.start, w.end, finish([value for _, value in w.content])] for w in output.windows),
+                *([w.key, w.start, w.end, None] for w in output.retracted),
+            ]
+        )
+        for output in outputs
+    ]
+    return Played(emitted, [number for number, output in enumerate(outputs) if output.late], empty=True)
 
 
 def operator(options: Options) -> WindowedAggregation:

@@ -3,14 +3,12 @@
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-from oracle import HoppingOracle, SessionOracle, SlidingOracle, StreamClock
 
 from operators import RollingWindows
 from operators.columns.records import FAR_FUTURE
-from tests.conformance.play import AGGREGATES, FINISH, Case, in_ms, play, record_table, value
+from tests.conformance.play import AGGREGATES, Case, in_ms, play, play_by_brute_force, record_table, value
 from tests.effort import slow
 
 
@@ -41,22 +39,10 @@ def test_rolling_rows_have_the_recorded_left_windows(sliding_case: Case) -> None
 
 def test_oracle_emits_what_was_recorded(case: Case) -> None:
     """The brute-force evaluator that judges the property tests gives the recorded rows itself."""
-    options = case["options"]
-    clock, oracle = StreamClock(options["grace"]), oracle_of(options)
-    outputs = [oracle.step(clock.batch([record])) for record in case["records"]]
-    finish = FINISH[options["aggregate"]]
-    emitted = [
-        sorted(
-            [
-                *([w.key, w.start, w.end, finish([value for _, value in w.content])] for w in output.windows),
-                *([w.key, w.start, w.end, None] for w in output.retracted),
-            ]
-        )
-        for output in outputs
-    ]
+    expected = play_by_brute_force(case["options"], case["records"])
 
-    assert [sorted(expected) for expected in case["emitted"]] == emitted
-    assert case["late"] == [number for number, output in enumerate(outputs) if output.late]
+    assert [sorted(rows) for rows in case["emitted"]] == expected.emitted
+    assert case["late"] == expected.late
 
 
 def test_directory_without_cases_is_an_error(tmp_path: Path) -> None:
@@ -66,12 +52,3 @@ def test_directory_without_cases_is_an_error(tmp_path: Path) -> None:
 
     assert run.returncode not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
     assert f"no conformance cases (*.json) below {tmp_path}" in run.stdout + run.stderr
-
-
-def oracle_of(options: dict[str, Any]) -> SlidingOracle | SessionOracle:
-    """The evaluator of the operator that a case's options describe."""
-    if options["window"] == "sliding":
-        return SlidingOracle(options["size"], options["emit"])
-    if options["window"] == "session":
-        return SessionOracle(lambda _: options["gap"], None, options["emit"])
-    return HoppingOracle(options["size"], options.get("advance", options["size"]), 0, options["emit"])

@@ -37,6 +37,8 @@ def judge(options: Options, records: list[Row], theirs: Played, backend: str) ->
     # A session that ends at the watermark is open in Jet, and here once its last tick is behind the close time.
     later = {"grace": options["grace"] + 1} if options["window"] == "session" else {}
     ours = play({**options, **later}, [records[number] for number in kept], backend)
+    if not ours.empty:
+        verdict.failures.append("something is stored when all windows have closed")
     emitted: list[list[Row]] = [[] for _ in records]
     for number, rows in zip(kept, ours.emitted, strict=True):
         emitted[number] = rows

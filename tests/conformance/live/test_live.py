@@ -1,6 +1,7 @@
 """Random cases beside live peers, a part of what `make live` plays, and what tells a deviation from a fault."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,28 @@ def test_recorded_deviations_are_known(file: Path) -> None:
     verdict = judged(case, case["kafka_emitted"])
     assert not verdict.failures
     assert verdict.explained
+
+
+@pytest.mark.parametrize("window", ["sliding", "session"])
+def test_wrong_rows_of_ours_are_no_deviation(window: str) -> None:
+    """Where Kafka deviates, a row of ours that is wrong is a failure, also one that is near the deviation."""
+    case = next(
+        case
+        for file in sorted((RECORDED / "deviations").iterdir())
+        if (case := json.loads(file.read_text()))["options"]["window"] == window
+    )
+    options, records = case["options"], case["records"]
+    theirs = kafka.play_sessions(options, records) if window == "session" else None
+    late = case["late"] if theirs is None else theirs.late
+    kafkas = Played(case["kafka_emitted"], late, empty=True)
+    ours = play(options, records)
+    assert not kafka.compared(options, records, ours, kafkas).failures
+    lost = [number for number, rows in enumerate(ours.emitted) if rows]
+    for number in lost:
+        emitted = [*ours.emitted[:number], ours.emitted[number][1:], *ours.emitted[number + 1 :]]
+        assert kafka.compared(options, records, replace(ours, emitted=emitted), kafkas).failures
+    assert kafka.compared(options, records, replace(ours, late=[*ours.late, 0]), kafkas).failures
+    assert kafka.compared(options, records, replace(ours, empty=False), kafkas).failures
 
 
 @pytest.mark.parametrize("window", ["sliding", "session", "hopping", "tumbling"])
