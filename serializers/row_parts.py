@@ -186,7 +186,7 @@ def joined(
     return memoryview(whole.buffers()[2] or b""), offsets_of(whole)
 
 
-def cells_of(data: bytes, lengths: npt.NDArray[np.uint32]) -> Iterator[pa.LargeBinaryArray]:
+def cells_of(data: memoryview, lengths: npt.NDArray[np.uint32]) -> Iterator[pa.LargeBinaryArray]:
     """Yield the variable parts of rows, given one row after another."""
     rows, parts = lengths.shape
     if not parts:

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from serializers import arrays
 from serializers.errors import CorruptDataError, NewerFormatError, SerializationError
 from serializers.row_parts import (
     COUNT,
@@ -35,6 +36,8 @@ from serializers.row_parts import (
 
 _VERSION = 1
 _HEADER = struct.Struct("<BI")
+Rest = tuple[memoryview | bytes | None, npt.NDArray[np.int64]]
+"""Variable parts one row after another, None if there are none, and where each row's begins and the last one ends."""
 
 
 class RowCodec:
@@ -77,19 +80,10 @@ class RowCodec:
         Cost: O(bytes) array work, and two slices for each run.
         """
         rows = table.num_rows
-        fixed, variable = np.empty((rows, self._row_bytes), np.uint8), []
-        at = 0
-        for part in self._parts(table):
-            if isinstance(part, np.ndarray):
-                fixed[:, at : at + part.shape[1]] = part
-                at += part.shape[1]
-            else:
-                variable.append(part)
-        for part in variable:
-            fixed[:, at : at + COUNT] = self._lengths(part)
-            at += COUNT
+        fixed = np.empty((rows, self._row_bytes), np.uint8)
+        parts = [self._rest(table.slice(a, b - a), fixed[a:b]) for a, b in self._pieces(table)]
         ends = np.append(starts[1:], rows)[: len(starts)]
-        rest, edges = joined(variable, rows)
+        rest, edges = _one_after_another(parts)
         flat, width, runs = (
             fixed.reshape(-1).data,
             self._row_bytes,
@@ -102,6 +96,27 @@ class RowCodec:
             b"".join((_HEADER.pack(_VERSION, b - a), flat[a * width : b * width], rest[c:d]))
             for (a, b), (c, d) in zip(runs, cuts, strict=True)
         ]
+
+    @staticmethod
+    def _pieces(table: pa.Table) -> list[tuple[int, int]]:
+        """Ranges of rows that are worked on at once."""
+        if table.nbytes <= arrays.PIECE_BYTES:
+            return [(0, table.num_rows)]
+        return arrays.cut_rows(arrays.row_bytes(table), arrays.PIECE_BYTES)
+
+    def _rest(self, table: pa.Table, fixed: Bytes) -> Rest:
+        """Write the fixed parts of rows; return their variable parts, and where each row's begins and the last one ends."""
+        at, variable = 0, []
+        for part in self._parts(table):
+            if isinstance(part, np.ndarray):
+                fixed[:, at : at + part.shape[1]] = part
+                at += part.shape[1]
+            else:
+                variable.append(part)
+        for part in variable:
+            fixed[:, at : at + COUNT] = self._lengths(part)
+            at += COUNT
+        return joined(variable, table.num_rows)
 
     def _parts(self, table: pa.Table) -> Iterator[Part]:
         for number, type_ in enumerate(self.schema.types):
@@ -134,25 +149,38 @@ class RowCodec:
             if end > len(blob) or not count:
                 raise self._damaged(blob)
             counts.append(count)
-            fixed.append(blob[_HEADER.size : end])
-            rest.append(blob[end:])
+            view = memoryview(blob)
+            fixed.append(view[_HEADER.size : end])
+            rest.append(view[end:])
         rows = sum(counts)
         matrix = np.frombuffer(b"".join(fixed), np.uint8).reshape(rows, width)
         texts = self._widths.count(None)
         lengths = np.ascontiguousarray(matrix[:, width - COUNT * texts :]).view("<u4").reshape(rows, texts)
+        sizes = (
+            lengths.sum(axis=1, dtype=np.int64) if texts else None
+        )  # Rows without bytes may be any number.
         if rows:
             starts = np.cumsum(counts) - counts
-            found = np.zeros(len(starts), np.int64)
-            if texts:  # Rows without bytes may be any number.
-                found = np.add.reduceat(lengths.sum(axis=1, dtype=np.int64), starts)
+            found = np.zeros(len(starts), np.int64) if sizes is None else np.add.reduceat(sizes, starts)
             wrong = found != np.fromiter(map(len, rest), np.int64, len(rest))
             if wrong.any():
                 raise self._damaged(blobs[int(np.argmax(wrong))])
+        data = memoryview(b"".join(rest))
+        if sizes is None or len(data) <= arrays.PIECE_BYTES:
+            ranges = [(0, rows, 0, len(data))]
+        else:
+            edges = np.concatenate([[0], np.cumsum(sizes)])
+            ranges = [(a, b, edges[a], edges[b]) for a, b in arrays.cut_rows(sizes, arrays.PIECE_BYTES)]
         try:
-            parts = self._split(matrix, cells_of(b"".join(rest), lengths))
-            columns = [array_of(type_, rows, parts) for type_ in self.schema.types]
+            tables = [self._table(matrix[a:b], data[c:d], lengths[a:b]) for a, b, c, d in ranges]
         except (pa.ArrowException, ValueError) as error:
             raise CorruptDataError(f"stored rows of {self.schema.names} cannot be read: {error}") from error
+        return pa.concat_tables(tables)
+
+    def _table(self, fixed: Bytes, data: memoryview, lengths: npt.NDArray[np.uint32]) -> pa.Table:
+        """Rows of their fixed parts, all their variable parts, and the lengths of these."""
+        parts = self._split(fixed, cells_of(data, lengths))
+        columns = [array_of(type_, len(fixed), parts) for type_ in self.schema.types]
         return pa.Table.from_arrays(columns, schema=self.schema)
 
     def _split(self, fixed: Bytes, texts: Iterator[pa.LargeBinaryArray]) -> Iterator[Part]:
@@ -169,3 +197,12 @@ class RowCodec:
         return CorruptDataError(
             f"stored rows of {len(blob)} bytes are truncated, altered or of other columns: go back to an earlier checkpoint"
         )
+
+
+def _one_after_another(parts: Sequence[Rest]) -> Rest:
+    """The variable parts of several pieces as those of one."""
+    if len(parts) == 1:
+        return parts[0]
+    found = [rest[edges[0] : edges[-1]] for rest, edges in parts if rest is not None]
+    edges = np.concatenate([[0], np.cumsum(np.concatenate([np.diff(edges) for _, edges in parts]))])
+    return b"".join(found) if found else None, edges

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
-from serializers.arrays import fill
+from serializers.arrays import fill, one_array
 
 Ints = npt.NDArray[np.int64]
 
@@ -83,7 +83,7 @@ def _plain_chunk(chunk: pa.Array, type_: pa.DataType) -> pa.Array:
 
 def plain_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     """Return a column as one array of plain values."""
-    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    array = one_array(column)
     return array.cast(array.type.value_type) if pat.is_dictionary(array.type) else array
 
 

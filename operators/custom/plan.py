@@ -333,10 +333,10 @@ class CustomOutput:
         Raises:
             OperatorError: a result does not have the declared type.
         """
-        batches = [self._batch(rows) for rows in emitted if len(rows.key)]
-        return pa.Table.from_batches(batches, self.arrow)
+        tables = [self._table(rows) for rows in emitted if len(rows.key)]
+        return pa.concat_tables(tables) if tables else self.arrow.empty_table()
 
-    def _batch(self, rows: OutputRows) -> pa.RecordBatch:
+    def _table(self, rows: OutputRows) -> pa.Table:
         columns = key_columns(rows.keys, rows.key, [type_ for _, type_ in self.keys])
         for (name, type_), values in zip(self.results, rows.columns, strict=True):
             try:
@@ -347,7 +347,7 @@ class CustomOutput:
                 ) from error
             if name == self.event_time:
                 self._check_times(columns[-1], rows.since)
-        return pa.RecordBatch.from_arrays(columns, schema=self.arrow)
+        return pa.Table.from_arrays(columns, schema=self.arrow)
 
     def _check_times(self, times: pa.Array, since: int) -> None:
         """Refuse rows that would be late for the operators that follow."""

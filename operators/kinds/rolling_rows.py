@@ -13,6 +13,7 @@ from operators.columns.ranges import Ints, State, run_starts
 from operators.columns.records import FAR_PAST
 from operators.kinds.panes import PaneSchema
 from operators.steps.emission import AggregateOutput
+from serializers.arrays import take_values
 from state_backends import Entries
 from state_backends.store.entries import merge_entries
 
@@ -206,10 +207,11 @@ class RollingOutput(AggregateOutput):
                 results = bound.finish([states[op] for op in bound.operations])
                 for place, lookback in enumerate(lookbacks):
                     found[lookback, number] = results.slice(place * windows, windows)
-        row = pa.array(emission.window) if windows < len(emission.key) else None
         results = [found[lookback, number] for lookback, number, _ in self._results]
         columns = emission.rows.select([name for name, _, _ in self.rows]).columns
-        columns += results if row is None else [result.take(row) for result in results]
+        if windows < len(emission.key):
+            results = [take_values(result, emission.window) for result in results]
+        columns += results
         return pa.Table.from_arrays(columns, schema=self.arrow)
 
     def _groups(self) -> Iterator[tuple[list[int], list[int]]]:

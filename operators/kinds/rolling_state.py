@@ -11,7 +11,7 @@ from operators.columns.ranges import Ints, Mask, run_starts
 from operators.columns.records import Records, event_ticks
 from operators.kinds.panes import PaneSchema
 from operators.steps.timers import NEVER
-from serializers.arrays import fill
+from serializers.arrays import fill, take_rows
 from serializers.rows import RowCodec
 from state_backends import Entries
 from state_backends.store.ordering import row_order
@@ -40,7 +40,7 @@ class Waiting:
 
     def take(self, rows: Ints) -> "Waiting":
         """Return the rows at these positions."""
-        return Waiting(self.key[rows], self.time[rows], self.rows.take(pa.array(rows)))
+        return Waiting(self.key[rows], self.time[rows], take_rows(self.rows, rows))
 
     def between(self, since: int, before: int) -> "Waiting":
         """Return the rows with since <= time < before."""
@@ -66,7 +66,7 @@ class Waiting:
         assert records.rows is not None  # noqa: S101 - the inputs name them
         assert records.row is not None  # noqa: S101
         at = np.flatnonzero(chosen)
-        return cls(records.key[at], records.time[at], records.rows.take(pa.array(records.row[at])))
+        return cls(records.key[at], records.time[at], take_rows(records.rows, records.row[at]))
 
 
 class RollingPaneSchema(PaneSchema):

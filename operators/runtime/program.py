@@ -164,7 +164,7 @@ class Processed:
     """
 
     rows: pa.Table
-    late: pa.StructArray | None
+    late: pa.ChunkedArray | None
     counters: Counters
 
 
@@ -271,7 +271,7 @@ class Program:
         late = None if self.late is None else self.late.reports(sifted, step.late or [])
         return Processed(rows, late, step.counters)
 
-    def joined(self, rows: pa.Table, late: pa.StructArray | None) -> pa.Table:
+    def joined(self, rows: pa.Table, late: pa.ChunkedArray | None) -> pa.Table:
         """Return rows and the reports of late records as one table of the schema `rows`."""
         return rows if late is None or self.late is None else self.late.joined(rows, late)
 

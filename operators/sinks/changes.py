@@ -13,6 +13,7 @@ from operators.columns.checks import listed_columns, refuse_twice
 from operators.errors import DefinitionError
 from operators.sinks.interface import Changes, SinkError
 from operators.sinks.times import refuse_times
+from serializers.arrays import one_array, take_rows
 
 _Ints = npt.NDArray[np.int64]
 _ONE_ZERO = " (-0.0 and 0.0 are one key)"
@@ -47,7 +48,7 @@ def changes_of(rows: pa.Table, keys: Sequence[str], query: str, batch: int) -> C
     table = _with_one_zero(table, names)
     updated = _updated(table)
     last = _last(table, names, updated)
-    kept, updates = table.take(last), pa.array(updated[last])
+    kept, updates = take_rows(table, last), pa.array(updated[last])
     upserts = kept.filter(updates)
     if "change" in upserts.column_names:
         upserts = upserts.drop_columns("change")
@@ -166,7 +167,7 @@ def _groups(table: pa.Table, keys: Sequence[str]) -> _Ints:
     """Return a number for each row, the same for rows of the same key; nulls are equal."""
     groups = np.zeros(table.num_rows, np.int64)
     for key in keys:
-        codes = table.column(key).combine_chunks().dictionary_encode(null_encoding="encode")
+        codes = one_array(table.column(key)).dictionary_encode(null_encoding="encode")
         if isinstance(codes, pa.ChunkedArray):
             codes = codes.combine_chunks()
         numbers = codes.indices.to_numpy(zero_copy_only=False).astype(np.int64)
@@ -184,7 +185,7 @@ def _sequence(table: pa.Table) -> _Ints:
 
 def _refuse_ties(table: pa.Table, keys: Sequence[str], rows: _Ints, last: _Ints) -> None:
     """Refuse updates of which none is its key's last; rows that are equal do no harm."""
-    for row, other in zip(table.take(rows).to_pylist(), table.take(last).to_pylist(), strict=True):
+    for row, other in zip(*(take_rows(table, at).to_pylist() for at in (rows, last)), strict=True):
         if repr(row) != repr(other):
             key = ", ".join(
                 f"{name} {row[name]!r}{_ONE_ZERO if str(row[name]) == '0.0' else ''}" for name in keys

@@ -4,9 +4,11 @@ import hashlib
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from operators.sinks.nested import held, lengths
+from serializers.arrays import take_rows
 
 _BYTES = 8
 _ROWS = 1 << 16
@@ -27,7 +29,8 @@ def fingerprint_of_rows(deletes: pa.Table, upserts: pa.Table) -> int:
     """
     digest = hashlib.blake2b(digest_size=_BYTES)
     for table in (deletes, upserts):
-        _add(digest, table.sort_by([(key, "ascending") for key in sorted(deletes.column_names)]))
+        order = pc.sort_indices(table, [(key, "ascending") for key in sorted(deletes.column_names)])
+        _add(digest, take_rows(table, order.to_numpy()))
     return _number(digest)
 
 

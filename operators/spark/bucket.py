@@ -10,15 +10,13 @@ from operators.runtime.closing import Closing
 from operators.runtime.program import Program
 from operators.runtime.stateful import StatefulOperator
 from operators.spark.copies import held_copy
-from operators.spark.packing import from_blobs, to_blob
+from operators.spark.packing import from_blobs, to_blobs
 from operators.spark.user_code import one_at_a_time
 from state_backends import StateConfig
 from state_backends.checkpoints.savepoint import Savepoint
 from state_backends.durability.pointer import Pointer
 from state_backends.durability.progress import FAR_PAST, Progress
 from state_backends.journal import Journal
-
-_ROWS_PER_BLOB = 250_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +156,7 @@ class Job:
         metrics = operator.drain_metrics(done.counters)
         metrics["windows"] += sum(table.num_rows for table in first)
         rows = self.program.joined(pa.concat_tables([*first, done.rows]), done.late)
-        parts = range(0, rows.num_rows, _ROWS_PER_BLOB)
-        return Outcome([to_blob(rows.slice(at, _ROWS_PER_BLOB)) for at in parts], metrics, timer)
+        return Outcome(to_blobs(rows), metrics, timer)
 
     def _begun(self, operator: StatefulOperator, label: int) -> list[pa.Table]:
         """Start from the savepoint, if there is one; return the rows that become due."""

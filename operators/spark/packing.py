@@ -18,6 +18,7 @@ from operators.spark.runs import is_first_batch
 from operators.spark.user_code import one_at_a_time
 from operators.spark.workers import prepare_worker
 from operators.steps.partials import Partials, TwoStagePlan, to_table
+from serializers.arrays import cut_rows, row_bytes, take_rows
 from serializers.keys import NO_COLUMNS, bucket_of, encode_keys
 
 PACKED = pa.schema(
@@ -36,7 +37,8 @@ TO_BUCKETS = pa.schema([PACKED.field(name) for name in ("bucket", "kind", "blob"
 """The columns that go through the shuffle; the others are only counted."""
 CALL, ARRIVED, ROWS, PARTIALS = range(4)
 """Kinds: no blob, to wake the bucket; the same, where records arrived, for whichever bucket; records; partial aggregates."""
-_ROWS_PER_BLOB = 250_000
+_ROWS_PER_BLOB, _BYTES_PER_BLOB = 250_000, 1 << 28
+"""Rows or bytes of a blob at most, about: Spark holds no value of 2 GiB."""
 _BATCHES_AHEAD = 32
 _SAMPLE_ROWS = 16_384
 _LEAST_SAVING = 2
@@ -53,6 +55,14 @@ def to_blob(table: pa.Table) -> bytes:
     with pa.FixedSizeBufferWriter(blob) as sink, pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     return blob.to_pybytes()
+
+
+def to_blobs(table: pa.Table) -> list[bytes]:
+    """Return a table of any size as Arrow IPC streams, some of its rows in each."""
+    large = table.nbytes > _BYTES_PER_BLOB
+    sizes = row_bytes(table) if large else np.zeros(table.num_rows, np.int64)
+    ranges = cut_rows(sizes, _BYTES_PER_BLOB, _ROWS_PER_BLOB)
+    return [to_blob(table.slice(first, last - first)) for first, last in ranges]
 
 
 def from_blobs(blobs: Iterable[bytes]) -> list[pa.Table]:
@@ -159,7 +169,7 @@ class Pack:
 
     @staticmethod
     def _part(label: int, table: pa.Table, rows: Ints, usable: int) -> _Part:
-        part = table.take(pa.array(rows)) if len(rows) < table.num_rows else table
+        part = take_rows(table, rows) if len(rows) < table.num_rows else table
         return label, usable, len(rows) - usable, len(rows), part.nbytes, ROWS, to_blob(part)
 
     def _rows(self, table: pa.Table) -> Iterator[tuple[int, Ints]]:
@@ -193,15 +203,16 @@ def _packed(parts: list[_Part]) -> pa.RecordBatch:
 
 
 def gathered(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
-    """Yield the batches as tables of at least this many rows; the last one may have fewer."""
+    """Yield the batches as tables of at least this many rows; the last one, and those of very long rows, may have fewer."""
     waiting: list[pa.RecordBatch] = []
-    count = 0
+    count = size = 0
     for batch in read_ahead(batches):
         waiting.append(batch)
         count += batch.num_rows
-        if count >= rows:
+        size += batch.nbytes
+        if count >= rows or size >= _BYTES_PER_BLOB:
             yield pa.Table.from_batches(waiting)
-            waiting, count = [], 0
+            waiting, count, size = [], 0, 0
     if count:
         yield pa.Table.from_batches(waiting)
 

@@ -14,6 +14,7 @@ from operators.columns.arrow import to_unit
 from operators.columns.ranges import Ints, State
 from operators.errors import DefinitionError
 from serializers import decode_keys
+from serializers.arrays import take_values
 
 UPDATE, RETRACT = "update", "retract"
 
@@ -106,10 +107,10 @@ class OutputSchema(AggregateOutput):
 
     def table(self, emissions: Sequence[Emission], sequence: int = 0) -> pa.Table:
         """Return emitted windows as a table."""
-        batches = [self._batch(emission, sequence) for emission in emissions if len(emission.key)]
-        return pa.Table.from_batches(batches, self.arrow)
+        tables = [self._table(emission, sequence) for emission in emissions if len(emission.key)]
+        return pa.concat_tables(tables) if tables else self.arrow.empty_table()
 
-    def _batch(self, emission: Emission, sequence: int) -> pa.RecordBatch:
+    def _table(self, emission: Emission, sequence: int) -> pa.Table:
         schema = self.arrow
         columns = key_columns(emission.keys, emission.key, [type_ for _, type_ in self.keys])
         columns.append(self._windows(emission, schema.field("window").type))
@@ -117,7 +118,7 @@ class OutputSchema(AggregateOutput):
         if self.with_change:
             columns.append(pa.repeat(pa.scalar(RETRACT if emission.retract else UPDATE), len(emission.key)))
             columns.append(pa.repeat(pa.scalar(sequence, pa.int64()), len(emission.key)))
-        return pa.RecordBatch.from_arrays(columns, schema=schema)
+        return pa.Table.from_arrays(columns, schema=schema)
 
     def _results(self, emission: Emission) -> list[pa.Array]:
         if emission.retract:
@@ -133,7 +134,9 @@ class OutputSchema(AggregateOutput):
         return pa.StructArray.from_arrays(bounds, fields=list(type_))
 
 
-def key_columns(keys: Sequence[bytes], key: Ints, types: Sequence[pa.DataType]) -> list[pa.Array]:
+def key_columns(
+    keys: Sequence[bytes], key: Ints, types: Sequence[pa.DataType]
+) -> list[pa.Array | pa.ChunkedArray]:
     """Return the key columns of rows.
 
     Args:
@@ -144,8 +147,8 @@ def key_columns(keys: Sequence[bytes], key: Ints, types: Sequence[pa.DataType]) 
     used = np.zeros(len(keys), bool)
     used[key] = True
     names = [keys[n] for n in np.flatnonzero(used).tolist()]
-    number = pa.array((np.cumsum(used) - 1)[key])
-    return [column.take(number) for column in decode_keys(names, types)]
+    number = (np.cumsum(used) - 1)[key]
+    return [take_values(column, number) for column in decode_keys(names, types)]
 
 
 def bind_aggregates(

@@ -10,6 +10,7 @@ from operators.columns.arrow import to_unit
 from operators.columns.ranges import Ints
 from operators.columns.records import Sifted
 from operators.steps.step import LateRecords
+from serializers.arrays import take_rows
 
 LATE = "late"
 """The column of a result that reports a late or bad record; null in all other rows."""
@@ -43,7 +44,7 @@ class LateSide:
         """Return the schema of rows with `late` as a further column; the others may be null then."""
         return pa.schema([*(field.with_nullable(True) for field in rows), pa.field(LATE, self.type)])
 
-    def reports(self, batch: Sifted, late: Sequence[LateRecords]) -> pa.StructArray:
+    def reports(self, batch: Sifted, late: Sequence[LateRecords]) -> pa.ChunkedArray:
         """Return the reports of a batch's late and bad records.
 
         Args:
@@ -59,30 +60,35 @@ class LateSide:
         bad, type_ = batch.bad.num_rows, self.type
         window = type_.field("window").type
         bounds = pa.StructArray.from_arrays([self._time(start), self._time(end)], fields=list(window))
-        records = batch.usable.table.take(pa.array(row))
         columns = [
-            [pa.repeat(pa.scalar(TOO_LATE), len(row)), batch.reasons],
-            [bounds, pa.nulls(bad, window)],
-            [pa.array(late_by), pa.nulls(bad, pa.int64())],
-            [self._records(records), self._records(batch.bad)],
+            pa.concat_arrays([pa.repeat(pa.scalar(TOO_LATE), len(row)), batch.reasons]),
+            pa.concat_arrays([bounds, pa.nulls(bad, window)]),
+            pa.concat_arrays([pa.array(late_by), pa.nulls(bad, pa.int64())]),
         ]
-        return pa.StructArray.from_arrays(list(map(pa.concat_arrays, columns)), fields=list(type_))
+        records = [take_rows(batch.usable.table, row), take_rows(batch.bad, np.arange(bad))]
+        chunks, at = [], 0
+        for piece in pa.concat_tables(map(self._records, records)).to_batches():
+            record = pa.StructArray.from_arrays(piece.columns, fields=list(self.record))
+            parts = [*(column.slice(at, len(record)) for column in columns), record]
+            chunks.append(pa.StructArray.from_arrays(parts, fields=list(type_)))
+            at += len(record)
+        return pa.chunked_array(chunks, type_)
 
     def _time(self, ticks: Ints) -> pa.Array:
         return pa.array(to_unit(ticks, self.tick_us, self.time.unit)).cast(self.time)
 
-    def _records(self, table: pa.Table) -> pa.StructArray:
-        columns = [table.column(field.name).combine_chunks().cast(field.type) for field in self.record]
-        return pa.StructArray.from_arrays(columns, fields=list(self.record))
+    def _records(self, table: pa.Table) -> pa.Table:
+        columns = [table.column(field.name).cast(field.type) for field in self.record]
+        return pa.Table.from_arrays(columns, schema=self.record)
 
-    def joined(self, rows: pa.Table, reports: pa.StructArray) -> pa.Table:
+    def joined(self, rows: pa.Table, reports: pa.ChunkedArray) -> pa.Table:
         """Return an operator's rows and the reports of late records as one table, of the schema `with_reports`."""
         schema = self.with_reports(rows.schema)
         columns = [
             pa.chunked_array([*column.chunks, pa.nulls(len(reports), column.type)], column.type)
             for column in rows.columns
         ]
-        late = pa.chunked_array([pa.nulls(rows.num_rows, reports.type), reports])
+        late = pa.chunked_array([pa.nulls(rows.num_rows, reports.type), *reports.chunks])
         return pa.Table.from_arrays([*columns, late], schema=schema)
 
 

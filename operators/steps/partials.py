@@ -11,11 +11,11 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 import pyarrow as pa
 
-from operators.columns.arrow import plain_array
 from operators.columns.ranges import Ints, Mask, rows_of_ranges
 from operators.columns.records import Records
 from operators.errors import OperatorError
 from operators.steps.step import Step
+from serializers.arrays import one_array
 from serializers.columns import from_arrow, to_arrow
 from serializers.pages import PageLayout
 from state_backends import Entries
@@ -144,7 +144,15 @@ def to_table(partials: Partials, rows: Ints | slice) -> pa.Table:
 
 def from_table(table: pa.Table, layout: PageLayout) -> Partials:
     """Return a table's entries."""
-    keys = plain_array(table.column(KEY)).dictionary_encode()
+    keys = one_array(pa.chunked_array(map(_plain_keys, table.column(KEY).chunks), pa.large_binary()))
+    keys = keys.dictionary_encode()
     key = keys.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     columns = tuple(from_arrow(table.column(n + 2), code) for n, code in enumerate(layout.codes))
     return Partials(keys.dictionary.to_pylist(), Entries(key, columns), table.column(_RECORDS).to_numpy())
+
+
+def _plain_keys(keys: pa.Array) -> pa.LargeBinaryArray:
+    """Keys of a table, each as often as it has entries: more than an array of `binary` may hold."""
+    if isinstance(keys, pa.DictionaryArray):
+        return keys.dictionary.cast(pa.large_binary()).take(keys.indices)
+    return keys.cast(pa.large_binary())

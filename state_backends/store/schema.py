@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from serializers import CorruptDataError, decode_keys
+from serializers.arrays import take_values
 from serializers.pages import Column, PageLayout
 
 TIME, NUMBER, FLOAT, VALUE = "time", "number", "float", "value"
@@ -129,8 +130,7 @@ class StoredSchema:
             key: shape (n,), int64: positions in `keys`.
             columns: one of length n for each of the layout.
         """
-        rows = pa.array(key)
-        arrays = [column.take(rows) for column in decode_keys(keys, self.keys.types)]
+        arrays = [take_values(column, key) for column in decode_keys(keys, self.keys.types)]
         for (_, kind), column in zip(self.head, columns, strict=False):
             arrays.append(self.instants(column) if kind == TIME else _readable(column, _CODES[kind]))
         at = len(self.head)

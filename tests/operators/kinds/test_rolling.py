@@ -15,11 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators import AggregateOperation, RollingAggregation, RollingWindows, SlidingWindows
+from operators import AggregateOperation, RollingAggregation, RollingWindows, SlidingWindows, TumblingWindows
 from operators import aggregates as agg
 from operators.kinds.rolling_state import LIFE_PANE_TIME
 from operators.runtime.local import LocalRunner
 from operators.testing import assert_rows, expected_rows, late_rows
+from serializers import arrays
 from tests.effort import examples, slow_but
 
 pytestmark = pytest.mark.usefixtures("sums_of_all_pages")
@@ -477,3 +478,38 @@ def test_waiting_rows_are_joined_with_rows_of_columns_that_are_never_null() -> N
             found += runner.process(pa.Table.from_pylist(records, schema), None if times else FAR).to_pylist()
     assert [(0, 1), (5, 2), (30, 1)] == [(row["time"], row["n"]) for row in found]
     assert all(row["nested"] == [{"a": row["time"]}] for row in found)
+
+
+def test_more_text_than_an_array_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows, keys and results come out in order, in pieces that fit, also from a savepoint; by a limit of a few bytes."""
+    rng = np.random.default_rng(7)
+    records = [(f"{n % 5} is a long key", int(t), n) for n, t in enumerate(rng.integers(0, 60, 300))]
+    whole = table(records)
+    texts = pa.array([f"{n}" * 9 for n in range(300)])
+    whole = whole.append_column("text", texts).append_column("texts", whole.column("tags"))
+    aggregates = {"n": agg.count(), "last": agg.max("text"), "listed": agg.collect_list("text")}
+    operator = RollingWindows({"s": 5, "m": 50}, grace=10).group_by("key").aggregate(**aggregates)
+    windows = TumblingWindows(7, grace=10).group_by("key").aggregate(**aggregates)
+
+    def rows(folder: Path) -> list[list[pa.Table]]:
+        found = []
+        for one in (operator, windows):
+            first, second = (folder / f"{one.windows.grace_ticks}-{len(found)}-{name}" for name in "ab")
+            with one.local_runner("time", late=True) as runner:
+                out = [runner.process(whole.slice(0, 150)), runner.process(whole.slice(150, 100), 65)]
+                out.append(runner.late)
+                runner.savepoint(first)
+            with one.local_runner("time", options={"state.savepoint": str(first)}) as runner:
+                out.append(runner.process(whole.slice(250, 50)))
+                runner.savepoint(second)
+                out.append(runner.process(whole.slice(0, 0), FAR))
+            found.append(out)
+        return found
+
+    expected = rows(tmp_path / "whole")
+    monkeypatch.setattr(arrays, "PIECE_BYTES", 100)
+    found = rows(tmp_path / "pieces")
+    plain = [[[part.to_pylist() for part in out] for out in each] for each in (expected, found)]
+    assert plain[0] == plain[1]
+    assert all(t.num_rows for out in expected for t in (out[0], out[2], out[4]))
+    assert max(t.column("text").num_chunks for t in found[0] if "text" in t.column_names) > 9

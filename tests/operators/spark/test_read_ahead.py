@@ -6,7 +6,8 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from operators.spark.packing import gathered, read_ahead
+from operators.spark import packing
+from operators.spark.packing import from_blobs, gathered, read_ahead, to_blobs
 from tests.patience import STILL_SECONDS
 
 
@@ -53,3 +54,16 @@ def test_gathered_tables_hold_all_rows() -> None:
     tables = list(gathered(batches(25), 10))
     assert [10, 10, 5] == [table.num_rows for table in tables]
     assert list(range(25)) == pa.concat_tables(tables)["n"].to_pylist()
+
+
+def test_gathered_tables_of_long_rows_are_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark holds no value of 2 GiB, so that a blob of many long rows is several; by a limit of a few bytes."""
+    monkeypatch.setattr(packing, "_BYTES_PER_BLOB", 48)
+    tables = list(gathered(batches(25), 10))
+    assert 4 < len(tables)
+    assert list(range(25)) == pa.concat_tables(tables)["n"].to_pylist()
+    whole = pa.table({"text": ["x" * n for n in range(30)], "n": range(30)})
+    blobs = to_blobs(whole)
+    assert 9 < len(blobs)
+    assert whole.to_pylist() == pa.concat_tables(from_blobs(blobs)).to_pylist()
+    assert [] == to_blobs(whole.slice(0, 0))
