@@ -107,9 +107,9 @@ def fold(
         add: called with a state and the record's values of `columns`, None for null; returns the new state.
         columns: input columns: names or, on Spark, expressions.
         type: type of the result: Spark's name of a simple type, "array<...>" of one, or an Arrow type.
-        merge: called with two states of one window, must be associative. The first state starts earlier in event time. If both
-            start at the same time, as states of two batches or tasks can, their order is arbitrary. In session windows the
-            states may overlap in time.
+        merge: called with two states of one window, must be associative and commutative: which states are merged first, and
+            which of two comes first, depends on batches, tasks and the length of stored segments, and states may overlap in
+            time. If order matters, keep the times in the state, or leave `merge` out.
         finish: called with a state; returns the result. By default the result is the state.
         name: identifies the fold in errors and checkpoints; by default the name of `add`.
         where: a boolean column or expression: records where it is not true do not count.

@@ -32,7 +32,7 @@ _UNKNOWN = object()
 
 @dataclass(frozen=True, slots=True)
 class Functions:
-    """The functions of a fold: `init()`, `add(state, *values)`, `merge(earlier, later)`, `finish(state)`."""
+    """The functions of a fold: `init()`, `add(state, *values)`, `merge(state, other)`, `finish(state)`."""
 
     init: Callable[[], Any]
     add: Callable[..., Any]
@@ -188,7 +188,7 @@ class FoldOperation(Operation):
 
 @dataclass(frozen=True, slots=True)
 class MergeableFold(FoldOperation):
-    """A fold whose states can be merged. `merge` is called with states of one window only, the earlier in event time first."""
+    """A fold whose states can be merged. `merge` is called with states of one window only, in any order."""
 
     combines: ClassVar[bool] = True
 

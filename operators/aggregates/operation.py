@@ -105,7 +105,7 @@ class Operation(ABC):
 
     @abstractmethod
     def combine(self, left: State, right: State) -> State:
-        """Return the row-wise combination; `left` does not begin later in event time than `right`."""
+        """Return the row-wise combination. States may overlap in time, and `right` may begin earlier than `left`."""
 
     def add(self, state: State, records: Records) -> State:
         """Return the state with one record added to each row: the record at the same position."""

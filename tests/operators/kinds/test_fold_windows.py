@@ -14,7 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracle import Batch, HoppingOracle, Record, Row, SlidingOracle, StreamClock, Window, in_order
 
-from operators import HoppingWindows, SlidingWindows, WindowedAggregation
+from operators import (
+    HoppingWindows,
+    RollingWindows,
+    SessionWindows,
+    SlidingWindows,
+    TumblingWindows,
+    WindowedAggregation,
+)
 from operators import aggregates as agg
 from operators.columns.records import FAR_FUTURE
 from operators.kinds.fold_hopping import FoldHoppingPlan
@@ -340,3 +347,41 @@ def recorded_rows(emitted: pa.Table) -> list[list[Any]]:
     bounds = [window.field(name).cast(pa.int64()).to_pylist() for name in ("start", "end")]
     results = [sorted(v) if isinstance(v, list) else v for v in emitted.column("result").to_pylist()]
     return sorted(map(list, zip(emitted.column("key").to_pylist(), *bounds, results, strict=True)))
+
+
+ROWS_IN_TIME = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 40), st.integers(0, 9)), max_size=8)
+ANY_ORDER = {
+    "n": MERGED["n"],
+    "listed": agg.fold(list, appended, "value", type="array<bigint>", merge=list.__add__, finish=sorted),
+}
+
+
+@pytest.mark.parametrize(
+    "windows",
+    [
+        RollingWindows({"s": 7, "ever": "lifetime"}, grace=5),
+        TumblingWindows(10, grace=5),
+        HoppingWindows(12, 4, grace=5),
+        SlidingWindows(6, grace=5),
+        SessionWindows(3, grace=5),
+    ],
+    ids=lambda windows: type(windows).__name__,
+)
+@examples(0.4)
+@given(batches=st.lists(ROWS_IN_TIME, min_size=1, max_size=5))
+def test_the_length_of_segments_does_not_change_what_merges_give(
+    windows: Any, batches: list[list[tuple[str, int, int]]]
+) -> None:
+    """States are merged in other orders: a merge that does not depend on order gives the same rows, also of late records."""
+    found = []
+    for segment in ("1 ms", "9 ms", "1 minute"):
+        operator = windows.group_by("key").aggregate(**ANY_ORDER)
+        with operator.local_runner("time", options={"state.segment": segment}) as runner:
+            rows = []
+            for records, moment in [*((records, None) for records in batches), ([], FAR_FUTURE)]:
+                keys, times, values = zip(*records, strict=True) if records else ((), (), ())
+                columns = {"key": pa.array(keys, pa.string()), "time": times, "value": values}
+                types = pa.schema([("key", pa.string()), ("time", pa.int64()), ("value", pa.int64())])
+                rows += runner.process(pa.table(columns, types), moment).to_pylist()
+        found.append(sorted(map(repr, rows)))
+    assert found[0] == found[1] == found[2]
