@@ -15,6 +15,7 @@ import pyarrow.types as pat
 from serializers.errors import CorruptDataError, NewerFormatError, SerializationError
 from serializers.key_reading import read_columns
 from serializers.key_writing import write_columns
+from serializers.shapes import short
 from serializers.values import canonical, pack_value, stored_times, unpack_value
 
 KEY_VERSION = 1
@@ -121,5 +122,7 @@ def _decode_key(key: bytes, width: int) -> list[Any]:
         raise CorruptDataError(f"the bytes are not a stored key: {key[:16]!r}")
     row = unpack_value(key[1:], times_as_numbers=True)
     if not isinstance(row, list) or len(row) != width:
-        raise CorruptDataError(f"a stored key does not have the {width} columns of this operator: {row!r}")
+        raise CorruptDataError(
+            f"a stored key does not have the {width} columns of this operator: {short(row)}"
+        )
     return row

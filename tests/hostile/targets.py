@@ -7,8 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import pyarrow as pa
-
 from operators.spark.messages import decode_answer, decode_blob, decode_request, encode_blob
 from serializers import CorruptDataError, NewerFormatError, decode_keys
 from serializers.changes import decode_changes, decode_edits, encode_changes, encode_edits
@@ -90,11 +88,8 @@ class Target:
 
 
 def read_keys(key: bytes) -> object:
-    """Read a key with others, so many that they may be read as columns. Values of other types are refused by Arrow."""
-    try:
-        return [decode_keys([*keys() * times, key], KEYS.types) for times in (1, 40)]
-    except (pa.ArrowException, ValueError, OverflowError) as error:
-        raise CorruptDataError(str(error)) from error
+    """Read a key with others, so many that they may be read as columns."""
+    return [decode_keys([*keys() * times, key], KEYS.types) for times in (1, 40)]
 
 
 def read_slots(name: str, blob: bytes) -> object:

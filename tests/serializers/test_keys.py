@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from serializers import CorruptDataError, NewerFormatError, SerializationError, decode_keys, encode_keys
 from serializers.keys import KEY_VERSION, NO_COLUMNS
+from serializers.values import pack_value
 from tests.effort import examples
 
 UTC = timezone.utc
@@ -220,6 +221,20 @@ def test_keys_of_another_width_are_refused() -> None:
     """A key of another number of columns is refused with that number."""
     with pytest.raises(CorruptDataError, match="does not have the 1 columns"):
         decode_keys(encode_keys([pa.array([1]), pa.array([2])]), [pa.int64()])
+
+
+@pytest.mark.parametrize(
+    "type_", [pa.int64(), pa.decimal128(38, 0), pa.string(), pa.timestamp("us")], ids=str
+)
+def test_numbers_of_more_digits_than_python_shows_are_refused(type_: pa.DataType) -> None:
+    """As one column, as one of two, as no list and within another value: with the documented error, and a short message."""
+    huge = 10**7_000
+    for row in ([huge], [huge, 1], huge, [{"a": huge}], [[huge]]):
+        key = bytes([KEY_VERSION]) + pack_value(row)
+        for keys in ([key], [key] * 100):
+            with pytest.raises(CorruptDataError) as refused:
+                decode_keys(keys, [type_])
+            assert len(str(refused.value)) < 300
 
 
 CELLS = (
