@@ -31,6 +31,12 @@ def run(given: Namespace) -> None:
     sys.stdout.write(f"{json_text(_described(saved)) if given.json else _text(saved)}\n")
 
 
+_OF_FILES = (
+    "a logOffset counts the lists of files in {0}/sources: files have no offsets to begin at, so give the new query a folder "
+    "without the files that are listed there"
+)
+
+
 def _described(saved: Savepoint) -> dict[str, object]:
     return {
         "savepoint": saved.uri,
@@ -49,4 +55,6 @@ def _text(saved: Savepoint) -> str:
         "a new query starts from it by the option state.savepoint, and has to read its sources from these offsets:",
         *(f"  {json_text(source)}" for source in saved.origin["sources"]),
     ]
+    if any(isinstance(source, dict) and "logOffset" in source for source in saved.origin["sources"]):
+        lines.append(_OF_FILES.format(saved.origin["checkpoint"]))
     return "\n".join(lines)

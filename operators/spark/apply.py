@@ -30,7 +30,7 @@ from operators.spark.declared import (
 )
 from operators.spark.gaps import quoted
 from operators.spark.heartbeats import with_heartbeats
-from operators.spark.packing import PACKED, TO_BUCKETS, Pack, Unpack, partition_labels
+from operators.spark.packing import PACKED, TO_BUCKETS, Pack, Unpack
 from operators.spark.prepare import check_frame, prepare
 from operators.spark.session import (
     check_partitions,
@@ -41,6 +41,7 @@ from operators.spark.session import (
 from operators.spark.types import arrow_type, reported_schema, spark_schema
 from operators.steps.late import LATE, LateSide
 from state_backends import StateConfig
+from state_backends.checkpoints.labels import partition_labels
 from state_backends.checkpoints.savepoint import read_header
 
 _MS_US = 1_000

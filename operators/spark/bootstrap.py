@@ -24,7 +24,6 @@ from operators.runtime.program import Program, Runnable, WindowOperator
 from operators.spark.bounded import BoundedRun, refuse_late
 from operators.spark.bounded_input import input_columns, sorted_input
 from operators.spark.failures import located, task
-from operators.spark.packing import partition_labels
 from operators.spark.prepare import Prepared, prepare
 from operators.spark.session import check_workers
 from operators.spark.types import spark_schema
@@ -32,6 +31,7 @@ from operators.spark.user_code import one_at_a_time
 from operators.spark.watermarks import utc
 from operators.steps.step import Step
 from serializers.keys import bucket_of
+from state_backends.checkpoints.labels import partition_labels
 from state_backends.checkpoints.savepoint import (
     SAVED,
     SavedBucket,

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from state_backends.checkpoints.bucket import Bucket, journal_from_parts, open_bucket
 from state_backends.checkpoints.forms import Form, common_form
+from state_backends.checkpoints.labels import bucket_number
 from state_backends.checkpoints.metadata import (
     JOURNAL_VARIABLE,
     moved,
@@ -151,6 +152,7 @@ class Summarize:
 
     def __call__(self, number: int, bucket: Bucket) -> Iterator[pa.Table]:
         """Yield a row for each segment."""
+        number = bucket_number(number, bucket.pointer.progress.buckets)
         sizes = segment_sizes(bucket.entries())
         length = bucket.schema.segment
         close_time = bucket.close_time

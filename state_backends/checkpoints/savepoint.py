@@ -51,6 +51,7 @@ SAVED = pa.schema(
 """The columns in which a task describes the file that it wrote: those of `SavedBucket`."""
 _ROWS_AT_ONCE, _KEY_BYTES = 65_536, 64 << 20
 _ALL_CRCS = 1 << 32
+_LONGEST = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,20 @@ class Savepoint:
     close_time: int
     buckets: tuple[SavedBucket, ...]
     origin: dict[str, Any]
+
+    def __str__(self) -> str:
+        """Return what it is in a few lines: how much it holds, up to when, and from where."""
+        (closed,) = self.schema.instants(np.array([self.close_time])).to_pylist()
+        said = {
+            "closed up to": f"{self.close_time} ticks"
+            if closed is None
+            else f"{closed:%Y-%m-%d %H:%M:%S} UTC",
+            "entries": f"{sum(bucket.rows for bucket in self.buckets):,}",
+            "files": len(self.buckets),
+            **self.origin,
+        }
+        lines = [f"{name}: {_cut(str(value))}" for name, value in said.items()]
+        return "\n  ".join([f"savepoint {self.uri}", *lines])
 
     @property
     def sequence(self) -> int:
@@ -349,3 +364,7 @@ def _saved(
     if not stays_inside(instance(str, file)):
         raise CorruptDataError(f"{what} names a file outside its folder: {short(file)}")
     return SavedBucket(file, count(rows), instance(str, digest), int64(close), count(low), count(high))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."

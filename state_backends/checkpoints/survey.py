@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from serializers import decode_keys
 from state_backends.checkpoints.bucket import Bucket
+from state_backends.checkpoints.labels import bucket_number
 from state_backends.checkpoints.reading import Checkpoint, by_bucket, journals
 from state_backends.checkpoints.sizes import SegmentSize, SizeCount, in_segments_of
 from state_backends.durability.pointer import Pointer
@@ -80,14 +81,14 @@ class SurveyedBucket:
         cls, row: Mapping[str, Any], log_entries: int, log_bytes: int, stored_bytes: int
     ) -> "SurveyedBucket":
         """Return the bucket of a row of `SurveyBucket`, and the sizes of its blobs."""
+        pointer = Pointer.decode(bytes(row["pointer"]))
+        number = bucket_number(row["bucket"], pointer.progress.buckets)
         return cls(
-            row["bucket"],
-            Pointer.decode(bytes(row["pointer"])),
+            number,
+            pointer,
             row["keys"],
             tuple(SegmentSize(**segment) for segment in row["segments"]),
-            tuple(
-                KeySize(tuple(one["key"]), one["size"], one["panes"], row["bucket"]) for one in row["largest"]
-            ),
+            tuple(KeySize(tuple(one["key"]), one["size"], one["panes"], number) for one in row["largest"]),
             log_entries,
             log_bytes,
             stored_bytes,

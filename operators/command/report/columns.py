@@ -37,7 +37,7 @@ def columns(title: str, values: Sequence[Value], text: Callable[[float], str]) -
     """
     groups = gathered(values, MOST_COLUMNS)
     top = max((value.value for value in values), default=0) or 1
-    width = min(_WIDEST, (_WIDTH - _LEFT) / max(1, len(groups)))
+    width = (_WIDTH - _LEFT) / max(1, len(groups))
     return element(
         "svg",
         element("title", title),
@@ -59,20 +59,20 @@ def _scale(top: float, text: Callable[[float], str]) -> Iterator[Html]:
 
 def _column(group: Sequence[Value], at: int, width: float, top: float) -> Html:
     largest = max(group, key=lambda value: value.value)
-    height = _HEIGHT * largest.value / top
+    height, bar = _HEIGHT * largest.value / top, min(_WIDEST, width * 0.8)
     return element(
         "rect",
         element("title", f"bucket {largest.bucket}: {largest.text}"),
-        x=f"{_LEFT + at * width + width * 0.1:.1f}",
+        x=f"{_LEFT + (at + 0.5) * width - bar / 2:.1f}",
         y=f"{_TOP + _HEIGHT - height:.1f}",
-        width=f"{width * 0.8:.1f}",
+        width=f"{bar:.1f}",
         height=f"{height:.1f}",
         class_="column",
     )
 
 
 def _labels(groups: Sequence[Sequence[Value]], width: float) -> Iterator[Html]:
-    every = max(1, -(-_LABEL_WIDTH // max(1, int(width)))) if width < _WIDEST else 1
+    every = max(1, -(-_LABEL_WIDTH // int(width)))
     for at in range(0, len(groups), every):
         x = _LEFT + (at + 0.5) * width
         yield element("text", str(groups[at][0].bucket), x=f"{x:.1f}", y=_TOP + _HEIGHT + 18, class_="middle")

@@ -15,9 +15,11 @@ from state_backends.store.schema import StoredSchema
 MOST_ROWS, MOST_COLUMNS = 60, 80
 STEPS = 7
 _WIDTH, _LEFT, _TOP, _BOTTOM, _LEGEND = 960, 88, 8, 26, 40
-_WIDEST, _TALLEST, _LOWEST = 64, 26, 9
+_TALLEST, _LOWEST = 26, 9
 _TIME_WIDTH = 150
 """Room for a time below the map."""
+_TIMELESS_WIDTH = 90
+"""Room for the words of the last column, if it has no time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,7 @@ class _Grid:
 
     @property
     def width(self) -> float:
-        return min(_WIDEST, (_WIDTH - _LEFT) / len(self.columns))
+        return (_WIDTH - _LEFT) / len(self.columns)
 
     @property
     def height(self) -> float:
@@ -124,16 +126,19 @@ def _row_labels(grid: _Grid) -> Iterator[Html]:
 
 
 def _column_labels(grid: _Grid) -> Iterator[Html]:
-    """Times of the first columns, as many as there is room for."""
+    """Times of the first columns, as many as there is room for, and of a last one without a time."""
     every = max(1, -(-_TIME_WIDTH // int(grid.width)))
-    for column in range(0, len(grid.columns), every):
+    texts = [instant(group[0] * grid.schema.segment, grid.schema) for group in grid.columns]
+    timeless = texts[-1] == NEVER  # What stays for the lifetime of a key comes last.
+    room = _WIDTH - (_TIMELESS_WIDTH if timeless else 0)
+    for column in range(0, len(texts), every):
         x = _LEFT + column * grid.width
-        if x + _TIME_WIDTH > _WIDTH and column:
+        if texts[column] == NEVER or (x + _TIME_WIDTH > room and column):
             break
-        text = instant(grid.columns[column][0] * grid.schema.segment, grid.schema)
-        label = "without a time" if text == NEVER else text
         yield element("path", d=f"M{x + 0.5:.1f} {grid.bottom:.1f}v5", class_="axis")
-        yield element("text", label, x=f"{x:.1f}", y=f"{grid.bottom + 18:.1f}")
+        yield element("text", texts[column], x=f"{x:.1f}", y=f"{grid.bottom + 18:.1f}")
+    if timeless:
+        yield element("text", "without a time", x=_WIDTH, y=f"{grid.bottom + 18:.1f}", class_="end")
 
 
 def _legend(grid: _Grid) -> Iterator[Html]:

@@ -6,7 +6,7 @@ from operators.command.report.columns import Value, columns
 from operators.command.report.heat_map import MOST_COLUMNS, MOST_ROWS, heat_map
 from operators.command.report.keeping import keeping
 from operators.command.report.parts import Html, details, element, joined, pairs, table, tiles
-from operators.command.text.formats import byte_text, counted, instant, moment, number
+from operators.command.text.formats import NEVER, byte_text, counted, instant, moment, number
 from operators.command.text.words import facts, title
 from operators.explain.words import length
 from state_backends.checkpoints.survey import StateSurvey
@@ -39,8 +39,8 @@ def _part(heading: str, content: str) -> tuple[Html, str]:
 def _figures(found: StateSurvey) -> Html:
     segments, buckets = found.segments, found.buckets
     length_ = length(found.schema.segment * found.schema.tick_us)
-    oldest = min((size.oldest for size in segments), default=None)
-    newest = max((size.newest for size in segments), default=None)
+    times = [time for size in segments for time in (size.oldest, size.newest)]
+    known = [time for time in times if instant(time, found.schema) != NEVER]  # Panes of a lifetime have none.
     per_bucket = f"in {counted(len(buckets), 'bucket')}"
     return tiles(
         (
@@ -48,8 +48,8 @@ def _figures(found: StateSurvey) -> Html:
             ("Panes", number(sum(bucket.panes for bucket in buckets)), "in all keys and segments"),
             ("Size", byte_text(sum(bucket.size for bucket in buckets)), "before compression"),
             ("Segments", number(len(segments)), f"of {length_}"),
-            ("Oldest time", instant(oldest, found.schema), "UTC"),
-            ("Newest time", instant(newest, found.schema), "UTC"),
+            ("Oldest time", instant(min(known, default=None), found.schema), "UTC"),
+            ("Newest time", instant(max(known, default=None), found.schema), "UTC"),
         )
     )
 
@@ -58,7 +58,7 @@ def _facts(found: StateSurvey) -> Iterator[tuple[str, str]]:
     schema = found.schema
     yield from facts(found.identity)
     yield "states", ", ".join(state.name for state in schema.states) or "none"
-    yield "stored columns", ", ".join(f"{name} ({kind})" for name, kind in schema.head)
+    yield "also stored", ", ".join(name for name, _ in schema.head)
     yield "grace", length(schema.grace * schema.tick_us)
     yield "tick", length(schema.tick_us)
 

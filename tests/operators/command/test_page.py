@@ -1,18 +1,21 @@
 """The page of a report: what it says, that names and keys are only text, and that it stays small."""
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from operators import HoppingWindows, SlidingWindows
+from operators import HoppingWindows, RollingWindows, SlidingWindows
 from operators import aggregates as agg
 from operators.command.report.columns import Value, columns
 from operators.command.report.groups import gathered
 from operators.command.report.page import page
 from operators.command.report.parts import Html, Unread, element
+from state_backends.checkpoints.labels import partition_labels
+from state_backends.checkpoints.survey import SurveyedBucket
 from tests.operators.command.states import content, records, survey_of
 
 HOSTILE = (
@@ -153,6 +156,41 @@ def test_operators_without_keys_or_with_states_outside_of_time() -> None:
     far = pa.table({"k": ["a"], "at": pa.array([2**57], pa.int64())})
     op = SlidingWindows(1_000, grace=5).group_by("k").aggregate(n=agg.count())
     assert "without a time" in " ".join(Tags(page(content(survey_of(far, op)))).texts)
+
+
+def test_states_of_a_lifetime() -> None:
+    """The newest time is that of the newest pane that has one; in the map they are in a column that says so."""
+    op = RollingWindows({"1h": "1 hour", "ever": "lifetime"}).group_by("k").aggregate(n=agg.count())
+    texts = Tags(page(content(survey_of(records(["a", "b"], 6), op.emit("on_arrival"))))).texts
+    assert "1970-01-01 05:54:00" == texts[texts.index("Newest time") + 1]
+    assert "without a time" in texts
+    assert "time" == texts[texts.index("also stored") + 1]
+
+
+@pytest.mark.parametrize("buckets", [1, 2, 5, 8])
+def test_pictures_are_as_wide_as_the_page(buckets: int) -> None:
+    """However few buckets and segments there are."""
+    html = page(content(survey_of(records(["a"], 2), buckets=buckets)))
+    shown = [dict(re.findall(r'(x|width|class)="([^"]+)"', tag)) for tag in re.findall(r"<rect [^>]*>", html)]
+    ends = {one["class"]: float(one["x"]) + float(one["width"]) for one in shown}
+    assert ends["empty"] == 960
+    bars = [float(one["x"]) for one in shown if one["class"] == "column"]
+    assert buckets == len(bars)
+    assert min(bars) - 88 == pytest.approx(960 - ends["column"], abs=0.2)
+
+
+def test_buckets_are_numbered_as_in_errors() -> None:
+    """Spark's state store has other labels for them, such as 0, 1 and 11 for three."""
+    assert [0, 1, 11] == partition_labels(3)
+    bucket = survey_of(records(["a"], 2)).buckets[0]
+    pointer = bucket.pointer
+    of_three = replace(pointer, progress=replace(pointer.progress, buckets=3))
+    for known, numbers in ((pointer, [0, 1, 11]), (of_three, [0, 1, 2])):
+        rows = [
+            {"bucket": label, "pointer": known.encode(), "keys": 0, "segments": [], "largest": []}
+            for label in partition_labels(3)
+        ]
+        assert numbers == [SurveyedBucket.of(row, 0, 0, 0).number for row in rows]
 
 
 def test_a_large_state_has_a_small_page() -> None:

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,19 @@ def test_stream_time_and_highest_event_time_go_on() -> None:
             assert rows(one.process(later)) == rows(moved.process(later))
             assert rows(one.process(later)) == rows(moved.process(later))
             assert (1, 1) == (one.counters.late, moved.counters.late)
+
+
+def test_a_savepoint_is_printed_in_a_few_lines(tmp_path: Path) -> None:
+    """What it holds, up to when, and where from; of long positions of sources the beginning."""
+    times = pa.array([3_600_000, 7_200_000], pa.timestamp("ms"))
+    with KINDS["tumbling"].aggregate(n=agg.count()).local_runner("at") as runner:
+        runner.process(pa.table({"at": times}))
+        saved = runner.savepoint(tmp_path / "saved")
+    said = ["closed up to: 1970-01-01 01:59:59 UTC", "entries: 1", "files: 1"]
+    assert [f"savepoint {tmp_path}/saved", *said] == [line.strip() for line in str(saved).splitlines()][:4]
+    assert len(str(saved).splitlines()) == 4 + len(saved.origin)
+    many = replace(saved, origin={"sources": ["x" * 10_000]}, close_time=2**61)
+    assert len(str(many)) < 500
 
 
 def test_runner_with_state_of_its_own_goes_on_with_that(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ from operators import HoppingWindows, RollingWindows, SessionWindows, SlidingWin
 from operators.runtime.program import Program
 from operators.spark.bootstrap import OpenEntries, WriteEntries
 from operators.spark.bounded import BoundedRun
-from operators.spark.packing import partition_labels
 from state_backends import resolve
+from state_backends.checkpoints.labels import partition_labels
 from state_backends.checkpoints.savepoint import SavedBucket, saved_columns, write_header
 from state_backends.durability.folders import Folder
 from tests.effort import examples

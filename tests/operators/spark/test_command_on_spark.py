@@ -153,6 +153,7 @@ def test_a_savepoint_is_written_once(stored: Path, tmp_path: Path, printed) -> N
     text = printed("savepoint", stored / "checkpoint", tmp_path / "saved")
     assert f"5 entries of 1 bucket in {tmp_path}/saved" in text
     assert '\n  {"logOffset": 2}\n' in text
+    assert f"a logOffset counts the lists of files in {stored}/checkpoint/sources: " in text
     assert 5 == sum(bucket.rows for bucket in read_header(str(tmp_path / "saved")).buckets)
     again = printed("savepoint", stored / "checkpoint", tmp_path / "saved", code=1)
     assert "already contains a savepoint: choose a new folder" in again

@@ -13,9 +13,9 @@ from pyspark.sql import functions as F
 
 from operators import DefinitionError, SlidingWindows, TumblingWindows, what_failed
 from operators import aggregates as agg
-from operators.spark.packing import partition_labels
 from serializers.keys import bucket_of, encode_keys
 from state_backends import StateError, read_state
+from state_backends.checkpoints.labels import partition_labels
 from tests.operators.spark.frames import BASE_US, SCHEMA, run_query, stream, write_numbered
 
 pytestmark = pytest.mark.spark

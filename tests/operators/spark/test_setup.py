@@ -15,8 +15,8 @@ from pyspark.sql import functions as F
 from operators import DefinitionError, SessionSetupError, SlidingWindows
 from operators import aggregates as agg
 from operators.spark import session
-from operators.spark.packing import partition_labels, spark_hash
 from operators.spark.session import check_partitions
+from state_backends.checkpoints.labels import partition_labels, spark_hash
 
 pytestmark = pytest.mark.spark
 OP = SlidingWindows(size="1 minute", grace="1 minute").group_by("k").aggregate(n=agg.count())
