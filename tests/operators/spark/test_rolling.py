@@ -1,5 +1,6 @@
 """Rolling windows on Spark, with Spark's own `rangeBetween` as the judge."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,34 @@ def test_stream_emits_the_closed_rows_of_the_bounded_frame(
 
 
 @pytest.mark.slow
+def test_other_lookbacks_after_a_restart(spark: SparkSession, source: Path, tmp_path: Path) -> None:
+    """Within the longest, they are accepted as they are, and exact from the first row on."""
+    changing, files = tmp_path / "in", sorted(source.iterdir())
+    changing.mkdir()
+    lookbacks = {
+        "before": {"100ms": "100 ms", "1s": "1 second"},
+        "after": {"20ms": "20 ms", "500ms": "500 ms", "1s": "1 second"},
+    }
+    results = {"n": agg.count(), "total": agg.sum("v"), "high": agg.max("x")}
+    ops = {
+        name: RollingWindows(asked, grace="8 seconds").group_by("k").aggregate(**results)
+        for name, asked in lookbacks.items()
+    }
+    out = {}
+    for (name, op), some in zip(ops.items(), (files[:2], files[2:]), strict=True):
+        for file in some:
+            shutil.copy2(file, changing)
+        frame = op.apply(stream(spark, changing), event_time="at", backend="rocksdb")
+        run_query(frame, tmp_path / name, tmp_path / "cp")
+        # Not the folder: the file sink's list of files begins with batch 0, and the second query with a later one.
+        out[name] = spark.read.schema(frame.schema).parquet(*map(str, (tmp_path / name).glob("*.parquet")))
+    bounded = ops["after"].apply(spark.read.parquet(str(source)), event_time="at")
+    first, last = (frame.agg(F.max("at")).first()[0] for frame in out.values())
+    expected = bounded.where((F.col("at") > F.lit(first)) & (F.col("at") <= F.lit(last)))
+    assert rows(out["after"]) == rows(expected)
+    assert out["before"].count() > 0 < out["after"].count()
+
+
 def test_on_arrival_each_batch_emits_its_own_rows(spark: SparkSession, source: Path, tmp_path: Path) -> None:
     """On arrival, a batch's rows are what the bounded frame of all batches so far gives them."""
     batches: list[list[tuple[Any, ...]]] = []
