@@ -268,7 +268,7 @@ folder, source = Folder(sys.argv[1]), Path(sys.argv[2])
 number = 0
 while True:
     print("writing", flush=True)
-    folder.write(f"store/files/{number}-x", source)
+    folder.write(f"store/files/{'0' * 64}-0-{number}", source)
     number += 1
 """
 
