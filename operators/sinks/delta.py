@@ -2,13 +2,11 @@
 
 import json
 import random
-import re
 import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +15,7 @@ import pyarrow.types as pat
 from operators.errors import DefinitionError
 from operators.sinks.interface import Changes, Sink, SinkError, WrittenBatch
 from operators.sinks.tables import declared_types
+from state_backends.uris import may_have_password
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -31,7 +30,7 @@ _WAITS = [0.05 * 2**n for n in range(6)] * 3
 """Least seconds before each further try of a merge; each is up to twice as long, so that writers part."""
 _CONTAINERS = ("abfs", "abfss", "wasb", "wasbs", "az", "azure", "adl")
 """Schemes whose URIs have a container before the @."""
-_HOST = re.compile(r"(?:\[[^\]]*\]|[^:%]*)(?::\d+)?")
+_WITHOUT_KEYS = ("file", "hdfs")
 _PANIC = "PanicException"
 _MISSING = "there is no Delta table at {}: pass create=True, or create it"
 _LEAVES = (
@@ -149,10 +148,8 @@ def _deltalake() -> Any:
 def _check_path(path: str) -> None:
     """Refuse a URI that may have a secret: messages, logs and the sink's `repr` show the path."""
     scheme, is_uri, rest = path.partition("://")
-    user, _, host = re.split("[/?#]", rest, maxsplit=1)[0].rpartition("@")
-    # A key with a slash in it ends what looks like the host.
-    wrong = user if scheme not in _CONTAINERS else ":" in unquote(user)
-    if is_uri and (wrong or "?" in rest or "#" in rest or not _HOST.fullmatch(host)):
+    wrong = may_have_password(rest, scheme in _CONTAINERS, scheme in _WITHOUT_KEYS)
+    if is_uri and (wrong or "?" in rest or "#" in rest):
         raise DefinitionError(
             "path has a user, a password or a query in its URI, which messages would show: remove it, and give "
             "credentials as storage_options, or where the client of the storage looks for them"

@@ -189,11 +189,12 @@ def check_snapshot_folder(spark: "SparkSession", config: StateConfig) -> None:
     # With Spark Connect this is not the driver; and the backend of Spark's own store writes no snapshots.
     if uri is None or _context(spark) is None or config.backend == RESIDENT:
         return
-    why = Folder(uri).why_not_writable(_SECONDS_FOR_STORAGE)
+    folder = Folder(uri)
+    why = folder.why_not_writable(_SECONDS_FOR_STORAGE)
     if why is not None:
         warnings.warn(
-            f"the folder {uri!r} of spark.windows.state.snapshots.folder cannot be written from the driver: {why}. If the "
-            "workers cannot write to it either, the stream runs without snapshots, and its changelog grows without bound: "
+            f"the folder {folder.shown!r} of spark.windows.state.snapshots.folder cannot be written from the driver: {why}. If "
+            "the workers cannot write to it either, the stream runs without snapshots, and its changelog grows without bound: "
             "check the folder's name and the credentials",
             stacklevel=CALLER,
         )

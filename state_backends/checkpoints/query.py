@@ -70,8 +70,8 @@ def _last_batch(folder: Folder) -> int:
     done = [int(name) for name in names if name.isdecimal()]
     if not done:
         raise NoBatchError(
-            f"the state in {folder.uri} cannot be read: no batch was committed. Give the checkpoint folder of a query that has "
-            "run"
+            f"the state in {folder.shown} cannot be read: no batch was committed. Give the checkpoint folder of a query that "
+            "has run"
         )
     return max(done)
 

@@ -189,7 +189,7 @@ def check_new(folder: Folder) -> None:
         StateError: the folder contains one.
     """
     if folder.has(HEADER):
-        raise StateError(f"the folder {folder.uri} already contains a savepoint: choose a new folder")
+        raise StateError(f"the folder {folder.shown} already contains a savepoint: choose a new folder")
 
 
 def write_bucket(
@@ -333,7 +333,8 @@ def read_header(uri: str) -> Savepoint:
     blob = folder.read(HEADER)
     if blob is None:
         raise StateError(
-            f"the folder {uri} contains no savepoint: {HEADER} is missing. It is written last, so the export may be incomplete"
+            f"the folder {folder.shown} contains no savepoint: {HEADER} is missing. It is written last, so the export may be "
+            "incomplete"
         )
     what = f"the savepoint's header {folder.where(HEADER)}"
     values = decode_signed(blob, SAVEPOINT_VERSION, what)

@@ -192,7 +192,7 @@ class Durable:
             moved = SnapshotFolder(Folder(self._policy.folder), pointer.store_id)
             if moved.has(snapshot.name):
                 return moved
-        return SnapshotFolder(Folder(snapshot.folder), pointer.store_id)
+        return SnapshotFolder(Folder(snapshot.folder, stored=True), pointer.store_id)
 
     def _align_resident(self, journal: Journal, pointer: Pointer) -> Alignment:
         backend, known = self.backend, self.backend.version
@@ -351,7 +351,7 @@ class Durable:
         if pending is None:
             return pointer
         snapshot, manifest = pending.snapshot, None
-        folder = SnapshotFolder(Folder(snapshot.folder), pointer.store_id)
+        folder = SnapshotFolder(Folder(snapshot.folder, stored=True), pointer.store_id)
         begun = self._uploads.has_begun(snapshot.name)
         try:
             if begun:
@@ -390,7 +390,7 @@ class Durable:
         needed = [*pointer.snapshots, *kept, *([pointer.pending.snapshot] if pointer.pending else [])]
         for uri in {one.folder for one in gone}:
             self._uploads.clean(
-                SnapshotFolder(Folder(uri), pointer.store_id),
+                SnapshotFolder(Folder(uri, stored=True), pointer.store_id),
                 # Of every URI: two URIs may name the same folder.
                 {one.name for one in needed},
                 {one.name for one in gone if one.folder == uri},

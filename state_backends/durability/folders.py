@@ -16,14 +16,12 @@ from pyarrow import ArrowException, fs
 
 from state_backends.errors import StateError
 from state_backends.synced import make_folder, sync_file, sync_folder
+from state_backends.uris import SCHEMES, SETTINGS, has_password, has_unknown_settings, shown
 
 _WHOLE_AT_CLOSE = ("s3", "gcs", "abfs")
 """Stores where a file appears as a whole or not at all."""
 _CHUNK = 4 << 20
 _MOST_BYTES = 256 << 20
-_SCHEMES = {name: name for name in ("s3", "gs", "hdfs", "viewfs", "abfs", "abfss")}
-_SCHEMES |= {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
-"""Arrow's name of each scheme."""
 _KEPT_IN_URIS = "%/?&=:@+,;!$'()*~[]"
 _ACCEPTED = "give an absolute local path, or a URI of s3, gs, abfs or hdfs, such as s3://bucket/path"
 _FILE_NAME = re.compile(r"[^/\\\x00-\x1f]{1,255}")
@@ -47,16 +45,24 @@ class Folder:
     Args:
         uri: an absolute local path, or a URI such as s3://bucket/path?region=eu-central-1, gs://..., hdfs://...; credentials
             come from where the client of the file system looks for them.
+        stored: whether the URI is that of a snapshot in a checkpoint, where one with a secret may be: it is used, and no
+            message shows the secret.
 
     Raises:
-        StateError: the URI is not valid. Whether the folder exists shows with the first use.
+        StateError: the URI is not valid, or may have a secret. Whether the folder exists shows with the first use.
     """
 
-    def __init__(self, uri: str) -> None:
+    def __init__(self, uri: str, stored: bool = False) -> None:
         self.uri = uri
         self._local = _local_path(uri)
+        self._has_secret = False
         if self._local is None:
-            _check_uri(uri)
+            try:
+                _check_uri(uri)
+            except _SecretError:
+                if not stored:
+                    raise
+                self._has_secret = True
 
     @cached_property
     def _place(self) -> tuple[Any, str]:
@@ -64,17 +70,35 @@ class Folder:
             return fs.LocalFileSystem(), self._local
         scheme, _, rest = self.uri.partition("://")
         try:
-            system, path = fs.FileSystem.from_uri(f"{_SCHEMES[scheme]}://{quote(rest, safe=_KEPT_IN_URIS)}")
+            system, path = fs.FileSystem.from_uri(f"{SCHEMES[scheme]}://{quote(rest, safe=_KEPT_IN_URIS)}")
         except (OSError, ValueError, ArrowException) as error:
-            raise StateError(f"the folder {self.uri!r} cannot be used: {error}; {_ACCEPTED}") from error
+            raise self._error(
+                f"the folder {self.shown!r} cannot be used", error, f"; {_ACCEPTED}"
+            ) from self._cause(error)
         return system, re.sub("/+", "/", path).rstrip("/")
+
+    @property
+    def shown(self) -> str:
+        """The folder as messages show it: without the query of its URI."""
+        return shown(self.uri)
+
+    def _cause(self, error: Exception) -> Exception | None:
+        """The error; none if it may show a secret."""
+        return None if self._has_secret else error
+
+    def _error(self, what: str, error: Exception, way_out: str) -> StateError:
+        told = (
+            self._cause(error)
+            or f"{type(error).__name__}, whose text may show the secret in the folder's URI"
+        )
+        return StateError(f"{what}: {told}{way_out}")
 
     def _path(self, name: str) -> str:
         return f"{self._place[1]}/{name}"
 
     def where(self, name: str) -> str:
         """Return the path of the file, for messages."""
-        base = self.uri.partition("?")[0] if self._local is None else self._local
+        base = self.shown if self._local is None else self._local
         return f"{base.rstrip('/')}/{name}"
 
     def write(self, name: str, data: bytes | Path) -> None:
@@ -220,9 +244,8 @@ class Folder:
         try:
             return act()
         except (OSError, ArrowException) as error:
-            raise StateError(
-                f"cannot {what}: {error}. No state is lost: restart the query when the storage is available"
-            ) from error
+            way_out = ". No state is lost: restart the query when the storage is available"
+            raise self._error(f"cannot {what}", error, way_out) from self._cause(error)
 
 
 def _local_path(uri: str) -> str | None:
@@ -239,23 +262,34 @@ def _local_path(uri: str) -> str | None:
         return None
     if not path.startswith("/"):
         # Each worker would resolve it against its working directory.
-        raise StateError(f"the folder {uri!r} is not absolute: {_ACCEPTED}")
+        raise StateError(f"the folder {shown(uri)!r} is not absolute: {_ACCEPTED}")
     return "/" + os.path.normpath(path).lstrip("/")
+
+
+class _SecretError(StateError):
+    """The URI may have a secret."""
 
 
 def _check_uri(uri: str) -> None:
     """Refuse an invalid URI, without a call to the storage."""
     scheme, _, rest = uri.partition("://")
-    place = rest.partition("?")[0].partition("/")[0]
-    if ":" in place.rpartition("@")[0]:
-        hidden = f"{scheme}://...@{place.rpartition('@')[2]}"
-        raise StateError(
-            f"the folder {hidden} contains a password, which checkpoints and logs would show: remove it, and provide "
-            "credentials as the client of the storage expects them, for example in environment variables"
+    told = f"the folder {shown(uri)!r}"
+    if has_password(uri):
+        refused = _SecretError if scheme in SCHEMES else StateError
+        raise refused(
+            f"{told} contains a password or a user, which checkpoints and logs would show: remove it, and provide "
+            "credentials as the client of the storage expects them, for example in environment variables. If there is none, "
+            "choose a folder whose path has no colon before an @"
         )
-    if scheme not in _SCHEMES:
-        raise StateError(f"the folder {uri!r} has an unknown scheme: {_ACCEPTED}")
+    if scheme not in SCHEMES:
+        raise StateError(f"{told} has an unknown scheme: {_ACCEPTED}")
     if "#" in rest:
-        raise StateError(f"the folder {uri!r} contains #: write it as %23")
-    if not place and _SCHEMES[scheme] in ("s3", "gs"):
-        raise StateError(f"the folder {uri!r} has no bucket: {_ACCEPTED}")
+        raise StateError(f"the folder {shown(uri) + '#...'!r} contains #: write it as %23")
+    if not re.split("[/?]", rest, maxsplit=1)[0] and SCHEMES[scheme] in ("s3", "gs"):
+        raise StateError(f"{told} has no bucket: {_ACCEPTED}")
+    if has_unknown_settings(uri):
+        raise _SecretError(
+            f"{told} has a query with other names than {', '.join(SETTINGS[SCHEMES[scheme]])}, or with a user or password in a "
+            "value; checkpoints and logs would show a secret in it: remove it, and provide credentials as the client of the "
+            "storage expects them, for example in environment variables"
+        )

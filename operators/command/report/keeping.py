@@ -6,6 +6,7 @@ from operators.command.report.parts import Html, details, joined, pairs, table
 from operators.command.text.formats import NEVER, byte_text, counted, number
 from state_backends.checkpoints.survey import StateSurvey, SurveyedBucket
 from state_backends.durability.pointer import JOURNAL, POINTER_VERSION, Pointer
+from state_backends.uris import shown as shown_folder
 
 _MOST = 50
 _NAMES = ("bucket", "version", "log entries", "log size", "snapshot", "its size", "its age", "failures")
@@ -31,7 +32,9 @@ def _facts(found: StateSurvey) -> Iterator[tuple[str, str]]:
     yield "changelog", f"{entries}, {byte_text(sum(bucket.log_bytes for bucket in buckets))} compressed"
     yield "in Spark's store", byte_text(sum(bucket.stored_bytes for bucket in buckets))
     yield "snapshots", _snapshots(pointers)
-    folders = sorted({one.folder for pointer in pointers for one in pointer.snapshots if one.folder})
+    folders = sorted(
+        {shown_folder(one.folder) for pointer in pointers for one in pointer.snapshots if one.folder}
+    )
     if folders:
         yield "their folder", ", ".join(folders)
     failures = sum(pointer.failures for pointer in pointers)

@@ -854,6 +854,33 @@ def commit_many(store: Store, copy: Durable, count: int, clock: SimpleNamespace)
         clock.now += 60
 
 
+def test_snapshots_of_a_uri_with_a_secret(
+    tmp_path: Path, opened: Callable[..., Store], s3: S3, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A checkpoint of before may name one: its snapshots are read and cleaned, new ones are elsewhere, no message shows it."""
+    store = opened(tmp_path, s3.uri("bucket/secret"))
+    store.snapshots(store.copy("memory"), 2)
+    folder = s3.uri("AKIA:hunter2@bucket/secret")
+    given = [replace(one, folder=folder) for one in store.pointer.snapshots]
+    assert all(store.folder.has(one.name) for one in given)
+    store.pointer = Pointer.decode(replace(store.pointer, snapshots=tuple(given)).encode())
+    store.policy = replace(store.policy, folder=str(tmp_path / "new"))
+    store.assert_restores("memory")
+    s3.switch(fail=1)
+    try:
+        with pytest.raises(StateError, match=r"cannot .* s3://\.\.\./") as error:
+            store.assert_restores("memory")
+    finally:
+        s3.switch()
+    copy = store.copy("memory")
+    while any(one.folder == folder for one in (*store.pointer.snapshots, *store.pointer.retired)):
+        assert store.pointer.number < 1_000
+        store.commit(copy, clock=store.pointer.number)
+    store.assert_restores("rocksdb")
+    assert "hunter2" not in str(error.value) + caplog.text
+    assert not any(store.folder.has(one.name) for one in given)
+
+
 @pytest.mark.parametrize("background", [False, True])
 def test_storage_that_refuses_everything_for_a_while(
     tmp_path: Path,
