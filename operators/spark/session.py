@@ -6,13 +6,14 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from operators.errors import SessionSetupError
 from operators.spark.java import ensure_java
+from operators.spark.loopback import on_loopback
 from state_backends import StateConfig
 from state_backends.checkpoints.bucket import RESIDENT
 from state_backends.durability.folders import Folder
@@ -65,6 +66,9 @@ def spark_session(
     those of a running session, too, if they cannot import this library. Its master and memory stay as they are: to change
     them, call `spark.stop()` first.
 
+    With a local master, Spark listens on 127.0.0.1 only, since anyone who reaches its ports can talk to it. Set SPARK_LOCAL_IP
+    to another address if it is to be reached, or before you use another master later in the same process.
+
     Args:
         app_name: the application's name.
         master: such as "local[2]"; None for Spark's own default.
@@ -90,9 +94,11 @@ def spark_session(
         builder = builder.master(master)
     if remote is not None:
         builder = builder.remote(remote)
-    for key, value in {**settings, **(conf or {})}.items():
+    settings |= conf or {}
+    for key, value in settings.items():
         builder = builder.config(key, value)
-    spark = builder.getOrCreate()
+    with on_loopback(master or settings.get("spark.master")) if not elsewhere else nullcontext():
+        spark = builder.getOrCreate()
     context = _context(spark)
     if context is not None and _wrong_python(spark):
         # Someone else made it. Functions name their interpreter when they are sent, so that it can still be changed.

@@ -1,0 +1,83 @@
+"""A local Spark listens on this machine only, unless the user says otherwise."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from operators.spark.loopback import ADDRESS_KEY, on_loopback
+
+ROOT = Path(__file__).parents[3]
+PROGRAM = """
+import os, sys
+from pathlib import Path
+from operators import spark_session
+
+spark = spark_session("loopback", master="local[1]", conf={"spark.ui.port": "0"})
+spark.range(3).count()
+process = spark.sparkContext._gateway.proc.pid
+inodes = set()
+for one in [os.getpid(), process]:
+    for link in Path(f"/proc/{one}/fd").iterdir():
+        try:
+            inodes.add(os.readlink(link))
+        except OSError:
+            pass
+for table in ("tcp", "tcp6"):
+    for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+        words = line.split()
+        if words[3] == "0A" and f"socket:[{words[9]}]" in inodes:
+            print("listens", words[1].partition(":")[0])
+print("page", spark.sparkContext.uiWebUrl)
+assert "SPARK_LOCAL_IP" not in os.environ
+spark.stop()
+"""
+LOOPBACK = {"0100007F", "00000000000000000000000001000000", "0000000000000000FFFF00000100007F"}
+"""127.0.0.1, ::1, and 127.0.0.1 as an address of six bytes more, as /proc writes them."""
+
+
+@pytest.mark.spark
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="only Linux lists sockets in /proc")
+def test_a_local_session_listens_on_this_machine_only(tmp_path: Path) -> None:
+    """The driver, its blocks, the gateway and the web page."""
+    env = {name: value for name, value in os.environ.items() if name != ADDRESS_KEY}
+    run = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        env=env | {"PYTHONPATH": str(ROOT)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    listens = [line.split()[1] for line in run.stdout.splitlines() if line.startswith("listens")]
+    assert len(listens) >= 3
+    assert set(listens) <= LOOPBACK, run.stdout
+    assert "page http://127.0.0.1:" in run.stdout or "page http://localhost:" in run.stdout
+
+
+def address(master: str | None) -> str | None:
+    """The address that Spark is given."""
+    with on_loopback(master):
+        return os.environ.get(ADDRESS_KEY)
+
+
+def test_other_masters_and_addresses_stay(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What the user says about the address holds, and a cluster has to reach its driver, wherever the master is named."""
+    for name in (ADDRESS_KEY, "MASTER", "PYSPARK_SUBMIT_ARGS", "SPARK_HOME", "SPARK_CONF_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    assert ["127.0.0.1"] * 4 == [address(master) for master in (None, "local", "local[2]", "local[*, 2]")]
+    assert [None] * 3 == [
+        address(master) for master in ("spark://host:7077", "yarn", "local-cluster[2,1,1024]")
+    ]
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--conf a=b --master yarn pyspark-shell")
+    assert address(None) is None
+    assert "127.0.0.1" == address("local[2]")
+    monkeypatch.delenv("PYSPARK_SUBMIT_ARGS")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    (tmp_path / "spark-defaults.conf").write_text("spark.ui.port 0\nspark.master   spark://host:7077\n")
+    assert address(None) is None
+    monkeypatch.delenv("SPARK_CONF_DIR")
+    monkeypatch.setenv(ADDRESS_KEY, "10.1.2.3")
+    assert "10.1.2.3" == address("local")
