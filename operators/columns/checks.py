@@ -8,8 +8,10 @@ import pyarrow.types as pat
 
 from operators.columns.arrow import plain_type
 from operators.errors import DefinitionError
+from serializers.shapes import short
 from state_backends.registry import nearest
 
+_LONGEST_NAME = 100
 Types = Mapping[str, pa.DataType]
 _EXPRESSION = re.compile(r"[()+*/%<>=!]| - | (?:and|or|is|in|like) ", re.IGNORECASE)
 
@@ -103,6 +105,18 @@ def refuse_twice(what: str, names: tuple[str, ...]) -> None:
     for name in names:
         if names.count(name) > 1:
             raise DefinitionError(f"{what} {name!r} occurs twice: give each its own name")
+
+
+def check_name(name: object) -> None:
+    """Refuse what is no name of an operator: it is in lines of logs, in names of metrics, and on terminals.
+
+    Raises:
+        DefinitionError: says what a name is.
+    """
+    if not isinstance(name, str) or not 0 < len(name) <= _LONGEST_NAME or not name.isprintable():
+        raise DefinitionError(
+            f"name is {short(name)}: the name of an operator is a text of 1 to {_LONGEST_NAME} characters that can be printed"
+        )
 
 
 def refuse_alike(what: str, names: Iterable[str]) -> None:

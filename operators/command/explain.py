@@ -1,6 +1,5 @@
 """`windows explain`: what an operator does, and why."""
 
-import sys
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ import pyarrow.parquet as pq
 
 from operators.command.inputs import check_input, frame_of, operator_of
 from operators.command.session import session
+from operators.command.text.output import say
 from operators.explain.explanation import Explanation
 
 
@@ -27,4 +27,4 @@ def run(given: Namespace) -> None:
 
 
 def _show(operator: Any, schema: pa.Schema, given: Namespace) -> None:
-    sys.stdout.write(f"{Explanation.of(operator, schema, given.event_time)}\n")
+    say(str(Explanation.of(operator, schema, given.event_time)))

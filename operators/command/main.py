@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 from operators.command.arguments import parser
 from operators.command.errors import one_line
+from operators.command.text.output import complain
 
 _INTERRUPTED = 130
 _PIPE_CLOSED = 141
@@ -30,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             given.run(given)
         sys.stdout.flush()
     except KeyboardInterrupt:
-        sys.stderr.write("windows: interrupted\n")
+        complain("windows: interrupted")
         return _INTERRUPTED
     except BrokenPipeError:
         # Python flushes stdout again at exit.
@@ -38,8 +39,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _PIPE_CLOSED
     except Exception as error:  # noqa: BLE001 - whatever went wrong is one line
         if given.traceback:
-            traceback.print_exc()
-        sys.stderr.write(f"windows: error: {one_line(error)}\n")
+            for line in traceback.format_exc().splitlines():
+                complain(line)
+        complain(f"windows: error: {one_line(error)}")
         return 1
     return 0
 

@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from threading import Event, Thread
 from typing import TYPE_CHECKING
 
+from operators.command.text.formats import printable
+
 if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
@@ -62,6 +64,7 @@ class _Line:
 
     def show(self, text: str, *, terminal: bool) -> None:
         """Print a text in place of the last one, if it is another."""
+        text = printable(text)
         if text != self._last:
             sys.stderr.write(f"\r{text.ljust(len(self._last))}" if terminal else f"{text}\n")
             sys.stderr.flush()

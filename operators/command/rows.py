@@ -1,7 +1,6 @@
 """Rows of a frame: printed as a table or as JSON, or written to a file."""
 
 import shutil
-import sys
 import tempfile
 from argparse import Namespace
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from operators.command.inputs import FORMATS, unknown_format
 from operators.command.outputs import check_out, replacing
 from operators.command.progress import watched
 from operators.command.text.formats import json_text, number
+from operators.command.text.output import say, say_each
 from operators.command.text.tables import arrow_table
 
 if TYPE_CHECKING:
@@ -51,17 +51,15 @@ def show_rows(frame: "DataFrame", given: Namespace, label: str) -> None:
             written = write_file(
                 frame if given.limit is None else _first(frame, given.limit), Path(given.out)
             )
-            sys.stdout.write(f"{number(written)} rows in {given.out}\n")
+            say(f"{number(written)} rows in {given.out}")
             return
         most = given.limit or _PRINTED
         found = _first(frame, most + 1).toArrow()
     shown = found.slice(0, most)
     if given.json:
-        sys.stdout.writelines(f"{json_text(row)}\n" for row in shown.to_pylist())
+        say_each(json_text(row) for row in shown.to_pylist())
         return
-    sys.stdout.write(
-        f"{arrow_table(shown, _width())}\n{_ending(shown.num_rows, more=found.num_rows > most)}\n"
-    )
+    say(f"{arrow_table(shown, _width())}\n{_ending(shown.num_rows, more=found.num_rows > most)}")
 
 
 def _width() -> int:

@@ -1,11 +1,11 @@
 """`windows savepoint`: a copy of the state for a new query."""
 
-import sys
 from argparse import Namespace
 
 from operators.command.inputs import checkpoint_of, reading
 from operators.command.progress import watched
-from operators.command.text.formats import NEVER, counted, json_text, moment
+from operators.command.text.formats import NEVER, counted, json_text, moment, printable
+from operators.command.text.output import say
 from state_backends import write_savepoint
 from state_backends.checkpoints.savepoint import Savepoint, check_new
 from state_backends.durability.folders import Folder, absolute
@@ -28,7 +28,7 @@ def run(given: Namespace) -> None:
             snapshots=found.snapshots,
             spark=spark,
         )
-    sys.stdout.write(f"{json_text(_described(saved)) if given.json else _text(saved)}\n")
+    say(json_text(_described(saved)) if given.json else _text(saved))
 
 
 _OF_FILES = (
@@ -50,11 +50,11 @@ def _text(saved: Savepoint) -> str:
     entries = counted(sum(bucket.rows for bucket in saved.buckets), "entry", "entries")
     watermark = moment((saved.origin["watermark in ms"] or 0) * 1_000)
     lines = [
-        f"{entries} of {counted(len(saved.buckets), 'bucket')} in {saved.uri}",
+        f"{entries} of {counted(len(saved.buckets), 'bucket')} in {printable(saved.uri)}",
         f"the state after batch {saved.origin['batch']}, watermark {watermark or NEVER}",
         "a new query starts from it by the option state.savepoint, and has to read its sources from these offsets:",
         *(f"  {json_text(source)}" for source in saved.origin["sources"]),
     ]
     if any(isinstance(source, dict) and "logOffset" in source for source in saved.origin["sources"]):
-        lines.append(_OF_FILES.format(saved.origin["checkpoint"]))
+        lines.append(_OF_FILES.format(printable(str(saved.origin["checkpoint"]))))
     return "\n".join(lines)

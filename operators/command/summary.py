@@ -1,13 +1,22 @@
 """`windows summary`: what a checkpoint's operators are, and how much they store."""
 
-import sys
 from argparse import Namespace
 from collections.abc import Iterator
 from typing import Any
 
 from operators.command.inputs import checkpoint_of, operators_of, query_of, reading
 from operators.command.progress import watched
-from operators.command.text.formats import NEVER, byte_text, counted, instant, json_text, moment, number
+from operators.command.text.formats import (
+    NEVER,
+    byte_text,
+    counted,
+    instant,
+    json_text,
+    moment,
+    number,
+    printable,
+)
+from operators.command.text.output import say
 from operators.command.text.tables import text_table
 from operators.command.text.words import facts, title
 from operators.explain.words import length
@@ -31,21 +40,21 @@ def run(given: Namespace) -> None:
                     surveys.append(survey(checkpoint_of(given, operator.number), spark))
     others = [f"operator {one.number}: {one.name}, of Spark" for one in there if not one.is_ours]
     if given.json:
-        sys.stdout.write(f"{json_text(_plain(query, surveys))}\n")
+        say(json_text(_plain(query, surveys)))
         return
     sections = [_head(query), *(_section(found, given.limit) for found in surveys), *others]
-    sys.stdout.write("\n\n".join(sections) + "\n")
+    say("\n\n".join(sections))
 
 
 def _head(query: StoredQuery) -> str:
     watermark = None if query.watermark_ms is None else moment(query.watermark_ms * 1_000)
-    return f"query {query.id or NEVER}, after batch {query.batch}, watermark {watermark or NEVER} (times are in UTC)"
+    return f"query {printable(query.id or NEVER)}, after batch {query.batch}, watermark {watermark or NEVER} (times are in UTC)"
 
 
 def _section(found: StateSurvey, limit: int) -> str:
     rows = [row for bucket in found.buckets for row in _rows(found, bucket)]
     lines = [f"operator {found.checkpoint.operator}: {title(found.identity)}"]
-    described = [*facts(found.identity), *_sizes(found)]
+    described = [(name, printable(text)) for name, text in (*facts(found.identity), *_sizes(found))]
     width = max(len(name) for name, _ in described)
     lines += [f"  {name.ljust(width)}  {text}" for name, text in described]
     lines += ["", text_table(_COLUMNS, rows[:limit], _RIGHT)]

@@ -1,6 +1,5 @@
 """`windows report`: surveys a checkpoint, and writes the page."""
 
-import sys
 from argparse import Namespace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -13,6 +12,7 @@ from operators.command.progress import watched
 from operators.command.report.page import page
 from operators.command.report.parts import Content, Unread
 from operators.command.text.formats import byte_text
+from operators.command.text.output import say
 from state_backends.checkpoints.survey import StateSurvey, survey
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def run(given: Namespace) -> None:
     found = _content(given)
     with replacing(out) as target:
         target.write_text(page(found), encoding="utf-8")
-    sys.stdout.write(f"{byte_text(out.stat().st_size)} in {out}\n")
+    say(f"{byte_text(out.stat().st_size)} in {out}")
     unread = [one for one in found.operators if isinstance(one, Unread)]
     if unread:
         numbers = ", ".join(str(one.number) for one in unread)

@@ -14,6 +14,7 @@ from operators.errors import DefinitionError
 from operators.sinks.interface import Changes, SinkError
 from operators.sinks.times import refuse_times
 from serializers.arrays import one_array, take_rows
+from serializers.shapes import short
 
 _Ints = npt.NDArray[np.int64]
 _ONE_ZERO = " (-0.0 and 0.0 are one key)"
@@ -188,7 +189,7 @@ def _refuse_ties(table: pa.Table, keys: Sequence[str], rows: _Ints, last: _Ints)
     for row, other in zip(*(take_rows(table, at).to_pylist() for at in (rows, last)), strict=True):
         if repr(row) != repr(other):
             key = ", ".join(
-                f"{name} {row[name]!r}{_ONE_ZERO if str(row[name]) == '0.0' else ''}" for name in keys
+                f"{name} {short(row[name])}{_ONE_ZERO if str(row[name]) == '0.0' else ''}" for name in keys
             )
             raise SinkError(
                 f"a batch has two different rows of the key {key}, and no sequence says which is the "

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that every Spark
 from pyspark.sql.types import StructType
 
 from operators.columns.arrow import bounds_type
-from operators.columns.checks import refuse_alike, refuse_twice
+from operators.columns.checks import check_name, refuse_alike, refuse_twice
 from operators.columns.durations import Duration, is_odd, odd, ticks
 from operators.columns.records import FAR_FUTURE
 from operators.errors import DefinitionError
@@ -59,6 +59,9 @@ class Arguments:
     idle: Duration | None = None
     schema: StructType | None = None
     streaming: bool | None = None
+
+    def __post_init__(self) -> None:
+        check_name(self.name)
 
     @property
     def idle_ms(self) -> int | None:

@@ -59,8 +59,16 @@ def plain(value: Any) -> Any:
 
 
 def json_text(value: Any) -> str:
-    """Return a value as JSON on one line."""
-    return json.dumps(plain(value), ensure_ascii=False)
+    """Return a value as JSON on one line, which does nothing to a terminal: what is not printed is escaped."""
+    text = json.dumps(plain(value), ensure_ascii=False)
+    return text if text.isprintable() else "".join(map(_json_character, text))
+
+
+def _json_character(character: str) -> str:
+    if character.isprintable():
+        return character
+    units = character.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
 def printable(text: str) -> str:

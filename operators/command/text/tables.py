@@ -39,6 +39,7 @@ def arrow_table(table: pa.Table, widest: int) -> str:
 
 
 def _upright(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    names = list(map(printable, names))
     width = max(map(len, names))
     blocks = (
         "\n".join(f"{name.ljust(width)}  {_fitting(text)}" for name, text in zip(names, row, strict=True))

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from operators.command.text.formats import printable
 from operators.explain.words import length
 
 _EMISSIONS = {
@@ -16,6 +17,10 @@ _BY_FOLD = " by fold"
 
 def title(identity: Mapping[str, Any]) -> str:
     """Return the kind and the lengths of an operator's windows, such as "hopping windows of 1 h every 5 min"."""
+    return printable(_title(identity))
+
+
+def _title(identity: Mapping[str, Any]) -> str:
     if "operator" in identity:
         return f"custom operator {identity['operator']}, version {identity.get('version')}"
     kind = str(identity.get("windows", "")).removesuffix(_BY_FOLD)

@@ -1,5 +1,6 @@
 """What the command does without Spark: arguments, errors as one line, what an operator is in words, tables and numbers."""
 
+import json
 import re
 import shlex
 import subprocess
@@ -15,7 +16,8 @@ from operators import aggregates as agg
 from operators.command.arguments import parser
 from operators.command.errors import one_line
 from operators.command.main import main
-from operators.command.text.formats import byte_text, moment, plain
+from operators.command.text.formats import byte_text, json_text, moment, plain
+from operators.command.text.output import complain, say, say_each
 from operators.command.text.tables import arrow_table
 from operators.command.text.words import facts, title
 from operators.errors import WorkerError
@@ -285,6 +287,54 @@ def test_tables_do_nothing_to_a_terminal() -> None:
         f"{'null':60}    1  2.5",
     ] == arrow_table(table, 100).splitlines()
     assert ["k    null", "s.a  1", "s.b  2.5"] == arrow_table(table.slice(2), 10).splitlines()
+
+
+HOSTILE = "a\x1b[2J\x9b31m\x7f\u202e\u2028\nb"
+"""Clears a terminal, colours it, deletes, writes backwards, and begins lines of its own."""
+SHOWN = r"a\x1b[2J\x9b31m\x7f\u202e\u2028\nb"
+
+
+def test_names_of_columns_do_nothing_to_a_terminal() -> None:
+    """Where each value has a line, too."""
+    assert [f"{SHOWN}  1"] == arrow_table(pa.table({HOSTILE: [1]}), 3).splitlines()
+
+
+@pytest.mark.parametrize("value", [HOSTILE, {HOSTILE: [HOSTILE, b"\x1b", "\U000e0001"]}])
+def test_json_does_nothing_to_a_terminal(value: object) -> None:
+    """It is the same value, in characters that are printed."""
+    text = json_text(value)
+    assert text.isprintable()
+    assert plain(value) == json.loads(text)
+
+
+def test_what_is_printed_does_nothing_to_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """Lines of the command's own are kept, whatever is in them."""
+    say(f"one {HOSTILE.replace(chr(10), '')}\ntwo")
+    say_each([HOSTILE, "two"])
+    complain(HOSTILE)
+    out, err = capsys.readouterr()
+    assert [f"one {SHOWN.replace(chr(92) + 'n', '')}", "two", SHOWN, "two"] == out.splitlines()
+    assert [SHOWN] == err.splitlines()
+
+
+@pytest.mark.parametrize("traced", [False, True])
+@pytest.mark.parametrize("command", ["summary", "state", "report"])
+def test_errors_do_nothing_to_a_terminal(
+    command: str, traced: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A path that is named in an error, and the trace of the error."""
+    place = str(tmp_path / HOSTILE)
+    arguments = [command, place, *(["--out", str(tmp_path / "page.html")] if command == "report" else [])]
+    assert 1 == main([*arguments, *(["--traceback"] if traced else [])])
+    said = "".join(capsys.readouterr())
+    assert "a\\x1b[2J" in said
+    assert all(line.isprintable() for line in said.split("\n"))
+
+
+def test_identities_do_nothing_to_a_terminal() -> None:
+    """What a checkpoint says of its operator, which are lines of a summary."""
+    identity = {"operator": HOSTILE, "version": HOSTILE, "grouped by": [HOSTILE], "columns": [HOSTILE]}
+    assert f"custom operator {SHOWN}, version {SHOWN}" == title(identity)
 
 
 def test_the_documented_commands_are_valid() -> None:
