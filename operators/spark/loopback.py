@@ -5,25 +5,35 @@ import re
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 
 ADDRESS_KEY = "SPARK_LOCAL_IP"
-"""Spark takes its address from here: for the driver, its blocks and its web page, for which there is no conf."""
+"""The driver, its blocks and its web page listen there. For the web page there is no conf, and a JVM that runs keeps it."""
 _ADDRESS = "127.0.0.1"
+CONF = {"spark.driver.host": _ADDRESS, "spark.driver.bindAddress": _ADDRESS}
+"""What has the driver and its blocks listen on this machine only, also where the JVM runs already."""
 _LOCAL = re.compile(r"local(\[.*)?")
+_UNKNOWN = "unknown"
+
+
+def stays_local(master: str | None) -> bool:
+    """Return whether a session should listen on this machine only: its master is local, and nobody says otherwise.
+
+    Args:
+        master: as given to the session; None if it is Spark's default, which is local unless the environment, the arguments of
+            spark-submit or a file of defaults name another one.
+    """
+    if ADDRESS_KEY in os.environ:
+        return False
+    found = master or os.environ.get("MASTER") or _submitted() or _default() or "local[*]"
+    return _LOCAL.fullmatch(found) is not None
 
 
 @contextmanager
-def on_loopback(master: str | None) -> Iterator[None]:
-    """Have a Spark that starts in the block listen on the loopback interface, if its master is local and nobody says otherwise.
-
-    Args:
-        master: as given to the session; None if it is Spark's default.
-    """
-    if ADDRESS_KEY in os.environ or not _is_local(master):
-        yield
-        return
+def on_loopback() -> Iterator[None]:
+    """Have a JVM that Spark starts in the block listen on the loopback interface."""
     os.environ[ADDRESS_KEY] = _ADDRESS
     try:
         yield
@@ -31,26 +41,34 @@ def on_loopback(master: str | None) -> Iterator[None]:
         del os.environ[ADDRESS_KEY]
 
 
-def _is_local(master: str | None) -> bool:
-    """Whether a master is local. Without one, it is what the environment or a file of defaults names, or a local one."""
-    found = master or _submitted() or os.environ.get("MASTER") or _default() or "local[*]"
-    return _LOCAL.fullmatch(found) is not None
-
-
 def _submitted() -> str | None:
-    """The master that the arguments of spark-submit name."""
-    words = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))
-    named = [after for word, after in pairwise(words) if word == "--master"]
+    """The master that the arguments of spark-submit name, or that cannot be told from them; None without any."""
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        return _UNKNOWN  # spark-submit has started the JVM.
+    words = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "").replace("=", " "))
+    if "--properties-file" in words:
+        return _UNKNOWN
+    named = [after for word, after in pairwise(words) if word in ("--master", "spark.master")]
     return named[-1] if named else None
 
 
 def _default() -> str | None:
     """The master that Spark's file of defaults names."""
-    home = os.environ.get("SPARK_HOME")
-    folder = os.environ.get("SPARK_CONF_DIR") or (home and Path(home, "conf"))
-    try:
-        text = Path(folder, "spark-defaults.conf").read_text("utf-8") if folder else ""
-    except (OSError, UnicodeDecodeError):
-        return None
-    found = re.findall(r"(?m)^[ \t]*spark\.master[ \t=:]+(\S+)", text)
-    return str(found[-1]) if found else None
+    found: list[str] = []
+    for folder in _conf_folders():
+        try:
+            text = Path(folder, "spark-defaults.conf").read_text("utf-8", "replace")
+        except OSError:
+            continue
+        found += re.findall(r"(?m)^[ \t]*spark\.master[ \t=:]+(\S+)", text)
+    return found[-1] if found else None
+
+
+def _conf_folders() -> Iterator[Path]:
+    if "SPARK_CONF_DIR" in os.environ:
+        yield Path(os.environ["SPARK_CONF_DIR"])
+        return
+    installed = find_spec("pyspark")
+    home = os.environ.get("SPARK_HOME") or (installed and installed.origin and Path(installed.origin).parent)
+    if home:
+        yield Path(home, "conf")

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from operators.errors import SessionSetupError
 from operators.spark.java import ensure_java
-from operators.spark.loopback import on_loopback
+from operators.spark.loopback import CONF as LOOPBACK
+from operators.spark.loopback import on_loopback, stays_local
 from state_backends import StateConfig
 from state_backends.checkpoints.bucket import RESIDENT
 from state_backends.durability.folders import Folder
@@ -66,8 +67,9 @@ def spark_session(
     those of a running session, too, if they cannot import this library. Its master and memory stay as they are: to change
     them, call `spark.stop()` first.
 
-    With a local master, Spark listens on 127.0.0.1 only, since anyone who reaches its ports can talk to it. Set SPARK_LOCAL_IP
-    to another address if it is to be reached, or before you use another master later in the same process.
+    With a local master, Spark listens on 127.0.0.1 only, since anyone who reaches its ports can talk to it; in a process that
+    has started Spark before, its web page stays where it was. Set SPARK_LOCAL_IP to another address if Spark is to be reached,
+    or before you use another master later in the same process.
 
     Args:
         app_name: the application's name.
@@ -95,9 +97,13 @@ def spark_session(
     if remote is not None:
         builder = builder.remote(remote)
     settings |= conf or {}
+    connect = remote is not None or "SPARK_REMOTE" in os.environ
+    local = not connect and stays_local(master or settings.get("spark.master"))
+    if local and SparkSession.getActiveSession() is None:
+        settings = {**LOOPBACK, **settings}
     for key, value in settings.items():
         builder = builder.config(key, value)
-    with on_loopback(master or settings.get("spark.master")) if not elsewhere else nullcontext():
+    with on_loopback() if local else nullcontext():
         spark = builder.getOrCreate()
     context = _context(spark)
     if context is not None and _wrong_python(spark):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from operators.spark.loopback import ADDRESS_KEY, on_loopback
+from operators.spark.loopback import ADDRESS_KEY, stays_local
 
 ROOT = Path(__file__).parents[3]
 PROGRAM = """
@@ -15,7 +15,12 @@ import os, sys
 from pathlib import Path
 from operators import spark_session
 
-spark = spark_session("loopback", master="local[1]", conf={"spark.ui.port": "0"})
+if "before" in sys.argv:
+    from pyspark.sql import SparkSession
+
+    SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate().stop()
+pages = {"spark.ui.enabled": "false"} if "before" in sys.argv else {"spark.ui.port": "0"}
+spark = spark_session("loopback", master="local[1]", conf=pages)
 spark.range(3).count()
 process = spark.sparkContext._gateway.proc.pid
 inodes = set()
@@ -40,11 +45,12 @@ LOOPBACK = {"0100007F", "00000000000000000000000001000000", "0000000000000000FFF
 
 @pytest.mark.spark
 @pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="only Linux lists sockets in /proc")
-def test_a_local_session_listens_on_this_machine_only(tmp_path: Path) -> None:
-    """The driver, its blocks, the gateway and the web page."""
+@pytest.mark.parametrize("started", ["fresh", "before"])
+def test_a_local_session_listens_on_this_machine_only(tmp_path: Path, started: str) -> None:
+    """The driver, its blocks, the gateway and the web page; but for the page, also where another session was before."""
     env = {name: value for name, value in os.environ.items() if name != ADDRESS_KEY}
     run = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
+        [sys.executable, "-c", PROGRAM, started],
         env=env | {"PYTHONPATH": str(ROOT)},
         cwd=tmp_path,
         capture_output=True,
@@ -54,30 +60,28 @@ def test_a_local_session_listens_on_this_machine_only(tmp_path: Path) -> None:
     listens = [line.split()[1] for line in run.stdout.splitlines() if line.startswith("listens")]
     assert len(listens) >= 3
     assert set(listens) <= LOOPBACK, run.stdout
-    assert "page http://127.0.0.1:" in run.stdout or "page http://localhost:" in run.stdout
-
-
-def address(master: str | None) -> str | None:
-    """The address that Spark is given."""
-    with on_loopback(master):
-        return os.environ.get(ADDRESS_KEY)
+    assert started == "before" or "page http://127.0.0.1:" in run.stdout
 
 
 def test_other_masters_and_addresses_stay(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """What the user says about the address holds, and a cluster has to reach its driver, wherever the master is named."""
-    for name in (ADDRESS_KEY, "MASTER", "PYSPARK_SUBMIT_ARGS", "SPARK_HOME", "SPARK_CONF_DIR"):
+    for name in (ADDRESS_KEY, "MASTER", "PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT", "SPARK_HOME"):
         monkeypatch.delenv(name, raising=False)
-    assert ["127.0.0.1"] * 4 == [address(master) for master in (None, "local", "local[2]", "local[*, 2]")]
-    assert [None] * 3 == [
-        address(master) for master in ("spark://host:7077", "yarn", "local-cluster[2,1,1024]")
-    ]
-    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--conf a=b --master yarn pyspark-shell")
-    assert address(None) is None
-    assert "127.0.0.1" == address("local[2]")
-    monkeypatch.delenv("PYSPARK_SUBMIT_ARGS")
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    assert all(map(stays_local, (None, "local", "local[2]", "local[*, 2]")))
+    assert not any(map(stays_local, ("spark://host:7077", "yarn", "local-cluster[2,1,1024]")))
+    for arguments in (
+        "--conf a=b --master yarn pyspark-shell",
+        "--master=yarn pyspark-shell",
+        "--conf spark.master=yarn pyspark-shell",
+        "--properties-file my.conf pyspark-shell",
+    ):
+        monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", arguments)
+        assert not stays_local(None)
+        assert stays_local("local[2]")
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--conf a=b pyspark-shell")
+    assert stays_local(None)
     (tmp_path / "spark-defaults.conf").write_text("spark.ui.port 0\nspark.master   spark://host:7077\n")
-    assert address(None) is None
-    monkeypatch.delenv("SPARK_CONF_DIR")
+    assert not stays_local(None)
     monkeypatch.setenv(ADDRESS_KEY, "10.1.2.3")
-    assert "10.1.2.3" == address("local")
+    assert not stays_local("local")
