@@ -132,12 +132,12 @@ def pages_to_log(
     """
     most = EDIT_BYTES + 2 * WORD * layout.width
     sizes = np.fromiter(map(len, new.values()), np.int64, len(new))
-    edited = (sizes > most) & np.fromiter((page is not None for page in old), bool, len(new))
-    if not edited.any():
+    chosen = (sizes > most) & np.fromiter((page is not None for page in old), bool, len(new))
+    if not chosen.any():
         return new, []
-    keys, before = list(compress(new, edited)), [page for page in compress(old, edited) if page is not None]
-    edits = edits_between(layout, keys, before, list(compress(new.values(), edited)))
-    return dict(zip(compress(new, ~edited), compress(new.values(), ~edited), strict=True)), edits
+    keys, before = list(compress(new, chosen)), [page for page in compress(old, chosen) if page is not None]
+    edits = edits_between(layout, keys, before, list(compress(new.values(), chosen)))
+    return dict(zip(compress(new, ~chosen), compress(new.values(), ~chosen), strict=True)), edits
 
 
 def edits_between(
@@ -196,7 +196,7 @@ def edited(edits: PageEdits, old: Sequence[bytes | None]) -> list[bytes]:
 
     Args:
         edits: n edits.
-        old: the n pages that `edits_between` was given; of a page of which no row is kept, anything may be given.
+        old: the n pages that `edits_between` was given; for one that had no rows, anything may be given.
 
     Raises:
         CorruptDataError: the pages are not those that were edited, or the edits are damaged.
