@@ -118,8 +118,8 @@ MUTATIONS = (
     ),
     Mutation(
         "the watermark of chains",
-        "return Incoming(Closing(True, behind + max(0, grace_us - given * 1_000)), None, given)",
-        "return Incoming(Closing(False, behind + max(0, grace_us - given * 1_000)), None, given)",
+        "closing = Closing(True, behind + max(0, grace_us - given * 1_000))",
+        "closing = Closing(False, behind + max(0, grace_us - given * 1_000))",
     ),
     Mutation(
         "the close time of a watermark",

@@ -96,8 +96,8 @@ class RunnableOperator(OfSomeKinds, ABC):
             close_time: of a bounded frame, the time by which rows have to be final to be emitted; by default all are. With
                 `savepoint`, a stream emits the others.
             idle: of a stream, how long it has to be without records for the clock to close windows: those that ended this long
-                ago are emitted, so that the last ones come out; records for them are late then. By default only records close
-                windows. A bounded frame has none.
+                ago, and no less than `grace`, are emitted, so that the last ones come out; records for them are late then. By
+                default only records close windows. A bounded frame has none.
             schema: the columns of the frame and their types, for a query function of a declarative pipeline, where Spark
                 analyses nothing; elsewhere Spark knows them. Other columns are dropped, and other types are cast. The frame
                 must not be the output of a stateful operator.

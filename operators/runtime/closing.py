@@ -18,11 +18,14 @@ class Closing:
             operators apply this rule to all rows.
         behind_us: in microseconds.
         idle_ms: how long the stream has to be without records for the clock to close windows, in milliseconds; None for never.
+        open_us: how far behind the clock the clock leaves windows open at least, in microseconds: as far as a record with the
+            time of the clock would leave them open.
     """
 
     chained: bool = False
     behind_us: int = 0
     idle_ms: int | None = None
+    open_us: int = 0
 
     def closes(self, watermark_ms: int, tick_us: int) -> tuple[int, int]:
         """Return the close times in ticks at the start and at the end of a batch.
@@ -45,7 +48,9 @@ class Closing:
         return -(-self.behind_us // tick_us) * tick_us + ticks * tick_us
 
     def by_clock(self, now_ms: int, active_ms: int, tick_us: int) -> int:
-        """Return the close time in ticks that follows from the clock.
+        """Return the close time in ticks that follows from the clock: now - max(idle, grace), once the stream is quiet.
+
+        A record that grace allows for may come after an outage that was longer than `idle`.
 
         Args:
             now_ms: the batch's clock. It is in the checkpoint, so that a repeated batch has the same one.
@@ -54,4 +59,4 @@ class Closing:
         """
         if self.idle_ms is None or now_ms - active_ms < self.idle_ms:
             return FAR_PAST
-        return (now_ms - self.idle_ms) * 1_000 // tick_us
+        return (now_ms * 1_000 - max(self.idle_ms * 1_000, self.open_us)) // tick_us

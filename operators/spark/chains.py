@@ -21,8 +21,8 @@ from operators.spark.gaps import quoted
 
 _DELAY = "spark.watermarkDelayMs"
 _WINDOW = "spark.timeWindow"
-_BEHIND, _OUR_DELAY, _UPDATES, _UNBOUNDED = (
-    f"stateful_windows.{name}" for name in ("behindUs", "delayMs", "updates", "unbounded")
+_BEHIND, _OUR_DELAY, _UPDATES, _UNBOUNDED, _OPEN = (
+    f"stateful_windows.{name}" for name in ("behindUs", "delayMs", "updates", "unbounded", "openUs")
 )
 _TICK_OF_SPARK_US = 1_000
 """Spark's watermark has a resolution of a millisecond, and rows at the watermark itself are late."""
@@ -46,11 +46,14 @@ class Incoming:
         closing: how close times follow from the watermark.
         delay_ms: delay of the watermark to set; None if the stream has one.
         given_ms: delay of the watermark in effect.
+        open_us: how far behind the clock the operators before this one leave windows open because of their `idle`, in
+            microseconds; 0 if they have none.
     """
 
     closing: Closing
     delay_ms: int | None
     given_ms: int
+    open_us: int = 0
 
     def watermarked(self, df: DataFrame, column: str) -> DataFrame:
         """Return the stream with the watermark on this column, unless it has one."""
@@ -60,7 +63,17 @@ class Incoming:
 
     def with_idle(self, idle_ms: int | None) -> "Incoming":
         """Return the event time of a stream whose windows the clock closes, too, when it is quiet for this long."""
-        return self if idle_ms is None else replace(self, closing=replace(self.closing, idle_ms=idle_ms))
+        if idle_ms is None:
+            return self
+        behind_us = self.closing.behind_us if self.closing.chained else 0
+        open_us = max(self.given_ms * 1_000, self.open_us) + behind_us
+        return replace(self, closing=replace(self.closing, idle_ms=idle_ms, open_us=open_us))
+
+    @property
+    def left_open_us(self) -> int:
+        """How far behind the clock this operator leaves windows open, without what `closing` has them lie behind."""
+        idle_us = (self.closing.idle_ms or 0) * 1_000
+        return max(idle_us - self.closing.behind_us, self.open_us)
 
     @staticmethod
     def joined(parts: Sequence["Incoming"]) -> "Incoming":
@@ -68,7 +81,8 @@ class Incoming:
         closing = Closing(
             any(part.closing.chained for part in parts), max(part.closing.behind_us for part in parts)
         )
-        return Incoming(closing, None, max(part.given_ms for part in parts))
+        given_ms, open_us = max(part.given_ms for part in parts), max(part.open_us for part in parts)
+        return Incoming(closing, None, given_ms, open_us)
 
 
 def incoming(df: DataFrame, event_time: str, grace_us: int, *, takes_updates: bool) -> Incoming:
@@ -118,7 +132,8 @@ def incoming(df: DataFrame, event_time: str, grace_us: int, *, takes_updates: bo
     if _BEHIND not in metadata or not stateful[0].startswith("TransformWithState"):
         # Spark's own operators emit rows that are a microsecond later than the watermark.
         behind = max(behind, 0) + _TICK_OF_SPARK_US
-    return Incoming(Closing(True, behind + max(0, grace_us - given * 1_000)), None, given)
+    closing = Closing(True, behind + max(0, grace_us - given * 1_000))
+    return Incoming(closing, None, given, metadata.get(_OPEN, 0))
 
 
 def direct(grace_ms: int) -> Incoming:
@@ -203,6 +218,8 @@ def _metadata(time: OutputTime, input_: Incoming, tick_us: int) -> dict[str, Any
         return {_UNBOUNDED: True}
     behind = input_.closing.behind(time.behind, tick_us)
     said: dict[str, Any] = {_BEHIND: behind, _OUR_DELAY: input_.given_ms}
+    if input_.left_open_us:
+        said[_OPEN] = input_.left_open_us
     if time.updates:
         said[_UPDATES] = True
     elif behind + 1 < _TICK_OF_SPARK_US:  # F.window_time is a microsecond before the end

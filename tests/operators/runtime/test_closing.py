@@ -4,6 +4,7 @@ import pytest
 
 from operators.columns.records import FAR_PAST
 from operators.runtime.closing import Closing
+from operators.spark.chains import direct
 
 HIGHEST_MS, GRACE_MS = 1_700_000_000_000, 10
 
@@ -30,3 +31,17 @@ def test_in_a_chain_the_watermark_of_the_batch_before_decides_what_is_late() -> 
 def test_a_watermark_of_zero_is_none(watermark: int) -> None:
     """Spark's watermark starts at 0."""
     assert (FAR_PAST, FAR_PAST) == Closing().closes(watermark, 1_000)
+
+
+@pytest.mark.parametrize("tick_us", [1, 1_000])
+@pytest.mark.parametrize(("idle_ms", "grace_ms"), [(600_000, 7_200_000), (7_200_000, 600_000), (600_000, 0)])
+def test_the_clock_never_shortens_grace(idle_ms: int, grace_ms: int, tick_us: int) -> None:
+    """It closes at now - max(idle, grace), once it has been quiet for `idle`: an outage takes nothing from grace."""
+    closing = direct(grace_ms).with_idle(idle_ms).closing
+    assert FAR_PAST == closing.by_clock(HIGHEST_MS + idle_ms - 1, HIGHEST_MS, tick_us)
+    now_ms = HIGHEST_MS + idle_ms
+    open_ms = max(idle_ms, grace_ms)
+    assert (now_ms - open_ms) * 1_000 // tick_us == closing.by_clock(now_ms, HIGHEST_MS, tick_us)
+    # A record with the time of the clock would close no less.
+    watermark_ms = now_ms - grace_ms - 1
+    assert closing.by_clock(now_ms, HIGHEST_MS, tick_us) <= closing.closes(watermark_ms, tick_us)[1]

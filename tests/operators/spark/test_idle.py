@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
@@ -97,6 +98,56 @@ def test_a_batch_that_fails_closes_the_same_windows_again(
     assert failed[number] == written[number]
     everything = sorted([row for emitted in written.values() for row in emitted], key=repr)
     assert rows(operator().apply(whole(spark, source), "at")) == everything
+
+
+def write_ago(folder: Path, number: int, *minutes: int) -> None:
+    """Write a file with a record of so many minutes ago for each number."""
+    at = pa.array([round((time.time() - 60 * ago) * 1e6) for ago in minutes], pa.timestamp("us", "UTC"))
+    values = {"k": ["a"] * len(at), "at": at, "v": [1] * len(at), "x": [1.0] * len(at)}
+    folder.mkdir(exist_ok=True)
+    write_numbered(pa.table(values), folder, number)
+
+
+def counted(query: Any, name: str, metric: str) -> int:
+    return sum(batch.observedMetrics[name][metric] or 0 for batch in query.recentProgress)
+
+
+def test_an_outage_that_is_longer_than_idle_takes_nothing_from_grace(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """After a silence, the clock closes what grace has closed by now; a record that grace allows for is counted."""
+    op = TumblingWindows("10 minutes", grace="1 hour").group_by("k").aggregate(n=agg.count())
+    write_ago(tmp_path / "in", 0, 90)
+    out = op.apply(stream(spark, tmp_path / "in"), "at", idle="1 second")
+    run(out, tmp_path)
+    time.sleep(1.5)
+    run(out, tmp_path)
+    assert 1 == spark.read.schema(out.schema).parquet(str(tmp_path / "out")).count()
+    write_ago(tmp_path / "in", 1, 30, 85)
+    query = run(out, tmp_path)
+    assert 1 == counted(query, "windows_out", "late"), "of 85 minutes ago"
+    assert 1 == query.recentProgress[-1].observedMetrics["windows_out"].live_panes, "of 30 minutes ago"
+
+
+@pytest.mark.slow
+def test_in_a_chain_the_clock_leaves_open_what_the_first_operator_may_still_emit(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """The first one's windows come out an hour after their end if it gets quiet: for the second one they are not late."""
+    first = TumblingWindows("1 minute").group_by("k").aggregate(n=agg.count())
+    second = TumblingWindows("10 minutes").group_by("k").aggregate(n=agg.sum("n"))
+    write_ago(tmp_path / "in", 0, 50)
+    inner = first.apply(stream(spark, tmp_path / "in"), "at", name="inner", idle="1 hour")
+    out = second.apply(inner.select("k", "n", "window.end"), "end", name="outer", idle="1 second")
+    run(out, tmp_path)
+    write_ago(tmp_path / "in", 1, 40)
+    assert 1 == counted(run(out, tmp_path), "outer_out", "rows")
+    time.sleep(1.5)
+    run(out, tmp_path)
+    write_ago(tmp_path / "in", 2, 20)
+    query = run(out, tmp_path)
+    found = [counted(query, "outer_out", metric) for metric in ("rows", "late")]
+    assert [1, 0] == found
 
 
 @pytest.mark.soak
