@@ -58,8 +58,8 @@ _COLUMNS: dict[str, tuple[Any, ...]] = {
             "covar_pop",
             "covar_samp",
             "linear_trend",
-            "regr_intercept",
-            "regr_slope",
+            *("regr_avgx", "regr_avgy", "regr_count", "regr_intercept", "regr_r2", "regr_slope"),
+            *("regr_sxx", "regr_sxy", "regr_syy"),
             "min_by",
             "max_by",
         ),
@@ -67,6 +67,7 @@ _COLUMNS: dict[str, tuple[Any, ...]] = {
     ),
     "top_n": ("v", 3),
     "approx_quantiles": ("v", [0.5]),
+    "percentile": ("v", 0.5),
 }
 """Arguments of the aggregates that take something else than one number."""
 
@@ -86,7 +87,8 @@ def _operation(*, deducts: bool) -> AggregateOperation:
 
 def aggregates() -> dict[str, Any]:
     """Return each aggregate that the library has, by name."""
-    names = sorted(name for name in agg.__all__ if name.islower() and name != "fold")
+    own = {name: getattr(agg, name) for name in agg.__all__ if name.islower() and name != "fold"}
+    names = sorted(name for name, one in own.items() if name == one.__name__)  # without Spark's other names
     found = {name: getattr(agg, name)(*_COLUMNS.get(name, ("v",))) for name in names}
     found["fold"] = agg.fold(0, lambda total, v: total + v, "v", type="bigint")
     found["fold, with merge"] = agg.fold(

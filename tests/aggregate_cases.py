@@ -222,8 +222,8 @@ def together(kind: str, rows: list[Row]) -> Any:
     """Covariance and the like of exact fractions of v (y) and w (x)."""
     pairs = [(Fraction(row.v), Fraction(row.w)) for row in rows if row.v is not None and row.w is not None]
     n = len(pairs)
-    if not n:
-        return None
+    if not n or kind == "regr_count":
+        return n if kind == "regr_count" else None
     y, x = (sum(column) / n for column in zip(*pairs, strict=True))
     xy, xx, yy = (sum((a - y) ** i * (b - x) ** j for a, b in pairs) for i, j in ((1, 1), (0, 2), (2, 0)))
     if kind == "covar_pop":
@@ -232,10 +232,17 @@ def together(kind: str, rows: list[Row]) -> Any:
         return float(xy / (n - 1)) if n > 1 else None
     if kind == "corr":
         return float(xy) / math.sqrt(xx * yy) if xx and yy else None
-    if not xx:
-        return None
-    line = {"slope": float(xy / xx), "intercept": float(y - xy / xx * x)}
-    return line.get(kind.removeprefix("regr_"), line)
+    found: dict[str, Fraction] = {"sxx": xx, "syy": yy, "sxy": xy, "avgx": x, "avgy": y}
+    if xx:
+        found |= {
+            "slope": xy / xx,
+            "intercept": y - xy / xx * x,
+            "r2": xy * xy / xx / yy if yy else Fraction(1),
+        }
+    if kind == "linear_trend":
+        return {name: float(found[name]) for name in ("slope", "intercept")} if xx else None
+    value = found.get(kind.removeprefix("regr_"))
+    return None if value is None else float(value)
 
 
 def picked(by: Callable[[Row], Any], last: bool, nulls: bool, rows: list[Row]) -> Any:
@@ -286,6 +293,18 @@ def quantiles(ranks: Sequence[float], values: Values) -> Values | None:
     if not ordered:
         return None
     return [float(ordered[max(math.ceil(Fraction(rank) * len(ordered)), 1) - 1]) for rank in ranks]
+
+
+def percentiles(ranks: Sequence[float], values: Values) -> Values | None:
+    """The values at ranks, interpolated linearly; NaN last."""
+    ordered = sorted(map(float, values), key=place)
+    found = []
+    for rank in ranks:
+        at = rank * (len(ordered) - 1)
+        low, high = (ordered[edge] for edge in (math.floor(at), math.ceil(at))) if ordered else (0.0, 0.0)
+        same = at == math.floor(at) or low == high
+        found.append(low if same else (math.ceil(at) - at) * low + (at - math.floor(at)) * high)
+    return found if ordered else None
 
 
 SMALL = st.integers(-(2**31), 2**31 - 1)
@@ -362,6 +381,7 @@ def _typed(
     return {f"{name} of {n}": Case(make(), *ORDERED[n], reference, **options) for n in types}
 
 
+MORE_OF_PAIRS = ("regr_count", "regr_avgx", "regr_avgy", "regr_sxx", "regr_syy", "regr_sxy", "regr_r2")
 _SOME = ("long", "double", "string", "binary", "decimal")
 _DOUBLES: Mapping[str, Any] = {"other": (pa.float64(), QUARTERS | st.just(math.nan))}
 CASES: dict[str, Case] = {
@@ -415,7 +435,15 @@ CASES: dict[str, Case] = {
             close=True,
             other=(pa.int32(), st.integers(-1_000, 1_000)),
         )
-        for kind in ("covar_samp", "covar_pop", "corr", "regr_slope", "regr_intercept", "linear_trend")
+        for kind in (
+            "covar_samp",
+            "covar_pop",
+            "corr",
+            "regr_slope",
+            "regr_intercept",
+            "linear_trend",
+            *MORE_OF_PAIRS,
+        )
     },
     "bool_and": Case(agg.bool_and("v"), pa.bool_(), st.booleans(), of_values(all)),
     "bool_or": Case(agg.bool_or("v"), pa.bool_(), st.booleans(), of_values(any)),
@@ -454,6 +482,22 @@ CASES: dict[str, Case] = {
     ),
     "approx_quantiles of int": Case(
         agg.approx_quantiles("v", [0.5]), pa.int32(), SMALL, of_values(partial(quantiles, [0.5]))
+    ),
+    "percentile of double": Case(
+        agg.percentile("v", RANKS), pa.float64(), st.floats(), of_values(partial(percentiles, RANKS))
+    ),
+    "percentile of decimal": Case(
+        agg.percentile("v", [0.3]),
+        pa.decimal128(12, 2),
+        DECIMALS,
+        of_values(partial(percentiles, [0.3])),
+        close=True,
+    ),
+    "median of long": Case(
+        agg.median("v"),
+        pa.int64(),
+        st.integers(-(2**63), 2**63 - 1),
+        of_values(lambda values: percentiles([0.5], values)[0]),
     ),
     "user's squares": Case(
         SQUARES("v"),

@@ -6,7 +6,7 @@ state, whose size is given in bytes; aggregates that need the same state share i
 support is an error when the operator is applied.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from operators.aggregates.definitions import (
@@ -21,14 +21,14 @@ from operators.aggregates.definitions import (
 )
 from operators.aggregates.distinct import CollectSet, CountDistinct
 from operators.aggregates.fold import fold
+from operators.aggregates.percentiles import Percentile
 from operators.aggregates.picks import Picked
 from operators.aggregates.regression import Together
-from operators.aggregates.sketches import ApproxCountDistinct, ApproxQuantiles
+from operators.aggregates.sketches import ApproxCountDistinct, ApproxQuantiles, several
 from operators.aggregates.top import TopN
 from operators.aggregates.user_operation import AggregateError, AggregateOperation
 from operators.columns.checks import listed_names
 from operators.columns.expressions import named
-from operators.errors import DefinitionError
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -37,8 +37,10 @@ __all__ = [
     "Aggregate",
     "AggregateError",
     "AggregateOperation",
+    "any_value",
     "approx_count_distinct",
     "approx_quantiles",
+    "array_agg",
     "avg",
     "bool_and",
     "bool_or",
@@ -49,28 +51,45 @@ __all__ = [
     "count_distinct",
     "covar_pop",
     "covar_samp",
+    "every",
     "first",
+    "first_value",
     "fold",
     "last",
+    "last_value",
     "linear_trend",
     "max",
     "max_by",
+    "mean",
+    "median",
     "min",
     "min_by",
+    "percentile",
+    "regr_avgx",
+    "regr_avgy",
+    "regr_count",
     "regr_intercept",
+    "regr_r2",
     "regr_slope",
+    "regr_sxx",
+    "regr_sxy",
+    "regr_syy",
+    "some",
+    "std",
     "stddev",
     "stddev_pop",
+    "stddev_samp",
     "sum",
     "top_n",
     "var_pop",
+    "var_samp",
     "variance",
 ]
 
 
 def count(column: "str | Column | None" = None, *, where: "str | Column | None" = None) -> Aggregate:
-    """Number of records, or of those whose column is not null: bigint, never null. State 8 bytes."""
-    return Count(named(column), where=named(where))
+    """Number of records, as `count("*")`, or of those whose column is not null: bigint, never null. State 8 bytes."""
+    return Count(None if isinstance(column, str) and column == "*" else named(column), where=named(where))
 
 
 def sum(column: "str | Column", *, where: "str | Column | None" = None) -> Aggregate:  # noqa: A001 - the field's name
@@ -91,10 +110,7 @@ def avg(column: "str | Column", *, where: "str | Column | None" = None) -> Aggre
 
 
 def min(column: "str | Column", *, where: "str | Column | None" = None) -> Aggregate:  # noqa: A001 - the field's name
-    """Smallest value, of the column's type; NaN only if all values are NaN, null without values. -0.0 becomes 0.0.
-
-    State 16 bytes, or the value.
-    """
+    """Smallest value, of its type; NaN only if all are NaN, null without values; 0.0 for -0.0. State 16 bytes, or the value."""
     return Extremum(named(column), largest=False, where=named(where))
 
 
@@ -170,11 +186,43 @@ def regr_intercept(y: "str | Column", x: "str | Column", *, where: "str | Column
 
 
 def linear_trend(y: "str | Column", x: "str | Column", *, where: "str | Column | None" = None) -> Aggregate:
-    """The least-squares line of y over x: struct<slope: double, intercept: double>; null if x is constant.
-
-    Shares the state of `covar_samp`.
-    """
+    """The least-squares line: struct<slope: double, intercept: double>; null if x is constant. State of `covar_samp`."""
     return Together(named(y), other=named(x), kind="linear_trend", where=named(where))
+
+
+def regr_count(y: "str | Column", x: "str | Column", *, where: "str | Column | None" = None) -> Aggregate:
+    """Number of records with both values: bigint, never null. Shares the state of `covar_samp`."""
+    return Together(named(y), other=named(x), kind="regr_count", where=named(where))
+
+
+def regr_avgx(y: "str | Column", x: "str | Column", *, where: "str | Column | None" = None) -> Aggregate:
+    """Mean of x over the records with both values: double; null without them. Shares the state of `covar_samp`."""
+    return Together(named(y), other=named(x), kind="regr_avgx", where=named(where))
+
+
+def regr_avgy(y: "str | Column", x: "str | Column", *, where: "str | Column | None" = None) -> Aggregate:
+    """Mean of y over the records with both values: double; null without them. Shares the state of `covar_samp`."""
+    return Together(named(y), other=named(x), kind="regr_avgy", where=named(where))
+
+
+def regr_sxx(y: "str | Column", x: "str | Column", *, where: "str | Column | None" = None) -> Aggregate:
+    """Sum of the squared distances of x from its mean: double; null without records. Shares the state of `covar_samp`."""
+    return Together(named(y), other=named(x), kind="regr_sxx", where=named(where))
+
+
+def regr_syy(y: "str | Column", x: "str | Column", *, where: "str | Column | None" = None) -> Aggregate:
+    """Sum of the squared distances of y from its mean: double; null without records. Shares the state of `covar_samp`."""
+    return Together(named(y), other=named(x), kind="regr_syy", where=named(where))
+
+
+def regr_sxy(y: "str | Column", x: "str | Column", *, where: "str | Column | None" = None) -> Aggregate:
+    """Sum of products of distances of x and y from their means: double; null without records. State of `covar_samp`."""
+    return Together(named(y), other=named(x), kind="regr_sxy", where=named(where))
+
+
+def regr_r2(y: "str | Column", x: "str | Column", *, where: "str | Column | None" = None) -> Aggregate:
+    """Square of the correlation: double; null if x is constant, 1 if only y is. Shares the state of `covar_samp`."""
+    return Together(named(y), other=named(x), kind="regr_r2", where=named(where))
 
 
 def first(
@@ -238,6 +286,30 @@ def collect_list(column: "str | Column", *, where: "str | Column | None" = None)
     return CollectList(named(column), where=named(where))
 
 
+def percentile(
+    column: "str | Column", percentage: float | Sequence[float], *, where: "str | Column | None" = None
+) -> Aggregate:
+    """Value at a rank, exact: double, or array<double> for several ranks; null without values. Nulls do not count.
+
+    Between two values, the result is interpolated linearly, as by Spark. NaN is larger than any number. The state has each
+    value; `approx_quantiles` has a state of bounded size.
+
+    Args:
+        column: of numbers.
+        percentage: rank from 0, the smallest value, to 1, the largest; or a list of ranks.
+        where: boolean: records where it is not true do not count.
+
+    Raises:
+        DefinitionError: a rank is not a number from 0 to 1.
+    """
+    return Percentile.at(named(column), percentage, named(where))
+
+
+def median(column: "str | Column", *, where: "str | Column | None" = None) -> Aggregate:
+    """The value in the middle, exact: double; null without values. Shares the state of `percentile`."""
+    return Percentile.at(named(column), 0.5, named(where))
+
+
 def top_n(
     column: "str | Column", n: int, by: "str | Column | None" = None, *, where: "str | Column | None" = None
 ) -> Aggregate:
@@ -297,37 +369,29 @@ def approx_quantiles(
     Raises:
         DefinitionError: an argument is out of range, or the package datasketches is not installed.
     """
-    if not isinstance(probabilities, Iterable):
-        raise DefinitionError(
-            f"probabilities must be a list of numbers, such as [0.5, 0.99], got {probabilities!r}"
-        )
-    return ApproxQuantiles(named(column), probabilities=tuple(probabilities), size=k, where=named(where))
+    return ApproxQuantiles(named(column), probabilities=several(probabilities), size=k, where=named(where))
 
 
-_QUANTILE = (
-    "agg.approx_quantiles('v', [0.5]), an array with one value, exact for up to 200 values in a window"
-)
-_ELSEWHERE = {
-    **dict.fromkeys(
-        ["median", "percentile", "percentile_approx", "approx_percentile", "quantile"], _QUANTILE
-    ),
-    **dict.fromkeys(["mean", "average"], "agg.avg"),
-    **dict.fromkeys(["std", "stdev", "stddev_samp"], "agg.stddev"),
-    **dict.fromkeys(["var", "var_samp"], "agg.variance"),
-    **dict.fromkeys(["every", "all"], "agg.bool_and"),
-    **dict.fromkeys(["some", "any"], "agg.bool_or"),
-    "nunique": "agg.count_distinct",
-}
-"""Names of these aggregates in other libraries."""
+# Spark's other names.
+mean = avg
+std = stddev_samp = stddev
+var_samp = variance
+every = bool_and
+some = bool_or
+any_value = first_value = first
+last_value = last
+array_agg = collect_list
 
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        known = _ELSEWHERE.get(name)
-        names = (
-            listed_names(name, __all__) if known is None else f"{', '.join(__all__)}: did you mean {known}?"
+        from operators.aggregates.elsewhere import INSTEAD
+
+        said = f"module 'operators.aggregates' has no attribute {name!r}"
+        known = INSTEAD.get(name)
+        raise AttributeError(
+            f"{said}; it has {listed_names(name, __all__)}" if known is None else f"{said}: use {known}"
         )
-        raise AttributeError(f"module 'operators.aggregates' has no attribute {name!r}; it has {names}")
 
 
 def __dir__() -> list[str]:

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +37,10 @@ Types = Mapping[str, pa.DataType]
 Finish = Callable[[Sequence[State]], pa.Array]
 INPUTS = ("column", "where", "by", "other")
 """The attributes of aggregates that name an input column."""
+_NAMED = "the name of a result is the keyword, as in .aggregate(n=agg.count())"
+_CAST = "cast the column that goes in, as in agg.sum(F.col('v').cast('double')), or the result"
+_OF_COLUMNS = {"alias": _NAMED, "name": _NAMED, "cast": _CAST, "astype": _CAST}
+"""Methods of Spark's Column that aggregates lack, and what to write."""
 _MOST_DIGITS = 38
 _MOST_VALUES = 2**31
 
@@ -75,6 +79,12 @@ class Aggregate(ABC):
             given = getattr(self, role, None)
             if given is not None:
                 check_column_name("an aggregate" if role != "where" else "where", given)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            said = f"{type(self).__name__!r} object has no attribute {name!r}"
+            raise AttributeError(f"{said}: {_OF_COLUMNS[name]}" if name in _OF_COLUMNS else said)
 
     def over(self, *lookbacks: str) -> OverLookbacks:
         """Return the aggregate of rolling windows limited to these lookbacks, given by name."""
@@ -131,10 +141,6 @@ class Count(Aggregate):
 
     def bind(self, types: Types) -> Bound:
         self._check_where(types)
-        if self.column == "*" and "*" not in types:
-            raise DefinitionError(
-                "count(*): column '*' does not exist; to count all records, use agg.count()"
-            )
         if self.column is not None:
             self._type(types)
         kind = CountRows if self.column is None else CountValid

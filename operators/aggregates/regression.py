@@ -75,6 +75,10 @@ class Deviations:
         rest = exact.value(exact.add(self.y, (-high, -low)))
         return np.ldexp(rest / np.maximum(self.count, 1), self.y_exponent)
 
+    def mean_of(self, total: exact.Pair, exponent: Ints) -> Floats:
+        """Return the mean of a column."""
+        return np.ldexp(exact.value(total) / np.maximum(self.count, 1), exponent)
+
     def correlation(self) -> Floats:
         """Return Pearson's correlation; undefined if a column is constant."""
         square = self.xx * self.yy
@@ -93,7 +97,7 @@ class Together(Aggregate):
 
     Attributes:
         other: the column x; `column` is y.
-        kind: a key of `FORMULAS`, or "linear_trend" for slope and intercept.
+        kind: a key of `FORMULAS`, "regr_count", or "linear_trend" for slope and intercept.
     """
 
     other: str = field(kw_only=True)
@@ -110,6 +114,8 @@ class Together(Aggregate):
         operation = CrossSums(self.column, self.other, where=self.where)
         if self.kind == "linear_trend":
             return Bound((operation,), _TREND, lambda states: _trend(Deviations.of(states[0], operation)))
+        if self.kind == "regr_count":
+            return Bound((operation,), pa.int64(), lambda states: pa.array(states[0][0]), nullable=False)
         formula = FORMULAS[self.kind]
 
         def finish(states: Sequence[State]) -> pa.Array:
@@ -138,4 +144,13 @@ FORMULAS: dict[str, Formula] = {
     ),
     "regr_slope": lambda d: (d.slope(), d.xx == 0),
     "regr_intercept": lambda d: (d.intercept(), d.xx == 0),
+    "regr_avgx": lambda d: (d.mean_of(d.x, d.x_exponent), d.count == 0),
+    "regr_avgy": lambda d: (d.mean_of(d.y, d.y_exponent), d.count == 0),
+    "regr_sxx": lambda d: (np.ldexp(d.xx, 2 * d.x_exponent), d.count == 0),
+    "regr_syy": lambda d: (np.ldexp(d.yy, 2 * d.y_exponent), d.count == 0),
+    "regr_sxy": lambda d: (np.ldexp(d.xy, d.x_exponent + d.y_exponent), d.count == 0),
+    "regr_r2": lambda d: (
+        np.where(d.yy == 0, 1.0, d.correlation() ** 2),
+        (d.count == 0) | (d.xx == 0),
+    ),
 }

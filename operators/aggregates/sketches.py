@@ -239,6 +239,19 @@ class ApproxQuantiles(Aggregate):
         return Bound((operation,), pa.list_(pa.float64()), finish)
 
 
+def several(probabilities: Sequence[float]) -> tuple[float, ...]:
+    """Return the ranks that a user gave.
+
+    Raises:
+        DefinitionError: they are no list.
+    """
+    if not isinstance(probabilities, Iterable):
+        raise DefinitionError(
+            f"probabilities must be a list of numbers, such as [0.5, 0.99], got {probabilities!r}"
+        )
+    return tuple(probabilities)
+
+
 def _text(value: Any) -> str:
     """A distinct text for each value of one type, never empty: sketches do not accept bytes and ignore empty texts."""
     return f"={value.decode('latin-1') if isinstance(value, bytes) else value}"

@@ -19,6 +19,35 @@ _ELSEWHERE = {
     ),
 }
 """Methods that only some windows and operators have, and what to write."""
+_AGGREGATE = ".aggregate(n=agg.count(), mean=agg.avg('v')), with the name of each result"
+_CUSTOM = "a custom operator, a class of KeyedOperator or Operator"
+_OF_SPARK = {
+    **dict.fromkeys(["groupBy", "groupby", "partitionBy", "keyBy"], ".group_by('k')"),
+    "agg": _AGGREGATE,
+    **dict.fromkeys(["count", "sum", "avg", "mean", "min", "max"], _AGGREGATE),
+    "orderBy": "the event time that apply takes, as in .apply(df, event_time='at'): it is the order of the records",
+    **dict.fromkeys(
+        ["rangeBetween", "over"], "RollingWindows({'1h': '1 hour'}), for aggregates beside each record"
+    ),
+    "rowsBetween": f"{_CUSTOM}: windows here are of time, not of a number of rows",
+    "withWatermark": "grace=, as in TumblingWindows('1 hour', grace='10 minutes'): apply sets the watermark",
+    **dict.fromkeys(["cube", "rollup", "pivot"], "several operators, one for each set of keys"),
+    **dict.fromkeys(
+        [
+            "applyInPandas",
+            "applyInArrow",
+            "applyInPandasWithState",
+            "transformWithState",
+            "transformWithStateInPandas",
+        ],
+        _CUSTOM,
+    ),
+    "outputMode": ".emit('on_close') for rows that are final, .emit('on_update') for each change",
+    **dict.fromkeys(
+        ["writeStream", "write", "show", "collect"], "the DataFrame that .apply(df, event_time='at') returns"
+    ),
+}
+"""Methods of PySpark's frames, groups and window specifications, and what to write."""
 
 
 class OfSomeKinds:
@@ -49,4 +78,6 @@ def unknown_attribute(windows: object, name: str, of_operators: Collection[str])
         )
     elif name in _ELSEWHERE:
         said = f"{said}: {_ELSEWHERE[name]}"
+    elif name in _OF_SPARK:
+        said = f"{said}: use {_OF_SPARK[name]}"
     return AttributeError(said, name=name, obj=windows)

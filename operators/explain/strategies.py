@@ -9,6 +9,7 @@ from operators.aggregates.fold_operation import FoldOperation, KeptFold, Mergeab
 from operators.aggregates.moments import SumsOfProducts
 from operators.aggregates.operation import Operation
 from operators.aggregates.operations import Collect, CountRows, SumFloat, SumLong
+from operators.aggregates.percentiles import Values
 from operators.aggregates.sketches import Sketch
 from operators.aggregates.top import Top
 from operators.aggregates.user_operation import UserOperation
@@ -77,6 +78,7 @@ BY_METHOD: dict[Callable[..., Any], Strategy] = {
     SumsOfProducts.combine_ranges: DEDUCT,
     Collect.combine_ranges: RANGES,
     Distinct.combine_ranges: RANGES,
+    Values.combine_ranges: RANGES,
     Top.combine_ranges: DOUBLING,
     Sketch.combine_ranges: DOUBLING,
     UserOperation.combine_ranges: DOUBLING,

@@ -1,0 +1,136 @@
+"""Exact percentiles: the values of a window at given ranks, from all of its values."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.types as pat
+
+from operators.aggregates.definitions import Aggregate, Bound, Types, is_number, one_zero
+from operators.aggregates.operation import Operation
+from operators.aggregates.operations import as_lists
+from operators.columns.ranges import Ints, State
+from operators.columns.records import Records
+from operators.errors import DefinitionError
+from serializers.arrays import fill
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Values(Operation):
+    """All values except nulls, as a list in no order."""
+
+    keeps_all: ClassVar[bool] = True
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        return ("object",)
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        return ("values",)
+
+    def lift(self, records: Records) -> State:
+        return (as_lists(self.read(records)),)
+
+    def combine(self, left: State, right: State) -> State:
+        return (np.add(left[0], right[0]),)
+
+    def combine_ranges(self, state: State, lo: Ints, hi: Ints) -> State:
+        """Return the values of all rows one after another, and the bounds of each range in them."""
+        lists = state[0].tolist()
+        edges = np.cumsum([0, *map(len, lists)])
+        return fill(list(chain.from_iterable(lists))), edges[lo], edges[hi]
+
+
+def smallest(values: Ints, lo: Ints, hi: Ints, rank: Ints) -> Ints:
+    """Return the value of that rank, from 0 for the smallest, in each range values[lo:hi].
+
+    Cost: O(log(largest)) array passes over the values and over the ranges, independent of their lengths. (Wavelet matrix)
+
+    Args:
+        values: shape (n,), int64, 0 or more.
+        lo, hi, rank: shape (m,), int64. No range is empty, and ranks are below the lengths of the ranges.
+    """
+    found = np.zeros(len(lo), np.int64)
+    for bit in reversed(range(int(values.max(initial=0)).bit_length())):
+        zero = values >> bit & 1 == 0
+        zeros = np.concatenate([[0], np.cumsum(zero)])
+        low, high = zeros[lo], zeros[hi]
+        up = rank >= high - low
+        found |= up.astype(np.int64) << bit
+        rank = rank - np.where(up, high - low, 0)
+        lo, hi = np.where(up, zeros[-1] + lo - low, low), np.where(up, zeros[-1] + hi - high, high)
+        values = np.concatenate([values[zero], values[~zero]])
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Percentile(Aggregate):
+    """Values at the given ranks, exact; null without values.
+
+    Attributes:
+        ranks: from 0 for the smallest value to 1 for the largest; between two values, the result is in between.
+        single: whether the result is a number instead of an array.
+    """
+
+    ranks: tuple[float, ...] = field(kw_only=True)
+    single: bool = field(kw_only=True)
+
+    @classmethod
+    def at(cls, column: str | None, ranks: Any, where: str | None) -> "Percentile":
+        """Return the aggregate of a column for one rank, or for a list of ranks."""
+        several = isinstance(ranks, Iterable) and not isinstance(ranks, str)
+        return cls(column, ranks=tuple(ranks) if several else (ranks,), single=not several, where=where)
+
+    def __post_init__(self) -> None:
+        Aggregate.__post_init__(self)
+        given: tuple[Any, ...] = self.ranks
+        numbers = all(isinstance(rank, int | float) and 0 <= rank <= 1 for rank in given)
+        if not self.ranks or not numbers:
+            raise DefinitionError(
+                f"{self._name}: percentage must be a number from 0 to 1, such as 0.95, or a list of them, "
+                f"got {self.ranks[0] if self.single else list(self.ranks)!r}"
+            )
+
+    @property
+    def _name(self) -> str:
+        return f"percentile({self.column})"
+
+    def bind(self, types: Types) -> Bound:
+        type_ = self._type(types)
+        if not (is_number(type_) or pat.is_decimal(type_)):
+            raise self._refuse(type_, "a number")
+        out = pa.float64() if self.single else pa.list_(pa.float64())
+        operation = Values(self.column, where=self.where)
+        return Bound((operation,), out, lambda states: pa.array(self._results(*states[0]), out))
+
+    def _results(
+        self, values: npt.NDArray[np.object_], lo: Ints, hi: Ints
+    ) -> list[float | list[float] | None]:
+        found: list[float | list[float] | None] = [None] * len(lo)
+        filled = np.flatnonzero(hi > lo)
+        numbers, position = np.unique(np.array(values.tolist(), np.float64), return_inverse=True)
+        at = (
+            [_at(rank, numbers, position, lo[filled], hi[filled]) for rank in self.ranks]
+            if len(filled)
+            else []
+        )
+        for window, *results in zip(filled.tolist(), *(column.tolist() for column in at), strict=True):
+            found[window] = results[0] if self.single else results
+        return found
+
+
+def _at(rank: float, numbers: Floats, position: Ints, lo: Ints, hi: Ints) -> Floats:
+    """The values at a rank in ranges of positions in sorted numbers, with Spark's interpolation between two of them."""
+    place = (hi - lo - 1) * rank
+    below, above = np.floor(place), np.ceil(place)
+    low, high = (numbers[smallest(position, lo, hi, at.astype(np.int64))] for at in (below, above))
+    with np.errstate(all="ignore"):
+        between = (above - place) * low + (place - below) * high
+    return one_zero(np.where((below == above) | (low == high), low, between))
