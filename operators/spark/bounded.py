@@ -12,6 +12,8 @@ from pyspark.sql.types import BinaryType, DataType, DoubleType, LongType, Struct
 from operators.columns.records import FAR_FUTURE, Records
 from operators.errors import OperatorError
 from operators.runtime.program import Batch, Program, WindowOperator
+from operators.spark import blobs
+from operators.spark.blobs import to_batches
 from operators.spark.failures import located, task
 from operators.spark.logs import log_at
 from operators.spark.packing import gathered
@@ -68,7 +70,7 @@ class FirstStage:
             with one_at_a_time(self.program):
                 table = to_table(plan.accumulate(records), slice(None))
             plain = table.set_column(0, KEY, table.column(KEY).cast(pa.binary()))
-            yield from plain.to_batches()
+            yield from to_batches(plain)
 
     @property
     def types(self) -> StructType:
@@ -113,14 +115,15 @@ class FirstStageRows:
 class BoundedRun:
     """Runs a program over one partition of a bounded frame.
 
-    Memory is bounded by a step's rows, whatever the number of keys. A group of keys with more rows than that is processed in
-    several steps, like a stream in order of time, by an operator that sees no other keys: its close time moves with theirs.
+    Memory is bounded by a step's rows and their bytes, whatever the number of keys. A group of keys with more than that is
+    processed in several steps, like a stream in order of time, by an operator that sees no other keys: its close time moves
+    with theirs.
 
     Attributes:
         program: with the plan for bounded frames, which emits each window once.
         source: how the rows are read.
         name: of the operator, in errors and in the log.
-        rows: the least number of rows of a step.
+        rows: the least number of rows of a step, unless they are wide.
         log_level: the lowest level at which the worker logs.
         close_time: in ticks: windows that end by it are emitted. By default all are.
     """
@@ -163,7 +166,8 @@ class BoundedRun:
             if edge > 0:
                 yield from self._last_step(self._operator(), table.slice(0, edge))
             waiting = table.slice(edge)
-            cut = self._cut(waiting) if waiting.num_rows > self.rows else 0
+            large = waiting.num_rows > self.rows or waiting.nbytes > blobs.AT_ONCE_BYTES
+            cut = self._cut(waiting) if large else 0
             if cut:
                 begun, taken = begun or self._operator(), waiting.slice(0, cut)
                 passed = reached(taken, self.program.tick_us)
@@ -193,7 +197,7 @@ class BoundedRun:
         with one_at_a_time(self.program):
             done = self.program.process(operator, self._batch(table), (operator.close_time, close_time))
         refuse_late(done.counters)
-        yield from self.program.joined(done.rows, done.late).to_batches()
+        yield from to_batches(self.program.joined(done.rows, done.late))
 
     def _batch(self, table: pa.Table) -> Batch:
         program, rows = self.program, table.drop_columns([ORDER])

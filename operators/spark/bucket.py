@@ -9,8 +9,8 @@ import pyarrow as pa
 from operators.runtime.closing import Closing
 from operators.runtime.program import Program
 from operators.runtime.stateful import StatefulOperator
+from operators.spark.blobs import from_blobs, to_blobs
 from operators.spark.copies import held_copy
-from operators.spark.packing import from_blobs, to_blobs
 from operators.spark.user_code import one_at_a_time
 from state_backends import StateConfig
 from state_backends.checkpoints.savepoint import Savepoint
@@ -156,7 +156,7 @@ class Job:
         metrics = operator.drain_metrics(done.counters)
         metrics["windows"] += sum(table.num_rows for table in first)
         rows = self.program.joined(pa.concat_tables([*first, done.rows]), done.late)
-        return Outcome(to_blobs(rows), metrics, timer)
+        return Outcome(list(to_blobs(rows)), metrics, timer)
 
     def _begun(self, operator: StatefulOperator, label: int) -> list[pa.Table]:
         """Start from the savepoint, if there is one; return the rows that become due."""

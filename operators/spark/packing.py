@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from queue import Queue
-from threading import Event, Thread
+from threading import Condition, Event, Thread
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,14 @@ import pyarrow as pa
 from operators.columns.ranges import Ints
 from operators.columns.records import RecordColumns, UsableRows, number_keys
 from operators.runtime.program import Program
+from operators.spark import blobs
+from operators.spark.blobs import to_blobs
 from operators.spark.failures import located, task
 from operators.spark.runs import is_first_batch
 from operators.spark.user_code import one_at_a_time
 from operators.spark.workers import prepare_worker
 from operators.steps.partials import Partials, TwoStagePlan, to_table
-from serializers.arrays import cut_rows, row_bytes, take_rows
+from serializers.arrays import take_rows
 from serializers.keys import NO_COLUMNS, bucket_of, encode_keys
 
 PACKED = pa.schema(
@@ -37,37 +40,11 @@ TO_BUCKETS = pa.schema([PACKED.field(name) for name in ("bucket", "kind", "blob"
 """The columns that go through the shuffle; the others are only counted."""
 CALL, ARRIVED, ROWS, PARTIALS = range(4)
 """Kinds: no blob, to wake the bucket; the same, where records arrived, for whichever bucket; records; partial aggregates."""
-_ROWS_PER_BLOB, _BYTES_PER_BLOB = 250_000, 1 << 28
-"""Rows or bytes of a blob at most, about: Spark holds no value of 2 GiB."""
 _BATCHES_AHEAD = 32
 _SAMPLE_ROWS = 16_384
 _LEAST_SAVING = 2
 _Part = tuple[int, int, int, int, int, int, bytes | None]
 """A row of `PACKED`."""
-
-
-def to_blob(table: pa.Table) -> bytes:
-    """Return a table as an Arrow IPC stream."""
-    sizing = pa.MockOutputStream()
-    with pa.ipc.new_stream(sizing, table.schema) as writer:
-        writer.write_table(table)
-    blob = pa.allocate_buffer(sizing.size())
-    with pa.FixedSizeBufferWriter(blob) as sink, pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return blob.to_pybytes()
-
-
-def to_blobs(table: pa.Table) -> list[bytes]:
-    """Return a table of any size as Arrow IPC streams, some of its rows in each."""
-    large = table.nbytes > _BYTES_PER_BLOB
-    sizes = row_bytes(table) if large else np.zeros(table.num_rows, np.int64)
-    ranges = cut_rows(sizes, _BYTES_PER_BLOB, _ROWS_PER_BLOB)
-    return [to_blob(table.slice(first, last - first)) for first, last in ranges]
-
-
-def from_blobs(blobs: Iterable[bytes]) -> list[pa.Table]:
-    """Return the table in each blob."""
-    return [pa.ipc.open_stream(blob).read_all() for blob in blobs]
 
 
 @dataclass(frozen=True)
@@ -90,7 +67,7 @@ class Pack:
     tells: bool = False
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield one row per bucket for every few hundred thousand rows."""
+        """Yield one row per bucket and blob, for every few hundred thousand rows, or fewer if they are wide."""
         prepare_worker()
         with located(f"operator {self.name!r}, reading rows in {task()}"):
             yield from self._buckets(batches)
@@ -99,19 +76,19 @@ class Pack:
         if self.wakes or is_first_batch():
             yield _packed([_call(label) for label in self.labels])
         columns = self.program.inputs.records
-        for number, part in enumerate(gathered(batches, _ROWS_PER_BLOB)):
+        for number, part in enumerate(gathered(batches, blobs.BLOB_ROWS)):
             if self.tells and not number:
                 yield _packed([_call(label, ARRIVED) for label in self.labels])
             table = part.rename_columns(self.program.inputs.names)
             if self.program.sifts:  # A bad row is reported, or comes out, where its key is.
-                yield _packed(list(self._whole(table)))
+                yield from _batches(self._whole(table))
                 continue
             usable = columns.usable(table)
             with one_at_a_time(self.program):
                 partials = self._first_stage(columns, usable)
             parts = self._records(usable.table) if partials is None else self._sent(partials, usable)
             bad = [_call(self.labels[0], bad=usable.bad)] if usable.bad else []
-            yield _packed([*parts, *bad])
+            yield from _batches(chain(parts, bad))
 
     def _first_stage(self, columns: RecordColumns, usable: UsableRows) -> Partials | None:
         """The rows accumulated, if that makes the first ones so much fewer that it is worth it."""
@@ -127,24 +104,24 @@ class Pack:
         row_bytes = usable.table.nbytes / max(usable.table.num_rows, 1)
         for label, rows in self._by_bucket(bucket):
             count = int(partials.records[rows].sum())
-            blob = to_blob(to_table(partials, rows))
-            yield label, count, 0, len(rows), int(count * row_bytes), PARTIALS, blob
+            counts = count, 0, len(rows), int(count * row_bytes)
+            yield from _parts(label, counts, PARTIALS, to_table(partials, rows))
 
     def _whole(self, table: pa.Table) -> Iterator[_Part]:
         """All rows, those that cannot be used among them."""
         _, _, usable = self.program.inputs.records.times(table)
         for label, rows in self._rows(table):
             count = len(rows) if usable is None else int(np.count_nonzero(usable[rows]))
-            yield self._part(label, table, rows, count)
+            yield from self._part(label, table, rows, count)
 
     def _records(self, table: pa.Table) -> Iterator[_Part]:
         for label, rows in self._rows(table):
-            yield self._part(label, table, rows, len(rows))
+            yield from self._part(label, table, rows, len(rows))
 
     @staticmethod
-    def _part(label: int, table: pa.Table, rows: Ints, usable: int) -> _Part:
+    def _part(label: int, table: pa.Table, rows: Ints, usable: int) -> Iterator[_Part]:
         part = take_rows(table, rows) if len(rows) < table.num_rows else table
-        return label, usable, len(rows) - usable, len(rows), part.nbytes, ROWS, to_blob(part)
+        yield from _parts(label, (usable, len(rows) - usable, len(rows), part.nbytes), ROWS, part)
 
     def _rows(self, table: pa.Table) -> Iterator[tuple[int, Ints]]:
         keys = [table.column(name) for name in self.program.inputs.group_by]
@@ -170,6 +147,27 @@ def _call(label: int, kind: int = CALL, bad: int = 0) -> _Part:
     return label, 0, bad, 0, 0, kind, None
 
 
+def _parts(label: int, counts: tuple[int, int, int, int], kind: int, table: pa.Table) -> Iterator[_Part]:
+    """The rows of a bucket, with their counts beside the first blob."""
+    for blob in to_blobs(table):
+        yield label, *counts, kind, blob
+        counts = 0, 0, 0, 0
+
+
+def _batches(parts: Iterable[_Part]) -> Iterator[pa.RecordBatch]:
+    """Yield rows of `PACKED`, some at a time."""
+    waiting: list[_Part] = []
+    size = 0
+    for part in parts:
+        waiting.append(part)
+        size += len(part[-1] or b"")
+        if size >= blobs.AT_ONCE_BYTES:
+            yield _packed(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield _packed(waiting)
+
+
 def _packed(parts: list[_Part]) -> pa.RecordBatch:
     columns = list(zip(*parts, strict=True)) or [()] * len(PACKED)
     arrays = [pa.array(column, type_) for column, type_ in zip(columns, PACKED.types, strict=True)]
@@ -177,14 +175,14 @@ def _packed(parts: list[_Part]) -> pa.RecordBatch:
 
 
 def gathered(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
-    """Yield the batches as tables of at least this many rows; the last one, and those of very long rows, may have fewer."""
+    """Yield the batches as tables of at least this many rows; the last one, and those of wide rows, may have fewer."""
     waiting: list[pa.RecordBatch] = []
     count = size = 0
     for batch in read_ahead(batches):
         waiting.append(batch)
         count += batch.num_rows
         size += batch.nbytes
-        if count >= rows or size >= _BYTES_PER_BLOB:
+        if count >= rows or size >= blobs.AT_ONCE_BYTES:
             yield pa.Table.from_batches(waiting)
             waiting, count, size = [], 0, 0
     if count:
@@ -196,10 +194,18 @@ def read_ahead(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     ready: Queue[pa.RecordBatch | None] = Queue(_BATCHES_AHEAD)
     failed: list[BaseException] = []
     stopped = Event()
+    changed = Condition()
+    ahead = 0
 
     def read() -> None:
+        nonlocal ahead
         try:
             for batch in batches:
+                size = batch.nbytes
+                with changed:
+                    while ahead and ahead + size > blobs.AT_ONCE_BYTES and not stopped.is_set():
+                        changed.wait()
+                    ahead += size
                 ready.put(batch)
                 if stopped.is_set():
                     return
@@ -209,9 +215,15 @@ def read_ahead(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
     Thread(target=read, name="read-ahead", daemon=True).start()
     try:
-        yield from iter(ready.get, None)
+        for batch in iter(ready.get, None):
+            with changed:
+                ahead -= batch.nbytes
+                changed.notify()
+            yield batch
     finally:
-        stopped.set()
+        with changed:
+            stopped.set()
+            changed.notify()
         while not ready.empty():  # else the thread would wait for room
             ready.get_nowait()
     if failed:

@@ -1,13 +1,14 @@
 """A thread that reads batches ahead: order, errors, and an end that leaves nothing behind."""
 
 import threading
+import time
 from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
 
-from operators.spark import packing
-from operators.spark.packing import from_blobs, gathered, read_ahead, to_blobs
+from operators.spark import blobs
+from operators.spark.packing import gathered, read_ahead
 from tests.patience import STILL_SECONDS
 
 
@@ -56,14 +57,32 @@ def test_gathered_tables_hold_all_rows() -> None:
     assert list(range(25)) == pa.concat_tables(tables)["n"].to_pylist()
 
 
-def test_gathered_tables_of_long_rows_are_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spark holds no value of 2 GiB, so that a blob of many long rows is several; by a limit of a few bytes."""
-    monkeypatch.setattr(packing, "_BYTES_PER_BLOB", 48)
+def test_gathered_tables_of_wide_rows_are_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table is worked on as a whole, so its bytes are limited, too."""
+    monkeypatch.setattr(blobs, "AT_ONCE_BYTES", 48)
     tables = list(gathered(batches(25), 10))
     assert 4 < len(tables)
     assert list(range(25)) == pa.concat_tables(tables)["n"].to_pylist()
-    whole = pa.table({"text": ["x" * n for n in range(30)], "n": range(30)})
-    blobs = to_blobs(whole)
-    assert 9 < len(blobs)
-    assert whole.to_pylist() == pa.concat_tables(from_blobs(blobs)).to_pylist()
-    assert [] == to_blobs(whole.slice(0, 0))
+
+
+@pytest.mark.parametrize("width", [1, 47, 48, 49, 1_000])
+def test_wide_batches_are_not_read_ahead_by_the_dozen(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    """What waits has no more bytes than the limit, or is one batch; all come, in order."""
+    monkeypatch.setattr(blobs, "AT_ONCE_BYTES", 48)
+    begun = 0
+
+    def counted() -> Iterator[pa.RecordBatch]:
+        nonlocal begun
+        for number in range(40):
+            begun = number
+            yield pa.record_batch(
+                {
+                    "n": pa.array([number], pa.uint8()),
+                    "x": pa.array([b"x" * (width - 1)], pa.binary(width - 1)),
+                }
+            )
+
+    for number, batch in enumerate(read_ahead(counted())):
+        assert number == batch["n"][0].as_py()
+        time.sleep(0.001)  # in which the thread would go on
+        assert begun - number <= max(1, 48 // width) + 1

@@ -21,11 +21,11 @@ from operators import TumblingWindows
 from operators import aggregates as agg
 from operators.runtime.closing import Closing
 from operators.spark import logs, serving
+from operators.spark.blobs import to_blobs
 from operators.spark.bucket import Blobs, Call, Job, Origin, Request
 from operators.spark.connection import Connection
 from operators.spark.copies import drop_copy
 from operators.spark.owners import work
-from operators.spark.packing import to_blob
 from operators.spark.sockets import socket_of
 from state_backends import resolve
 from state_backends.durability.pointer import Pointer
@@ -131,7 +131,7 @@ def worked(folder: Path, name: str) -> "weakref.ref[Any]":
     program = op.program(pa.schema([("at", pa.int64())]), "at", config)
     rows = pa.table({program.inputs.names[0]: [1, 2]})
     pointer = replace(Pointer.fresh(), store_id=name)
-    request = Request(pointer, 0, 0, Call(0, 0), Blobs([to_blob(rows)]))
+    request = Request(pointer, 0, 0, Call(0, 0), Blobs(list(to_blobs(rows))))
     work(Job(program, config, (0,), Closing()), Origin("run", name), MemoryJournal(), request)
     return weakref.ref(held)
 

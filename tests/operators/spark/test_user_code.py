@@ -14,11 +14,12 @@ from operators import aggregates as agg
 from operators.runtime.closing import Closing
 from operators.runtime.program import Program
 from operators.spark import user_code
+from operators.spark.blobs import to_blobs
 from operators.spark.bootstrap import OpenEntries
 from operators.spark.bounded import BoundedRun
 from operators.spark.bucket import Blobs, Call, Job, Request
 from operators.spark.copies import drop_copy
-from operators.spark.packing import Pack, to_blob
+from operators.spark.packing import Pack
 from state_backends import resolve
 from state_backends.durability.pointer import Pointer, read_pointer
 from state_backends.journal import MemoryJournal
@@ -97,7 +98,7 @@ def bucket(operator: Any) -> None:
         job = Job(bound(operator), config, (0,), Closing())
         pointer, journal = Pointer.fresh(), MemoryJournal()
         rows = FRAME.table.select(list(job.program.inputs.names))
-        job.run(journal, Request(pointer, 0, 0, Call(0, 0), Blobs([to_blob(rows)])))
+        job.run(journal, Request(pointer, 0, 0, Call(0, 0), Blobs(list(to_blobs(rows)))))
         job.run(journal, Request(read_pointer(journal) or pointer, 0, 1, Call(10, 1), Blobs()))
         drop_copy(config, pointer.store_id)
 
