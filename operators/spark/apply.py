@@ -1,7 +1,7 @@
 """`apply`: an operator on a Spark DataFrame, as one pass over a bounded frame, or as a streaming plan with state."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from pyspark.errors import AnalysisException
@@ -130,7 +130,8 @@ def apply(
     check_partitions(spark, prepared.buckets)
     check_snapshot_folder(spark, config)
     if schema is not None and known_columns(df) is not None:
-        incoming = direct(-(-program.grace * program.tick_us // 1_000))
+        # What lies below is not known: it may be a shuffle.
+        incoming = replace(direct(-(-program.grace * program.tick_us // 1_000)), shuffled=True)
     incoming = (incoming or prepared.incoming()).with_idle(idle_ms)
     out = marked(out, program.times, incoming, program.tick_us)
     name = given.name
@@ -184,8 +185,7 @@ def _streaming(
     clocked = closing.idle_ms is not None
     if closing.idle_ms is not None:
         timed = with_heartbeats(timed, closing.idle_ms)
-    wakes = savepoint is not None or closing.chained or clocked
-    pack = Pack(program, labels, name, wakes=wakes, tells=clocked)
+    pack = Pack(program, labels, name, tells=clocked, sorts=incoming.shuffled)
     packed = known(timed, known_columns(df)).mapInArrow(pack, spark_schema(PACKED))
     counts = [F.sum(column).alias(column) for column in ("rows", "bad", "sent", "row_bytes")]
     packed = packed.observe(f"{name}_in", *counts, F.sum(F.length("blob")).alias("sent_bytes"))

@@ -6,7 +6,6 @@ is much larger than these limits, unless a single row is.
 
 from collections.abc import Iterable, Iterator
 
-import numpy as np
 import pyarrow as pa
 
 from serializers.arrays import cut_rows, row_bytes
@@ -20,11 +19,11 @@ AT_ONCE_BYTES = 64 << 20
 def cut(table: pa.Table) -> Iterator[pa.Table]:
     """Yield the rows of a table of any size, some at a time: no more than makes a blob, but at least one.
 
-    Cost: nothing is copied; O(rows) array work for a table that is larger than a blob.
+    Where it is cut depends on the rows alone: a task that runs again has to send the same blobs.
+
+    Cost: nothing is copied; O(rows) array work.
     """
-    large = table.nbytes > BLOB_BYTES
-    sizes = row_bytes(table) if large else np.zeros(table.num_rows, np.int64)
-    for first, last in cut_rows(sizes, BLOB_BYTES, BLOB_ROWS):
+    for first, last in cut_rows(row_bytes(table), BLOB_BYTES, BLOB_ROWS):
         yield table.slice(first, last - first)
 
 

@@ -1,6 +1,6 @@
 """What a bucket does in one call of Spark, in whichever process has its copy."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from operators.runtime.program import Program
 from operators.runtime.stateful import StatefulOperator
 from operators.spark.blobs import from_blobs, to_blobs
 from operators.spark.copies import held_copy
+from operators.spark.packing import PARTIALS, ROWS
 from operators.spark.user_code import one_at_a_time
 from state_backends import StateConfig
 from state_backends.checkpoints.savepoint import Savepoint
@@ -41,6 +42,16 @@ class Blobs:
 
     def __bool__(self) -> bool:
         return bool(self.rows or self.partials)
+
+
+def in_place(parts: Iterable[tuple[int, int, bytes | None]]) -> Blobs:
+    """Return the blobs among what tasks sent, in the order of the tasks and of each task's rows, however they arrived.
+
+    Args:
+        parts: place, kind and blob, as `Pack` sends them.
+    """
+    ordered = sorted((place, kind, blob) for place, kind, blob in parts if blob is not None)
+    return Blobs(*([blob for _, kind, blob in ordered if kind == which] for which in (ROWS, PARTIALS)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,10 @@ _NODE = re.compile(r"([\s:+\-]*)(?:\*(?:\(\d+\))? )?!?(\w+)")
 _STATEFUL = re.compile(
     r"\w*StateStoreSave|StreamingSymmetricHashJoin|TransformWithState\w*|FlatMapGroups\w*WithState|ApplyInPandasWithState"
 )
+_SHUFFLING = re.compile(
+    rf"{_STATEFUL.pattern}|(?:Reused)?Exchange|\w*Shuffle\w*|StateStore\w*|TakeOrderedAndProject|CollectLimit"
+)
+"""Nodes of a plan that get rows from several tasks, in any order."""
 _WATERMARK = "EventTimeWatermark"
 _BY_TABLE = "write the first operator's rows to a table and read them in a second query"
 _WAY_OUT = (
@@ -48,12 +52,14 @@ class Incoming:
         given_ms: delay of the watermark in effect.
         open_us: how far behind the clock the operators before this one leave windows open because of their `idle`, in
             microseconds; 0 if they have none.
+        shuffled: whether rows may arrive in any order, since a shuffle lies below.
     """
 
     closing: Closing
     delay_ms: int | None
     given_ms: int
     open_us: int = 0
+    shuffled: bool = False
 
     def watermarked(self, df: DataFrame, column: str) -> DataFrame:
         """Return the stream with the watermark on this column, unless it has one."""
@@ -82,7 +88,7 @@ class Incoming:
             any(part.closing.chained for part in parts), max(part.closing.behind_us for part in parts)
         )
         given_ms, open_us = max(part.given_ms for part in parts), max(part.open_us for part in parts)
-        return Incoming(closing, None, given_ms, open_us)
+        return Incoming(closing, None, given_ms, open_us, any(part.shuffled for part in parts))
 
 
 def incoming(df: DataFrame, event_time: str, grace_us: int, *, takes_updates: bool) -> Incoming:
@@ -97,8 +103,16 @@ def incoming(df: DataFrame, event_time: str, grace_us: int, *, takes_updates: bo
     Raises:
         DefinitionError: the column has a watermark with another delay, or lost the one that it needs.
     """
-    metadata = df.schema[event_time].metadata
     nodes = _nodes(df)
+    found = _incoming(df, event_time, grace_us, nodes, takes_updates=takes_updates)
+    return replace(found, shuffled=any(_SHUFFLING.fullmatch(name) is not None for _, name in nodes))
+
+
+def _incoming(
+    df: DataFrame, event_time: str, grace_us: int, nodes: list[tuple[int, str]], *, takes_updates: bool
+) -> Incoming:
+    """What is known of the event time, but for shuffles."""
+    metadata = df.schema[event_time].metadata
     grace_ms = -(-grace_us // 1_000)
     if _WATERMARK not in (name for _, name in nodes):
         return direct(grace_ms)  # Metadata may come from a file that a query wrote: it means nothing here.

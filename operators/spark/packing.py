@@ -1,4 +1,10 @@
-"""Rows in and out of buckets as Arrow IPC blobs: one row per bucket and task goes through the shuffle, not one per record."""
+"""Rows in and out of buckets as Arrow IPC blobs: one row per bucket and task goes through the shuffle, not one per record.
+
+What a task sends follows from the set of its input rows, the plan and the batch alone. An executor may be lost when others have
+read what it sent; then a task runs again, elsewhere, and Spark compares the sums of what both attempts sent. Where they differ,
+Spark ends the query, since some buckets may have committed what the others do not know. So nothing here depends on the process,
+on the order in which a shuffle delivers rows, or on how Spark cuts them into batches.
+"""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -11,17 +17,18 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from operators.columns.content import content_order
 from operators.columns.ranges import Ints
 from operators.columns.records import RecordColumns, UsableRows, number_keys
 from operators.runtime.program import Program
 from operators.spark import blobs
 from operators.spark.blobs import to_blobs
 from operators.spark.failures import located, task
-from operators.spark.runs import is_first_batch
+from operators.spark.runs import partition
 from operators.spark.user_code import one_at_a_time
 from operators.spark.workers import prepare_worker
 from operators.steps.partials import Partials, TwoStagePlan, to_table
-from serializers.arrays import take_rows
+from serializers.arrays import row_bytes, take_rows
 from serializers.keys import NO_COLUMNS, bucket_of, encode_keys
 
 PACKED = pa.schema(
@@ -32,19 +39,21 @@ PACKED = pa.schema(
         ("sent", pa.int64()),
         ("row_bytes", pa.int64()),
         ("kind", pa.int32()),
+        ("place", pa.int64()),
         ("blob", pa.binary()),
     ]
 )
-"""A blob for a bucket: how many usable and bad records it stands for, and what it is."""
-TO_BUCKETS = pa.schema([PACKED.field(name) for name in ("bucket", "kind", "blob")])
+"""A blob for a bucket: how many usable and bad records it stands for, what it is, and its place among those of all tasks."""
+TO_BUCKETS = pa.schema([PACKED.field(name) for name in ("bucket", "kind", "place", "blob")])
 """The columns that go through the shuffle; the others are only counted."""
 CALL, ARRIVED, ROWS, PARTIALS = range(4)
 """Kinds: no blob, to wake the bucket; the same, where records arrived, for whichever bucket; records; partial aggregates."""
 _BATCHES_AHEAD = 32
 _SAMPLE_ROWS = 16_384
 _LEAST_SAVING = 2
+_MOST_BLOBS_BITS = 40
 _Part = tuple[int, int, int, int, int, int, bytes | None]
-"""A row of `PACKED`."""
+"""A row of `PACKED`, without its place."""
 
 
 @dataclass(frozen=True)
@@ -55,40 +64,58 @@ class Pack:
         program: names the columns.
         labels: one bucket label per slice of the key space.
         name: of the operator, in errors.
-        wakes: whether each task sends a row to each bucket, so that buckets without records work in each batch, too. In the
-            first batch of a run it always does, so that stored state of another operator is found at once.
         tells: whether each task that has records tells all buckets so, for them to know when the stream is quiet.
+        sorts: whether rows arrive in any order, because a shuffle lies below. A task sorts them then by what they hold, and has
+            all of them in memory, as its buckets have.
     """
 
     program: Program
     labels: tuple[int, ...]
     name: str = "windows"
-    wakes: bool = False
     tells: bool = False
+    sorts: bool = False
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield one row per bucket and blob, for every few hundred thousand rows, or fewer if they are wide."""
         prepare_worker()
         with located(f"operator {self.name!r}, reading rows in {task()}"):
-            yield from self._buckets(batches)
+            number, place = partition(), 0
+            for all_parts in self._buckets(batches, first=number == 0):
+                for parts in _some_at_a_time(all_parts):
+                    yield _packed(parts, (number << _MOST_BLOBS_BITS) + place)
+                    place += len(parts)
 
-    def _buckets(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        if self.wakes or is_first_batch():
-            yield _packed([_call(label) for label in self.labels])
+    def _buckets(self, batches: Iterable[pa.RecordBatch], *, first: bool) -> Iterator[Iterable[_Part]]:
+        """Yield what goes to buckets. The first task calls all of them, so that those without records work, too."""
+        if first:
+            yield [_call(label) for label in self.labels]
         columns = self.program.inputs.records
-        for number, part in enumerate(gathered(batches, blobs.BLOB_ROWS)):
+        for number, table in enumerate(self._tables(batches)):
             if self.tells and not number:
-                yield _packed([_call(label, ARRIVED) for label in self.labels])
-            table = part.rename_columns(self.program.inputs.names)
+                yield [_call(label, ARRIVED) for label in self.labels]
             if self.program.sifts:  # A bad row is reported, or comes out, where its key is.
-                yield from _batches(self._whole(table))
+                yield self._whole(table)
                 continue
             usable = columns.usable(table)
             with one_at_a_time(self.program):
                 partials = self._first_stage(columns, usable)
             parts = self._records(usable.table) if partials is None else self._sent(partials, usable)
             bad = [_call(self.labels[0], bad=usable.bad)] if usable.bad else []
-            yield from _batches(chain(parts, bad))
+            yield chain(parts, bad)
+
+    def _tables(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+        """The task's rows, a few hundred thousand at a time, or fewer if they are wide."""
+        inputs = self.program.inputs
+        if not self.sorts:
+            for part in gathered(batches, blobs.BLOB_ROWS):
+                yield part.rename_columns(inputs.names)
+            return
+        arrived = list(read_ahead(batches))
+        if not arrived:
+            return
+        table = pa.Table.from_batches(arrived).rename_columns(inputs.names)
+        table = take_rows(table, content_order(table, [inputs.event_time]))
+        yield from cut_tables(table.to_batches(), blobs.BLOB_ROWS)
 
     def _first_stage(self, columns: RecordColumns, usable: UsableRows) -> Partials | None:
         """The rows accumulated, if that makes the first ones so much fewer that it is worth it."""
@@ -101,10 +128,10 @@ class Pack:
 
     def _sent(self, partials: Partials, usable: UsableRows) -> Iterator[_Part]:
         bucket = self._buckets_of(partials.keys)[partials.entries.key]
-        row_bytes = usable.table.nbytes / max(usable.table.num_rows, 1)
+        size = usable.table.nbytes / max(usable.table.num_rows, 1)
         for label, rows in self._by_bucket(bucket):
             count = int(partials.records[rows].sum())
-            counts = count, 0, len(rows), int(count * row_bytes)
+            counts = count, 0, len(rows), int(count * size)
             yield from _parts(label, counts, PARTIALS, to_table(partials, rows))
 
     def _whole(self, table: pa.Table) -> Iterator[_Part]:
@@ -121,7 +148,9 @@ class Pack:
     @staticmethod
     def _part(label: int, table: pa.Table, rows: Ints, usable: int) -> Iterator[_Part]:
         part = take_rows(table, rows) if len(rows) < table.num_rows else table
-        yield from _parts(label, (usable, len(rows) - usable, len(rows), part.nbytes), ROWS, part)
+        # In one chunk, since a blob shows where chunks end.
+        counts = usable, len(rows) - usable, len(rows), part.nbytes
+        yield from _parts(label, counts, ROWS, part.combine_chunks())
 
     def _rows(self, table: pa.Table) -> Iterator[tuple[int, Ints]]:
         keys = [table.column(name) for name in self.program.inputs.group_by]
@@ -154,37 +183,53 @@ def _parts(label: int, counts: tuple[int, int, int, int], kind: int, table: pa.T
         counts = 0, 0, 0, 0
 
 
-def _batches(parts: Iterable[_Part]) -> Iterator[pa.RecordBatch]:
-    """Yield rows of `PACKED`, some at a time."""
+def _some_at_a_time(parts: Iterable[_Part]) -> Iterator[list[_Part]]:
+    """Yield parts together, but not too many bytes."""
     waiting: list[_Part] = []
     size = 0
     for part in parts:
         waiting.append(part)
         size += len(part[-1] or b"")
         if size >= blobs.AT_ONCE_BYTES:
-            yield _packed(waiting)
+            yield waiting
             waiting, size = [], 0
     if waiting:
-        yield _packed(waiting)
+        yield waiting
 
 
-def _packed(parts: list[_Part]) -> pa.RecordBatch:
-    columns = list(zip(*parts, strict=True)) or [()] * len(PACKED)
+def _packed(parts: list[_Part], place: int) -> pa.RecordBatch:
+    """Parts as rows, the first of which has this place."""
+    columns = list(zip(*parts, strict=True))
+    columns.insert(-1, tuple(range(place, place + len(parts))))
     arrays = [pa.array(column, type_) for column, type_ in zip(columns, PACKED.types, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=PACKED)
 
 
 def gathered(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
-    """Yield the batches as tables of at least this many rows; the last one, and those of wide rows, may have fewer."""
+    """Yield all rows as tables of so many rows, while a thread reads ahead; see `cut_tables`."""
+    yield from cut_tables(read_ahead(batches), rows)
+
+
+def cut_tables(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
+    """Yield all rows as tables of so many rows; the last one, and those of very long rows, have fewer.
+
+    Where a table ends depends on the rows alone, not on how they are cut into batches.
+    """
     waiting: list[pa.RecordBatch] = []
     count = size = 0
-    for batch in read_ahead(batches):
-        waiting.append(batch)
-        count += batch.num_rows
-        size += batch.nbytes
-        if count >= rows or size >= blobs.AT_ONCE_BYTES:
-            yield pa.Table.from_batches(waiting)
-            waiting, count, size = [], 0, 0
+    for batch in batches:
+        ends = np.cumsum(row_bytes(pa.Table.from_batches([batch])))
+        first = 0
+        while first < batch.num_rows:
+            before = int(ends[first - 1]) if first else 0
+            fitting = int(np.searchsorted(ends, before + blobs.AT_ONCE_BYTES - size, "right"))
+            last = max(min(fitting, first + rows - count), first if count else first + 1)
+            if last > first:
+                waiting.append(batch.slice(first, last - first))
+                count, size, first = count + last - first, size + int(ends[last - 1]) - before, last
+            if count >= rows or first < batch.num_rows:
+                yield pa.Table.from_batches(waiting)
+                waiting, count, size = [], 0, 0
     if count:
         yield pa.Table.from_batches(waiting)
 

@@ -15,12 +15,12 @@ from operators.runtime.evolution import stored_change
 from operators.runtime.lifetimes import are_recorded
 from operators.runtime.metrics import line, names
 from operators.runtime.program import Program
-from operators.spark.bucket import Blobs, Call, Job, Origin, Outcome, Request
+from operators.spark.bucket import Blobs, Call, Job, Origin, Outcome, Request, in_place
 from operators.spark.failures import MOVE_STATE, located
 from operators.spark.journal import SparkJournal
 from operators.spark.logs import log_at
 from operators.spark.owners import work
-from operators.spark.packing import ARRIVED, PARTIALS, ROWS
+from operators.spark.packing import ARRIVED
 from operators.spark.runs import batch_number, run_id
 from operators.spark.workers import prepare_worker
 from state_backends import StateConfig, StateError
@@ -94,10 +94,10 @@ class BucketProcessor(StatefulProcessor):
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
         """Process a bucket's packed rows."""
-        parts = [part for frame in rows for part in zip(frame["kind"], frame["blob"], strict=True)]
-        blobs = Blobs(*([blob for kind, blob in parts if kind == which] for which in (ROWS, PARTIALS)))
-        arrived = any(kind == ARRIVED for kind, _ in parts)
-        return self._run(label_of(key), blobs, Call.of(timerValues, arrived=arrived))
+        columns = ("place", "kind", "blob")
+        parts = [part for frame in rows for part in zip(*(frame[name] for name in columns), strict=True)]
+        arrived = any(kind == ARRIVED for _, kind, _ in parts)
+        return self._run(label_of(key), in_place(parts), Call.of(timerValues, arrived=arrived))
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
         """Close windows because the watermark moved."""
@@ -143,7 +143,8 @@ class BucketProcessor(StatefulProcessor):
     def _fits(self, pointer: Pointer) -> bool:
         """Whether the stored state says all that this operator records, in its form; otherwise the bucket has to be opened.
 
-        All buckets are asked in a run's first batch, so that all have the same states after it, as `common_form` needs them.
+        Tasks call all buckets in each batch, so that all have the same states after a run's first one, as `common_form` needs
+        them. Which batch is a run's first one no task knows for sure: one that runs again may be in a new process.
 
         Raises:
             StateError: the state belongs to another operator, or the policy forbids to change it.

@@ -5,8 +5,6 @@ from pyspark import TaskContext
 _BATCH_KEY = "streaming.sql.batchId"
 _RUN_KEY = "spark.jobGroup.id"
 """Spark puts all jobs of a run of a streaming query into one group, whose id is that of the run."""
-_MOST_RUNS = 1_000
-_first_batches: dict[str, int] = {}
 
 
 def batch_number() -> int | None:
@@ -20,14 +18,10 @@ def run_id() -> str:
     return _property(_RUN_KEY) or ""
 
 
-def is_first_batch() -> bool:
-    """Return whether this is the first batch of its run of which this process runs a task."""
-    run, batch = _property(_RUN_KEY), batch_number()
-    if run is None or batch is None:
-        return False
-    if len(_first_batches) > _MOST_RUNS:
-        _first_batches.clear()
-    return _first_batches.setdefault(run, batch) == batch
+def partition() -> int:
+    """Return the number of the task's partition, the same in each attempt of it; 0 without a task."""
+    context = TaskContext.get()
+    return 0 if context is None else context.partitionId()
 
 
 def _property(key: str) -> str | None:

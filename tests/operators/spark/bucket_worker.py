@@ -23,10 +23,10 @@ from operators import TumblingWindows
 from operators import aggregates as agg
 from operators.runtime.closing import Closing
 from operators.spark import serving
+from operators.spark.blobs import from_blobs, to_blobs
 from operators.spark.bucket import Blobs, Call, Job, Origin, Request
 from operators.spark.logs import log_at
 from operators.spark.owners import work
-from operators.spark.packing import from_blobs, to_blob
 from state_backends import resolve
 from state_backends.durability.pointer import Pointer, read_pointer
 from state_backends.sqlite_journal import SqliteJournal
@@ -80,7 +80,7 @@ def batch(
         bucket_job = job(folder, backend, code)
         table = table.rename_columns(list(bucket_job.program.inputs.names))
         call = Call(watermark=at - 6, clock=number)
-        request = Request(pointer, 0, number, call, Blobs([to_blob(table)]))
+        request = Request(pointer, 0, number, call, Blobs([*to_blobs(table)]))
         outcome = work(bucket_job, Origin(run, str(code)), journal, request)
         journal.commit()
     finally:

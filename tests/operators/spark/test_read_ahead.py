@@ -51,10 +51,12 @@ def test_who_stops_early_leaves_no_thread() -> None:
 
 
 def test_gathered_tables_hold_all_rows() -> None:
-    """Tables of at least so many rows, the last one of what is left."""
-    tables = list(gathered(batches(25), 10))
-    assert [10, 10, 5] == [table.num_rows for table in tables]
-    assert list(range(25)) == pa.concat_tables(tables)["n"].to_pylist()
+    """Tables of so many rows, the last one of what is left, however the rows are cut into batches."""
+    whole = pa.table({"n": range(25)})
+    for size in (1, 3, 10, 11, 25):
+        tables = list(gathered(iter(whole.to_batches(size)), 10))
+        assert [10, 10, 5] == [table.num_rows for table in tables]
+        assert whole == pa.concat_tables(tables).combine_chunks()
 
 
 def test_gathered_tables_of_wide_rows_are_small(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,6 +65,10 @@ def test_gathered_tables_of_wide_rows_are_small(monkeypatch: pytest.MonkeyPatch)
     tables = list(gathered(batches(25), 10))
     assert 4 < len(tables)
     assert list(range(25)) == pa.concat_tables(tables)["n"].to_pylist()
+    rows = pa.table({"text": ["x" * (n % 60) for n in range(200)]})
+    cuts = [[table.num_rows for table in gathered(iter(rows.to_batches(size)), 10)] for size in (1, 7, 200)]
+    assert cuts[0] == cuts[1] == cuts[2]
+    assert 200 == sum(cuts[0])
 
 
 @pytest.mark.parametrize("width", [1, 47, 48, 49, 1_000])

@@ -13,7 +13,8 @@ from operators import HoppingWindows, SessionWindows, SlidingWindows, TumblingWi
 from operators import aggregates as agg
 from operators.columns.records import FAR_FUTURE
 from operators.runtime.program import Program
-from operators.spark.packing import PARTIALS, Pack, from_blobs
+from operators.spark.blobs import from_blobs
+from operators.spark.packing import CALL, PARTIALS, Pack
 from operators.steps.partials import from_table, to_table
 from operators.steps.step import Counters, Step
 from state_backends import resolve
@@ -120,10 +121,12 @@ def test_stages_give_the_windows_of_plain_rows(
 
 
 def packed(kind: str, rows: list[Any]) -> tuple[Program, list[dict[str, Any]]]:
-    """What one task sends."""
+    """What one task sends; that it calls all buckets is left out."""
     program_ = program(kind)
     batches = table(rows, program_).rename_columns(list(program_.inputs.aliases.values())).to_batches()
-    return program_, [row for batch in Pack(program_, LABELS)(batches) for row in batch.to_pylist()]
+    sent = [row for batch in Pack(program_, LABELS)(batches) for row in batch.to_pylist()]
+    assert list(LABELS) == [row["bucket"] for row in sent[: len(LABELS)] if row["kind"] == CALL]
+    return program_, sent[len(LABELS) :]
 
 
 @pytest.mark.parametrize("kind", WINDOWS)
