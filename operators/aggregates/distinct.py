@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,8 @@ _ROWS_AT_ONCE = 1 << 22
 @dataclass(frozen=True, slots=True)
 class Distinct(Operation):
     """The distinct values, as a sorted list; all NaN are equal, and -0.0 equals 0.0."""
+
+    part: ClassVar[str] = "values"
 
     @property
     def compared(self) -> tuple[str, ...]:

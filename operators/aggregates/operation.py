@@ -40,6 +40,8 @@ class Operation(ABC):
     """Whether it calls functions of the user."""
     keeps_all: ClassVar[bool] = False
     """Whether a state has each value, so that it grows with the number of records."""
+    part: ClassVar[str] = "state"
+    """Name of the state's column, for reading stored state, if it has one."""
     former_name: ClassVar[str | None] = None
     """Former name of the operation, when its state had fewer columns: the first ones. The others of such a state are 0."""
 
@@ -69,7 +71,7 @@ class Operation(ABC):
         return (
             tuple(f"part_{number}" for number in range(len(self.codes)))
             if len(self.codes) > 1
-            else ("state",)
+            else (self.part,)
         )
 
     def describe(self) -> str:

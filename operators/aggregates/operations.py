@@ -26,6 +26,7 @@ class CountRows(UfuncOperation):
     """Number of records."""
 
     ufunc: ClassVar[np.ufunc] = np.add
+    part: ClassVar[str] = "count"
 
     @property
     def codes(self) -> tuple[str, ...]:
@@ -49,6 +50,8 @@ class CountValid(CountRows):
 @dataclass(frozen=True, slots=True)
 class SumInt(CountRows):
     """Sum of whole numbers of up to 32 bits, exact: the sum of four thousand million of them fits into 64 bits."""
+
+    part: ClassVar[str] = "sum"
 
     def lift(self, records: Records) -> State:
         return (self.read(records).filled(0),)
@@ -181,6 +184,7 @@ class SumDecimal(UfuncOperation):
 
     scale: int
     ufunc: ClassVar[np.ufunc] = np.add
+    part: ClassVar[str] = "sum"
 
     @property
     def codes(self) -> tuple[str, ...]:
@@ -225,6 +229,7 @@ class Min(Extreme):
     """Smallest number; NaN only if all are NaN."""
 
     ufunc: ClassVar[np.ufunc] = np.fmin
+    part: ClassVar[str] = "min"
 
     @property
     def nothing(self) -> float:
@@ -236,6 +241,7 @@ class Max(Extreme):
     """Largest number; NaN if any is NaN."""
 
     ufunc: ClassVar[np.ufunc] = np.maximum
+    part: ClassVar[str] = "max"
 
     @property
     def nothing(self) -> float:
@@ -260,6 +266,10 @@ class ObjectExtreme(Operation):
     @property
     def codes(self) -> tuple[str, ...]:
         return ("object",)
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        return ("max" if self.largest else "min",)
 
     def lift(self, records: Records) -> State:
         return (self.read(records).values,)

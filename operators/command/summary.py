@@ -18,7 +18,7 @@ from operators.command.text.formats import (
 )
 from operators.command.text.output import say
 from operators.command.text.tables import text_table
-from operators.command.text.words import facts, title
+from operators.command.text.words import facts, states_of, title
 from operators.explain.words import length
 from state_backends.checkpoints.query import StoredQuery
 from state_backends.checkpoints.sizes import SegmentSize
@@ -65,7 +65,7 @@ def _section(found: StateSurvey, limit: int) -> str:
 
 def _sizes(found: StateSurvey) -> Iterator[tuple[str, str]]:
     schema, buckets = found.schema, found.buckets
-    yield "states", ", ".join(state.name for state in schema.states) or "none"
+    yield from states_of(schema)
     yield "grace", length(schema.grace * schema.tick_us)
     keys, panes = sum(one.keys for one in buckets), sum(one.panes for one in buckets)
     size = byte_text(sum(one.size for one in buckets))
@@ -112,6 +112,10 @@ def _plain_operator(found: StateSurvey) -> dict[str, Any]:
         "number": found.checkpoint.operator,
         "title": title(found.identity),
         "identity": found.identity,
+        "results": {
+            name: [found.schema.states[number].name for number in numbers]
+            for name, numbers in found.schema.results
+        },
         "buckets": [_plain_bucket(found, bucket) for bucket in found.buckets],
     }
 

@@ -11,7 +11,7 @@ from operators.columns.durations import ticks
 from operators.columns.records import Records, Sifted, most_ticks
 from operators.errors import DefinitionError
 from operators.runtime.inputs import Inputs
-from operators.steps.emission import OutputSchema
+from operators.steps.emission import AggregateOutput, OutputSchema
 from operators.steps.late import LateSide
 from operators.steps.partials import Partials, TwoStagePlan, from_table, join
 from operators.steps.step import Counters, Step
@@ -285,8 +285,13 @@ class Program:
             StoredState(op.describe(), tuple(zip(op.parts, op.codes, strict=True)))
             for op in self.plan.operations
         ]
+        number_of = {op: number for number, op in enumerate(self.plan.operations)}
+        aggregates = self.output.aggregates if isinstance(self.output, AggregateOutput) else ()
+        results = [(name, tuple(number_of[op] for op in bound.operations)) for name, bound in aggregates]
         keys = pa.schema(list(self.output.keys))
-        return StoredSchema(keys, self.tick_us, self.segment, self.grace, self.plan.head, tuple(states))
+        return StoredSchema(
+            keys, self.tick_us, self.segment, self.grace, self.plan.head, tuple(states), tuple(results)
+        )
 
     def identity(self) -> dict[str, Any]:
         """Return what stored state depends on: a state written under another identity is refused."""

@@ -50,7 +50,9 @@ def common_form(path: str, found: Sequence[Pointer]) -> Form:
             f"the checkpoint {path} has no state of windows after this batch: check the checkpoint folder, the batch, and "
             "the number of the operator"
         )
-    number = max(range(len(known)), key=lambda one: len(known[one].states))
+    # Of equal forms, the names of the results are those of the last batch.
+    ages = [pointer.progress.sequence for pointer in found]
+    number = max(range(len(known)), key=lambda one: (len(known[one].states), ages[one]))
     identities = [pointer.progress.identity or {} for pointer in found]
     schema, identity = known[number], identities[number]
     fits = all(sources(schema, other) is not None for other in known)
@@ -96,11 +98,12 @@ def sources(form: StoredSchema, own: StoredSchema) -> list[int] | None:
 
 
 def _by_name(schema: StoredSchema) -> dict[tuple[Any, ...], list[tuple[int, int]]]:
-    """The states of each name and form: since when they are, in that order, and their numbers."""
+    """The states of each name and codes: since when they are, in that order, and their numbers."""
     found: dict[tuple[Any, ...], list[tuple[int, int]]] = {}
     for at, state in enumerate(schema.states):
         name, since = name_and_since(state.name)
-        found.setdefault((name, state.parts), []).append((since, at))
+        codes = tuple(code for _, code in state.parts)
+        found.setdefault((name, codes), []).append((since, at))
     return {name: sorted(states) for name, states in found.items()}
 
 

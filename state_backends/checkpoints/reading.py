@@ -79,7 +79,7 @@ def read_state(
     """Return the stored panes or windows of a stopped query: one row each, by key and time.
 
     Columns: the keys; what the window kind stores about time (`time` of a pane; `start` and `end` of a session); a struct for
-    each aggregate's state, by name. Values that have no SQL type are JSON.
+    each result, by its name in that batch, with the states that it is made from. Values that have no SQL type are JSON.
 
     Args:
         checkpoint: the query's checkpoint folder; nothing in it is changed.

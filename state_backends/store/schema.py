@@ -3,7 +3,7 @@
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, count
 from typing import Any
@@ -14,6 +14,7 @@ import pyarrow as pa
 from serializers import CorruptDataError, decode_keys
 from serializers.arrays import take_values
 from serializers.pages import Column, PageLayout
+from serializers.shapes import short
 
 TIME, NUMBER, FLOAT, VALUE = "time", "number", "float", "value"
 """Kinds of stored columns that are not states: ticks, int64, float64, or a value as msgpack has it."""
@@ -59,6 +60,7 @@ class StoredSchema:
         grace: of the windows, in ticks.
         head: name and kind of each column before the states.
         states: the states.
+        results: name of each result of the operator, and the numbers of the states that it is made from; for reading alone.
     """
 
     keys: pa.Schema
@@ -67,6 +69,7 @@ class StoredSchema:
     grace: int
     head: tuple[tuple[str, str], ...]
     states: tuple[StoredState, ...]
+    results: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
     @property
     def layout(self) -> PageLayout:
@@ -76,6 +79,7 @@ class StoredSchema:
 
     def plain(self) -> dict[str, Any]:
         """Return the schema as values that can be packed, or written as JSON but for the keys."""
+        results = [[name, list(states)] for name, states in self.results]
         return {
             "keys": self.keys.serialize().to_pybytes(),
             "tick_us": self.tick_us,
@@ -83,6 +87,7 @@ class StoredSchema:
             "grace": self.grace,
             "head": [list(column) for column in self.head],
             "states": [[state.name, [list(part) for part in state.parts]] for state in self.states],
+            **({"results": results} if results else {}),
         }
 
     @classmethod
@@ -93,37 +98,54 @@ class StoredSchema:
             CorruptDataError: the value does not describe a schema.
         """
         try:
+            states = tuple(
+                StoredState(name, tuple((part, code) for part, code in parts))
+                for name, parts in plain["states"]
+            )
             return cls(
                 pa.ipc.read_schema(pa.py_buffer(plain["keys"])),
                 plain["tick_us"],
                 plain["segment"],
                 plain["grace"],
                 tuple((name, kind) for name, kind in plain["head"]),
-                tuple(
-                    StoredState(name, tuple((part, code) for part, code in parts))
-                    for name, parts in plain["states"]
-                ),
+                states,
+                _checked_results(plain.get("results", []), len(states)),
             )
-        except (KeyError, TypeError, ValueError, pa.ArrowException) as error:
+        except (AttributeError, KeyError, TypeError, ValueError, pa.ArrowException) as error:
             raise CorruptDataError(f"the description of the stored columns is invalid: {error}") from error
 
     @property
     def readable(self) -> pa.Schema:
         """The columns of `table`. A name that is used already, whatever its case, gets a number appended."""
         head = [pa.field(name, _head_type(kind)) for name, kind in self.head]
+        codes = self.layout.codes
         states = [
-            pa.field(state.name, pa.struct([pa.field(part, _ARROW[code]) for part, code in state.parts]))
-            for state in self.states
+            pa.field(name, pa.struct([pa.field(part, _ARROW[codes[column]]) for part, column in parts]))
+            for name, parts in self._structs()
         ]
-        taken: dict[str, pa.Field] = {}
-        for field in (*self.keys, *head, *states):
-            names = chain([field.name], (f"{field.name}_{number}" for number in count(2)))
-            name = next(name for name in names if name.casefold() not in taken)
-            taken[name.casefold()] = field.with_name(name)
-        return pa.schema(list(taken.values()))
+        fields = [*self.keys, *head, *states]
+        names = _distinct_names(field.name for field in fields)
+        return pa.schema([field.with_name(name) for field, name in zip(fields, names, strict=True)])
+
+    @property
+    def without_result(self) -> list[int]:
+        """The numbers of the states that no result is made from."""
+        used = {number for _, numbers in self.results for number in numbers}
+        return [number for number in range(len(self.states)) if number not in used]
+
+    def _structs(self) -> Iterator[tuple[str, list[tuple[str, int]]]]:
+        """Name of each struct of `table`, and the name and column of each of its fields: results, then states without one."""
+        columns, at = [], len(self.head)
+        for state in self.states:
+            columns.append([(part, column) for column, (part, _) in enumerate(state.parts, at)])
+            at += len(state.parts)
+        others = [(self.states[number].name, (number,)) for number in self.without_result]
+        for name, numbers in (*self.results, *others):
+            parts, places = zip(*(part for number in numbers for part in columns[number]), strict=True)
+            yield name, list(zip(_distinct_names(parts), places, strict=True))
 
     def table(self, keys: Sequence[bytes], key: Column, columns: Sequence[Column]) -> pa.Table:
-        """Return entries in readable form: keys decoded, times as timestamps, states as structs, objects as JSON.
+        """Return entries in readable form: keys decoded, times as timestamps, a struct for each result, objects as JSON.
 
         Args:
             keys: distinct keys, encoded.
@@ -133,14 +155,16 @@ class StoredSchema:
         arrays = [take_values(column, key) for column in decode_keys(keys, self.keys.types)]
         for (_, kind), column in zip(self.head, columns, strict=False):
             arrays.append(self.instants(column) if kind == TIME else _readable(column, _CODES[kind]))
-        at = len(self.head)
-        for state in self.states:
-            parts = [
-                _readable(column, code)
-                for (_, code), column in zip(state.parts, columns[at : at + len(state.parts)], strict=True)
-            ]
-            arrays.append(pa.StructArray.from_arrays(parts, names=[name for name, _ in state.parts]))
-            at += len(state.parts)
+        readable: dict[int, pa.Array] = {}
+        for _, parts in self._structs():
+            for _, at in parts:
+                if at not in readable:  # Results may share states.
+                    readable[at] = _readable(columns[at], self.layout.codes[at])
+            arrays.append(
+                pa.StructArray.from_arrays(
+                    [readable[at] for _, at in parts], names=[part for part, _ in parts]
+                )
+            )
         return pa.Table.from_arrays(arrays, schema=self.readable)
 
     def instants(self, ticks: Column) -> pa.Array:
@@ -153,6 +177,28 @@ class StoredSchema:
 def head_codes(head: Sequence[tuple[str, str]]) -> tuple[str, ...]:
     """Return the page code of each column before the states."""
     return tuple(_CODES[kind] for _, kind in head)
+
+
+def _checked_results(plain: Any, states: int) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """Return the results of a schema with so many states."""
+    results = tuple((name, tuple(numbers)) for name, numbers in plain)
+    there = {*range(states)}
+    if not all(isinstance(name, str) and numbers and there.issuperset(numbers) for name, numbers in results):
+        raise ValueError(f"results are {short(results)}, of {states} states")
+    return results
+
+
+def _distinct_names(names: Iterable[str]) -> list[str]:
+    """Return names of which no two are equal but for case, with numbers appended to those that are taken."""
+    taken: dict[str, str] = {}
+    for given in names:
+        name = next(
+            name
+            for name in chain([given], (f"{given}_{number}" for number in count(2)))
+            if name.casefold() not in taken
+        )
+        taken[name.casefold()] = name
+    return list(taken.values())
 
 
 def _head_type(kind: str) -> pa.DataType:

@@ -7,7 +7,7 @@ from operators.command.report.heat_map import MOST_COLUMNS, MOST_ROWS, heat_map
 from operators.command.report.keeping import keeping
 from operators.command.report.parts import Html, details, element, joined, pairs, table, tiles
 from operators.command.text.formats import NEVER, byte_text, counted, instant, moment, number
-from operators.command.text.words import facts, title
+from operators.command.text.words import facts, states_of, title
 from operators.explain.words import length
 from state_backends.checkpoints.survey import StateSurvey
 from state_backends.durability.progress import FAR_PAST
@@ -57,7 +57,7 @@ def _figures(found: StateSurvey) -> Html:
 def _facts(found: StateSurvey) -> Iterator[tuple[str, str]]:
     schema = found.schema
     yield from facts(found.identity)
-    yield "states", ", ".join(state.name for state in schema.states) or "none"
+    yield from states_of(schema)
     yield "also stored", ", ".join(name for name, _ in schema.head)
     yield "grace", length(schema.grace * schema.tick_us)
     yield "tick", length(schema.tick_us)

@@ -5,6 +5,7 @@ from typing import Any
 
 from operators.command.text.formats import printable
 from operators.explain.words import length
+from state_backends.store.schema import StoredSchema
 
 _EMISSIONS = {
     "on_close": "each window once, when it is closed",
@@ -47,6 +48,16 @@ def facts(identity: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if identity.get("inputs"):
         yield "keeps", f"records' columns {_listed(identity['inputs'])}"
     yield "reads", _listed(identity.get("columns")) or "key and event time only"
+
+
+def states_of(schema: StoredSchema) -> Iterator[tuple[str, str]]:
+    """Yield the results by name with the states that they are made from, and the states that no result is made from."""
+    names = [state.name for state in schema.states]
+    results = [f"{name} from {_listed(names[at] for at in used)}" for name, used in schema.results]
+    if results:
+        yield "results", "; ".join(results)
+    if schema.without_result or not results:
+        yield "states", _listed(names[number] for number in schema.without_result) or "none"
 
 
 def _listed(values: Any) -> str:

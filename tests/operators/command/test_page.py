@@ -125,7 +125,7 @@ def test_what_a_page_says() -> None:
         "Operator 0: hopping windows of 1 h every 10 min",
         "k: string",
         "each window once, when it is closed",
-        "CountRows()",
+        "n from CountRows()",
         "1970-01-01 02:50:00",
         "2023-11-14 22:13:19.999 UTC",
         "All 2 buckets have reached",

@@ -328,7 +328,7 @@ def _savepoint(client: Client) -> None:
     checkpoint, saved = client.folder / "first-cp", client.folder / "saved"
     panes = read_state(checkpoint)
     assert 0 < panes.count() == summarize_state(checkpoint).agg(F.sum("panes")).first()[0]
-    assert {"k", "time", "CountRows()", "SumLong(v)"} <= set(panes.columns)
+    assert {"k", "time", *RESULTS} <= set(panes.columns)
     assert panes.count() == sum(bucket.rows for bucket in write_savepoint(checkpoint, saved).buckets)
     options = {"state.savepoint": str(saved)}
     windows = op.apply(stream(client.spark, halves[1]), "at", backend="rocksdb", options=options)

@@ -50,7 +50,7 @@ def test_state_is_read_as_it_was_after_each_batch(
         read = spark.read.parquet(*[str(path) for path in sorted(source.iterdir())[:files]])
         panes = read.groupBy("k", F.col("at").alias("time")).agg(F.count("*"), F.sum("v"))
         state = read_state(checkpoint, batch=batch)
-        found = state.select("k", "time", "`CountRows()`.state", "`SumLong(v)`.sum")
+        found = state.select("k", "time", "n.count", "s.sum")
         assert sorted(map(tuple, panes.collect()), key=repr) == sorted(map(tuple, found.collect()), key=repr)
         sums = summarize_state(checkpoint, batch=batch)
         total = sums.agg(F.sum("panes"), F.min("oldest"), F.max("newest"), F.countDistinct("bucket")).first()

@@ -327,7 +327,7 @@ def test_opening_leaves_everything_as_it_was(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_stored_entries_can_be_read(kind: str, tmp_path: Path) -> None:
-    """What each kind of windows keeps is a table of keys, times and states; times that stand for none are null."""
+    """What each kind of windows keeps is a table of keys, times and results; times that stand for none are null."""
     op = operator(kind, "on_close", {"n": agg.count(), "s": agg.sum("v")})
     feed = Feed(random.Random(3))
     with op.local_runner("at", directory=tmp_path) as runner:
@@ -342,7 +342,8 @@ def test_stored_entries_can_be_read(kind: str, tmp_path: Path) -> None:
     times = [name for name, sort in bucket.schema.head if sort == TIME]
     for row in rows:
         assert row["k"] is None or row["k"] in "abc"
-        assert row["CountRows()"]["state"] > 0 or kind == "sliding by fold" or row["waiting"] > 0
+        assert row["n"]["count"] > 0 or kind == "sliding by fold" or row["waiting"] > 0
+        assert ["count", "sum", "wraps"] == list(row["s"])
         assert all(row[name] is None or 1969 <= row[name].year <= 1970 for name in times)
 
 
@@ -394,6 +395,59 @@ def test_objects_are_told_as_json() -> None:
         str(2**70),
         '[true, "2020-01-02 00:00:00+00:00"]',
     ] == [state["state"] for state in table["A"].to_pylist()]
+
+
+def panes_of(runner: Any) -> pa.Table:
+    """The stored entries of a local runner, as `read_state` shows them."""
+    with open_bucket(runner._journal, None, None) as bucket:
+        return pa.concat_tables(
+            bucket.schema.table(s.keys, s.key, s.columns) for s in bucket.entries(bucket.schema)
+        )
+
+
+def test_panes_show_results_by_the_names_of_the_last_start(tmp_path: Path) -> None:
+    """Results that share states have them each; after a restart with other names, these are shown."""
+    rows = pa.table(
+        {
+            "k": ["a", "a"],
+            "at": pa.array([1, 1], pa.timestamp("ms", "UTC")),
+            "v": pa.array([4, None], pa.int32()),
+        }
+    )
+    windows = TumblingWindows("1 hour").group_by("k")
+    names = {"n": agg.count(), "mean": agg.avg("v"), "Worst": agg.max("v"), "worst_2": agg.max("v")}
+    with windows.aggregate(**names).local_runner("at", directory=tmp_path) as runner:
+        runner.process(rows)
+        (row,) = panes_of(runner).drop_columns(["k", "time"]).to_pylist()
+    worst = {"count": 1, "max": 4}
+    assert {"n": {"count": 2}, "mean": {"count": 1, "sum": 4}, "Worst": worst, "worst_2": worst} == row
+
+    other = windows.aggregate(rows=agg.count(), total=agg.sum("v"), high=agg.max("v"))
+    with other.local_runner("at", directory=tmp_path) as runner:
+        runner.process(rows)
+        (row,) = panes_of(runner).drop_columns(["k", "time"]).to_pylist()
+    assert {"rows": {"count": 4}, "total": {"count": 2, "sum": 8}, "high": {"count": 2, "max": 4}} == row
+
+
+def test_states_without_a_result_have_their_own_names() -> None:
+    """Beside results, in that order; fields of one name are told apart, and so are columns, whatever the case."""
+    states = (StoredState("A", (("state", "i8"),)), StoredState("B", (("state", "f8"),)))
+    given = schema(states=(*states, StoredState("TIME", (("x", "i8"),))), results=(("time", (1, 0)),))
+    assert ["k", "time", "visible_from", "time_2", "TIME_3"] == given.readable.names
+    zero = np.zeros(1, np.int64)
+    columns = [zero, zero, zero + 1, np.full(1, 2.5), zero + 3]
+    (row,) = given.table(encode_keys([pa.array(["a"])]), zero, columns).to_pylist()
+    assert [{"state": 2.5, "state_2": 1}, {"x": 3}] == list(row.values())[3:]
+    assert given == StoredSchema.from_plain(given.plain())
+
+
+@pytest.mark.parametrize(
+    "results", [7, [["n"]], [["n", [1]]], [["n", [-1]]], [["n", []]], [[7, [0]]], [["n", [[]]]], [["n", 0]]]
+)
+def test_results_of_states_that_are_not_there_are_damage(results: Any) -> None:
+    """Numbers of states that a schema does not have, and values that are no results at all."""
+    with pytest.raises(CorruptDataError, match="description of the stored columns is invalid"):
+        StoredSchema.from_plain({**schema().plain(), "results": results})
 
 
 def test_columns_have_names_of_their_own() -> None:
