@@ -7,6 +7,8 @@ from serializers import CorruptDataError
 from serializers.shapes import count, instance, int64, refusing, short
 from state_backends.store.schema import StoredSchema
 
+_FURTHER = 4
+"""Position of the number of further pages in what is said of a segment."""
 FAR_PAST = -(2**61)
 """A close time in ticks that is before all times: nothing is closed."""
 
@@ -61,6 +63,11 @@ class Progress:
     highest: int | None = None
     inputs: dict[str, int] | None = None
     sequence: int = 0
+
+    @property
+    def has_further_pages(self) -> bool:
+        """Whether any key has several pages in a segment, which versions before pointer version 3 do not know."""
+        return any(len(held) > _FURTHER for held in self.usage or ())
 
     def plain(self) -> dict[str, Any]:
         """Return the progress as values that can be packed. Keys and their order are part of the pointer's format."""
@@ -141,8 +148,10 @@ def checked_schema(plain: Any) -> StoredSchema:
     return schema
 
 
-def _usage(segment: Any, pages: Any, entries: Any, size: Any) -> list[int]:
-    return [int64(segment), count(pages), count(entries), count(size)]
+def _usage(segment: Any, pages: Any, entries: Any, size: Any, *further: Any) -> list[int]:
+    if len(further) > 1:
+        raise ValueError(f"{4 + len(further)} numbers about a segment")
+    return [int64(segment), count(pages), count(entries), count(size), *map(count, further)]
 
 
 def _optional(value: Any) -> int | None:

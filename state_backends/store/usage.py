@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from serializers.pages import PageLayout
 from state_backends.interface import StateBackend, WriteBatch
 from state_backends.store.key_index import Hashes, hashes
+from state_backends.store.page_ids import FURTHER, count_further, key_of
 
 _SAMPLED_KEYS = 2**14
 _AT_ONCE = 2**14
@@ -81,12 +81,19 @@ class KeySample:
 
 @dataclass(slots=True)
 class SegmentUsage:
-    """What one segment holds."""
+    """What one segment holds: pages, entries, bytes, and how many of the pages are further ones of their keys."""
 
     layout: PageLayout
     pages: int = 0
     entries: int = 0
     size: int = 0
+    further: int = 0
+
+    @property
+    def plain(self) -> list[int]:
+        """The numbers, without those of further pages where there are none: older versions know no such pages."""
+        held = [self.pages, self.entries, self.size]
+        return [*held, self.further] if self.further else held
 
     def add(self, pages: Sequence[bytes], sign: int) -> int:
         """Add pages, or take them away; return their bytes."""
@@ -124,6 +131,10 @@ class StoreUsage:
         """Return how many pages a segment has."""
         return self._segments[segment].pages if segment in self._segments else 0
 
+    def further_of(self, segment: int) -> int:
+        """Return how many pages of a segment are further ones of their keys."""
+        return self._segments[segment].further if segment in self._segments else 0
+
     @property
     def entries(self) -> int:
         """Entries that are stored."""
@@ -142,22 +153,24 @@ class StoreUsage:
     def record_writes(
         self, segment: int, puts: Mapping[bytes, bytes], deletes: Set[bytes], old: list[bytes | None]
     ) -> Hashes:
-        """Record changes of one segment, and return the hashes of the keys that had no page.
+        """Record changes of one segment, and return the hashes of the keys of pages that did not exist.
 
         Args:
             segment: number of the segment.
-            puts: the new pages by key.
-            deletes: the keys whose pages are deleted; each has one.
+            puts: the new pages by name.
+            deletes: names of the pages that are deleted; each exists.
             old: the pages that those of `puts` replace, None where there was none, and those of `deletes`.
         """
         usage = self._segments.setdefault(segment, SegmentUsage(self._layout))
         usage.add([page for page in old if page is not None], -1)
         self.bytes_written += usage.add(list(puts.values()), 1)
         self.pages_written += len(puts)
-        fresh = hashes(_without_page(list(puts), old[: len(puts)]))
+        added = _without_page(list(puts), old[: len(puts)])
+        usage.further += count_further(added) - count_further(deletes)
+        fresh = hashes(map(key_of, added))
         self._sample.add(segment, fresh)
         if deletes:
-            self._sample.remove(segment, hashes(deletes))
+            self._sample.remove(segment, hashes(_of_first_pages(deletes)))
         return fresh
 
     def record_replay(self, changes: Iterable[WriteBatch]) -> None:
@@ -165,10 +178,10 @@ class StoreUsage:
         for batch in changes:
             if batch.drop_before is not None:
                 self._sample.drop_before(batch.drop_before)
-            for segment, keys in batch.deletes.items():
-                self._sample.remove(segment, hashes(keys))
+            for segment, names in batch.deletes.items():
+                self._sample.remove(segment, hashes(_of_first_pages(names)))
             for segment, puts in batch.puts.items():
-                self._sample.add(segment, hashes(puts))
+                self._sample.add(segment, hashes(map(key_of, puts)))
 
     def drop_before(self, segment: int) -> None:
         """Note that earlier segments are dropped."""
@@ -189,9 +202,9 @@ class StoreUsage:
         self._segments = {}
         for number in backend.segments():
             usage = self._segments[number] = SegmentUsage(self._layout)
-            pages = (page for _, page in backend.iterate(number))
-            while some := list(islice(pages, _AT_ONCE)):
-                usage.add(some, 1)
+            for names, pages in backend.scan(number):
+                usage.add(pages, 1)
+                usage.further += count_further(names)
 
     def drain_traffic(self) -> tuple[int, int, int]:
         """Return the pages read, those written, and the bytes of these, since the last call."""
@@ -201,12 +214,17 @@ class StoreUsage:
 
     def plain(self) -> list[list[int]]:
         """Return what each segment holds as values that can be packed."""
-        return [[number, u.pages, u.entries, u.size] for number, u in self._segments.items() if u.pages]
+        return [[number, *usage.plain] for number, usage in self._segments.items() if usage.pages]
 
     def load(self, plain: Any, keys: int) -> None:
         """Restore what `plain` returned, and how many keys there were then."""
         self._keys_before = keys
         self._segments = {number: SegmentUsage(self._layout, *held) for number, *held in plain}
+
+
+def _of_first_pages(names: Iterable[bytes]) -> list[bytes]:
+    """The names of first pages: the keys themselves. A key whose first page goes counts as gone, though others may be left."""
+    return [name for name in names if name[:1] != FURTHER]
 
 
 def _without_page(keys: list[bytes], pages: list[bytes | None]) -> list[bytes]:

@@ -272,5 +272,5 @@ def test_keys_that_have_gone_take_no_memory() -> None:
             records = pa.table({"k": keys, "at": [3 * batch] * 1_000, "v": range(1_000)})
             rows += runner.process(records).num_rows
             assert runner.metrics["live_keys"] <= 3_000
-            assert len(runner.store._index) <= (1 << 14) + 3_000
+            assert len(runner.store._directory) <= (1 << 14) + 3_000
     assert rows == 22_000

@@ -139,7 +139,7 @@ def test_keys_that_come_and_go(segments: int) -> None:
             store.delete_many(gone, np.arange(1_000), np.full(1_000, 10_005))
         store.expire(10 * (batch - live + 1))
         backend.write(store.drain_changes(), b"%d" % batch)
-        assert len(store._index) <= max(1 << 14, 2 * store.usage.pages) + 2_000
+        assert len(store._directory) <= max(1 << 14, 2 * store.usage.pages) + 2_000
     kept = {key for batch in range(150 - live, 150) for key in names_of(batch)} | {*always}
     assert kept == {key for segment in store.segments() for key in store.keys(segment)}
     assert store.usage.keys == pytest.approx(len(kept), rel=0.055)  # five standard errors

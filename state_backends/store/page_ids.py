@@ -1,0 +1,184 @@
+"""Which pages a key has in a segment, and their names in the backend.
+
+A key's entries of a segment are in one page, under the key's own name, as long as they are few. If they are many, they are cut
+by time: the first page stays, and each further one is named after the time of its first entry.
+
+    segment       | begin                                                            end |
+    pages         | first page       | further page      | further page                   |
+    names         | key              | 0xc1, start, key  | 0xc1, start, key               |
+
+A page holds the entries from its start to the tick before the start of the next page. No key begins with 0xc1, a byte that no
+msgpack has: keys begin with the version of their format. Starts come before keys, so that pages that change in one batch, the
+young ones, are neighbours in a sorted backend.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+FURTHER = b"\xc1"
+_SIGN = 1 << 63
+"""Added to a start, so that the order of the bytes is the order of the times."""
+_HEAD = 9
+
+
+def further_name(key: bytes, start: int) -> bytes:
+    """Return the name of a key's further page that begins at a time."""
+    return b"%b%b%b" % (FURTHER, (start + _SIGN).to_bytes(8, "big"), key)
+
+
+def key_of(name: bytes) -> bytes:
+    """Return the key that a page is of; that of a first page is the name itself."""
+    return name[_HEAD:] if name[:1] == FURTHER else name
+
+
+def count_further(names: Iterable[bytes]) -> int:
+    """Return how many names are of further pages."""
+    return sum([name[:1] == FURTHER for name in names])
+
+
+def keys_and_starts(names: Sequence[bytes], begin: int) -> tuple[list[bytes], Ints]:
+    """Return the key of each page, and where the page starts.
+
+    Args:
+        names: n names of one segment.
+        begin: the first tick of the segment, where first pages start.
+    """
+    starts, keys = np.full(len(names), begin), list(names)
+    further = [number for number, name in enumerate(names) if name[:1] == FURTHER]
+    if further:
+        starts[further] = _starts([names[number] for number in further])
+        for number in further:
+            keys[number] = names[number][_HEAD:]
+    return keys, starts
+
+
+def distinct_keys(names: Sequence[bytes]) -> tuple[list[bytes], Ints]:
+    """Return the distinct keys that pages are of, and the number of each page's key among them."""
+    numbers: dict[bytes, int] = {}
+    number = [numbers.setdefault(key_of(name), len(numbers)) for name in names]
+    return list(numbers), np.array(number, np.int64)
+
+
+def further_starts(names: Iterable[bytes]) -> tuple[list[bytes], Ints, Ints]:
+    """Return of the further pages among some: the distinct keys, the number of each page's key, and where the page starts."""
+    further = [name for name in names if name[:1] == FURTHER]
+    keys, number = distinct_keys(further)
+    return keys, number, _starts(further)
+
+
+def _starts(further: Sequence[bytes]) -> Ints:
+    words = np.frombuffer(b"".join([name[1:_HEAD] for name in further]), ">u8").astype(np.uint64)
+    return (words ^ np.uint64(_SIGN)).view(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class PageIds:
+    """Pages of one segment, sorted by key number and start.
+
+    Attributes:
+        span: the first and the last tick of the segment.
+        key: shape (n,), int64: key number of each page.
+        start, last: shape (n,), int64: the first and the last tick that the page has entries of.
+    """
+
+    span: tuple[int, int]
+    key: Ints
+    start: Ints
+    last: Ints
+
+    @classmethod
+    def first(cls, span: tuple[int, int], key: Ints) -> "PageIds":
+        """Return the only pages of keys that have no further ones."""
+        return cls(span, key, np.full(len(key), span[0]), np.full(len(key), span[1]))
+
+    @classmethod
+    def all_of(cls, span: tuple[int, int], key: Ints, further: tuple[Ints, Ints]) -> "PageIds":
+        """Return all pages of keys.
+
+        Args:
+            span: the first and the last tick of the segment.
+            key: shape (n,), int64: distinct key numbers, ascending.
+            further: for each further page the position of its key in `key`, and its start; sorted by both.
+        """
+        owner, starts = further
+        if not len(owner):
+            return cls.first(span, key)
+        count = 1 + np.bincount(owner, minlength=len(key))
+        is_first = np.zeros(len(key) + len(owner), bool)
+        is_first[np.cumsum(count) - count] = True
+        start = np.full(len(is_first), span[0])
+        start[~is_first] = starts
+        return cls.between(span, np.repeat(key, count), start)
+
+    @classmethod
+    def between(cls, span: tuple[int, int], key: Ints, start: Ints) -> "PageIds":
+        """Return pages of which each ends where the next one of its key starts, given all of their keys."""
+        last = np.full(len(key), span[1])
+        followed = np.flatnonzero(key[1:] == key[:-1])
+        last[followed] = start[followed + 1] - 1
+        return cls(span, key, start, last)
+
+    def __len__(self) -> int:
+        return len(self.key)
+
+    @property
+    def further(self) -> Mask:
+        """Which pages are further ones."""
+        return self.start > self.span[0]
+
+    @property
+    def is_last(self) -> Mask:
+        """Which pages are the last of their keys."""
+        return self.last == self.span[1]
+
+    def take(self, rows: Mask | Ints) -> "PageIds":
+        """Return the pages at these rows, by mask or by position."""
+        return PageIds(self.span, self.key[rows], self.start[rows], self.last[rows])
+
+    def names(self, keys: Sequence[bytes]) -> list[bytes]:
+        """Return the names of the pages, given the key of each number."""
+        further = self.further
+        names = [keys[number] for number in self.key.tolist()]
+        for row in np.flatnonzero(further).tolist():
+            names[row] = further_name(names[row], int(self.start[row]))
+        return names
+
+    def joined(self, others: "PageIds") -> "PageIds":
+        """Return these pages and others of the same segment, of other keys or of later times."""
+        key = np.concatenate([self.key, others.key])
+        both = PageIds(
+            self.span,
+            key,
+            np.concatenate([self.start, others.start]),
+            np.concatenate([self.last, others.last]),
+        )
+        return both.take(np.argsort(key, kind="stable"))
+
+    def among(self, others: "PageIds") -> Mask:
+        """Return which pages are among the others."""
+        edges = np.unique(others.start)
+        asked, known = (_places(each.key, each.start, edges) for each in (self, others))
+        row = np.searchsorted(edges, self.start)
+        exact = (
+            edges[np.minimum(row, len(edges) - 1)] == self.start if len(edges) else np.zeros(len(self), bool)
+        )
+        return exact & np.isin(asked, known)
+
+    def holding(self, key: Ints, time: Ints) -> Ints:
+        """Return which page holds each pair of key number and time: its position, or -1 if none does."""
+        if not len(self):
+            return np.full(len(key), -1)
+        edges = np.unique(self.start)
+        row = np.searchsorted(_places(self.key, self.start, edges), _places(key, time, edges), "right") - 1
+        held = (row >= 0) & (self.key[row] == key) & (self.start[row] <= time) & (time <= self.last[row])
+        return np.where(held, row, -1)
+
+
+def _places(key: Ints, time: Ints, edges: Ints) -> Ints:
+    """Numbers that order pairs of key and time as far as the edges tell times apart."""
+    return key * (len(edges) + 1) + np.searchsorted(edges, time, "right")
