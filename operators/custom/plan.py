@@ -28,6 +28,7 @@ from serializers import CorruptDataError
 from serializers.pages import PageLayout
 from state_backends import Entries, StateError, WindowStore, WriteBatch
 from state_backends.store.entries import merge_entries
+from state_backends.store.page_ids import PageIds
 from state_backends.store.schema import FLOAT, NUMBER, TIME, VALUE, head_codes
 
 KINDS = {int: NUMBER, float: FLOAT, object: VALUE}
@@ -173,21 +174,29 @@ class CustomStoreOperator(StoreOperator):
             self._entered.clear()
         super().rebuild(close_time, changes)
 
-    def _set_page_timers(self, segment: int, keys: Sequence[bytes], entries: Entries) -> None:
+    def _set_page_timers(self, segment: int, names: Sequence[bytes], entries: Entries) -> None:
         present, due = first_by_key(entries.key, self.next_due(entries))
-        entered, names, times = self._entered.get(segment, {}), [], []
+        entered, found, times = self._entered.get(segment, {}), [], []
         for number, time in zip(present.tolist(), due.tolist(), strict=True):
-            if time < entered.get(keys[number], NEVER):
-                entered[keys[number]] = time
-                names.append(keys[number])
+            if time < entered.get(names[number], NEVER):
+                entered[names[number]] = time
+                found.append(names[number])
                 times.append(time)
-        if names:
+        if found:
             self._entered[segment] = entered
-            self._timers.add(segment, names, np.array(times, np.int64))
+            self._timers.add(segment, found, np.array(times, np.int64))
 
-    def _enter_written(self, segment: int, keys: Sequence[bytes], entries: Entries) -> None:
+    def _forget_timers(self, segment: int, names: Sequence[bytes]) -> None:
+        """Note that the timers of pages have fired."""
+        entered = self._entered.get(segment, {})
+        for name in names:
+            entered.pop(name, None)
+        if not entered:
+            self._entered.pop(segment, None)
+
+    def _enter_written(self, segment: int, names: Sequence[bytes], entries: Entries) -> None:
         if len(entries):
-            self._set_page_timers(segment, keys, entries)
+            self._set_page_timers(segment, names, entries)
 
     def process(self, batch: Records, step: Step) -> list[OutputRows]:
         emitted = (
@@ -235,31 +244,30 @@ class CustomStoreOperator(StoreOperator):
         """Remove the entries that fire from the store, and return them with their keys."""
         touched, parts = self._touched([], close_time), []
         keys = touched.keys
-        for segment, numbers in touched.due.items():
-            numbers.sort()
-            fired = self._popped(segment, [keys[n] for n in numbers.tolist()], close_time)
-            parts.append(Entries(numbers[fired.key], fired.columns))
+        for segment, due in touched.due.items():
+            span = self.store.span_of(segment)
+            self._forget_timers(segment, PageIds(span, *due, due.start).names(keys))
+            pages = self.store.pages(segment, keys, np.unique(due.key))
+            pages = pages.take(touched.is_due(segment, pages))
+            parts.append(self._popped(segment, keys, pages, close_time))
         entries = merge_entries(parts, self.store.layout)
         # A timer may be early: keys without an entry that fires are left out.
         begins = np.diff(entries.key, prepend=-1) > 0
         names = [keys[n] for n in entries.key[begins].tolist()]
         return names, Entries(np.cumsum(begins) - 1, entries.columns)
 
-    def _popped(self, segment: int, names: list[bytes], close_time: int) -> Entries:
+    def _popped(self, segment: int, keys: list[bytes], pages: PageIds, close_time: int) -> Entries:
         """Remove the entries that fire from the pages, and set the timers of the rest of the pages again."""
-        entered = self._entered.get(segment, {})
-        for name in names:
-            entered.pop(name, None)
-        if not entered:
-            self._entered.pop(segment, None)
-        entries = self.store.fetch_segment(segment, names)
+        names = pages.names(keys)
+        entries = self.store.read_names(segment, names)
         fires = self.next_due(entries) < close_time
         touched = np.zeros(len(names), bool)
         touched[entries.key[fires]] = True
-        kept = ~fires & touched[entries.key]
-        self._replace(segment, names, touched, entries.take(kept))
+        kept = entries.take(~fires & touched[entries.key])
+        self._write(segment, keys, pages.take(touched), Entries(pages.key[kept.key], kept.columns))
         self._set_page_timers(segment, names, entries.take(~touched[entries.key]))
-        return entries.take(fires)
+        fired = entries.take(fires)
+        return Entries(pages.key[fired.key], fired.columns)
 
     def _call_context(
         self, keys: list[bytes], records: Records, due: Entries, close_time: int, step: Step

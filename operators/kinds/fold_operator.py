@@ -16,8 +16,9 @@ from operators.kinds.folding import FoldedWindows, FoldSchema
 from operators.kinds.plan import WindowPlan
 from operators.steps.emission import Emission
 from operators.steps.step import Step
-from operators.steps.store_operator import PageEnds, Pages, StoreOperator, Touched, first_by_key
+from operators.steps.store_operator import StoreOperator, first_by_key
 from operators.steps.timers import NEVER
+from operators.steps.touched import Rows, Timers, Touched
 from state_backends import Entries, WindowStore
 
 
@@ -128,14 +129,10 @@ class FoldOperator(StoreOperator):
 
     def _save(self, touched: Touched, folded: FoldedWindows, close_time: int) -> None:
         """Write the pages that changed, without entries that no window needs."""
-        dead, ticks = self.plan.dead_before(close_time), self.store.segment_ticks
-        pages = Pages.of(folded.entries, ticks, dead)
-        changed = Pages.of(folded.entries.take(folded.changed), ticks).ids
-        ends = self._page_ends(folded, pages, close_time) if self.closes else None
-        self._write_back(touched, pages, changed, ends, dead)
-
-    def _page_ends(self, folded: FoldedWindows, pages: Pages, close_time: int) -> PageEnds:
-        windows = self.plan.is_window(folded.entries)
-        now = self._next_end(folded.entries, windows, close_time)
-        before = self._next_end(folded.entries, windows & ~folded.fresh, close_time)
-        return PageEnds(pages.least(now), pages.least(before))
+        entries, timers = folded.entries, None
+        if self.closes:
+            due = self._next_end(entries, self.plan.is_window(entries), close_time)
+            stored = ~folded.fresh
+            timers = Timers(due, Rows(entries.key[stored], entries.time[stored]), due[stored])
+        changed = Rows(entries.key[folded.changed], entries.time[folded.changed])
+        self._write_back(touched, entries, [changed], timers, self.plan.dead_before(close_time))

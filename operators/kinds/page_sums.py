@@ -1,111 +1,177 @@
-"""Sums of whole pages, for steps with long windows.
+"""Sums of whole pages, for steps with long windows over keys with many records.
 
 If all windows of a step contain a page as a whole, the step reads its sum instead: it reads only the pages in which windows
-begin or end.
+begin or end. If all pages of a key in a segment are such pages, one sum of them will do.
 """
 
 from abc import ABC
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from operators.columns.ranges import Ints, Mask
+from operators.columns.ranges import Ints, Mask, run_starts
 from operators.kinds.panes import PaneSchema
-from operators.steps.store_operator import NO_KEYS, PageIds, StoreOperator, Touched
+from operators.steps.store_operator import StoreOperator
+from serializers.pages import CODES
 from state_backends import Entries, WindowStore, WriteBatch
 from state_backends.store.entries import merge_entries
+from state_backends.store.page_ids import PageIds, distinct_keys, keys_and_starts
+from state_backends.store.rows_by_key import RowsByKey
 
-_DENSE = 32
-_FIXED = frozenset({"i8", "f8"})
-
-
-@dataclass(slots=True)
-class _Segment:
-    """Sums of the pages of one segment.
-
-    Attributes:
-        rows: one pane for each page that was summed.
-        row: the row of each key.
-    """
-
-    rows: Entries
-    row: dict[bytes, int] = field(default_factory=dict)
+_MOST_BYTES = 64 << 20
+"""Bytes of sums that are kept; beyond, those of the segments go that were not read for longest."""
 
 
 class PageSums:
-    """The combined panes of the pages of one store, by segment and key, in memory until a page changes.
+    """The combined panes of pages, and of all pages of a key in a segment, in memory until a page changes.
 
-    Segments whose pages have less than `_DENSE` panes on average are not kept: reading them is as fast as looking them up.
-    States of variable width are not kept either: a collected list is as large as the values in the pages.
+    Only keys with several pages in a segment have sums: a single page is read as fast as a sum is found. States of variable
+    width have none: a collected list is as large as the values in the pages.
 
     Args:
         schema: the panes.
         store: has the pages.
+        panes_of: returns the panes among stored entries.
     """
 
-    def __init__(self, schema: PaneSchema, store: WindowStore) -> None:
+    def __init__(
+        self, schema: PaneSchema, store: WindowStore, panes_of: Callable[[Entries], Entries]
+    ) -> None:
         self._schema = schema
         self._store = store
-        self._segments: dict[int, _Segment] = {}
-        self._sparse: set[int] = set()
-        self._small = all(_FIXED.issuperset(operation.codes) for operation in schema.operations)
+        self._panes_of = panes_of
+        self._codes = schema.layout.codes
+        self._small = all(code in CODES for code in self._codes)
+        self._pages = RowsByKey(1 + len(self._codes))
+        """By page: its start, and the columns of its sum."""
+        self._keys = RowsByKey(1 + len(self._codes))
+        """By key: 0, and the columns of the sum of its pages."""
+        self._read: dict[int, None] = {}
+        """The segments that have sums, in the order in which they were last read."""
 
-    def fetch(self, segment: int, keys: Sequence[bytes]) -> Entries:
-        """Return one pane for each of the keys that has a page in the segment, or all its panes where they are few.
+    @property
+    def size(self) -> int:
+        """Bytes of all sums."""
+        return self._pages.size + self._keys.size
 
-        Args:
-            segment: number of the segment.
-            keys: keys that may have a page there, as the store says.
+    def has(self, pages: PageIds) -> Mask:
+        """Return of which pages there are sums: those of keys with several pages."""
+        if not self._small:
+            return np.zeros(len(pages), bool)
+        return pages.further | ~pages.is_last
 
-        Cost: a page is read when it is requested for the first time.
+    def fetch(self, segment: int, keys: Sequence[bytes], pages: PageIds) -> list[Entries]:
+        """Return the sums of pages that have any, as `has` says: a pane for each page with panes, or for all pages of a key.
+
+        Cost: a page is read when its sum is requested for the first time.
         """
-        if segment in self._sparse or not self._small:
-            return self._store.fetch_segment(segment, keys, located=True)
-        known = self._segments.setdefault(segment, _Segment(merge_entries([], self._store.layout)))
-        missing = [key for key in keys if key not in known.row]
-        if missing:
-            panes = self._store.fetch_segment(segment, missing, located=True)
-            starts = np.flatnonzero(np.diff(panes.key, prepend=-1))
-            if len(panes) < _DENSE * len(starts):
-                self._sparse.add(segment)
-                del self._segments[segment]
-                return self._store.fetch_segment(segment, keys, located=True)
-            if len(starts):
-                self._add(known, missing, self._schema.reduce(panes, starts))
-        row = np.fromiter((known.row.get(key, -1) for key in keys), np.int64, len(keys))
-        present = np.flatnonzero(row >= 0)
-        found = known.rows.take(row[present])
-        return Entries(present, found.columns)
+        self._read.pop(segment, None)
+        self._read[segment] = None
+        whole = _are_all(pages)
+        parts = []
+        if whole.any():
+            parts.append(self._of_keys(segment, keys, pages.take(whole)))
+        if not whole.all():
+            parts.append(self._of_pages(segment, keys, pages.take(~whole)))
+        self._trim()
+        return parts
 
-    @staticmethod
-    def _add(known: _Segment, keys: Sequence[bytes], sums: Entries) -> None:
-        if len(known.rows) > 2 * len(known.row) + _DENSE:
-            known.rows = known.rows.take(np.fromiter(known.row.values(), np.int64, len(known.row)))
-            known.row = {key: number for number, key in enumerate(known.row)}
-        first = len(known.rows)
-        known.row.update((keys[n], first + at) for at, n in enumerate(sums.key.tolist()))
-        both = zip(known.rows.columns, sums.columns, strict=True)
-        columns = tuple(np.concatenate(pair) for pair in both)
-        known.rows = Entries(np.zeros(len(columns[0]), np.int64), columns)
+    def _of_keys(self, segment: int, keys: Sequence[bytes], pages: PageIds) -> Entries:
+        """One pane for each key, of which these are all pages."""
+        numbers = np.unique(pages.key)
+        names = [keys[n] for n in numbers.tolist()]
+        missing = ~self._keys.has(segment, names)
+        if missing.any():
+            sums = self._of_pages(segment, keys, pages.take(np.isin(pages.key, numbers[missing])))
+            sums = self._schema.reduce(sums, np.flatnonzero(np.diff(sums.key, prepend=-1)))
+            rows = self._rows(np.zeros(len(sums), np.int64), sums)
+            self._keys.add(segment, names, np.searchsorted(numbers, sums.key), rows)
+        owner, rows = self._keys.rows(segment, names)
+        return self._entries(numbers[owner], rows)
 
-    def forget(self, segment: int, keys: Iterable[bytes]) -> None:
+    def _of_pages(self, segment: int, keys: Sequence[bytes], pages: PageIds) -> Entries:
+        """One pane for each page."""
+        numbers = np.unique(pages.key)
+        names = [keys[n] for n in numbers.tolist()]
+        owner, rows = self._pages.rows(segment, names)
+        known = PageIds(pages.span, numbers[owner], rows[:, 0], rows[:, 0])
+        missing = pages.take(~pages.among(known))
+        found = self._entries(known.key, rows)
+        wanted = known.among(pages)
+        if not wanted.all():
+            found = found.take(wanted)
+        if not len(missing):
+            return found
+        panes = self._panes_of(self._store.read(segment, keys, missing))
+        start = missing.start[missing.holding(panes.key, panes.time)]
+        begins = run_starts(panes.key, start)
+        sums = self._schema.reduce(panes, begins)
+        self._pages.add(segment, names, np.searchsorted(numbers, sums.key), self._rows(start[begins], sums))
+        return merge_entries([found, sums], self._schema.layout)
+
+    def _rows(self, first: Ints, panes: Entries) -> Ints:
+        columns = [
+            np.ascontiguousarray(column, CODES[code]).view(np.int64)
+            for column, code in zip(panes.columns, self._codes, strict=True)
+        ]
+        return np.stack([first, *columns], axis=1)
+
+    def _entries(self, key: Ints, rows: Ints) -> Entries:
+        columns = [
+            np.ascontiguousarray(rows[:, number]).view(CODES[code])
+            for number, code in enumerate(self._codes, 1)
+        ]
+        return Entries(key, tuple(columns))
+
+    def _trim(self) -> None:
+        """Drop the sums of segments that were not read for longest while there are too many."""
+        for segment in list(self._read):
+            if self.size <= _MOST_BYTES:
+                return
+            del self._read[segment]
+            self._pages.remove_segment(segment)
+            self._keys.remove_segment(segment)
+
+    def forget(self, segment: int, keys: Sequence[bytes], pages: PageIds) -> None:
         """Drop the sums of pages that were written."""
-        known = self._segments.get(segment)
-        if known is not None:
-            for key in keys:
-                known.row.pop(key, None)
+        if segment in self._pages:
+            numbers, local = np.unique(pages.key, return_inverse=True)
+            names = [keys[n] for n in numbers.tolist()]
+            self._pages.remove(segment, names, local, pages.start)
+            self._keys.remove_keys(segment, names)
+
+    def forget_names(self, segment: int, names: Iterable[bytes]) -> None:
+        """Drop the sums of pages with these names, which were written from outside."""
+        if segment in self._pages:
+            listed = list(names)
+            _, start = keys_and_starts(listed, self._store.span_of(segment)[0])
+            keys, number = distinct_keys(listed)
+            self._pages.remove(segment, keys, number, start)
+            self._keys.remove_keys(segment, keys)
 
     def keep_from(self, segment: int) -> None:
         """Drop the sums of segments before this one."""
-        self._segments = {number: known for number, known in self._segments.items() if number >= segment}
-        self._sparse = {number for number in self._sparse if number >= segment}
+        self._read = {number: None for number in self._read if number >= segment}
+        self._pages.drop_before(segment)
+        self._keys.drop_before(segment)
 
     def clear(self) -> None:
         """Drop all sums."""
-        self._segments.clear()
-        self._sparse.clear()
+        self._read.clear()
+        self._pages.clear()
+        self._keys.clear()
+
+
+def _are_all(pages: PageIds) -> Mask:
+    """Which pages are of keys that have all their pages there: they follow one another from begin to end of the segment."""
+    if not len(pages):
+        return np.zeros(0, bool)
+    begins = np.flatnonzero(np.diff(pages.key, prepend=-1))
+    opens = pages.start == pages.span[0]
+    opens[1:] |= (pages.key[1:] == pages.key[:-1]) & (pages.start[1:] == pages.last[:-1] + 1)
+    whole = np.logical_and.reduceat(opens, begins)
+    whole &= pages.is_last[np.append(begins[1:], len(pages)) - 1]
+    return np.repeat(whole, np.diff(np.append(begins, len(pages))))
 
 
 class SummingOperator(StoreOperator, ABC):
@@ -114,53 +180,27 @@ class SummingOperator(StoreOperator, ABC):
     Args:
         store: has the pages.
         closes: whether it emits windows when they close.
-        schema: the panes, as they are stored.
+        schema: the panes.
+        panes_of: returns the panes among stored entries.
     """
 
-    def __init__(self, store: WindowStore, closes: bool, schema: PaneSchema) -> None:
+    def __init__(
+        self, store: WindowStore, closes: bool, schema: PaneSchema, panes_of: Callable[[Entries], Entries]
+    ) -> None:
         super().__init__(store, closes)
-        self._sums = PageSums(schema, store)
+        self._sums = PageSums(schema, store, panes_of)
 
     def rebuild(self, close_time: int, changes: Sequence[WriteBatch] | None = None) -> None:
         super().rebuild(close_time, changes)
         if changes is None:
             self._sums.clear()
         for batch in changes or ():
-            for pages in (batch.puts, batch.deletes):
-                for segment, keys in pages.items():
-                    self._sums.forget(segment, keys)
+            for segment, pages in batch.puts.items():
+                self._sums.forget_names(segment, pages)
+            for segment, names in batch.deletes.items():
+                self._sums.forget_names(segment, names)
 
-    def _read_pages(self, segment: int, keys: list[bytes], numbers: Ints, summed: Mask) -> Iterator[Entries]:
-        """Yield the panes of pages that `_pages` has named, with the numbers of their keys.
-
-        Args:
-            segment: number of the segment.
-            keys: all keys of the step.
-            numbers: shape (n,), int64: numbers of the keys to read.
-            summed: shape (n,), bool: of which of them the sum of the page will do.
-        """
-        for read, group in (
-            (partial(self.store.fetch_segment, located=True), numbers[~summed]),
-            (self._sums.fetch, numbers[summed]),
-        ):
-            if len(group):
-                entries = read(segment, [keys[n] for n in group.tolist()])
-                yield Entries(group[entries.key], entries.columns)
-
-    @staticmethod
-    def _only_read(segment: int, numbers: Ints, written: PageIds, touched: Touched) -> Mask:
-        """Which keys' pages of a segment the step reads, but does not write, nor set a timer of.
-
-        Args:
-            segment: number of the segment.
-            numbers: shape (n,), int64: numbers of the keys.
-            written: the pages that the step writes.
-            touched: has the pages that are due.
-        """
-        due = touched.due.get(segment, NO_KEYS)
-        return ~np.isin(numbers, np.concatenate([written.key[written.segment == segment], due]))
-
-    def _replace(self, segment: int, keys: list[bytes], replaced: Mask, entries: Entries) -> list[bytes]:
-        names = super()._replace(segment, keys, replaced, entries)
-        self._sums.forget(segment, names)
-        return names
+    def _write(self, segment: int, keys: list[bytes], pages: PageIds, entries: Entries) -> Ints:
+        starts = super()._write(segment, keys, pages, entries)
+        self._sums.forget(segment, keys, pages)
+        return starts

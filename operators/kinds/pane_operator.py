@@ -18,8 +18,7 @@ from operators.kinds.plan import WindowPlan
 from operators.steps.emission import Emission
 from operators.steps.partials import Partials
 from operators.steps.step import Step
-from operators.steps.store_operator import PageEnds, Pages, Touched
-from operators.steps.timers import NEVER
+from operators.steps.touched import Rows, Timers, Touched
 from state_backends import Entries, WindowStore
 from state_backends.store.entries import merge_entries
 
@@ -83,7 +82,7 @@ class PaneOperator(SummingOperator):
     """An operator over the panes of one store."""
 
     def __init__(self, plan: PanePlan, store: WindowStore) -> None:
-        super().__init__(store, not plan.on_update, plan.schema)
+        super().__init__(store, not plan.on_update, plan.schema, lambda panes: panes)
         self.plan = plan
 
     @abstractmethod
@@ -106,15 +105,15 @@ class PaneOperator(SummingOperator):
         late = batch.entries.time < plan.late_before(close_time_start)
         batch.report(step, late, plan.last_window)
         accepted = batch.entries.take(~late) if late.any() else batch.entries
-        new = Pages.of(accepted, self.store.segment_ticks)
+        new = Rows(accepted.key, accepted.time)
         touched = self._touched(batch.keys, close_time_end)
-        self._choose_spans(touched, new.entries, close_time_end)
+        self._choose_spans(touched, new, close_time_end)
         stored, windows = self._load(touched, new, close_time_end), []
         if not plan.on_update and close_time_start > self.close_time:
             # Former versions of this library stored several panes of one time, of records that arrived at other close times.
             before = plan.schema.by_time(merge_entries(stored, self.store.layout))
             windows.append(self.closed(touched.keys, before, self.close_time, close_time_start))
-        merged = merge_panes(plan.schema, stored, new.entries)
+        merged = merge_panes(plan.schema, stored, accepted)
         del stored  # It is as large as `merged`, and the rest of the step needs memory.
         step.counters.panes += int(np.count_nonzero(merged.fresh))
         if plan.on_update:
@@ -124,30 +123,33 @@ class PaneOperator(SummingOperator):
         self._save(touched, new, merged, close_time_end)
         return windows
 
-    def _load(self, touched: Touched, new: Pages, close_time: int) -> list[Entries]:
+    def _load(self, touched: Touched, new: Rows, close_time: int) -> list[Entries]:
         """Read the panes that the step needs, by segment. If its windows contain a whole page, they need only its sum.
 
         A window that closes in this step ends at `self.close_time` or later and before `close_time`:
 
             first window        |--------------------|              ends at self.close_time
             last window                |--------------------|       ends before close_time
-            segments         |read |read | sum | sum |read |read |
+            pages            |read |read | sum | sum |read |read |
 
-        A segment that all of them contain starts at `close_time` less the size or later, and ends before `self.close_time`.
+        A page that all of them contain starts at `close_time` less the size or later, and ends before `self.close_time`. Pages
+        that the step writes, or sets the timers of, are read whole.
         """
         if self.plan.on_update:
             return [self._fetch(touched)]
-        ticks, since, parts = self.store.segment_ticks, self._since, []
-        written = set(new.segment.tolist())
-        for segment, numbers in self._pages(touched):
-            begin = segment * ticks
-            summed = np.zeros(len(numbers), bool)
-            if begin >= close_time - self.plan.size and begin + ticks <= self.close_time:
-                summed = self._only_read(segment, numbers, new.ids, touched)
-            for entries in self._read_pages(segment, touched.keys, numbers, summed):
-                if begin < since and segment not in written:
-                    entries = entries.take(np.flatnonzero(entries.time >= since))  # noqa: PLW2901
-                parts.append(entries)
+        since, parts = self._since, []
+        for segment, pages in self._pages(touched):
+            held = self._hold(touched, segment, pages, [new])
+            inside = (pages.start >= close_time - self.plan.size) & (pages.last < self.close_time)
+            summed = inside & ~held & self._sums.has(pages)
+            others = ~held & ~summed & (pages.start < close_time)
+            if summed.any():
+                parts += self._sums.fetch(segment, touched.keys, pages.take(summed))
+            if held.any():
+                parts.append(self.store.read(segment, touched.keys, touched.held[segment]))
+            if others.any():
+                entries = self.store.read(segment, touched.keys, pages.take(others))
+                parts.append(entries if pages.span[0] >= since else entries.take(entries.time >= since))
         return parts
 
     @property
@@ -158,7 +160,7 @@ class PaneOperator(SummingOperator):
         """
         return self.close_time - self.plan.reach
 
-    def _choose_spans(self, touched: Touched, panes: Entries, close_time: int) -> None:
+    def _choose_spans(self, touched: Touched, panes: Rows, close_time: int) -> None:
         """Set the span of time of each key that the step reads.
 
         A key that has a record in a window that closes, or a page that is due, has to be read for all windows that close:
@@ -181,19 +183,15 @@ class PaneOperator(SummingOperator):
         touched.widen(keys, earliest, latest)
         closing = keys[plan.next_end(earliest, FAR_PAST) < close_time]
         touched.widen(closing, self._since, close_time - 1)
-        for segment, due in touched.due.items():
-            begin = segment * self.store.segment_ticks
-            touched.widen(due, min(begin, self.close_time - plan.reach), max(begin, close_time - 1))
+        for due in touched.due.values():
+            touched.widen(due.key, np.minimum(due.start, self._since), np.maximum(due.start, close_time - 1))
 
-    def _save(self, touched: Touched, new: Pages, merged: MergedPanes, close_time: int) -> None:
+    def _save(self, touched: Touched, new: Rows, merged: MergedPanes, close_time: int) -> None:
         """Write the pages in which the batch has panes, without panes that no window needs."""
-        dead, ticks = self.plan.dead_before(close_time), self.store.segment_ticks
-        pages = Pages.of(merged.panes, ticks, dead)
-        ends = self._page_ends(merged, pages, close_time) if self.closes else None
-        self._write_back(touched, pages, new.ids, ends, dead)
-        self._sums.keep_from(dead // ticks)
-
-    def _page_ends(self, merged: MergedPanes, pages: Pages, close_time: int) -> PageEnds:
-        ends = self.plan.next_end(merged.panes.time, close_time)
-        before = np.where(merged.fresh, NEVER, ends)
-        return PageEnds(pages.least(ends), pages.least(before))
+        dead, panes = self.plan.dead_before(close_time), merged.panes
+        timers = None
+        if self.closes:
+            ends, stored = self.plan.next_end(panes.time, close_time), ~merged.fresh
+            timers = Timers(ends, Rows(panes.key[stored], panes.time[stored]), ends[stored])
+        self._write_back(touched, panes, [new], timers, dead)
+        self._sums.keep_from(dead // self.store.segment_ticks)

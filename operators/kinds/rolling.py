@@ -24,12 +24,12 @@ from operators.kinds.rolling_rows import Closed, RollingOutput, RollingRows, win
 from operators.kinds.rolling_state import LIFE_PANE_TIME, RollingPaneSchema, Waiting, WaitingSchema
 from operators.steps.emission import AggregateOutput
 from operators.steps.step import Step
-from operators.steps.store_operator import PageEnds, PageIds, Pages, Touched
-from operators.steps.timers import NEVER
+from operators.steps.touched import Rows, Timers, Touched
 from serializers.rows import RowCodec
 from state_backends import Entries, WindowStore
 from state_backends.store.entries import merge_entries
 from state_backends.store.ordering import row_order
+from state_backends.store.page_ids import PageIds
 
 LASTING = "lasting"
 """Name of what a stored state keeps for a lookback without end."""
@@ -163,7 +163,7 @@ class RollingOperator(SummingOperator):
 
     def __init__(self, plan: RollingPlan, store: WindowStore) -> None:
         self._stored = plan.stored
-        super().__init__(store, not plan.on_arrival, self._stored)
+        super().__init__(store, not plan.on_arrival, plan.panes, self._stored.panes)
         self.plan = plan
         self._codec = plan.codec
         self._empty = plan.empty()
@@ -241,7 +241,7 @@ class RollingOperator(SummingOperator):
 
         For the lifetime, all panes of the key are read.
         """
-        plan, ticks = self.plan, self.store.segment_ticks
+        plan = self.plan
         for key, time in ((panes.key, panes.time), (later.key, later.time)):
             first, last = key_edges(key)
             touched.widen(key[first], time[first], time[last])
@@ -249,22 +249,24 @@ class RollingOperator(SummingOperator):
         since = np.full(len(first), FAR_PAST) if plan.lifetime else now.time[first] - plan.longest
         touched.widen(now.key[first], since, now.time[last])
         for segment, due in touched.due.items():
-            begin = segment * ticks
+            # The rows of an entry may begin before its page, but not before its segment.
+            begin, end = self.store.span_of(segment)
             earliest = FAR_PAST if plan.lifetime else max(begin, self.close_time) - plan.longest
-            touched.widen(due, earliest, min(begin + ticks, close_time) - 1)
+            touched.widen(due.key, earliest, min(end, close_time - 1))
 
-    def _emitted_times(self, touched: Touched, now: Waiting, end: int) -> tuple[int, int]:
-        """The first and the last time of the rows that come out in this step, or earlier and later ones."""
-        ticks, first, last = self.store.segment_ticks, FAR_FUTURE, FAR_PAST
-        if len(now):
-            first, last = int(now.time.min()), int(now.time.max())
-        for segment in touched.due:
-            first = min(first, max(segment * ticks, self.close_time))
-            last = max(last, min((segment + 1) * ticks, end) - 1)
+    def _emitted_times(self, touched: Touched, now: Waiting, end: int) -> tuple[Ints, Ints]:
+        """The first and the last time of the rows of each key that come out in this step, or earlier and later ones."""
+        first, last = np.full(len(touched.keys), FAR_FUTURE), np.full(len(touched.keys), FAR_PAST)
+        begins, ends = key_edges(now.key)
+        first[now.key[begins]], last[now.key[begins]] = now.time[begins], now.time[ends]
+        for segment, due in touched.due.items():
+            begin, final = self.store.span_of(segment)
+            np.minimum.at(first, due.key, max(begin, self.close_time))
+            np.maximum.at(last, due.key, min(final, end - 1))
         return first, last
 
     def _load(
-        self, touched: Touched, panes: Entries, later: Waiting, emitted: tuple[int, int]
+        self, touched: Touched, panes: Entries, later: Waiting, emitted: tuple[Ints, Ints]
     ) -> tuple[list[Entries], Entries]:
         """Read what the step needs: panes in parts by segment, without what is stored beside them; and waiting rows.
 
@@ -273,30 +275,37 @@ class RollingOperator(SummingOperator):
             rows that come out                       first     last
             lookback              |----------------------|
                                             |----------------------|
-            segments         | sum | read | read | sum | sum | read |
+            pages            | sum | read | read | sum | sum | read |
+
+        Pages that the step writes, or sets the timers of, are read whole.
         """
-        ticks, parts, waiting = self.store.segment_ticks, [], []
-        written = PageIds.joined(PageIds.of(each.key, each.time // ticks) for each in (panes, later))
-        for segment, numbers in self._pages(touched):
-            summed = np.zeros(len(numbers), bool)
-            if self._is_whole(segment, *emitted):
-                summed = self._only_read(segment, numbers, written, touched)
-            for entries in self._read_pages(segment, touched.keys, numbers, summed):
+        parts, waiting = [], []
+        changing = [Rows(each.key, each.time) for each in (panes, later)]
+        for segment, pages in self._pages(touched):
+            held = self._hold(touched, segment, pages, changing)
+            whole = self._are_whole(pages, *emitted)
+            summed = whole & ~held & self._sums.has(pages)
+            others = ~held & ~summed & (pages.start <= emitted[1][pages.key])
+            if summed.any():
+                parts += self._sums.fetch(segment, touched.keys, pages.take(summed))
+            if held.any():
+                entries = self.store.read(segment, touched.keys, touched.held[segment])
                 parts.append(self._stored.panes(entries))
                 if not self.plan.on_arrival:
                     waiting.append(WaitingSchema.waiting(entries))
+            if others.any():
+                entries = self.store.read(segment, touched.keys, pages.take(others))
+                parts.append(self._stored.panes(entries))
         return parts, merge_entries(waiting, self._stored.layout)
 
-    def _is_whole(self, segment: int, first: int, last: int) -> bool:
-        """Whether each window of rows from `first` to `last` contains all times of a segment or none."""
-        begin, end = segment * self.store.segment_ticks, (segment + 1) * self.store.segment_ticks
-        if end > first:
-            return False
-        return all(
-            begin > last - length or end <= first - length
-            for length in self.plan.lookbacks
-            if length is not None
-        )
+    def _are_whole(self, pages: PageIds, first: Ints, last: Ints) -> Mask:
+        """Of which pages each window of the rows of their keys from `first` to `last` contains all or nothing."""
+        first, last = first[pages.key], last[pages.key]
+        whole = pages.last < first
+        for length in self.plan.lookbacks:
+            if length is not None:
+                whole &= (pages.start > last - length) | (pages.last < first - length)
+        return whole
 
     def _fetch_life(self, keys: list[bytes]) -> Entries | None:
         """The lifetime panes of keys, or None if there are none."""
@@ -330,26 +339,22 @@ class RollingOperator(SummingOperator):
             later: rows of the batch that have to wait.
             close_times: at which panes are forgotten, and rows have come out.
         """
-        ticks, (forgotten, close_time) = self.store.segment_ticks, close_times
+        forgotten, close_time = close_times
         old = new.time < forgotten
         if self.plan.lifetime:
             self._fold(touched.keys, new.take(old), forgotten)
         new = new.take(~old)
-        if self.plan.on_arrival:
-            pages, changed, ends = Pages.of(panes, ticks, forgotten), [new], None
-        else:
-            out, packed = (
-                WaitingSchema.out(waiting, close_time),
-                WaitingSchema.packed(later, self._codec, ticks, self._empty),
-            )
-            changed = [new, waiting.take(out), packed]
+        changed, timers = [Rows(new.key, new.time)], None
+        if not self.plan.on_arrival:
+            ticks, out = self.store.segment_ticks, WaitingSchema.out(waiting, close_time)
+            packed = WaitingSchema.packed(later, self._codec, ticks, self._empty)
+            changed += [Rows(each.key, each.time) for each in (waiting.take(out), packed)]
             parts = (self._stored.stored(panes), waiting.take(~out), packed)
-            entries, fresh = merge_marked(parts, (False, False, True), self._stored.layout)
-            pages, due = Pages.of(entries, ticks, forgotten), WaitingSchema.due(entries, close_time)
-            ends = PageEnds(pages.least(due), pages.least(np.where(fresh, NEVER, due)))
-        ids = PageIds.joined(PageIds.of(part.key, part.time // ticks) for part in changed)
-        self._write_back(touched, pages, ids, ends, forgotten)
-        self._sums.keep_from(forgotten // ticks)
+            panes, fresh = merge_marked(parts, (False, False, True), self._stored.layout)
+            due, stored = WaitingSchema.due(panes, close_time), ~fresh
+            timers = Timers(due, Rows(panes.key[stored], panes.time[stored]), due[stored])
+        self._write_back(touched, panes, changed, timers, forgotten)
+        self._sums.keep_from(forgotten // self.store.segment_ticks)
 
     def _fold(self, keys: list[bytes], late: Entries, forgotten: int) -> None:
         """Combine panes with the lifetime panes of their keys: those of segments that are forgotten now, and late ones."""

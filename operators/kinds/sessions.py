@@ -15,14 +15,13 @@ from operators.aggregates.operation import Operation
 from operators.columns.ranges import Ints, Mask, State, run_starts
 from operators.columns.records import FAR_FUTURE, Records
 from operators.kinds.bounds import session_starts
-from operators.kinds.folding import positions
 from operators.kinds.panes import join_states, split_states
 from operators.kinds.plan import WindowPlan
 from operators.steps.emission import Emission
 from operators.steps.partials import Partials
 from operators.steps.step import Step
-from operators.steps.store_operator import PageEnds, Pages, StoreOperator, Touched, first_by_key
-from operators.steps.timers import NEVER
+from operators.steps.store_operator import StoreOperator, first_by_key
+from operators.steps.touched import Rows, Timers, Touched
 from state_backends import Entries, WindowStore
 from state_backends.store.ordering import row_order
 from state_backends.store.schema import TIME
@@ -298,17 +297,14 @@ class SessionOperator(StoreOperator):
             sessions: of the other entries and of the batch.
             close_time: the close time after the batch.
         """
-        ticks, (stored, final) = self.store.segment_ticks, loaded
+        stored, final = loaded
         changed, closed = sessions.changed, sessions.end < close_time
         gone = sessions.stored & (changed | closed)[sessions.number]
         entries, number = self._to_store(sessions.take(~closed))
         moved = [final, sessions.entries.take(gone), entries.take(changed[~closed][number])]
-        places = Entries(
-            np.concatenate([part.key for part in moved]), (np.concatenate([part.time for part in moved]),)
-        )
-        pages = Pages.of(entries, ticks)
-        ends = _page_ends(pages, Pages.of(stored, ticks)) if self.closes else None
-        self._write_back(touched, pages, Pages.of(places, ticks).ids, ends, close_time)
+        places = [Rows(part.key, part.time) for part in moved]
+        timers = Timers(entries.time, Rows(stored.key, stored.time), stored.time) if self.closes else None
+        self._write_back(touched, entries, places, timers, close_time)
 
     def _to_store(self, sessions: _Sessions) -> tuple[Entries, Ints]:
         """The entries to store for sessions, sorted by key and end, and the number of the session of each."""
@@ -326,12 +322,3 @@ class SessionOperator(StoreOperator):
 def _alone(entries: Entries) -> tuple[Ints, Ints]:
     """Bounds of the sessions that entries would be alone."""
     return entries.columns[_AT], entries.columns[_WAITS]
-
-
-def _page_ends(pages: Pages, stored: Pages) -> PageEnds:
-    """When pages are due, and when they were due as they were stored."""
-    row = positions(stored.key, stored.segment, pages.key, pages.segment, "left")
-    key, segment = np.append(stored.key, -1), np.append(stored.segment, 0)
-    before = np.append(stored.least(stored.entries.time), NEVER)
-    known = (key[row] == pages.key) & (segment[row] == pages.segment)
-    return PageEnds(pages.least(pages.entries.time), np.where(known, before[row], NEVER))

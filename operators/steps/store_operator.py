@@ -5,19 +5,20 @@ A timer belongs to a page, so a step reads only the pages that its batch touches
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from operators.columns.ranges import Ints, Mask, run_starts
-from operators.columns.records import FAR_FUTURE, FAR_PAST, Records
+from operators.columns.records import FAR_PAST, Records
 from operators.steps.step import Step
 from operators.steps.timers import NEVER, TimerQueue
+from operators.steps.touched import DuePages, Rows, Timers, Touched
 from state_backends import Entries, WindowStore, WriteBatch
 from state_backends.store.entries import merge_entries
 from state_backends.store.ordering import row_order
+from state_backends.store.page_ids import PageIds, keys_and_starts
 
 NO_KEYS = np.empty(0, np.int64)
 _FEW_PAGES = 1 << 18
@@ -26,100 +27,6 @@ _LOOK_UP = 4
 """How many keys of a segment are read, in order, in the time of one look-up. On RocksDB it is 5, in memory 1."""
 Bounds = Callable[[Ints], tuple[Ints, Ints]]
 """Returns start and end of windows for times in ticks."""
-
-
-@dataclass(slots=True)
-class Touched:
-    """What a step touches: keys, pages that are due, and the span of time that it reads of each key.
-
-    Attributes:
-        keys: the keys of the batch, then those that only have a page that is due.
-        due: key numbers of the due pages by segment.
-        first, last: shape (keys,), int64: the span of each key; `first` > `last` reads nothing.
-    """
-
-    keys: list[bytes]
-    due: dict[int, Ints]
-    first: Ints = field(init=False)
-    last: Ints = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.first = np.full(len(self.keys), FAR_FUTURE)
-        self.last = np.full(len(self.keys), FAR_PAST)
-
-    def widen(self, keys: Ints, first: Ints | int, last: Ints | int) -> None:
-        """Extend the spans of these distinct keys, so that they include the time from `first` to `last`."""
-        self.first[keys] = np.minimum(self.first[keys], first)
-        self.last[keys] = np.maximum(self.last[keys], last)
-
-
-class PageIds(NamedTuple):
-    """Which pages: shape (n,), int64: key number and segment of each; they may repeat."""
-
-    key: Ints
-    segment: Ints
-
-    @classmethod
-    def of(cls, key: Ints, segment: Ints) -> "PageIds":
-        """Return the pages of rows that are sorted by key and segment, given those of each row."""
-        start = run_starts(key, segment)
-        return cls(key[start], segment[start])
-
-    @classmethod
-    def joined(cls, parts: "Iterable[PageIds]") -> "PageIds":
-        """Return the pages of all parts, of which there is at least one."""
-        return cls(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
-
-
-@dataclass(frozen=True, slots=True)
-class Pages:
-    """Entries by the page that they belong to.
-
-    Attributes:
-        entries: sorted by key, those of one page in a row.
-        key, segment: shape (n,), int64: key number and segment of each page.
-        start: shape (n,), int64: where its entries begin.
-    """
-
-    entries: Entries
-    key: Ints
-    segment: Ints
-    start: Ints
-
-    @classmethod
-    def of(cls, entries: Entries, segment_ticks: int, since: int = FAR_PAST) -> "Pages":
-        """Return entries by page. Entries before `since` form pages of a segment that no store has."""
-        segment = entries.time // segment_ticks
-        if since > FAR_PAST:
-            segment = np.where(entries.time >= since, segment, FAR_PAST)
-        start = run_starts(entries.key, segment)
-        return cls(entries, entries.key[start], segment[start], start)
-
-    @property
-    def ids(self) -> PageIds:
-        """The pages without their entries."""
-        return PageIds(self.key, self.segment)
-
-    def least(self, value: Ints) -> Ints:
-        """Return the least value of each page's entries."""
-        return least(value, self.start)
-
-    def entries_of(self, pages: Ints) -> Entries:
-        """Return the entries of the pages at these positions, sorted by key and time if the pages are of one segment."""
-        stop = np.append(self.start[1:], len(self.entries))
-        return self.entries.take_runs(self.start[pages], (stop - self.start)[pages])
-
-
-@dataclass(frozen=True, slots=True)
-class PageEnds:
-    """When pages are due.
-
-    Attributes:
-        now, before: shape (pages,), int64: last tick of the next window to close, after and before the step, or NEVER.
-    """
-
-    now: Ints
-    before: Ints
 
 
 class Emitted(Protocol):
@@ -178,8 +85,8 @@ class StoreOperator(ABC):
             return
         for batch in changes:
             for segment, pages in batch.puts.items():
-                keys = list(pages)
-                self._set_page_timers(segment, keys, self.store.fetch_segment(segment, keys))
+                names = list(pages)
+                self._set_page_timers(segment, names, self.store.read_names(segment, names))
 
     def _open(self, segments: Sequence[int]) -> None:
         """Set the timers of all segments, or of a large state only those that are due before its close time."""
@@ -198,8 +105,8 @@ class StoreOperator(ABC):
             if self._unread.pop(segment) == NEVER:
                 self.store.note_keys(segment)
                 continue
-            for keys, entries in self.store.scan_segment(segment):
-                self._set_page_timers(segment, keys, entries)
+            for names, entries in self.store.scan_pages(segment):
+                self._set_page_timers(segment, names, entries)
         self.store.usage.keys_known = not self._unknown
 
     def _maybe_due(self, close_time: int) -> list[int]:
@@ -221,18 +128,20 @@ class StoreOperator(ABC):
             del self._unknown[segment]
         self.store.usage.keys_known = not self._unknown
 
-    def _set_page_timers(self, segment: int, keys: list[bytes], entries: Entries) -> None:
+    def _set_page_timers(self, segment: int, names: Sequence[bytes], entries: Entries) -> None:
+        """Set the timers of pages, given their entries by position of the name."""
         present, due = first_by_key(entries.key, self.next_due(entries))
-        self._timers.add(segment, [keys[n] for n in present.tolist()], due)
+        self._timers.add(segment, [names[n] for n in present.tolist()], due)
 
     def _touched(self, keys: list[bytes], close_time: int) -> Touched:
         """Return the keys of a batch and the pages that are due before the close time, whose spans are still empty."""
         due = self._timers.drain_due(close_time) if self.closes else {}
         number = {key: n for n, key in enumerate(keys)} if due else {}
-        numbered = {
-            segment: np.fromiter((number.setdefault(key, len(number)) for key in names), np.int64, len(names))
-            for segment, names in due.items()
-        }
+        numbered = {}
+        for segment, names in due.items():
+            of, start = keys_and_starts(names, self.store.span_of(segment)[0])
+            key = np.fromiter((number.setdefault(key, len(number)) for key in of), np.int64, len(of))
+            numbered[segment] = DuePages(key, start)
         touched = Touched(list(number) if due else keys, numbered)
         pages, most = self.store.usage.pages_of, _LOOK_UP * len(touched.keys)
         self._read_keys([segment for segment in self._unknown if pages(segment) <= most])
@@ -281,66 +190,151 @@ class StoreOperator(ABC):
     def _fetch(self, touched: Touched) -> Entries:
         """Return the pages that a step touches, whole: those that are due, and those in the span of a key."""
         parts = []
-        for segment, numbers in self._pages(touched):
-            keys = [touched.keys[n] for n in numbers.tolist()]
-            entries = self.store.fetch_segment(segment, keys, located=True)
-            parts.append(Entries(numbers[entries.key], entries.columns))
+        for segment, pages in self._pages(touched):
+            touched.held[segment] = pages
+            parts.append(self.store.read(segment, touched.keys, pages))
         return merge_entries(parts, self.store.layout)
 
-    def _pages(self, touched: Touched) -> Iterator[tuple[int, Ints]]:
-        """Yield the segments that may have pages to read, and the numbers of their keys."""
-        ticks, located = self.store.segment_ticks, self.store.locate(touched.keys)
-        for segment in self.store.segments():
-            begin = segment * ticks
-            read = (touched.first < begin + ticks) & (touched.last >= begin)
-            read[touched.due.get(segment, NO_KEYS)] = True
-            if read.any():
-                numbers = np.flatnonzero(read & self.store.may_have(segment, touched.keys, located))
-                if len(numbers):
-                    yield segment, numbers
+    def _pages(self, touched: Touched) -> Iterator[tuple[int, PageIds]]:
+        """Yield the segments that may have pages in the span of their key, or pages that are due, and these pages."""
+        store, located = self.store, self.store.locate(touched.keys)
+        for segment in store.segments():
+            begin, end = store.span_of(segment)
+            read = (touched.first <= end) & (touched.last >= begin)
+            if segment in touched.due:
+                read[touched.due[segment].key] = True
+            if not read.any():
+                continue
+            numbers = np.flatnonzero(read & store.may_have(segment, touched.keys, located))
+            if len(numbers):
+                pages = store.pages(segment, touched.keys, numbers)
+                wanted = (pages.start <= touched.last[pages.key]) & (pages.last >= touched.first[pages.key])
+                if not wanted.all():
+                    pages = pages.take(wanted | touched.is_due(segment, pages))
+                yield segment, pages
+
+    @staticmethod
+    def _hold(touched: Touched, segment: int, pages: PageIds, changing: Iterable[Rows]) -> Mask:
+        """Return which pages have to be read whole, because the step may write them or set their timers, and note them.
+
+        Args:
+            touched: gets the pages.
+            segment: number of the segment.
+            pages: those that the step reads.
+            changing: where entries are that it adds or changes.
+        """
+        held = touched.is_due(segment, pages)
+        for key, time in changing:
+            inside = (time >= pages.span[0]) & (time <= pages.span[1])
+            at = pages.holding(key[inside], time[inside])
+            held[at[at >= 0]] = True
+        touched.held[segment] = pages.take(held)
+        return held
 
     def _write_back(
-        self, touched: Touched, pages: Pages, changed: PageIds, ends: PageEnds | None, dead_before: int
+        self,
+        touched: Touched,
+        entries: Entries,
+        changed: Sequence[Rows],
+        timers: Timers | None,
+        dead_before: int,
     ) -> None:
         """Write the pages that changed, set timers, and drop the segments that no window needs any more.
 
-        A timer is set for pages that were due, since their timers have fired, and for pages that are due earlier than
-        before. A page that is due later keeps its timer: an early timer costs one read of a page, and the queue stays short.
+        A timer is set for pages that are new or were due, since their timers have fired, and for pages that are due earlier
+        than before. A page that is due later keeps its timer: an early timer costs one read of a page, and the queue
+        stays short.
 
         Args:
             touched: what the step touched.
-            pages: all entries of the pages after the step; those that no window needs are in no segment.
-            changed: pages that lost or gained an entry; they may repeat.
-            ends: when each of `pages` is due; None if windows do not close.
-            dead_before: the time before which no window needs an entry.
+            entries: all entries after the step of the pages that it holds, and perhaps of others; sorted.
+            changed: where entries were added, changed or removed.
+            timers: when `entries` are due; None if windows do not close.
+            dead_before: the time before which no window needs an entry: those of them in pages that are written are left out.
         """
-        segments = np.union1d(changed.segment, np.fromiter(touched.due, np.int64, len(touched.due)))
-        rows = [rows_by_segment(each.segment, segments) for each in (pages, changed)]
-        for segment, present, written in zip(segments.tolist(), *rows, strict=True):
-            if len(written):
-                mask = np.zeros(len(touched.keys), bool)
-                mask[changed.key[written]] = True
-                self._replace(
-                    segment, touched.keys, mask, pages.entries_of(present[mask[pages.key[present]]])
-                )
-            if ends is not None:
+        ticks = self.store.segment_ticks
+        alive = entries.time >= dead_before
+        parts = [entries.time // ticks, *(each.time // ticks for each in changed)]
+        numbers = [np.unique(part) for part in parts[1:]]
+        segments = np.unique(np.concatenate([*numbers, np.fromiter(touched.due, np.int64, len(touched.due))]))
+        rows = [rows_by_segment(part, segments) for part in parts]
+        before = [] if timers is None else rows_by_segment(timers.stored.time // ticks, segments)
+        for nth, segment in enumerate(segments.tolist()):
+            changing = [
+                Rows(each.key[at[nth]], each.time[at[nth]])
+                for each, at in zip(changed, rows[1:], strict=True)
+            ]
+            pages, changes = self._with_new(touched, segment, changing)
+            present = rows[0][nth]
+            page = pages.holding(entries.key[present], entries.time[present])
+            present, page = present[page >= 0], page[page >= 0]
+            written = changes[page] & alive[present]
+            start = pages.start[page]
+            start[written] = self._write(
+                segment, touched.keys, pages.take(changes), entries.take(present[written])
+            )
+            if timers is not None:
+                kept = written | ~changes[page]
+                was = before[nth]
                 self._set_timers(
-                    segment, touched, pages.key[present], ends.now[present], ends.before[present]
+                    segment,
+                    touched,
+                    pages,
+                    (Rows(entries.key[present[kept]], start[kept]), timers.due[present[kept]]),
+                    (Rows(timers.stored.key[was], timers.stored.time[was]), timers.was_due[was]),
                 )
         self.store.expire(dead_before)
 
-    def _replace(self, segment: int, keys: list[bytes], replaced: Mask, entries: Entries) -> list[bytes]:
-        """Replace the pages of the keys under the mask, and return these; the entries are all that they hold, sorted."""
-        names = [keys[n] for n in np.flatnonzero(replaced).tolist()]
-        local = np.cumsum(replaced) - 1
-        self.store.replace_segment(segment, names, Entries(local[entries.key], entries.columns))
-        return names
+    def _with_new(self, touched: Touched, segment: int, changing: Sequence[Rows]) -> tuple[PageIds, Mask]:
+        """The pages that the step holds, with the first pages of keys that have none, and which of all of them change."""
+        nothing = PageIds.first(self.store.span_of(segment), NO_KEYS)
+        held = touched.held.get(segment, nothing)
+        key, time = (np.concatenate(columns) for columns in zip(*changing, strict=True))
+        new = np.unique(key[held.holding(key, time) < 0])
+        pages = held.joined(PageIds.first(held.span, new)) if len(new) else held
+        at = pages.holding(key, time)
+        if np.isin(new, held.key).any() or (at < 0).any():
+            raise RuntimeError(f"a step changes entries of segment {segment} in pages that it has not read")
+        changes = np.zeros(len(pages), bool)
+        changes[at] = True
+        return pages, changes
 
-    def _set_timers(self, segment: int, touched: Touched, key: Ints, now: Ints, before: Ints) -> None:
-        was_due = np.zeros(len(touched.keys), bool)
-        was_due[touched.due.get(segment, NO_KEYS)] = True
-        set_now = was_due[key] | (now < before)
-        self._timers.add(segment, [touched.keys[n] for n in key[set_now].tolist()], now[set_now])
+    def _write(self, segment: int, keys: list[bytes], pages: PageIds, entries: Entries) -> Ints:
+        """Replace all entries of pages, and return the start of the page that each is in now."""
+        return self.store.write(segment, keys, pages, entries)
+
+    def _set_timers(
+        self,
+        segment: int,
+        touched: Touched,
+        pages: PageIds,
+        now: tuple[Rows, Ints],
+        before: tuple[Rows, Ints],
+    ) -> None:
+        """Set the timers of one segment's pages.
+
+        Args:
+            segment: number of the segment.
+            touched: what the step touched.
+            pages: those that the step holds, as they were, and first pages of keys that had none.
+            now: of each entry the key and the start of its page, and when it is due.
+            before: of entries as they were stored the key and the time, and when they were due.
+        """
+        (key, start), due = now
+        begins = run_starts(key, start)
+        if not len(begins):
+            return
+        after, due = DuePages(key[begins], start[begins]), least(due, begins)
+        page = pages.holding(after.key, after.start)
+        exact = pages.start[page] == after.start
+        was_due = np.full(len(pages), NEVER)
+        (stored, times), ticks = before
+        at = pages.holding(stored, times)
+        np.minimum.at(was_due, at[at >= 0], ticks[at >= 0])
+        fired = touched.is_due(segment, pages)
+        chosen = ~exact | fired[page] | (due < was_due[page])
+        written = PageIds(pages.span, after.key[chosen], after.start[chosen], after.start[chosen])
+        self._timers.add(segment, written.names(touched.keys), due[chosen])
 
 
 def first_by_key(key: Ints, value: Ints) -> tuple[Ints, Ints]:

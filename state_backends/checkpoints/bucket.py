@@ -5,8 +5,9 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -20,22 +21,26 @@ from state_backends.errors import StateError
 from state_backends.interface import StateBackend
 from state_backends.journal import Journal, MemoryJournal
 from state_backends.registry import load_backend
+from state_backends.store.ordering import row_order
+from state_backends.store.page_ids import FURTHER, distinct_keys, key_of
 from state_backends.store.schema import StoredSchema
 
-_PAGES_AT_ONCE = 20_000
+_PAGES_AT_ONCE, _PAGES_READ = 20_000, 1_000
 RESIDENT = "spark"
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
 class EntryBatch:
-    """Entries of some keys in one segment.
+    """Entries of some keys in one segment. A key with several pages may be in several batches.
 
     Attributes:
         segment: its number.
         keys: distinct keys, encoded.
-        key: shape (n,), int64: positions in `keys`.
-        columns: one of length n for each of the layout.
-        sizes: of each key: the bytes of the key and its page.
+        key: shape (n,), int64: positions in `keys`, ascending.
+        columns: one of length n for each of the layout; the entries of a key are sorted by time.
+        sizes: of each key: the bytes of its pages here and of their names.
+        again: how many of the keys were in an earlier batch of the segment.
     """
 
     segment: int
@@ -43,6 +48,7 @@ class EntryBatch:
     key: npt.NDArray[np.int64]
     columns: list[Column]
     sizes: list[int]
+    again: int = 0
 
     @property
     def size(self) -> int:
@@ -93,20 +99,56 @@ class Bucket:
 
     def _entries(self) -> Iterator[EntryBatch]:
         for segment in self.backend.segments():
-            pages: dict[bytes, bytes] = {}
-            for key, page in self.backend.iterate(segment):
-                pages[key] = page
-                if len(pages) >= _PAGES_AT_ONCE:
-                    yield self._decoded(segment, pages)
-                    pages = {}
-            if pages:
-                yield self._decoded(segment, pages)
+            names = self._names(segment) if self.pointer.progress.has_further_pages else []
+            seen = _Seen({key_of(name) for name in names if name[:1] == FURTHER})
+            stored = self.backend.iterate(segment) if not names else self._pages(segment, names)
+            for pages in _batched(stored, _PAGES_AT_ONCE):
+                yield self._decoded(segment, dict(pages), seen)
 
-    def _decoded(self, segment: int, pages: dict[bytes, bytes]) -> EntryBatch:
+    def _names(self, segment: int) -> list[bytes]:
+        """The names of a segment's pages, those of one key in order of time."""
+        names = chain.from_iterable(self.backend.scan_keys(segment))
+        return sorted(names, key=lambda name: (name[:1] == FURTHER, name))
+
+    def _pages(self, segment: int, names: list[bytes]) -> Iterator[tuple[bytes, bytes]]:
+        for some in _batched(names, _PAGES_READ):
+            pages = cast("list[bytes]", self.backend.get_many(segment, some))
+            yield from zip(some, pages, strict=True)
+
+    def _decoded(self, segment: int, pages: dict[bytes, bytes], seen: "_Seen") -> EntryBatch:
         columns, counts = self.schema.layout.decode(list(pages.values()))
-        key = np.repeat(np.arange(len(pages)), counts)
-        sizes = [len(name) + len(page) for name, page in pages.items()]
-        return EntryBatch(segment, list(pages), key, columns, sizes)
+        keys, number = distinct_keys(list(pages))
+        key, sizes = np.repeat(number, counts), [0] * len(keys)
+        for n, name, page in zip(number.tolist(), pages, pages.values(), strict=True):
+            sizes[n] += len(name) + len(page)
+        order = row_order(key, columns[0])
+        if order is not None:
+            key, columns = key[order], [column[order] for column in columns]
+        return EntryBatch(segment, keys, key, columns, sizes, seen.again(keys))
+
+
+def _batched(items: Iterable[Item], most: int) -> Iterator[list[Item]]:
+    """Yield items in lists of so many at most."""
+    rest = iter(items)
+    while some := list(islice(rest, most)):
+        yield some
+
+
+class _Seen:
+    """Which of the keys that may be in several batches were in one already."""
+
+    def __init__(self, several: set[bytes]) -> None:
+        self._several = several
+        self._seen: set[bytes] = set()
+
+    def again(self, keys: list[bytes]) -> int:
+        """Return how many of the keys were given before."""
+        if not self._several:
+            return 0
+        here = self._several.intersection(keys)
+        again = len(here & self._seen)
+        self._seen |= here
+        return again
 
 
 def journal_from_parts(blobs: Iterable[tuple[str, int, bytes]]) -> MemoryJournal:

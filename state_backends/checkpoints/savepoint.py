@@ -213,7 +213,7 @@ def write_bucket(
         [np.empty(0, np.int64), *(part.key + n for part, n in zip(stored, before, strict=False))]
     )
     columns = [np.concatenate(parts) for parts in zip(*(part.columns for part in stored), strict=True)]
-    # Stable by segments, which come in their order: a key's entries stay sorted by time.
+    # Stable: segments come in their order, and in each the entries of a key in order of time.
     order = np.argsort(_crcs(keys)[key], kind="stable")
     schema = saved_columns(form)
     tables = saved_entries(keys, key[order], [column[order] for column in columns], schema)

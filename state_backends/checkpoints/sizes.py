@@ -31,11 +31,11 @@ class SegmentSize:
     def of(cls, stored: EntryBatch) -> "SegmentSize":
         """Return what a batch of entries holds."""
         time = stored.columns[0]
-        counts = len(stored.keys), len(time), stored.size
+        counts = len(stored.keys) - stored.again, len(time), stored.size
         return cls(stored.segment, *counts, int(time.min()), int(time.max()))
 
     def __add__(self, other: "SegmentSize") -> "SegmentSize":
-        """Return what two batches of different keys hold together."""
+        """Return what two batches hold together, each of whose keys was counted once."""
         return SegmentSize(
             self.segment,
             self.keys + other.keys,

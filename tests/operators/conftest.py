@@ -6,18 +6,17 @@ from itertools import count
 import psycopg
 import pytest
 
-from operators.kinds import page_sums
+from state_backends.store import cutting
 from tests.operators.sinks.postgres_server import postgres_server
 
 _DATABASES = count()
 
 
 @pytest.fixture(scope="module")
-def sums_of_all_pages() -> Iterator[None]:
-    """Sums stand in for pages of any size and state, so that the few records of these tests go the way of many."""
+def pages_of_few_entries() -> Iterator[None]:
+    """Two entries make a page full, so that the few records of these tests go the way of keys with many."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(page_sums, "_DENSE", 1)
-        patch.setattr(page_sums, "_FIXED", page_sums._FIXED | {"object"})
+        patch.setattr(cutting, "PAGE_ENTRIES", 2)
         yield
 
 

@@ -23,7 +23,7 @@ from operators.testing import assert_rows, expected_rows, late_rows
 from serializers import arrays
 from tests.effort import examples, slow_but
 
-pytestmark = pytest.mark.usefixtures("sums_of_all_pages")
+pytestmark = pytest.mark.usefixtures("pages_of_few_entries")
 Row = tuple[str | None, int | None, int | None]
 """Key, event time, value."""
 Step = tuple[list[Row], int | None]

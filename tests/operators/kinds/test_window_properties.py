@@ -32,7 +32,7 @@ from operators.runtime.local import LocalRunner
 from operators.steps import store_operator
 from tests.effort import examples
 
-pytestmark = pytest.mark.usefixtures("sums_of_all_pages")
+pytestmark = pytest.mark.usefixtures("pages_of_few_entries")
 Step = tuple[list[Record], int | None]
 """A batch and its explicit stream time."""
 

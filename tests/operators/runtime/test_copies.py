@@ -15,7 +15,7 @@ from state_backends import resolve
 from state_backends.journal import MemoryJournal
 
 SCHEMA = pa.schema([("k", pa.int64()), ("at", pa.timestamp("ms")), ("v", pa.int64())])
-pytestmark = pytest.mark.usefixtures("sums_of_all_pages")
+pytestmark = pytest.mark.usefixtures("pages_of_few_entries")
 KINDS = {
     "sliding": SlidingWindows(size=15, grace=10),
     "hopping": HoppingWindows(size=15, advance=4, grace=10),
