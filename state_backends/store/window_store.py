@@ -305,6 +305,7 @@ class WindowStore:
             edge = segment + 1
         if edge is not None:
             self._staged.drop_before(edge)
+            self._directory.forget_before(edge)
             self._latest = {segment: latest for segment, latest in self._latest.items() if segment >= edge}
 
     def changed_outside(self, changes: Sequence[WriteBatch] | None) -> None:
@@ -313,8 +314,7 @@ class WindowStore:
         Args:
             changes: what was written; None if anything may have changed.
         """
-        staged = self._staged.changes
-        self._directory.unstage({*staged.puts, *staged.deletes})
+        self._directory.unstage(self._staged.changes)
         self._staged.clear()
         if changes is None:
             self._latest.clear()

@@ -1,7 +1,9 @@
 """The window store holds what a dictionary of lists holds, whatever is under it and whatever is staged."""
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,10 @@ from serializers import PageLayout
 from serializers.arrays import fill
 from state_backends import Entries, StateBackend, WindowStore, WriteBatch, chunks
 from state_backends.backends.memory import MemoryBackend
+from state_backends.store import cutting
 from state_backends.store.entries import merge_entries
+from state_backends.store.page_ids import key_of, keys_and_starts
+from state_backends.store.usage import StoreUsage
 from state_backends.store.window_store import TIME_MAX, TIME_MIN
 from tests.effort import examples
 
@@ -427,46 +432,63 @@ STEP = st.one_of(
     st.tuples(st.just("replace"), st.integers(-3, 3), st.sets(st.integers(0, 3)), PAIRS),
     st.tuples(st.just("expire"), st.integers(-30, 30)),
     st.tuples(st.just("commit")),
+    st.tuples(st.just("abort")),
+    st.tuples(st.just("replay"), PAIRS),
 )
+SIZES = [(1, 8192), (2, 8192), (3, 200), (32, 8192)]
+"""Most entries and bytes of a page."""
 
 
-@examples(1.5)
-@given(st.lists(STEP, max_size=12), st.sampled_from([1, 5, 10, 1000]))
-def test_store_is_a_dictionary_of_lists(steps: list[Any], segment_ticks: int) -> None:
+@contextmanager
+def pages_of(most_entries: int, most_bytes: int) -> Iterator[None]:
+    """Pages are cut beyond so many entries or bytes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cutting, "PAGE_ENTRIES", most_entries)
+        patch.setattr(cutting, "PAGE_BYTES", most_bytes)
+        yield
+
+
+@examples(2)
+@given(st.lists(STEP, max_size=12), st.sampled_from([1, 5, 10, 1000]), st.sampled_from(SIZES))
+def test_store_is_a_dictionary_of_lists(steps: list[Any], segment_ticks: int, size: tuple[int, int]) -> None:
     """Whatever was put, deleted, replaced, expired and committed, every read shows what plain lists hold."""
-    run(WindowStore(MemoryBackend(), LAYOUT, segment_ticks), steps)
+    with pages_of(*size):
+        run(WindowStore(MemoryBackend(), LAYOUT, segment_ticks), steps)
 
 
+@pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("segment_ticks", [10, 40])
-def test_store_over_each_backend(backend: StateBackend, segment_ticks: int, rng: random.Random) -> None:
+def test_store_over_each_backend(
+    backend: StateBackend, segment_ticks: int, size: tuple[int, int], rng: random.Random
+) -> None:
     """The same on every backend, with stores that are opened anew over the committed state now and then."""
 
     def pairs(most: int) -> list[tuple[int, int]]:
         return [(rng.randrange(4), rng.randint(-25, 25)) for _ in range(rng.randint(0, most))]
 
-    kinds = ["put", "put", "delete", "replace", "expire", "commit", "reopen"]
+    kinds = ["put", "put", "delete", "replace", "expire", "commit", "abort", "replay", "reopen"]
     steps: list[Any] = []
-    for kind in rng.choices(kinds, k=300):
+    for kind in rng.choices(kinds, k=150):
         arguments = {
             "put": [pairs(3)],
             "delete": [pairs(8)],
             "replace": [rng.randint(-3, 3), {0, 2, 3}, pairs(5)],
             "expire": [rng.randint(-60, 30)],
+            "replay": [pairs(3)],
         }
         steps.append((kind, *arguments.get(kind, [])))
-    run(WindowStore(backend, LAYOUT, segment_ticks), steps)
+    with pages_of(*size):
+        run(WindowStore(backend, LAYOUT, segment_ticks), steps)
 
 
 def run(store: WindowStore, steps: Iterable[Any]) -> None:
     """Take the steps on the store and on a dictionary of lists, and compare after each."""
     model: Model = {}
+    committed: Model = {}
     for number, (step, *arguments) in enumerate(steps):
         ticks = store.segment_ticks
         if step == "put":
-            rows = sorted((key, time, f"{number}.{n}") for n, (key, time) in enumerate(arguments[0]))
-            store.put_many(KEYS, entries(*rows))
-            remove(model, {(key, time) for key, time, _ in rows})
-            insert(model, rows)
+            put(store, model, number, arguments[0])
         elif step == "delete":
             gone = arguments[0]
             store.delete_many(
@@ -487,10 +509,52 @@ def run(store: WindowStore, steps: Iterable[Any]) -> None:
         elif step == "expire":
             store.expire(arguments[0])
             model = expired(model, model_of(store), arguments[0], ticks)
+        elif step == "abort":
+            store.changed_outside([])
+            model = copied(committed)
+        elif step == "replay":
+            other, model = WindowStore(store.backend, LAYOUT, ticks), copied(committed)
+            put(other, model, number, arguments[0])
+            changes = other.drain_changes()
+            store.backend.write(changes, b"v")
+            store.changed_outside([changes])
+            store.usage.measure(store.backend)
+            committed = copied(model)
         else:
             commit(store)
-            store = WindowStore(store.backend, LAYOUT, ticks) if step == "reopen" else store
+            committed = copied(model)
+            check_usage(store)
+            if step == "reopen":
+                store = WindowStore(store.backend, LAYOUT, ticks)
+                store.usage.measure(store.backend)
         check(store, model)
+
+
+def put(store: WindowStore, model: Model, number: int, pairs: list[tuple[int, int]]) -> None:
+    """Put entries in the store and in the model."""
+    rows = sorted((key, time, f"{number}.{n}") for n, (key, time) in enumerate(pairs))
+    store.put_many(KEYS, entries(*rows))
+    remove(model, {(key, time) for key, time, _ in rows})
+    insert(model, rows)
+
+
+def copied(model: Model) -> Model:
+    return {key: list(rows) for key, rows in model.items()}
+
+
+def check_usage(store: WindowStore) -> None:
+    """Assert that pages are counted right, and that none is larger than it may be."""
+    counted = StoreUsage(LAYOUT)
+    counted.measure(store.backend)
+    assert sorted(counted.plain()) == sorted(store.usage.plain())
+    for segment in store.backend.segments():
+        begin, _ = store.span_of(segment)
+        for name, page in store.backend.iterate(segment):
+            (times, *_), _ = LAYOUT.decode([page])
+            _, (start,) = keys_and_starts([name], begin)
+            assert key_of(name) in KEYS
+            assert start <= times[0]
+            assert len(times) - Counter(times.tolist()).most_common(1)[0][1] < cutting.PAGE_ENTRIES
 
 
 def remove(model: Model, pairs: set[tuple[int, int]]) -> None:
