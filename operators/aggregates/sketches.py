@@ -6,7 +6,7 @@ A state is the bytes of a sketch of Apache DataSketches, an optional package: sp
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -136,8 +136,10 @@ class DistinctSketch(Sketch):
 class QuantileSketch(Sketch):
     """A KLL sketch: up to `size` values are kept, then a random sample of them.
 
-    (Karnin, Lang, Liberty 2016)
+    (Karnin, Lang, Liberty 2016) The library draws the sample without a seed, so that no two states of many values are the same.
     """
+
+    repeats: ClassVar[bool] = False
 
     def of(self, values: npt.NDArray[Any]) -> Any:
         sketch = _library().kll_doubles_sketch(self.size)

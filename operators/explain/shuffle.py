@@ -10,7 +10,7 @@ from operators.custom.plan import CustomPlan
 from operators.explain.parts import StagePart
 from operators.kinds.rolling import RollingPlan
 from operators.runtime.program import Program
-from operators.steps.partials import TwoStagePlan
+from operators.steps.partials import TwoStagePlan, first_stage
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType
@@ -34,7 +34,8 @@ def bounded_stage(program: Program, types: "Mapping[str, DataType]") -> StagePar
             ENGINE,
             f"Spark's generated code computes {sums}, and sends one row for each key and pane",
         )
-    if isinstance(program.plan, TwoStagePlan) and program.plan.condenses:
+    plan = first_stage(program.plan)
+    if plan is not None and plan.condenses:
         return StagePart(
             PYTHON,
             f"Python workers compute {sums}, and send one row for each key and pane; not in generated code: {why_not}",
@@ -44,7 +45,7 @@ def bounded_stage(program: Program, types: "Mapping[str, DataType]") -> StagePar
 
 def streamed_stage(program: Program) -> StagePart:
     """Return what a stream sends."""
-    if isinstance(program.plan, TwoStagePlan):
+    if first_stage(program.plan) is not None:
         return StagePart(
             ADAPTIVE,
             "each task aggregates its rows partially if this makes its first rows much fewer; otherwise it sends "
@@ -63,6 +64,9 @@ def _why_rows(program: Program) -> str:
         return "a custom operator processes single records"
     if isinstance(plan, RollingPlan):
         return "each row comes out with all its columns"
+    if first_stage(plan) is None and isinstance(plan, TwoStagePlan):
+        random = ", ".join(op.describe() for op in plan.operations if not op.bare.repeats)
+        return f"{random} keeps a random sample, and a task that runs again has to send the same rows"
     if isinstance(plan, TwoStagePlan):
         return "a pane is one event time, so that partial aggregation would save little"
     unmerged = ", ".join(op.describe() for op in plan.operations if not op.combines)

@@ -12,7 +12,7 @@ from operators.spark.declared import known, known_columns
 from operators.spark.first_stage import PANE, EngineStage
 from operators.spark.sorting import ORDER, in_order
 from operators.spark.watermarks import utc, zoned_column
-from operators.steps.partials import KEY, TIME, TwoStagePlan
+from operators.steps.partials import KEY, TIME, first_stage
 
 SLICING = Slicing()
 """How bounded frames are cut into steps. No result depends on it."""
@@ -58,7 +58,7 @@ def sorted_input(df: DataFrame, program: Program, name: str) -> SortedInput:
     stage = EngineStage.of(program, df) if program.late is None and columns is None else None
     if stage is not None:
         df, micros, source = stage.grouped(df), F.col(PANE), stage
-    elif isinstance(program.plan, TwoStagePlan) and program.plan.condenses and program.late is None:
+    elif (plan := first_stage(program.plan)) is not None and plan.condenses and program.late is None:
         first = FirstStage(program, name, SLICING.rows)
         df, keys, source = df.mapInArrow(first, first.types), [KEY], FirstStageRows(program)
         columns = columns and first.types

@@ -27,7 +27,7 @@ from operators.spark.failures import located, task
 from operators.spark.runs import partition
 from operators.spark.user_code import one_at_a_time
 from operators.spark.workers import prepare_worker
-from operators.steps.partials import Partials, TwoStagePlan, to_table
+from operators.steps.partials import Partials, first_stage, to_table
 from serializers.arrays import row_bytes, take_rows
 from serializers.keys import NO_COLUMNS, bucket_of, encode_keys
 
@@ -119,8 +119,8 @@ class Pack:
 
     def _first_stage(self, columns: RecordColumns, usable: UsableRows) -> Partials | None:
         """The rows accumulated, if that makes the first ones so much fewer that it is worth it."""
-        plan = self.program.plan
-        if not isinstance(plan, TwoStagePlan):
+        plan = first_stage(self.program.plan)
+        if plan is None:
             return None
         sample = columns.records(usable.head(_SAMPLE_ROWS))
         worth_it = len(plan.accumulate(sample)) * _LEAST_SAVING <= len(sample)

@@ -11,6 +11,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 import pyarrow as pa
 
+from operators.aggregates.operation import Operation
 from operators.columns.ranges import Ints, Mask, rows_of_ranges
 from operators.columns.records import Records
 from operators.errors import OperatorError
@@ -100,11 +101,25 @@ class TwoStagePlan(Protocol):
     def layout(self) -> PageLayout:
         """The layout of stored entries."""
 
+    @property
+    def operations(self) -> tuple[Operation, ...]:
+        """The operations whose states are stored."""
+
     def accumulate(self, records: Records) -> Partials:
         """Return records as entries, as few as possible."""
 
     def reduce(self, partials: Partials) -> Partials:
         """Return the entries sorted by key and time, those of the same key and time combined."""
+
+
+def first_stage(plan: object) -> TwoStagePlan | None:
+    """Return a plan whose records tasks may accumulate before the shuffle, or None.
+
+    A task that runs again has to send what it sent before: states that are never the same twice are made behind the shuffle.
+    """
+    if not isinstance(plan, TwoStagePlan):
+        return None
+    return plan if all(operation.bare.repeats for operation in plan.operations) else None
 
 
 def join(plan: TwoStagePlan, parts: Sequence[Partials]) -> Partials:
