@@ -39,6 +39,17 @@ MOVE_STATE = (
     "options={'state.savepoint': folder}"
 )
 """The way out where a query cannot go on from its checkpoint, but its state can."""
+_LOST = re.compile(
+    r"ExecutorLostFailure \(executor (?P<lost>[^\s)]+)|FetchFailed\(BlockManagerId\((?P<source>[^,]+), (?P<host>[^,]+),"
+    r"|FetchFailedException|with indeterminate output|due to indeterminate"
+)
+"""What Spark says where a job ends because of lost executors, with those that it names."""
+_LOST_MESSAGE = (
+    "executors of Spark were lost ({0}), and with them what their tasks had sent to others. Nothing is lost of the query: start "
+    "it again, and it goes on from its last batch. Spark bears spark.stage.maxConsecutiveAttempts losses of one stage in a row, "
+    "and spark.task.maxFailures of one task (4 by default): set these higher where executors come and go. The executors' logs, "
+    "or those of the cluster, say why they ended; code 137 is for lack of memory or a machine that was taken away"
+)
 _DEAD = "Python worker exited unexpectedly"
 _DEAD_MESSAGE = (
     "a Python worker of Spark died without an error message: it was killed, perhaps for lack of memory, or crashed in native "
@@ -80,8 +91,8 @@ def what_failed(failed: Any) -> str | None:
 
     Returns:
         operator, bucket and batch, the error and its message; or what `upsert_to` or its sink raised; or that a worker process
-        died, or could not import this library, or that the query has other sources than its checkpoint, as one that gets
-        `idle`; None if nothing of this library failed.
+        died, or could not import this library; that executors were lost; or that the query has other sources than its
+        checkpoint, as one that gets `idle`; None if nothing of this library failed.
     """
     error = failed.exception() if hasattr(failed, "lastProgress") else failed
     text = str(error or "")
@@ -90,7 +101,8 @@ def what_failed(failed: Any) -> str | None:
         return without_traces(message)
     if on_driver := [*_ON_DRIVER.finditer(text)]:
         return without_traces(text[on_driver[-1].end() :])
-    return _not_imported(text) or _other_sources(text) or (_DEAD_MESSAGE if _DEAD in text else None)
+    found = _not_imported(text) or _other_sources(text) or _executors_lost(text)
+    return found or (_DEAD_MESSAGE if _DEAD in text else None)
 
 
 def without_traces(message: str) -> str:
@@ -118,6 +130,18 @@ def _other_sources(text: str) -> str | None:
         f"the checkpoint is of a query with {before} {'source' if before == 1 else 'sources'}, and this one has {now}: Spark "
         f"neither adds sources to a checkpoint nor removes them. {idle}. Or {MOVE_STATE}"
     )
+
+
+def _executors_lost(text: str) -> str | None:
+    """Which executors were lost, from the error of a job that Spark gave up for that; None if it did not."""
+    found = [*_LOST.finditer(text)]
+    if not found:
+        return None
+    named = {
+        one["lost"] or f"{one['source']} on {one['host']}" for one in found if one["lost"] or one["source"]
+    }
+    which = ", ".join(f"executor {name}" for name in sorted(named))
+    return _LOST_MESSAGE.format(f"{len(named)} named: {which}" if named else "none is named")
 
 
 def _not_imported(text: str) -> str | None:
