@@ -45,10 +45,11 @@ _LOST = re.compile(
 )
 """What Spark says where a job ends because of lost executors, with those that it names."""
 _LOST_MESSAGE = (
-    "executors of Spark were lost ({0}), and with them what their tasks had sent to others. Nothing is lost of the query: start "
-    "it again, and it goes on from its last batch. Spark bears spark.stage.maxConsecutiveAttempts losses of one stage in a row, "
-    "and spark.task.maxFailures of one task (4 by default): set these higher where executors come and go. The executors' logs, "
-    "or those of the cluster, say why they ended; code 137 is for lack of memory or a machine that was taken away"
+    "executors of Spark were lost ({0}), and with them what their tasks had sent to others. Nothing is lost of the query: "
+    "start it again, and it goes on from its last batch. Spark bears spark.stage.maxConsecutiveAttempts losses of one stage in "
+    "a row, and spark.task.maxFailures of one task (4 by default): set these higher where executors come and go. The "
+    "executors' logs, or those of the cluster, say why they ended; code 137 is for lack of memory or a machine that was taken "
+    "away"
 )
 _DEAD = "Python worker exited unexpectedly"
 _DEAD_MESSAGE = (
