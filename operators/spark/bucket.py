@@ -34,6 +34,21 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
+class Functions:
+    """An operator's job as the driver sent it, and what it takes to load it in another process.
+
+    Attributes:
+        origin: of the job.
+        log_level: of the library in the process.
+        pickled: the job, with its functions.
+    """
+
+    origin: Origin
+    log_level: str
+    pickled: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Blobs:
     """What tasks sent to a bucket: rows as they are, and partial aggregates."""
 

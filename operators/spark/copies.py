@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
@@ -24,7 +24,8 @@ from serializers import SerializationError
 from state_backends import StateConfig, StateError
 from state_backends.durability.scratch import is_own, mark
 
-_IDLE_SECONDS = 600.0
+UNUSED_S = 3_600.0
+"""How long a copy stays open without a call: a little more than the longest usual interval between batches."""
 _ORPHAN_SECONDS = 86_400.0
 _LOCK = re.compile("[0-9]{1,9}[.]lock")
 
@@ -82,10 +83,30 @@ def has_free_copy(config: StateConfig, store_id: str) -> bool:
         return copy is not None and not copy.held
 
 
+def is_held(store_id: str) -> bool:
+    """Whether a thread of this process works with a copy of a bucket."""
+    with _changing:
+        return any(copy.held for (name, _), copy in _copies.items() if name == store_id)
+
+
 def open_copies() -> set[_Key]:
     """The names and backends of all buckets of which this process has a copy."""
     with _changing:
         return {*_copies}
+
+
+def drop_unused(store_ids: Collection[str], seconds: float) -> None:
+    """Close and forget this process's copies of these buckets that were not used for so long, in seconds."""
+    before = time.monotonic() - seconds
+    with _changing:
+        gone = [
+            key
+            for key, copy in _copies.items()
+            if key[0] in store_ids and not copy.held and copy.used < before
+        ]
+        dropped = [_copies.pop(key) for key in gone]
+    for copy in dropped:
+        copy.close()
 
 
 def drop_copy(config: StateConfig, store_id: str) -> None:
@@ -101,7 +122,7 @@ def _taken(program: Program, key: _Key) -> _Copy | None:
     """Hold the copy that is open, if there is one that fits and is free; close those that are idle for long."""
     now = time.monotonic()
     with _changing:
-        gone = [one for one, copy in _copies.items() if not copy.held and now - copy.used > _IDLE_SECONDS]
+        gone = [one for one, copy in _copies.items() if not copy.held and now - copy.used > UNUSED_S]
         copy = _copies.get(key)
         if copy is not None and not copy.held and not copy.operator.takes(program):
             gone.append(key)

@@ -1,12 +1,15 @@
-"""What a task and the process that has a bucket's copy say to each other: msgpack, never pickled, and checked before use.
+"""What a task and a process that has buckets' copies say to each other: msgpack, checked before use.
 
     the task            the process
     request        ->
+                   <-   functions, if it does not have those of the request
+    functions      ->
                    <-   wanted: the name of a blob of the journal, any number of times
     blob           ->
-                   <-   done; or elsewhere, and the task's process has to work itself
+                   <-   done; or busy, unknown, or failed
 
-Bytes that are none of these raise an error of serialization, and nothing else.
+Functions of the operator are pickled, as Spark sends them. Nothing else is. Bytes that are none of these raise an error of
+serialization, and nothing else.
 """
 
 from collections.abc import Sequence
@@ -15,13 +18,27 @@ from typing import Any, cast
 
 import msgpack
 
-from operators.spark.bucket import Blobs, Call, Origin, Outcome, Request
+from operators.spark.bucket import Blobs, Call, Functions, Origin, Outcome, Request
 from serializers.shapes import instance, int64, list_of, refusing
 from state_backends.durability.pointer import Pointer
 
-_FORMAT = 2
-_WANTED, _DONE, _ELSEWHERE = range(3)
-ELSEWHERE: bytes = msgpack.packb([_ELSEWHERE])
+_FORMAT = 3
+_WANTED, _DONE, _UNKNOWN, _BUSY, _FAILED, _FUNCTIONS = range(6)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a task asks for.
+
+    Attributes:
+        key: of the task's executor.
+        origin: of the functions to work with.
+        request: what is to be done.
+    """
+
+    key: str
+    origin: Origin
+    request: Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +50,11 @@ class Wanted:
     """
 
     name: str
+
+
+@dataclass(frozen=True, slots=True)
+class WantedFunctions:
+    """The process needs the functions of the request's origin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +70,43 @@ class Done:
     outcome: Outcome
 
 
-def encode_request(origin: Origin, request: Request) -> bytes:
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """Another thread of the process works on the same bucket, for another attempt of the task."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """The process is of another executor, or of another version, and does not have these functions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The work raised an error in the process.
+
+    Attributes:
+        error: its type and its message.
+    """
+
+    error: str
+
+
+Refusal = Busy | Unknown | Failed
+Answer = Wanted | WantedFunctions | Done | Refusal
+_PLAIN: dict[int, Answer] = {_BUSY: Busy(), _UNKNOWN: Unknown(), _FUNCTIONS: WantedFunctions()}
+"""Answers without values."""
+
+
+def encode_request(asked: Asked) -> bytes:
     """Return the message that asks for work."""
+    request = asked.request
     blobs = list(request.blobs.rows), list(request.blobs.partials)
     call = astuple(request.call)
     plain = request.pointer.encode(), request.label, request.batch, call, blobs, request.begins
-    return _pack([_FORMAT, *astuple(origin), *plain])
+    return _pack([_FORMAT, asked.key, *astuple(asked.origin), *plain])
 
 
-def decode_request(data: bytes) -> tuple[Origin, Request] | None:
+def decode_request(data: bytes) -> Asked | None:
     """Return a message of `encode_request`; None for one of another version of this library.
 
     Raises:
@@ -66,7 +116,7 @@ def decode_request(data: bytes) -> tuple[Origin, Request] | None:
         form, *rest = msgpack.unpackb(data)
         if int64(form) != _FORMAT:
             return None
-        run, digest, pointer, label, batch, call, blobs, begins = rest
+        key, run, digest, pointer, label, batch, call, blobs, begins = rest
         rows, partials = (list_of(bytes, part) for part in blobs)
         request = Request(
             Pointer.decode(instance(bytes, pointer)),
@@ -76,12 +126,28 @@ def decode_request(data: bytes) -> tuple[Origin, Request] | None:
             Blobs(rows, partials),
             instance(bool, begins),
         )
-        return Origin(instance(str, run), instance(str, digest)), request
+        return Asked(instance(str, key), Origin(instance(str, run), instance(str, digest)), request)
 
 
-def encode_wanted(name: str) -> bytes:
-    """Return the message that asks for a blob."""
-    return _pack([_WANTED, name])
+def encode_functions(functions: Functions, path: Sequence[str]) -> bytes:
+    """Return the answer to `WantedFunctions`.
+
+    Args:
+        functions: to be sent.
+        path: where the task's process looks for modules.
+    """
+    return _pack([functions.log_level, functions.pickled, list(path)])
+
+
+def decode_functions(data: bytes) -> tuple[str, bytes, list[str]]:
+    """Return the log level, the pickled job and the path of a message of `encode_functions`.
+
+    Raises:
+        SerializationError: the bytes are no such message.
+    """
+    with refusing("the functions of an operator"):
+        level, pickled, path = msgpack.unpackb(data)
+        return instance(str, level), instance(bytes, pickled), list_of(str, path)
 
 
 def encode_blob(blob: bytes | None) -> bytes:
@@ -100,13 +166,25 @@ def decode_blob(data: bytes) -> bytes | None:
         return None if blob is None else cast("bytes", instance(bytes, blob))
 
 
-def encode_done(done: Done) -> bytes:
-    """Return the message that work is done."""
-    return _pack([_DONE, list(done.changes), *astuple(done.outcome)])
+def encode_answer(answer: Answer) -> bytes:
+    """Return the message of an answer."""
+    match answer:
+        case Wanted(name):
+            return _pack([_WANTED, name])
+        case WantedFunctions():
+            return _pack([_FUNCTIONS])
+        case Busy():
+            return _pack([_BUSY])
+        case Unknown():
+            return _pack([_UNKNOWN])
+        case Failed(error):
+            return _pack([_FAILED, error])
+        case Done(changes, outcome):
+            return _pack([_DONE, list(changes), *astuple(outcome)])
 
 
-def decode_answer(data: bytes, store_id: str) -> Wanted | Done | None:
-    """Return what the process answers; None if the task's process has to work itself.
+def decode_answer(data: bytes, store_id: str) -> Answer:
+    """Return what the process answers.
 
     Args:
         data: the message.
@@ -117,21 +195,28 @@ def decode_answer(data: bytes, store_id: str) -> Wanted | Done | None:
     """
     with refusing("the answer of the process that has a bucket's copy"):
         kind, *rest = msgpack.unpackb(data)
-        if kind == _ELSEWHERE:
-            return None
+        if kind == _DONE:
+            return _done(rest, store_id)
         if kind == _WANTED:
             (name,) = rest
             return Wanted(instance(str, name))
-        if kind != _DONE:
-            raise ValueError(f"kind {kind}")
-        changes, blobs, metrics, timer = rest
-        done = Done(
-            [_change(*change) for change in changes],
-            Outcome(list_of(bytes, blobs), _metrics(metrics), _optional(timer)),
-        )
-        if Pointer.decode(dict(done.changes)["pointer"] or b"").store_id != store_id:
-            raise ValueError("its pointer names another state")
-        return done
+        if kind == _FAILED:
+            (error,) = rest
+            return Failed(instance(str, error))
+        if rest:
+            raise ValueError(f"kind {kind} with values")
+        return _PLAIN[kind]
+
+
+def _done(rest: list[Any], store_id: str) -> Done:
+    changes, blobs, metrics, timer = rest
+    done = Done(
+        [_change(*change) for change in changes],
+        Outcome(list_of(bytes, blobs), _metrics(metrics), _optional(timer)),
+    )
+    if Pointer.decode(dict(done.changes)["pointer"] or b"").store_id != store_id:
+        raise ValueError("its pointer names another state")
+    return done
 
 
 def _call(watermark: Any, clock: Any, arrived: Any, fired: Any) -> Call:

@@ -1,21 +1,23 @@
 """The processor that Spark calls with each bucket's rows."""
 
+import hashlib
 import logging
+import pickle
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pandas as pd
+from pyspark import cloudpickle
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
-from operators.aggregates.user_code import fingerprint
 from operators.errors import DefinitionError
 from operators.runtime.closing import Closing
 from operators.runtime.evolution import stored_change
 from operators.runtime.lifetimes import are_recorded
 from operators.runtime.metrics import line, names
 from operators.runtime.program import Program
-from operators.spark.bucket import Blobs, Call, Job, Origin, Outcome, Request, in_place
+from operators.spark.bucket import Blobs, Call, Functions, Job, Origin, Outcome, Request, in_place
 from operators.spark.failures import MOVE_STATE, located
 from operators.spark.journal import SparkJournal
 from operators.spark.logs import log_at
@@ -79,11 +81,21 @@ class BucketProcessor(StatefulProcessor):
         self._job = Job(program, config, labels, closing, savepoint)
         self._name = name
         self._metrics = names(program.counts)
-        self._digest = ""
+        self._pickled = b""
 
     def __getstate__(self) -> dict[str, Any]:
-        """What the driver sends, with the digest of exactly that: functions may have changed since `apply`."""
-        return {**self.__dict__, "_digest": fingerprint(self._job)}
+        """What the driver sends, as it is at that moment: functions may have changed since `apply`."""
+        return {"_pickled": cloudpickle.dumps(self._job), "_name": self._name, "_metrics": self._metrics}  # type: ignore[no-untyped-call]
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Keep the job as it was sent, too: processes that work for this one get exactly that."""
+        self.__dict__.update(state)
+        self._job = pickle.loads(self._pickled)  # noqa: S301 - from Spark, as all of the task
+
+    @property
+    def digest(self) -> str:
+        """Differs for jobs of which anything differs."""
+        return hashlib.sha256(self._pickled).hexdigest()[:16]
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Keep Spark's handle and open the journal."""
@@ -129,7 +141,8 @@ class BucketProcessor(StatefulProcessor):
             # A timer that a later one has replaced, or a call that only starts or checks the bucket.
             return
         request = Request(pointer, label, batch, call, blobs, begins)
-        outcome = work(job, Origin(run_id(), self._digest), self._journal, request)
+        functions = Functions(Origin(run_id(), self.digest), job.config.log_level, self._pickled)
+        outcome = work(job, functions, self._journal, request)
         self._set_timer(outcome.timer, pointer.progress.timer, call.fired)
         _LOG.info(
             "operator=%s bucket=%d batch=%s %s",

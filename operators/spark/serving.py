@@ -1,26 +1,35 @@
-"""The side of a worker that works for tasks of other processes, on the buckets that it has copies of."""
+"""The side of a process that holds buckets' copies: it works for the tasks of an executor."""
 
+import importlib
 import logging
 import os
+import pickle
 import socket
+import sys
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from threading import Lock, Thread
 
 from operators.spark.bucket import Job, Origin
 from operators.spark.connection import PATIENCE_S, Connection
-from operators.spark.copies import drop_copy, has_free_copy, open_copies
-from operators.spark.logs import warn_once
+from operators.spark.copies import drop_copy, drop_unused, is_held, open_copies
+from operators.spark.logs import log_at, warn_once
 from operators.spark.messages import (
-    ELSEWHERE,
+    Answer,
+    Asked,
+    Busy,
     Done,
+    Failed,
+    Unknown,
+    Wanted,
+    WantedFunctions,
     decode_blob,
+    decode_functions,
     decode_request,
-    encode_done,
-    encode_wanted,
+    encode_answer,
 )
-from operators.spark.sockets import listen
+from operators.spark.workers import prepare_worker
 from serializers import SerializationError
 from state_backends.journal import Blob, blob_bytes
 
@@ -28,148 +37,166 @@ _SIGNS_S = PATIENCE_S / 4
 """How often a task that waits for work is sent a sign of life."""
 _PAUSE_S = 0.2
 """How long no connection is accepted after one could not be: for lack of threads, of open files, of memory."""
+_ENDED_RUN_S = 600.0
+"""How long copies of another run stay without a call once a new run begins: its query has perhaps ended."""
 _FAILED = (
-    "work for a task of another process failed, and that process begins it again itself: %s: %s. If it fails there, too, the "
-    "task raises the error. If not, functions of the operator may depend on a thread or a process: several threads of a "
-    "process call them, one at a time"
+    "work on a bucket failed in the process that has its copy, and the task begins it again itself: %s. If it fails there, "
+    "too, the task raises the error. If not, functions of the operator may depend on a thread or a process"
 )
 _LOG = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """The functions that this process has for a bucket.
+class Service:
+    """Works on buckets for the tasks of an executor.
 
-    Attributes:
-        origin: where they come from.
-        job: has them.
+    Args:
+        key: of the executor.
     """
 
-    origin: Origin
-    job: Job
+    def __init__(self, key: str) -> None:
+        self._key = key
+        self._process = os.getpid()
+        self._jobs: dict[Origin, Job] = {}
+        """Those with which this process has copies."""
+        self._origins: dict[str, Origin] = {}
+        """Of the job that worked last on a bucket, by the name of its state, as long as this process has its copy."""
+        self._changing = Lock()
+        self._working: set[Connection] = set()
+        """To tasks that wait for work."""
+        self._used = time.monotonic()
+        self.known = False
+        """Whether a task has asked for work yet."""
 
+    def idle_s(self) -> float:
+        """Return for how many seconds no task has asked for work; 0 while one waits for it."""
+        return 0.0 if self._working else time.monotonic() - self._used
 
-_known: dict[str, _Known] = {}
-"""By the name of the bucket's state, as long as this process has its copy."""
-_starting = Lock()
-_names: dict[int, str] = {}
-"""The name of this process's socket, by its number: a forked process starts without one."""
-_working: set[Connection] = set()
-"""To tasks that wait for work."""
-
-
-def remember(origin: Origin, job: Job, store_id: str) -> None:
-    """Work on a bucket, whose copy this process has, for others that have functions of the same origin."""
-    _known[store_id] = _Known(origin, job)
-    kept = open_copies()
-    for other, known in list(_known.items()):
-        if (other, known.job.config) not in kept:
-            _known.pop(other, None)
-
-
-def listening() -> str | None:
-    """Return the name of this process's socket, on which it listens from the first call on; None if it cannot now."""
-    with _starting:
-        process = os.getpid()
-        if process not in _names:
+    def accept(self, listener: socket.socket) -> None:
+        """Serve each connection on a thread of its own, and send signs of life to those that wait for long, without an end."""
+        listener.settimeout(_SIGNS_S)
+        signed = time.monotonic()
+        while True:
             try:
-                _names[process] = _begun()
-            except (OSError, RuntimeError) as error:
-                warn_once(
-                    _LOG, "this worker cannot listen, so that others open copies of their own: %s", error
-                )
-                return None
-        return _names[process]
+                self._serve_next(listener)
+            except TimeoutError:
+                pass
+            except (OSError, RuntimeError, MemoryError) as error:
+                warn_once(_LOG, "a task cannot be worked for at this moment: %s", error)
+                time.sleep(_PAUSE_S)
+            if time.monotonic() - signed >= _SIGNS_S:
+                signed = time.monotonic()
+                for task in tuple(self._working):
+                    task.sign()
 
-
-def _begun() -> str:
-    """Begin to listen, and return the name of the socket.
-
-    Raises:
-        OSError: no socket can be made.
-        RuntimeError: no thread can be started.
-    """
-    place = listen()
-    try:
-        Thread(target=_accept, args=(place.listener,), name="bucket-owner", daemon=True).start()
-    except RuntimeError:
-        place.close()
-        raise
-    return place.name
-
-
-def _accept(listener: socket.socket) -> None:
-    """Serve each connection on a thread of its own, and send signs of life to those that wait for long."""
-    listener.settimeout(_SIGNS_S)
-    signed = time.monotonic()
-    while True:
+    def _serve_next(self, listener: socket.socket) -> None:
+        connected, _ = listener.accept()
         try:
-            _serve_next(listener)
-        except TimeoutError:
-            pass
-        except (OSError, RuntimeError, MemoryError) as error:
-            warn_once(_LOG, "a task of another process cannot be worked for at this moment: %s", error)
-            time.sleep(_PAUSE_S)
-        if time.monotonic() - signed >= _SIGNS_S:
-            signed = time.monotonic()
-            for task in tuple(_working):
-                task.sign()
+            Thread(target=self._serve, args=(connected,), name="bucket", daemon=True).start()
+        except BaseException:
+            connected.close()
+            raise
+
+    def _serve(self, connected: socket.socket) -> None:
+        """Work for a task."""
+        try:
+            with Connection(connected, PATIENCE_S) as task:
+                asked = task.receive()
+                self.known = True
+                with self._waited_for(task):
+                    answer = encode_answer(self._answer(task, asked))
+                task.send(answer)
+        except (OSError, EOFError, _TaskEndedError) as error:
+            _LOG.debug("a task that asked for work has ended: %s", error)
+        except Exception as error:  # noqa: BLE001 - whatever came, it is no reason not to work for others
+            _LOG.warning("a message that is no request for work is refused: %s", error)
+
+    @contextmanager
+    def _waited_for(self, task: Connection) -> Iterator[None]:
+        self._working.add(task)
+        try:
+            yield
+        finally:
+            self._used = time.monotonic()
+            self._working.discard(task)
+
+    def _answer(self, task: Connection, data: bytes) -> Answer:
+        asked = decode_request(data)
+        if asked is None:
+            return Unknown()
+        store_id = asked.request.pointer.store_id
+        if is_held(store_id):
+            return Busy()
+        try:
+            job = self._job(task, asked)
+            if job is None:
+                return Unknown()
+            journal = _SentJournal(task, {"pointer": asked.request.pointer.encode()})
+            outcome = job.run(journal, asked.request)
+        except _TaskEndedError:
+            raise
+        except BaseException as error:  # noqa: BLE001 - the task works on it itself, and raises its error as it is
+            self._end_if_forked()
+            text = f"{type(error).__name__}: {error}"
+            warn_once(_LOG, _FAILED, text)
+            return Failed(text)
+        self._end_if_forked()
+        self._remember(asked.origin, job, store_id)
+        return Done(list(journal.changes.items()), outcome)
+
+    def _end_if_forked(self) -> None:
+        """A function may have forked, and the new process come back from it, too: it must not answer."""
+        if os.getpid() != self._process:
+            os._exit(0)
+
+    def _job(self, task: Connection, asked: Asked) -> Job | None:
+        """The functions to work with; None if they are not for this process."""
+        store_id, origin = asked.request.pointer.store_id, asked.origin
+        with self._changing:
+            job = self._jobs.get(origin)
+            before = self._origins.get(store_id)
+            former = None if before is None else self._jobs.get(before)
+        mine = asked.key == self._key
+        # With other functions, nothing of the operator that worked with the former ones may stay; or another process will.
+        if former is not None and before is not None and (before.digest != origin.digest or not mine):
+            drop_copy(former.config, store_id)
+        if job is not None or not mine:
+            return job if mine or before == origin else None
+        self._drop_ended(origin.run)
+        return _loaded(task)
+
+    def _drop_ended(self, run: str) -> None:
+        with self._changing:
+            others = {store_id for store_id, origin in self._origins.items() if origin.run != run}
+        drop_unused(others, _ENDED_RUN_S)
+
+    def _remember(self, origin: Origin, job: Job, store_id: str) -> None:
+        """Keep the functions as long as a copy that they were used with."""
+        kept = {name for name, _ in open_copies()}
+        with self._changing:
+            self._jobs[origin] = job
+            self._origins[store_id] = origin
+            self._origins = {name: one for name, one in self._origins.items() if name in kept}
+            used = {*self._origins.values()}
+            self._jobs = {one: job for one, job in self._jobs.items() if one in used}
 
 
-def _serve_next(listener: socket.socket) -> None:
-    connected, _ = listener.accept()
+def _loaded(task: Connection) -> Job:
+    """The functions that the task has. What they are imported from is looked for where its process looks."""
     try:
-        Thread(target=_serve, args=(connected,), name="bucket-owner", daemon=True).start()
-    except BaseException:
-        connected.close()
-        raise
-
-
-def _serve(connected: socket.socket) -> None:
-    """Work for a task in another process."""
-    try:
-        with Connection(connected, PATIENCE_S) as task:
-            asked = task.receive()
-            _working.add(task)
-            try:
-                answer = _answer(task, asked)
-            finally:
-                _working.discard(task)
-            task.send(answer)
-    except (OSError, EOFError, _TaskEndedError) as error:
-        _LOG.debug("a task that asked for work has ended: %s", error)
-    except Exception as error:  # noqa: BLE001 - whatever came, it is no reason not to work for others
-        _LOG.warning("a message that is no request for work is refused: %s", error)
-
-
-def _answer(task: Connection, asked: bytes) -> bytes:
-    decoded = decode_request(asked)
-    if decoded is None:
-        return ELSEWHERE
-    origin, request = decoded
-    job = _job(origin, request.pointer.store_id)
-    if job is None:
-        return ELSEWHERE
-    journal = _SentJournal(task, {"pointer": request.pointer.encode()})
-    try:
-        outcome = job.run(journal, request)
-    except _TaskEndedError:
-        raise
-    except Exception as error:  # noqa: BLE001 - the task's process works on it again, and raises its error as it is
-        warn_once(_LOG, _FAILED, type(error).__name__, error)
-        return ELSEWHERE
-    return encode_done(Done(list(journal.changes.items()), outcome))
-
-
-def _job(origin: Origin, store_id: str) -> Job | None:
-    """The functions of this origin for a bucket whose copy this process has and no thread holds."""
-    known = _known.get(store_id)
-    if known is None:
-        return None
-    if known.origin != origin:  # Other functions: the task's process takes over the directory.
-        drop_copy(known.job.config, store_id)
-        return None
-    return known.job if has_free_copy(known.job.config, store_id) else None
+        task.send(encode_answer(WantedFunctions()))
+        level, pickled, path = decode_functions(task.receive())
+    except (OSError, EOFError, SerializationError) as error:
+        raise _TaskEndedError(f"the task does not send its functions: {error}") from error
+    missing = [folder for folder in path if folder not in sys.path]
+    if missing:
+        sys.path[1:1] = missing
+        importlib.invalidate_caches()
+    log_at(level)
+    job = pickle.loads(pickled)  # noqa: S301 - from a process of this user that Spark has sent them to
+    prepare_worker()
+    if not isinstance(job, Job):
+        raise TypeError(f"{type(job).__name__} is no job of an operator")
+    return job
 
 
 class _TaskEndedError(Exception):
@@ -194,7 +221,7 @@ class _SentJournal:
 
     def _asked(self, name: str) -> bytes | None:
         try:
-            self._task.send(encode_wanted(name))
+            self._task.send(encode_answer(Wanted(name)))
             return decode_blob(self._task.receive())
         except (OSError, EOFError, SerializationError) as error:
             raise _TaskEndedError(f"the task does not send {name!r} of its journal: {error}") from error

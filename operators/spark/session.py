@@ -33,6 +33,8 @@ _MANY_PARTITIONS_PER_CORE = 8
 _SECONDS_FOR_STORAGE = 10.0
 CALLER = 5
 """How far up the stack who called an operator's `apply` is from a warning in what `apply` calls."""
+_DAEMON_KEY = "spark.python.daemon.module"
+_DAEMON = "operators.spark.daemon"
 _able: set[str] = set()
 """Interpreters that can import this library."""
 
@@ -69,7 +71,8 @@ def spark_session(
 
     With a local master, Spark listens on 127.0.0.1 only, since anyone who reaches its ports can talk to it; in a process that
     has started Spark before, its web page stays where it was. Set SPARK_LOCAL_IP to another address if Spark is to be reached,
-    or before you use another master later in the same process.
+    or before you use another master later in the same process. And workers, which Spark starts anew after a pause of a minute,
+    have this library loaded when they begin (`operators.spark.daemon`).
 
     Args:
         app_name: the application's name.
@@ -100,7 +103,7 @@ def spark_session(
     connect = remote is not None or "SPARK_REMOTE" in os.environ
     local = not connect and stays_local(master or settings.get("spark.master"))
     if local and SparkSession.getActiveSession() is None:
-        settings = {**LOOPBACK, **settings}
+        settings = {**LOOPBACK, **_daemon(), **settings}
     for key, value in settings.items():
         builder = builder.config(key, value)
     with on_loopback() if local else nullcontext():
@@ -110,6 +113,17 @@ def spark_session(
         # Someone else made it. Functions name their interpreter when they are sent, so that it can still be changed.
         context.pythonExec = os.environ["PYSPARK_PYTHON"]
     return spark
+
+
+def _daemon() -> dict[str, str]:
+    """The conf for a daemon that has loaded this library, if the workers' Python finds it without help."""
+    code = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({_DAEMON!r}) is None)"
+    with suppress(OSError, subprocess.SubprocessError):
+        subprocess.run(
+            [os.environ["PYSPARK_PYTHON"], "-c", code], capture_output=True, timeout=60, check=True
+        )
+        return {_DAEMON_KEY: _DAEMON}
+    return {}
 
 
 def check_running(spark: "SparkSession") -> None:

@@ -26,7 +26,29 @@ def socket_of(name: str | None) -> Path | None:
     Raises:
         OSError: the folder cannot be used.
     """
-    return _folder() / name if name is not None and _NAME.fullmatch(name) else None
+    return folder() / name if name is not None and _NAME.fullmatch(name) else None
+
+
+def is_listening(name: str) -> bool:
+    """Return whether the process of this socket lives, as far as its lock tells.
+
+    Raises:
+        OSError: the folder cannot be used.
+    """
+    path = socket_of(name)
+    if path is None:
+        return False
+    try:
+        descriptor = os.open(path.with_suffix(_LOCK), os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +78,14 @@ def listen() -> Place:
         PermissionError: the folder of sockets is not one that only this user can enter.
         OSError: no socket can be made.
     """
-    folder = _folder()
-    for lock in folder.glob(f"*{_LOCK}"):
+    home = folder()
+    for lock in home.glob(f"*{_LOCK}"):
         with suppress(OSError):
             _remove_ended(lock)
-    name, descriptor = _locked(folder)
+    name, descriptor = _locked(home)
     place = Place(name, socket.socket(socket.AF_UNIX), descriptor)
     try:
-        place.listener.bind(str(folder / name))
+        place.listener.bind(str(home / name))
         place.listener.listen(_MOST_WAITING)
     except BaseException:
         place.close()
@@ -71,15 +93,21 @@ def listen() -> Place:
     return place
 
 
-def _folder() -> Path:
+def folder() -> Path:
+    """Return the private folder of this user's sockets.
+
+    Raises:
+        PermissionError: it is not one that only this user can enter.
+        OSError: it cannot be made.
+    """
     return private_folder(Path(tempfile.gettempdir(), f"spark-windows-{os.getuid()}"))
 
 
-def _locked(folder: Path) -> tuple[str, int]:
+def _locked(home: Path) -> tuple[str, int]:
     """Return a new name, and the descriptor of its lock file, which is locked."""
     while True:
         name = os.urandom(8).hex()
-        lock = os.open(folder / f"{name}{_LOCK}", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        lock = os.open(home / f"{name}{_LOCK}", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         with suppress(BlockingIOError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.fstat(lock).st_nlink:  # Else another process has taken it for one that is left over.

@@ -15,8 +15,19 @@ import pyarrow as pa
 
 from operators import SlidingWindows
 from operators import aggregates as agg
-from operators.spark.bucket import Blobs, Call, Origin, Outcome, Request
-from operators.spark.messages import ELSEWHERE, Done, encode_done, encode_request, encode_wanted
+from operators.spark.bucket import Blobs, Call, Functions, Origin, Outcome, Request
+from operators.spark.messages import (
+    Asked,
+    Busy,
+    Done,
+    Failed,
+    Unknown,
+    Wanted,
+    WantedFunctions,
+    encode_answer,
+    encode_functions,
+    encode_request,
+)
 from serializers import PageLayout, encode_keys, pack_value
 from serializers.rows import RowCodec
 from state_backends import WriteBatch
@@ -184,10 +195,16 @@ def request() -> bytes:
     """Return what a task sends to the process that has a bucket's copy."""
     call = Call(1_700_000_000_000, 1_700_000_000_500, arrived=True)
     blobs = Blobs([b"rows"], [b"partial", b"aggregates"])
-    return encode_request(Origin("run", "digest"), Request(pointer(), 1, 7, call, blobs))
+    return encode_request(Asked("key", Origin("run", "digest"), Request(pointer(), 1, 7, call, blobs)))
 
 
 def answers() -> list[bytes]:
     """Return what that process answers."""
     done = Done([("pointer", pointer().encode()), ("log-1", None)], Outcome([b"rows"], {"rows": 1}, None))
-    return [encode_wanted("log-2"), encode_done(done), ELSEWHERE]
+    refusals = Busy(), Unknown(), Failed("ValueError: bad"), WantedFunctions()
+    return [encode_answer(answer) for answer in (Wanted("log-2"), done, *refusals)]
+
+
+def functions() -> bytes:
+    """Functions of an operator that are sent. What they are pickled as is not looked at before its sender is known."""
+    return encode_functions(Functions(Origin("run", "digest"), "info", b"pickled"), ["/lib"])

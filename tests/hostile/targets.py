@@ -7,7 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from operators.spark.messages import decode_answer, decode_blob, decode_request, encode_blob
+from operators.spark.messages import (
+    decode_answer,
+    decode_blob,
+    decode_functions,
+    decode_request,
+    encode_blob,
+)
 from serializers import CorruptDataError, NewerFormatError, decode_keys
 from serializers.changes import decode_changes, decode_edits, encode_changes, encode_edits
 from serializers.edits import PageEdits, edited, edits_between
@@ -45,6 +51,7 @@ from tests.hostile.seeds import (
     answers,
     entry,
     folder,
+    functions,
     keys,
     pages,
     pointer,
@@ -245,5 +252,6 @@ def targets() -> list[Target]:
         ),
         Target("request", lambda: [request()], decode_request, packed),
         Target("answer", answers, lambda blob: decode_answer(blob, pointer().store_id), packed),
+        Target("functions", lambda: [functions()], decode_functions, packed),
         Target("blob of a journal", lambda: [encode_blob(b"blob"), encode_blob(None)], decode_blob, packed),
     ]

@@ -17,10 +17,24 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from operators.spark import owners
+from operators.spark.parents import Parent
+from operators.spark.state_process import main as hold_copies
 from tests.operators.spark.bucket_worker import batch
 
 ROWS = [["a", 2], ["b", 1]]
 """Key and count of the windows of the first batch, which the second one emits."""
+
+
+def forked(parent: Parent) -> str:
+    """Start a process for state by a fork, since a new interpreter of these users could read no library; return its socket."""
+    said, say = os.pipe()
+    if not os.fork():
+        os.dup2(say, 1)
+        hold_copies(parent.key, str(parent.number), parent.began)
+    os.close(say)
+    with os.fdopen(said) as lines:
+        return lines.readline().strip()
 
 
 def as_user(user: int, function: Callable[[], object]) -> object:
@@ -124,5 +138,6 @@ def attempts(shared: Path, alice: int, mallory: int) -> dict[str, object]:
 
 
 if __name__ == "__main__":
+    owners.start = forked
     tempfile.tempdir = sys.argv[1]
     json.dump(attempts(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])), sys.stdout)

@@ -2,13 +2,18 @@
 
     python -m tests.operators.spark.bucket_worker BACKEND RUN CODE FOLDER...
 
-works on the first batch of the bucket in each folder, prints their rows, and waits, with the copies open. CODE says by how much
-its functions count. The file FOLDER/fate says which process alone may add records, and whether others are `killed` or one of
-their functions `fails`; FOLDER/slow, that adding a record takes a second.
+works on the first batch of the bucket in each folder, prints their rows, and waits. CODE says by how much its functions count.
+The file FOLDER/fate says which process alone may add records, and whether others are `killed`, or only the first of them is
+(`once`), or one of their functions `fails`; or what each function does: it `exits`, `forks`, or `tells` what it meets.
+FOLDER/slow says that adding a record takes a few seconds.
+
+The process that has the copies ends with the parent that the environment names, as it does with Spark's daemon of workers.
 """
 
 import os
 import signal
+import socket
+import struct
 import sys
 import time
 from collections.abc import Iterator
@@ -18,32 +23,47 @@ from pathlib import Path
 from subprocess import PIPE, Popen
 
 import pyarrow as pa
+from pyspark import cloudpickle
 
 from operators import TumblingWindows
 from operators import aggregates as agg
 from operators.runtime.closing import Closing
-from operators.spark import serving
+from operators.spark import parents
 from operators.spark.blobs import from_blobs, to_blobs
-from operators.spark.bucket import Blobs, Call, Job, Origin, Request
+from operators.spark.bucket import Blobs, Call, Functions, Job, Origin, Request
 from operators.spark.logs import log_at
 from operators.spark.owners import work
+from operators.spark.parents import Parent
+from operators.spark.sockets import socket_of
 from state_backends import resolve
 from state_backends.durability.pointer import Pointer, read_pointer
 from state_backends.sqlite_journal import SqliteJournal
 
 SCHEMA = pa.schema([("k", pa.string()), ("at", pa.int64())])
-SIGNS_S = 0.05
-"""How often such a process sends signs of life."""
+SLOW_S = 3
+PARENT = "TEST_PARENT"
+"""The variable of the environment that has the number of the parent of all workers."""
 
 
 def counted(fate: Path, by: int, state: int) -> int:
     """Count one record, if this process may."""
     if fate.with_name("slow").exists():
-        time.sleep(1)
+        time.sleep(SLOW_S)
     if fate.exists():
         process, end = fate.read_text().split()
-        if process != str(os.getpid()) and end == "killed":
+        if process != str(os.getpid()) and end in ("killed", "once"):
+            if end == "once":
+                fate.unlink()
             os.kill(os.getpid(), signal.SIGKILL)
+        if end == "exits":
+            sys.exit("as the function says")
+        if end == "forks":
+            os.fork()
+            return state + by
+        if end == "tells":
+            path = str(fate.with_name("modules"))
+            fate.with_name("told").write_text(f"{os.environ['MET']}\n{Path.cwd()}\n{path in sys.path}\n")
+            return state + by
         if process != str(os.getpid()):
             raise RuntimeError("not in this process")
     return state + by
@@ -81,7 +101,9 @@ def batch(
         table = table.rename_columns(list(bucket_job.program.inputs.names))
         call = Call(watermark=at - 6, clock=number)
         request = Request(pointer, 0, number, call, Blobs([*to_blobs(table)]))
-        outcome = work(bucket_job, Origin(run, str(code)), journal, request)
+        pickled = cloudpickle.dumps(bucket_job)  # type: ignore[no-untyped-call]
+        origin = Origin(run, f"{folder.name} {code}")
+        outcome = work(bucket_job, Functions(origin, "warning", pickled), journal, request)
         journal.commit()
     finally:
         journal.close()
@@ -92,7 +114,8 @@ def batch(
 def worker(*folders: Path, backend: str, run: str = "run", code: int = 1) -> Iterator[Popen[str]]:
     """A process that has worked on the first batch of these buckets and has their copies. Its stderr can be read."""
     command = [sys.executable, "-m", __name__, backend, run, str(code), *map(str, folders)]
-    with Popen(command, stdout=PIPE, stderr=PIPE, text=True) as process:
+    environment = {**os.environ, PARENT: str(parents.parent().number)}
+    with Popen(command, stdout=PIPE, stderr=PIPE, text=True, env=environment) as process:
         assert process.stdout is not None
         try:
             assert [process.stdout.readline() for _ in folders] == ["[]\n"] * len(folders)
@@ -101,10 +124,36 @@ def worker(*folders: Path, backend: str, run: str = "run", code: int = 1) -> Ite
             process.kill()
 
 
+def state_process(folder: Path) -> int | None:
+    """The number of the process that has the bucket's copy, if it lives."""
+    (owner,) = (folder / "local").glob("*/owner")
+    return process_at(owner)
+
+
+def process_at(owner: Path) -> int | None:
+    """The number of the process that such a file says, if it lives."""
+    path = socket_of(owner.read_text())
+    assert path is not None
+    with socket.socket(socket.AF_UNIX) as asking:
+        try:
+            asking.connect(str(path))
+        except OSError:
+            return None
+        return int(struct.unpack("iII", asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0])
+
+
+def has_ended(number: int) -> bool:
+    """Whether a process ends within a minute."""
+    process, deadline = Parent.of(number), time.monotonic() + 60
+    while process.lives() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return not process.lives()
+
+
 def main(backend: str, run: str, code: str, *folders: str) -> None:
     """Work on the first batch of each bucket, and wait."""
     log_at("warning")
-    serving._SIGNS_S = SIGNS_S
+    parents.parent = lambda: Parent.of(int(os.environ[PARENT]))
     for folder in folders:
         rows = batch(Path(folder), backend, run, 0, int(code))
         sys.stdout.write(f"{rows}\n")

@@ -1,5 +1,7 @@
 """One real Spark session for all tests on Spark."""
 
+import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,6 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from operators import spark_session
+from operators.spark import logs, owners, parents, starting
+from operators.spark.parents import Parent
 from tests.operators.spark.frames import session_conf
 
 
@@ -32,3 +36,16 @@ def new_york(spark: SparkSession) -> Iterator[None]:
     spark.conf.set(key, "America/New_York")
     yield
     spark.conf.set(key, "UTC")
+
+
+@pytest.fixture
+def processes(monkeypatch: pytest.MonkeyPatch) -> Iterator["list[subprocess.Popen[bytes]]"]:
+    """The processes for state that this process starts, which is the parent of all workers. They end afterwards."""
+    monkeypatch.setattr(parents, "parent", lambda: Parent.of(os.getpid()))
+    monkeypatch.setattr(owners, "_resting", {})
+    monkeypatch.setattr(logs, "_warned", set())
+    monkeypatch.setattr(starting, "_started", [])
+    yield starting._started
+    for process in starting._started:
+        process.kill()
+        process.wait()

@@ -4,18 +4,24 @@ from dataclasses import replace
 
 import pytest
 
-from operators.spark.bucket import Blobs, Call, Origin, Outcome, Request
+from operators.spark.bucket import Blobs, Call, Functions, Origin, Outcome, Request
 from operators.spark.messages import (
-    ELSEWHERE,
+    Answer,
+    Asked,
+    Busy,
     Done,
+    Failed,
+    Unknown,
     Wanted,
+    WantedFunctions,
     decode_answer,
     decode_blob,
+    decode_functions,
     decode_request,
+    encode_answer,
     encode_blob,
-    encode_done,
+    encode_functions,
     encode_request,
-    encode_wanted,
 )
 from state_backends.durability.pointer import Pointer
 
@@ -32,8 +38,8 @@ REQUEST = Request(POINTER, 3, 7, Call(5, 6, arrived=True, fired=4), Blobs([b"a",
     ],
 )
 def test_requests(request_: Request) -> None:
-    origin = Origin("run", "digest")
-    assert (origin, request_) == decode_request(encode_request(origin, request_))
+    asked = Asked("key", Origin("run", "digest"), request_)
+    assert asked == decode_request(encode_request(asked))
 
 
 @pytest.mark.parametrize(
@@ -41,9 +47,22 @@ def test_requests(request_: Request) -> None:
 )
 def test_answers(outcome: Outcome) -> None:
     done = Done([("pointer", POINTER.encode()), ("log-1", None)], outcome)
-    assert done == decode_answer(encode_done(done), POINTER.store_id)
-    assert Wanted("log-2") == decode_answer(encode_wanted("log-2"), POINTER.store_id)
-    assert decode_answer(ELSEWHERE, POINTER.store_id) is None
+    assert done == decode_answer(encode_answer(done), POINTER.store_id)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [Wanted("log-2"), WantedFunctions(), Busy(), Unknown(), Failed("ValueError: bad\nline")],
+    ids=lambda answer: type(answer).__name__,
+)
+def test_other_answers(answer: Answer) -> None:
+    assert answer == decode_answer(encode_answer(answer), POINTER.store_id)
+
+
+def test_functions() -> None:
+    """With the places where the task's process looks for modules."""
+    functions = Functions(Origin("run", "digest"), "debug", b"pickled")
+    assert ("debug", b"pickled", ["", "/lib"]) == decode_functions(encode_functions(functions, ["", "/lib"]))
 
 
 def test_blobs() -> None:

@@ -22,7 +22,7 @@ def sent(add: Callable[[Any], Any], closing: Closing = Closing(), name: str = "n
     op = TumblingWindows(10).group_by("k")
     op = op.aggregate(**{name: agg.fold(int, add, type="bigint", name="fold")})
     processor = BucketProcessor(op.program(SCHEMA, "at", config), config, (0,), "windows", closing)
-    return str(cloudpickle.loads(cloudpickle.dumps(processor))._digest)
+    return str(cloudpickle.loads(cloudpickle.dumps(processor)).digest)
 
 
 def test_the_same_is_the_same() -> None:
@@ -54,6 +54,6 @@ def test_the_digest_is_of_what_is_sent() -> None:
     config = resolve("memory")
     op = TumblingWindows(10).aggregate(n=agg.fold(int, lambda state: state + held[0], type="bigint"))
     processor = BucketProcessor(op.program(SCHEMA, "at", config), config, (0,), "windows", Closing())
-    first, again = (cloudpickle.loads(cloudpickle.dumps(processor))._digest for _ in range(2))
+    first, again = (cloudpickle.loads(cloudpickle.dumps(processor)).digest for _ in range(2))
     held[0] = 2
-    assert first == again != cloudpickle.loads(cloudpickle.dumps(processor))._digest
+    assert first == again != cloudpickle.loads(cloudpickle.dumps(processor)).digest

@@ -2,13 +2,15 @@
 
 import errno
 import gc
-import logging
+import pickle
 import socket
+import sys
 import tempfile
 import time
 import weakref
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from threading import Thread
 from types import SimpleNamespace
@@ -22,14 +24,26 @@ from operators import aggregates as agg
 from operators.runtime.closing import Closing
 from operators.spark import logs, serving
 from operators.spark.blobs import to_blobs
-from operators.spark.bucket import Blobs, Call, Job, Origin, Request
+from operators.spark.bucket import Blobs, Call, Functions, Job, Origin, Request
 from operators.spark.connection import Connection
-from operators.spark.copies import drop_copy
-from operators.spark.owners import work
-from operators.spark.sockets import socket_of
+from operators.spark.copies import drop_copy, open_copies
+from operators.spark.messages import (
+    Answer,
+    Asked,
+    Done,
+    Unknown,
+    Wanted,
+    WantedFunctions,
+    decode_answer,
+    encode_blob,
+    encode_functions,
+    encode_request,
+)
+from operators.spark.serving import Service
 from state_backends import resolve
 from state_backends.durability.pointer import Pointer
-from state_backends.journal import MemoryJournal
+
+Weak = weakref.ReferenceType[Any]
 
 
 class ShortOf(socket.socket):
@@ -88,7 +102,7 @@ def test_a_shortage_passes(
     listener = (ShortOf if of == "files" else socket.socket)(socket.AF_UNIX)
     listener.bind(place)
     listener.listen()
-    Thread(target=serving._accept, args=(listener,), daemon=True).start()
+    Thread(target=serving.Service("key").accept, args=(listener,), daemon=True).start()
     assert [True] * 4 == [is_alive(place) for _ in range(4)]
     assert [serving._PAUSE_S] * 3 == pauses
     assert 1 == sum(
@@ -96,62 +110,125 @@ def test_a_shortage_passes(
     )
 
 
-def test_a_process_that_could_not_listen_listens_later(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Others open copies of their own meanwhile, and it says so once."""
-    monkeypatch.setattr(logs, "_warned", set())
-    monkeypatch.setattr(serving, "_names", {})
-    caplog.set_level(logging.DEBUG, "operators")
-    monkeypatch.setattr(serving, "Thread", Unstarted)
-    monkeypatch.setattr(Unstarted, "times", 2)
-    assert [None, None] == [serving.listening() for _ in range(2)]
-    name = serving.listening()
-    assert name == serving.listening()
-    place = socket_of(name)
-    assert place is not None
-    assert is_alive(str(place))
-    assert ["WARNING", "DEBUG"] == [one.levelname for one in caplog.records if "cannot listen" in one.message]
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """A worker whose requests come to a service of this process.
+
+    Attributes:
+        folder: of its local state.
+        to: the service.
+    """
+
+    folder: Path
+    to: Service
+
+    def asks(self, bucket: str, *, run: str = "run", key: str = "key") -> tuple[Answer, Weak | None]:
+        """What the service answers to a batch of two records, and a reference to what the functions hold, if it wanted them."""
+        bucket_job = job(self.folder)
+        rows = pa.table({bucket_job.program.inputs.names[0]: [1, 2]})
+        pointer = replace(Pointer.fresh(), store_id=bucket)
+        request = Request(pointer, 0, 0, Call(0, 0), Blobs([*to_blobs(rows)]))
+        origin = Origin(run, "digest")
+        one, other = socket.socketpair(socket.AF_UNIX)
+        Thread(target=self.to._serve, args=(other,), daemon=True).start()
+        held = None
+        with Connection(one, 60) as task:
+            task.send(encode_request(Asked(key, origin, request)))
+            while isinstance(answer := decode_answer(task.receive(), bucket), WantedFunctions | Wanted):
+                if isinstance(answer, Wanted):
+                    task.send(encode_blob(None))
+                    continue
+                task.send(
+                    encode_functions(Functions(origin, "warning", pickle.dumps(bucket_job)), ["/there"])
+                )
+        held = LARGE[-1] if LARGE else None
+        return answer, held
 
 
-def worked(folder: Path, name: str) -> "weakref.ref[Any]":
-    """Work on a batch of a new bucket, and return a reference to what its functions hold."""
+class Large:
+    """What a closure may keep."""
 
-    class Large:
-        """What a closure may keep."""
+    def __reduce__(self) -> Any:
+        return loaded, ()
 
-    held = Large()
 
-    def add(state: int) -> int:
-        assert held
-        return state + 1
+LARGE: list[Weak] = []
+"""What was loaded, in its order."""
 
+
+def loaded() -> Large:
+    """What a process gets that loads functions."""
+    large = Large()
+    LARGE.append(weakref.ref(large))
+    return large
+
+
+def add(held: Large, state: int) -> int:
+    """Count a record."""
+    assert held
+    return state + 1
+
+
+def job(folder: Path) -> Job:
+    """A job whose functions hold something."""
     config = resolve("memory", {"state.directory": str(folder)})
-    op = TumblingWindows(10).aggregate(n=agg.fold(int, add, type="bigint"))
-    program = op.program(pa.schema([("at", pa.int64())]), "at", config)
-    rows = pa.table({program.inputs.names[0]: [1, 2]})
-    pointer = replace(Pointer.fresh(), store_id=name)
-    request = Request(pointer, 0, 0, Call(0, 0), Blobs(list(to_blobs(rows))))
-    work(Job(program, config, (0,), Closing()), Origin("run", name), MemoryJournal(), request)
-    return weakref.ref(held)
+    op = TumblingWindows(10).aggregate(n=agg.fold(int, partial(add, Large()), type="bigint", name="held"))
+    return Job(op.program(pa.schema([("at", pa.int64())]), "at", config), config, (0,), Closing())
 
 
-def test_functions_are_kept_as_long_as_the_copy(tmp_path: Path) -> None:
+@pytest.fixture
+def at_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Worker]:
+    """A worker of a service, whose copies are closed afterwards."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    LARGE.clear()
+    yield Worker(tmp_path, Service("key"))
+    for name, config in open_copies():
+        if str(config.directory) == str(tmp_path):
+            drop_copy(config, name)
+
+
+ONE, OTHER, THIRD = ("0" * 15 + digit for digit in "123")
+
+
+def test_functions_are_wanted_once(at_work: Worker) -> None:
+    """For all buckets and batches of a run; and what they import is looked for where the worker's process does."""
+    for bucket in (ONE, ONE, OTHER):
+        assert isinstance(at_work.asks(bucket)[0], Done)
+    assert 1 == len(LARGE)
+    assert "/there" in sys.path
+
+
+def test_functions_are_kept_as_long_as_the_copy(at_work: Worker) -> None:
     """Not those of all runs that a process has worked for: they may hold much."""
-    config = resolve("memory", {"state.directory": str(tmp_path)})
-    first, second, third = ("0" * 15 + digit for digit in "123")
-    one = worked(tmp_path, first)
-    assert one() is not None
-    drop_copy(config, first)
-    other = worked(tmp_path, second)
+    _, first = at_work.asks(ONE)
+    assert first is not None
+    assert first() is not None
+    drop_copy(job(at_work.folder).config, ONE)
+    _, second = at_work.asks(OTHER, run="second")
     gc.collect()
-    assert one() is None
-    assert other() is not None
-    drop_copy(config, second)
-    worked(tmp_path, third)
-    gc.collect()
-    assert other() is None
-    drop_copy(config, third)
+    assert first() is None
+    assert second is not None
+    assert second() is not None
+
+
+def test_functions_of_another_executor_are_not_taken(at_work: Worker) -> None:
+    """Nor is worked for it, and a copy that it has now itself is closed."""
+    assert isinstance(at_work.asks(ONE)[0], Done)
+    assert isinstance(at_work.asks(ONE, run="of others", key="other")[0], Unknown)
+    assert set() == {name for name, _ in open_copies()} & {ONE}
+    assert 1 == len(LARGE)
+
+
+def test_copies_of_an_earlier_run_are_closed_in_time(
+    at_work: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When another run begins, those without a call for ten minutes: ten queries in turn do not add up."""
+    assert isinstance(at_work.asks(ONE)[0], Done)
+    assert isinstance(at_work.asks(OTHER, run="second")[0], Done)
+    assert {ONE, OTHER} <= {name for name, _ in open_copies()}
+    monkeypatch.setattr(serving, "_ENDED_RUN_S", 0.0)
+    assert isinstance(at_work.asks(THIRD, run="third")[0], Done)
+    assert {THIRD} == {name for name, _ in open_copies()} & {ONE, OTHER, THIRD}
 
 
 def test_blobs_are_made_at_once() -> None:

@@ -1,0 +1,168 @@
+"""What begins and ends a process that holds buckets' copies, and what functions of users meet in it."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from operators.spark import owners, starting
+from operators.spark.copies import drop_copy, has_free_copy
+from operators.spark.parents import Parent
+from operators.spark.slots import free_slot, remove_old_slots
+from operators.spark.sockets import is_listening, listen
+from tests.operators.spark.bucket_worker import batch, has_ended, job, state_process
+from tests.operators.spark.test_owners import ROWS, counts, store_id
+
+Started = list["subprocess.Popen[bytes]"]
+SOON = (
+    "import sys, operators.spark.state_process as process; process.{0} = 0.5; "
+    "process.main('key', sys.argv[1], sys.argv[2])"
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, processes: Started) -> Path:
+    """The folder of a bucket, in which nothing has been done."""
+    assert not processes
+    return tmp_path
+
+
+def begun(constant: str, parent: Parent) -> "subprocess.Popen[bytes]":
+    """A process for state of which one time is half a second."""
+    command = [sys.executable, "-c", SOON.format(constant), str(parent.number), parent.began]
+    return subprocess.Popen(command, stdout=subprocess.PIPE)
+
+
+def test_a_process_that_nobody_asks_ends() -> None:
+    """The worker that started it may have been killed before it told others."""
+    with begun("_UNKNOWN_S", Parent.of(os.getpid())) as process:
+        assert 0 == process.wait(60)
+
+
+@pytest.mark.parametrize("end", ["killed", "killed and not waited for", "another process has its number"])
+def test_a_process_ends_with_its_parent(end: str) -> None:
+    """However that ends: what has ended, and nobody has waited for, has ended, too."""
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as executor:
+        parent = Parent.of(executor.pid)
+        if end == "another process has its number":
+            parent = Parent(parent.number, "1")
+        with begun("_LOOK_S", parent) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline()
+            if end.startswith("killed"):
+                executor.kill()
+            if end == "killed":
+                executor.wait()
+            assert has_ended(process.pid)
+        executor.kill()
+
+
+@pytest.mark.parametrize("why", ["no interpreter", "no library"])
+def test_where_no_process_can_be_started(
+    folder: Path, why: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The worker has the copy, somebody is told, and none is tried to start for a while."""
+    with monkeypatch.context() as broken:
+        if why == "no interpreter":
+            broken.setattr(sys, "executable", str(folder / "python"))
+        else:
+            broken.setattr(sys, "path", [])
+        assert [] == batch(folder, "memory", "run", 0)
+    assert ROWS == counts(batch(folder, "memory", "run", 1))
+    config = job(folder, "memory").config
+    assert has_free_copy(config, store_id(folder))
+    assert 1 == caplog.text.count(
+        "no process for state can be started, and this worker keeps it itself for 300 s"
+    )
+    owners._resting.clear()
+    assert ROWS == counts(batch(folder, "memory", "run", 2))
+    assert not has_free_copy(config, store_id(folder))
+
+
+def test_a_function_that_ends_its_process_ends_the_worker_alone(folder: Path) -> None:
+    """As with any function in a worker of Spark."""
+    assert [] == batch(folder, "memory", "run", 0)
+    holder = state_process(folder)
+    (folder / "fate").write_text("0 exits")
+    with pytest.raises(SystemExit):
+        batch(folder, "memory", "run", 1)
+    (folder / "fate").unlink()
+    assert ROWS == counts(batch(folder, "memory", "run", 1))
+    assert holder == state_process(folder)
+
+
+def test_a_function_that_forks_is_answered_for_once(folder: Path) -> None:
+    """The new process ends when its function returns."""
+    assert [] == batch(folder, "memory", "run", 0)
+    (folder / "fate").write_text("0 forks")
+    assert ROWS == counts(batch(folder, "memory", "run", 1))
+    (folder / "fate").unlink()
+    assert ROWS == counts(batch(folder, "memory", "run", 2))
+
+
+def test_functions_meet_the_environment_of_the_worker(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its variables, its working directory, and where it looks for modules."""
+    monkeypatch.setenv("MET", "here")
+    monkeypatch.chdir(folder)
+    (folder / "modules").mkdir()
+    monkeypatch.syspath_prepend(folder / "modules")
+    (folder / "fate").write_text(f"{os.getpid()} tells")
+    assert [] == batch(folder, "memory", "run", 0)
+    told = (folder / "told").read_text().splitlines()
+    assert ["here", str(folder), "True"] == told
+    drop_copy(job(folder, "memory").config, store_id(folder))
+
+
+def test_tasks_at_once_have_processes_of_their_own(processes: Started) -> None:
+    """One after another they share one."""
+    assert not processes
+    key = f"test{os.getpid():012}"
+    with free_slot(key, frozenset()) as first, free_slot(key, frozenset()) as second:
+        first.fill("a" * 16)
+        second.fill("b" * 16)
+    with free_slot(key, frozenset()) as again:
+        assert "a" * 16 == again.name
+    with free_slot(key, frozenset({"a" * 16})) as other:
+        assert "b" * 16 == other.name
+
+
+def test_slots_of_processes_that_have_ended_are_removed(processes: Started) -> None:
+    """Those of live ones stay, and those that somebody holds."""
+    assert not processes
+    key, place = f"used{os.getpid():012}", listen()
+    with free_slot(key, frozenset()) as live, free_slot(key, frozenset()) as ended:
+        live.fill(place.name)
+        ended.fill("c" * 16)
+        with free_slot(key, frozenset()) as held:
+            held.fill("d" * 16)
+            live_number, held_number = (os.fstat(slot.descriptor).st_ino for slot in (live, held))
+    assert is_listening(place.name)
+    with free_slot(key, frozenset({place.name, "c" * 16})) as held:
+        remove_old_slots()
+        assert 1 == os.fstat(held.descriptor).st_nlink
+        assert held_number == os.fstat(held.descriptor).st_ino
+        with free_slot(key, frozenset()) as still:
+            assert live_number == os.fstat(still.descriptor).st_ino
+        with free_slot(key, frozenset({place.name})) as new:
+            assert not new.name
+    place.close()
+    remove_old_slots()
+
+
+def test_processes_are_waited_for(processes: Started) -> None:
+    """Those that have ended do not stay in the system's table of processes."""
+    parent = Parent.of(os.getpid())
+    starting.start(parent)
+    (first,) = processes
+    with suppress(ProcessLookupError):
+        os.kill(first.pid, signal.SIGKILL)
+    while first.poll() is None:
+        time.sleep(0.01)
+    starting.start(parent)
+    assert [first.pid] != [one.pid for one in processes]
+    assert 1 == len(processes)
