@@ -1,11 +1,13 @@
 """How much the fault tests disturb, and what they share."""
 
 import random
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.faults.cluster import HOSTS, Cluster
 from tests.faults.disk import MEGABYTES, in_front, why_not
 from tests.faults.processes import Driver, kill_marked
 from tests.operators.sinks.postgres_server import postgres_server
@@ -70,3 +72,17 @@ def postgres() -> Iterator[str]:
     """How to connect to a PostgreSQL server, which outlives the drivers."""
     with postgres_server() as conninfo:
         yield conninfo
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory, mark: str) -> Cluster:
+    """A master and two workers."""
+    for host in HOSTS:
+        with socket.socket() as probe:
+            try:
+                probe.bind((host, 0))
+            except OSError as error:
+                pytest.skip(
+                    f"two executors need two addresses of the loopback device, and {host} is none: {error}"
+                )
+    return Cluster(tmp_path_factory.mktemp("cluster"), mark)

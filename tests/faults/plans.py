@@ -33,6 +33,7 @@ class Plan:
         checkpoint: its checkpoint's name in the folder.
         state: its local state's name in the folder.
         until: goes on until there is this file, not only until its input is used up.
+        files: files of a batch, each read by a task of its own where there are cores for them.
         conf: more conf; {folder} stands for the folder.
     """
 
@@ -44,6 +45,7 @@ class Plan:
     checkpoint: str = "checkpoint"
     state: str = "state"
     until: str = ""
+    files: int = 1
     conf: dict[str, str] = field(default_factory=dict)
 
     @property

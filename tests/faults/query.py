@@ -53,7 +53,7 @@ def start(spark: SparkSession, plan: Plan) -> Any:
     for key, value in conf.items():
         spark.conf.set(key, value)
     try:
-        source = stream(spark, Path(plan.source))
+        source = stream(spark, Path(plan.source), plan.files)
         frame = applied(source, plan.kind, plan.backend)
         if plan.trouble:
             step = getattr(troubles, plan.trouble)(Path(plan.folder, "troubles"))

@@ -1,6 +1,5 @@
 """Two executors: speculative attempts, and executors and machines that are lost in mid-query."""
 
-import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -20,20 +19,6 @@ _SPECULATION = {
     "spark.speculation.quantile": "0.3",
     "spark.python.task.killTimeout": "500ms",
 }
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory, mark: str) -> Cluster:
-    """A master and two workers."""
-    for host in HOSTS:
-        with socket.socket() as probe:
-            try:
-                probe.bind((host, 0))
-            except OSError as error:
-                pytest.skip(
-                    f"two executors need two addresses of the loopback device, and {host} is none: {error}"
-                )
-    return Cluster(tmp_path_factory.mktemp("cluster"), mark)
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,9 @@
 Each notes what it did as a file, named by batch, partition and attempt, by which tests see that it happened.
 """
 
+import os
+import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -69,3 +72,41 @@ class Overtaken(_Step):
                 self.note("first", context)
                 self.wait_for("never" if twin_wins else f"twin-{batch}-0-1")
         self.note("done", context)
+
+
+class Killed(_Step):
+    """In each batch but one, the last task of a stage kills its executor when the others have written.
+
+    What the first stage's tasks of that executor sent is lost with it, so that they run again elsewhere.
+    """
+
+    _PARTITIONS = 3
+    _WRITTEN_S = 1.5
+    """What a task takes to commit its output, and the driver to hear of it, after its last row."""
+    _SPARED = 1
+    """This batch: the next one is the second that the workers see which have survived it."""
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Pass the rows through, and kill the executor if it is its turn."""
+        context = TaskContext.get()
+        assert context is not None
+        batch = int(context.getLocalProperty("streaming.sql.batchId") or 0)
+        yield from batches
+        turn = batch % self._PARTITIONS == context.partitionId() and batch != self._SPARED
+        if turn and not list(self._notes.glob(f"killed-{batch}-*")):
+            wait_until(lambda: self._done(batch) >= self._PARTITIONS - 1, "the others", files(self._notes))
+            time.sleep(self._WRITTEN_S)
+            self.note("killed", context)
+            os.kill(_executor(), signal.SIGKILL)
+            time.sleep(60)  # until Spark's end of the pipe is gone
+        self.note("done", context)
+
+    def _done(self, batch: int) -> int:
+        """How many partitions are done."""
+        return len({path.name.split("-")[2] for path in self._notes.glob(f"done-{batch}-*")})
+
+
+def _executor() -> int:
+    """The JVM of this worker: the parent of the daemon that started it."""
+    fields = Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[1])
