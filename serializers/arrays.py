@@ -86,14 +86,33 @@ def take_rows(table: pa.Table, rows: Ints, *, repeats: bool = False) -> pa.Table
     ranges = cut_rows(sizes, PIECE_BYTES)
     if len(ranges) < 2 and table.nbytes <= PIECE_BYTES:
         return table.take(pa.array(rows))
-    batches = table.to_batches()
-    edges = np.cumsum([0, *(batch.num_rows for batch in batches)])
-    pieces = [_gathered(table.schema, batches, edges, rows[first:last]) for first, last in ranges]
+    chunks = Chunks(table)
+    pieces = [chunks.take(rows[first:last]) for first, last in ranges]
     return pa.concat_tables(pieces) if pieces else table.slice(0, 0)
 
 
+class Chunks:
+    """A table of any size and of many chunks, of which some rows are taken at a time.
+
+    Arrow's own `take` joins all chunks first. This reads only those that have any of the rows.
+    """
+
+    def __init__(self, table: pa.Table) -> None:
+        self._schema = table.schema
+        self._batches = table.to_batches()
+        self._edges = np.cumsum([0, *(batch.num_rows for batch in self._batches)])
+
+    def take(self, rows: Ints) -> pa.Table:
+        """Return the rows at these positions, which fit into one chunk: shape (n,), int64."""
+        return (
+            _gathered(self._schema, self._batches, self._edges, rows)
+            if len(rows)
+            else self._schema.empty_table()
+        )
+
+
 def _gathered(schema: pa.Schema, batches: list[pa.RecordBatch], edges: Ints, rows: Ints) -> pa.Table:
-    """Rows that fit into one chunk. Arrow would join all batches first, which do not."""
+    """Rows that fit into one chunk."""
     batch = np.searchsorted(edges, rows, "right") - 1
     order = np.argsort(batch, kind="stable")
     used, starts = np.unique(batch[order], return_index=True)

@@ -118,6 +118,22 @@ class RecordColumns:
         bad = table.filter(pa.array(~usable))
         return Sifted(rows, bad, self._reasons(bad))
 
+    def sift_all(self, tables: Sequence[pa.Table]) -> "Sifted":
+        """Return all rows of several tables like `sift`. Of a table, only bad rows and those beside them are copied."""
+        if len(tables) == 1:
+            return self.sift(tables[0])
+        parts = [self.sift(table) for table in tables]
+        usable = [part.usable for part in parts]
+        gaps = [rows.gap for rows in usable if rows.gap is not None]
+        rows = UsableRows(
+            pa.concat_tables([rows.table for rows in usable]),
+            np.concatenate([rows.time for rows in usable]),
+            np.concatenate(gaps) if gaps else None,
+            0,
+        )
+        reasons = pa.concat_arrays([part.reasons for part in parts])
+        return Sifted(rows, pa.concat_tables([part.bad for part in parts]), reasons)
+
     def _reasons(self, bad: pa.Table) -> pa.Array:
         """Why each of these rows cannot be used, as text."""
         reasons = np.full(bad.num_rows, "event time is out of range", object)

@@ -1,7 +1,7 @@
 """The windows of rows as ranges of panes, and the rows with their aggregates as Arrow columns."""
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -188,6 +188,10 @@ class RollingOutput(AggregateOutput):
         return pa.concat_tables(
             [self.arrow.empty_table(), *map(self._table, filter(lambda e: len(e.key), emissions))]
         )
+
+    def by_row(self, name: str) -> "RollingOutput":
+        """Return the output with one column, of whole numbers, in place of those of the input: the first one, of this name."""
+        return replace(self, rows=((name, name, pa.int64()),))
 
     def without_results(self, bad: pa.Table) -> pa.Table:
         """Return those of the rows whose time cannot be used that come out."""

@@ -31,6 +31,8 @@ METRICS = {
     "buckets": "buckets that worked",
 }
 """The metrics of each batch, all bigint. A stream sums them over the buckets that worked in the batch."""
+_LAST = {"live_keys", "live_panes", "state_bytes", "snapshots_overdue", "buckets"}
+"""Metrics of a moment, not of what was done."""
 
 
 def names(counts: Sequence[str]) -> list[str]:
@@ -60,6 +62,11 @@ def counted(program: Program, counters: Counters) -> dict[str, int]:
         "buckets": 1,
         **counters.custom,
     }
+
+
+def added(before: Mapping[str, int], now: Mapping[str, int]) -> dict[str, int]:
+    """Return the metrics of a batch that was processed in parts: what the state holds is that after the last one."""
+    return {name: value if name in _LAST else before.get(name, 0) + value for name, value in now.items()}
 
 
 def line(metrics: Mapping[str, int]) -> str:

@@ -243,7 +243,7 @@ class Program:
         """Return a batch with its bad rows set aside, if these are needed; arguments as for `read`."""
         if not self.sifts:
             return Batch(self.read(rows, partials))
-        sifted = self.inputs.records.sift(pa.concat_tables(rows))
+        sifted = self.inputs.records.sift_all(rows)
         records = self.inputs.records.records(sifted.usable)
         plan = self.plan
         return Batch(plan.accumulate(records) if isinstance(plan, TwoStagePlan) else records, sifted)

@@ -3,7 +3,7 @@
 import logging
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,8 @@ from operators.runtime.identity import STATE
 from operators.runtime.lifetimes import are_recorded, check_lifetimes
 from operators.runtime.memory import keep_freed_memory
 from operators.runtime.metrics import counted
-from operators.runtime.program import Processed, Program
+from operators.runtime.program import Batch, Processed, Program
+from operators.runtime.wide import process_wide
 from operators.steps.emission import Emission
 from operators.steps.partials import Partials
 from operators.steps.step import Counters, Step
@@ -168,13 +169,34 @@ class StatefulOperator:
             partials: tables of what a first stage made of records.
         """
         began = time.perf_counter()
+        batch = self._begin(rows, partials)
+        processed = self._working.process(self.operator, batch, closes, self._sequence)
+        self._stepping = time.perf_counter() - began
+        return processed
+
+    def step_wide(
+        self,
+        closes: tuple[int, int],
+        rows: Sequence[pa.Table],
+        partials: Sequence[pa.Table],
+        piece_bytes: int,
+    ) -> tuple[Iterator[pa.Table], Counters]:
+        """Process one batch like `step`; return what is to be emitted in tables of about so many bytes, and what was counted.
+
+        The tables are made one at a time, also after `commit`.
+        """
+        began = time.perf_counter()
+        batch = self._begin(rows, partials)
+        done = process_wide(self._working, self.operator, batch, closes, self._sequence, piece_bytes)
+        self._stepping = time.perf_counter() - began
+        return done
+
+    def _begin(self, rows: Sequence[pa.Table], partials: Sequence[pa.Table]) -> Batch:
         self._ready = False  # An error from here on leaves a copy that has to be aligned again.
         batch = self.program.batch(rows, partials)
         if isinstance(batch.records, Partials):
             batch = replace(batch, records=adapt(batch.records, self.program, self._working))
-        processed = self._working.process(self.operator, batch, closes, self._sequence)
-        self._stepping = time.perf_counter() - began
-        return processed
+        return batch
 
     def commit(self, journal: Journal, pointer: Pointer, host: Progress, clock: int | None = None) -> Pointer:
         """Make the last step count, and return the pointer of the state after it.

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
+from operators.spark.spool import Spool
 from serializers.arrays import cut_rows, row_bytes
 
 BLOB_BYTES, BLOB_ROWS = 8 << 20, 250_000
@@ -39,7 +40,9 @@ def to_blobs(table: pa.Table) -> Iterator[bytes]:
 
 
 def from_blobs(blobs: Iterable[bytes]) -> list[pa.Table]:
-    """Return the table in each blob."""
+    """Return the table in each blob; of those in a file nothing is read yet."""
+    if isinstance(blobs, Spool):
+        blobs = blobs.mapped()
     return [pa.ipc.open_stream(blob).read_all() for blob in blobs]
 
 

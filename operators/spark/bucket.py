@@ -2,16 +2,21 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from operators.runtime.closing import Closing
+from operators.runtime.metrics import added
 from operators.runtime.program import Program
 from operators.runtime.stateful import StatefulOperator
+from operators.spark import blobs as sizes
 from operators.spark.blobs import from_blobs, to_blobs
 from operators.spark.copies import held_copy
 from operators.spark.packing import PARTIALS, ROWS
+from operators.spark.parts import Part, can_be_parted, in_parts, in_stages
+from operators.spark.spool import Spool
 from operators.spark.user_code import one_at_a_time
 from state_backends import StateConfig
 from state_backends.checkpoints.savepoint import Savepoint
@@ -50,7 +55,7 @@ class Functions:
 
 @dataclass(frozen=True, slots=True)
 class Blobs:
-    """What tasks sent to a bucket: rows as they are, and partial aggregates."""
+    """What tasks sent to a bucket: rows as they are, and partial aggregates; in a `Spool` if that may be much."""
 
     rows: Sequence[bytes] = ()
     partials: Sequence[bytes] = ()
@@ -58,15 +63,34 @@ class Blobs:
     def __bool__(self) -> bool:
         return bool(self.rows or self.partials)
 
+    def unload(self) -> None:
+        """Let go of what was read of files."""
+        for some in (self.rows, self.partials):
+            if isinstance(some, Spool):
+                some.unload()
 
-def in_place(parts: Iterable[tuple[int, int, bytes | None]]) -> Blobs:
+    @property
+    def large(self) -> bool:
+        """Whether they are too large for memory."""
+        return any(isinstance(some, Spool) and some.on_disk for some in (self.rows, self.partials))
+
+
+def in_place(parts: Iterable[tuple[int, int, bytes | None]], folder: Path) -> Blobs:
     """Return the blobs among what tasks sent, in the order of the tasks and of each task's rows, however they arrived.
 
     Args:
         parts: place, kind and blob, as `Pack` sends them.
+        folder: for what is too large for memory.
     """
-    ordered = sorted((place, kind, blob) for place, kind, blob in parts if blob is not None)
-    return Blobs(*([blob for _, kind, blob in ordered if kind == which] for which in (ROWS, PARTIALS)))
+    found = {kind: (list[int](), Spool(folder)) for kind in (ROWS, PARTIALS)}
+    for place, kind, blob in parts:
+        if blob is not None:
+            places, spool = found[kind]
+            places.append(place)
+            spool.extend([blob])
+    for places, spool in found.values():
+        spool.reorder(sorted(range(len(places)), key=places.__getitem__))
+    return Blobs(found[ROWS][1], found[PARTIALS][1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,18 +195,38 @@ class Job:
         call = request.call
         pointer = operator.open(journal, request.pointer)
         first = self._begun(operator, request.label) if request.begins else []
-        closes = self._closes(call, pointer.progress)
-        done = operator.step(closes, *self._tables(request.blobs))
-        # Asked before the commit, while the store knows of this batch's changes.
-        timer = None if operator.store.is_empty() else call.watermark + 1
+        closes = self._closes(call, pointer.progress, operator.operator.close_time)
         active = self._active(call, pointer.progress)
         behind = None if self.closing.chained else self.closing.behind_us
-        host = Progress(buckets=len(self.labels), timer=timer, active=active, behind=behind)
-        operator.commit(journal, pointer, host, request.batch)
-        metrics = operator.drain_metrics(done.counters)
+        whole, metrics = Part(closes, *self._tables(request.blobs)), dict[str, int]()
+        out = Spool(self.config.directory)
+        for table in first:
+            out.extend(to_blobs(self.program.joined(table, None)))
+        wide = request.blobs.large and not can_be_parted(self.program)
+        parts = in_parts(self.program, whole) if request.blobs.large and not wide else iter([whole])
+        timer = None
+        for part in parts:
+            for stage in in_stages(self.program, operator.operator, part):
+                if metrics:  # To the operator, each part is a batch.
+                    pointer = operator.open(journal, pointer)
+                rows = stage.rows or ([] if stage.partials else [self.program.inputs.empty()])
+                if wide:
+                    tables, counters = operator.step_wide(
+                        stage.closes, rows, stage.partials, sizes.BLOB_BYTES
+                    )
+                else:
+                    done = operator.step(stage.closes, rows, stage.partials)
+                    tables, counters = iter([self.program.joined(done.rows, done.late)]), done.counters
+                # Asked before the commit, while the store knows of this batch's changes.
+                timer = None if operator.store.is_empty() else call.watermark + 1
+                host = Progress(buckets=len(self.labels), timer=timer, active=active, behind=behind)
+                pointer = operator.commit(journal, pointer, host, request.batch)
+                metrics = added(metrics, operator.drain_metrics(counters))
+                for table in tables:
+                    out.extend(to_blobs(table))
+                    request.blobs.unload()
         metrics["windows"] += sum(table.num_rows for table in first)
-        rows = self.program.joined(pa.concat_tables([*first, done.rows]), done.late)
-        return Outcome(list(to_blobs(rows)), metrics, timer)
+        return Outcome(out, metrics, timer)
 
     def _begun(self, operator: StatefulOperator, label: int) -> list[pa.Table]:
         """Start from the savepoint, if there is one; return the rows that become due."""
@@ -191,14 +235,15 @@ class Job:
         return [operator.start_from(self.savepoint, self.labels.index(label), len(self.labels))]
 
     def _tables(self, blobs: Blobs) -> tuple[list[pa.Table], list[pa.Table]]:
-        """The batch's rows and partial aggregates; a batch without any has one table without rows."""
+        """The batch's rows and partial aggregates."""
         rows, partials = from_blobs(blobs.rows), from_blobs(blobs.partials)
-        return (rows if rows or partials else [self.program.inputs.empty()]), partials
+        return rows, partials
 
-    def _closes(self, call: Call, progress: Progress) -> tuple[int, int]:
-        """Close times in ticks at the start and at the end of the batch."""
+    def _closes(self, call: Call, progress: Progress, close_time: int) -> tuple[int, int]:
+        """Close times in ticks at the start and at the end of the batch; they never go back behind that of earlier ones."""
         start, end = self.closing.closes(call.watermark, self.program.tick_us)
-        return start, max(end, self._by_clock(call, progress))
+        start = max(start, close_time)
+        return start, max(start, end, self._by_clock(call, progress))
 
     def _by_clock(self, call: Call, progress: Progress) -> int:
         """The close time that follows from the clock, if the stream is quiet."""

@@ -180,7 +180,7 @@ def encode_answer(answer: Answer) -> bytes:
         case Failed(error):
             return _pack([_FAILED, error])
         case Done(changes, outcome):
-            return _pack([_DONE, list(changes), *astuple(outcome)])
+            return _pack([_DONE, list(changes), list(outcome.blobs), outcome.metrics, outcome.timer])
 
 
 def decode_answer(data: bytes, store_id: str) -> Answer:

@@ -74,7 +74,8 @@ def work(job: Job, functions: Functions, journal: Journal, request: Request) -> 
         StateError: two such processes have died of the request, one after the other.
     """
     answer = None
-    if not _rests(repr(functions.origin)):
+    large = request.blobs.large  # Too large for memory is too large for a message.
+    if not large and not _rests(repr(functions.origin)):
         home = job.config.directory / request.pointer.store_id
         answer = _Call(home, functions, journal, request).answer()
     if isinstance(answer, Done):
@@ -87,6 +88,8 @@ def work(job: Job, functions: Functions, journal: Journal, request: Request) -> 
         journal.commit()
         return answer.outcome
     outcome = job.run(journal, request)
+    if large:  # The next batch is worked on where the state is.
+        drop_copy(job.config, request.pointer.store_id)
     if isinstance(answer, Failed):
         _rest(repr(functions.origin))
         warn_once(

@@ -135,11 +135,14 @@ class Pack:
             yield from _parts(label, counts, PARTIALS, to_table(partials, rows))
 
     def _whole(self, table: pa.Table) -> Iterator[_Part]:
-        """All rows, those that cannot be used among them."""
+        """All rows; those that cannot be used in blobs of their own, so that the others need not be copied again."""
         _, _, usable = self.program.inputs.records.times(table)
         for label, rows in self._rows(table):
-            count = len(rows) if usable is None else int(np.count_nonzero(usable[rows]))
-            yield from self._part(label, table, rows, count)
+            if usable is None or usable[rows].all():
+                yield from self._part(label, table, rows, len(rows))
+                continue
+            for some in (rows[usable[rows]], rows[~usable[rows]]):
+                yield from self._part(label, table, some, int(np.count_nonzero(usable[some])))
 
     def _records(self, table: pa.Table) -> Iterator[_Part]:
         for label, rows in self._rows(table):

@@ -106,10 +106,17 @@ class BucketProcessor(StatefulProcessor):
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
         """Process a bucket's packed rows."""
-        columns = ("place", "kind", "blob")
-        parts = [part for frame in rows for part in zip(*(frame[name] for name in columns), strict=True)]
-        arrived = any(kind == ARRIVED for _, kind, _ in parts)
-        return self._run(label_of(key), in_place(parts), Call.of(timerValues, arrived=arrived))
+        arrived = False
+
+        def parts() -> Iterator[tuple[int, int, bytes | None]]:
+            nonlocal arrived
+            for frame in rows:
+                for part in zip(frame["place"], frame["kind"], frame["blob"], strict=True):
+                    arrived |= part[1] == ARRIVED
+                    yield part
+
+        blobs = in_place(parts(), self._job.config.directory)
+        return self._run(label_of(key), blobs, Call.of(timerValues, arrived=arrived))
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
         """Close windows because the watermark moved."""

@@ -127,6 +127,10 @@ class StoreUsage:
         """Pages that are stored."""
         return sum(segment.pages for segment in self._segments.values())
 
+    def segment_bytes(self) -> dict[int, int]:
+        """Return the bytes of the pages of each segment."""
+        return {number: segment.size for number, segment in self._segments.items()}
+
     def pages_of(self, segment: int) -> int:
         """Return how many pages a segment has."""
         return self._segments[segment].pages if segment in self._segments else 0

@@ -101,7 +101,7 @@ def emitted(
     with closing(SqliteJournal(home / "journal")) as journal:
         pointer = read_pointer(journal) or Pointer.fresh()
         call = Call(watermark=(batch + 1) * BATCH_MS - 500, clock=batch)
-        given = in_place([own[n] for n in order])
+        given = in_place([own[n] for n in order], config.directory)
         outcome = job.run(journal, Request(pointer, label, batch, call, given, begins=True))
         journal.commit()
     return from_blobs(outcome.blobs)

@@ -1,0 +1,136 @@
+"""Blobs of one call, in memory while they are few, and else in a file that only this process has.
+
+The file is mapped: what is read of it is in memory as long as the system has room for it, and only once.
+"""
+
+import mmap
+import os
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import overload
+
+import pyarrow as pa
+
+IN_MEMORY_BYTES = 128 << 20
+"""Bytes of the blobs of a call up to which they stay in memory."""
+
+
+class Spool(Sequence[bytes]):
+    """Blobs in the order in which they were added, or that they were put into.
+
+    Args:
+        folder: on a disk of this machine, for the file. It is made if it is needed.
+        most_bytes: that stay in memory.
+    """
+
+    def __init__(self, folder: Path, most_bytes: int | None = None) -> None:
+        self._folder = folder
+        self._most_bytes = IN_MEMORY_BYTES if most_bytes is None else most_bytes
+        self._blobs: list[bytes] = []
+        self._spans: list[tuple[int, int]] = []
+        self._size = 0
+        self._file: int | None = None
+        self._map: mmap.mmap | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes of all blobs."""
+        return self._size
+
+    @property
+    def on_disk(self) -> bool:
+        """Whether the blobs are in a file."""
+        return self._file is not None
+
+    def extend(self, blobs: Iterable[bytes]) -> None:
+        """Add blobs.
+
+        Raises:
+            OSError: the file cannot be written; it names the folder.
+        """
+        for blob in blobs:
+            self._blobs.append(blob)
+            self._spans.append((self._size, self._size + len(blob)))
+            self._size += len(blob)
+            if self.on_disk or self.size > self._most_bytes:
+                self._write()
+
+    def _write(self) -> None:
+        """Move what is in memory to the end of the file."""
+        try:
+            if self._file is None:
+                self._folder.mkdir(parents=True, exist_ok=True)
+                with tempfile.TemporaryFile(dir=self._folder) as file:
+                    self._file = os.dup(file.fileno())
+            for blob in self._blobs:
+                rest = memoryview(blob)
+                while rest:
+                    rest = rest[os.write(self._file, rest) :]
+        except OSError as error:
+            raise OSError(
+                error.errno,
+                f"{error.strerror}: a batch of more than {self._most_bytes >> 20} MiB in one bucket is kept in a file while "
+                "it is worked on. Make room, or have another folder in spark.windows.state.directory",
+                str(self._folder),
+            ) from error
+        self._blobs.clear()
+
+    def reorder(self, order: Sequence[int]) -> None:
+        """Put all blobs into another order, by their positions now. Nothing can be added afterwards."""
+        self._spans = [self._spans[n] for n in order]
+        if self._file is None:
+            self._blobs = [self._blobs[n] for n in order]
+
+    def mapped(self) -> list[pa.Buffer]:
+        """Return all blobs; those of a file as parts of it, without a copy. They stay when the spool is closed."""
+        if self._file is None:
+            return list(map(pa.py_buffer, self._blobs))
+        self._map = mmap.mmap(self._file, self.size, access=mmap.ACCESS_READ)
+        whole = pa.py_buffer(self._map)
+        return [whole.slice(a, b - a) for a, b in self._spans]
+
+    def unload(self) -> None:
+        """Let go of what was read of the mapped file, which counts as memory of the process; it can be read again."""
+        if self._map is not None and hasattr(mmap, "MADV_DONTNEED"):
+            self._map.madvise(mmap.MADV_DONTNEED)
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Read one blob after another."""
+        return map(self.__getitem__, range(len(self)))
+
+    @overload
+    def __getitem__(self, index: int) -> bytes: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[bytes]: ...
+    def __getitem__(self, index: int | slice) -> bytes | list[bytes]:
+        """Read a blob."""
+        if isinstance(index, slice):
+            return [self[n] for n in range(*index.indices(len(self)))]
+        number = range(len(self))[index]
+        if self._file is None:
+            return self._blobs[number]
+        begin, end = self._spans[number]
+        pieces = []
+        while begin < end:
+            piece = os.pread(self._file, end - begin, begin)
+            if not piece:
+                raise EOFError(f"a file of blobs in {self._folder} was cut")
+            pieces.append(piece)
+            begin += len(piece)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def __len__(self) -> int:
+        return len(self._spans)
+
+    def close(self) -> None:
+        """Give the file back. The disk's room is free once nothing is mapped any more."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = self._map = None
+        self._blobs.clear()
+        self._spans.clear()
+        self._size = 0
+
+    def __del__(self) -> None:
+        self.close()
