@@ -14,7 +14,7 @@ from operators.kinds.panes import PaneSchema
 from operators.steps.store_operator import StoreOperator
 from serializers.pages import CODES
 from state_backends import Entries, WindowStore, WriteBatch
-from state_backends.store.entries import merge_entries
+from state_backends.store.entries import merge_entries, run_lengths
 from state_backends.store.page_ids import PageIds, distinct_keys, keys_and_starts
 from state_backends.store.rows_by_key import RowsByKey
 
@@ -78,7 +78,7 @@ class PageSums:
 
     def _of_keys(self, segment: int, keys: Sequence[bytes], pages: PageIds) -> Entries:
         """One pane for each key, of which these are all pages."""
-        numbers = np.unique(pages.key)
+        numbers, _ = run_lengths(pages.key)
         names = [keys[n] for n in numbers.tolist()]
         missing = ~self._keys.has(segment, names)
         if missing.any():
@@ -91,7 +91,7 @@ class PageSums:
 
     def _of_pages(self, segment: int, keys: Sequence[bytes], pages: PageIds) -> Entries:
         """One pane for each page."""
-        numbers = np.unique(pages.key)
+        numbers, _ = run_lengths(pages.key)
         names = [keys[n] for n in numbers.tolist()]
         owner, rows = self._pages.rows(segment, names)
         known = PageIds(pages.span, numbers[owner], rows[:, 0], rows[:, 0])

@@ -161,20 +161,24 @@ class PageIds:
 
     def among(self, others: "PageIds") -> Mask:
         """Return which pages are among the others."""
-        edges = np.unique(others.start)
-        asked, known = (_places(each.key, each.start, edges) for each in (self, others))
-        row = np.searchsorted(edges, self.start)
-        exact = (
-            edges[np.minimum(row, len(edges) - 1)] == self.start if len(edges) else np.zeros(len(self), bool)
-        )
-        return exact & np.isin(asked, known)
+        if not len(others):
+            return np.zeros(len(self), bool)
+        edges = np.sort(others.start)
+        asked = _places(self.key, self.start, edges)
+        known = np.sort(_places(others.key, others.start, edges))
+        found = known[np.minimum(np.searchsorted(known, asked), len(known) - 1)] == asked
+        return found & (edges[np.searchsorted(edges, self.start, "right") - 1] == self.start)
 
     def holding(self, key: Ints, time: Ints) -> Ints:
         """Return which page holds each pair of key number and time: its position, or -1 if none does."""
-        if not len(self):
+        if not len(self) or not len(key):
             return np.full(len(key), -1)
-        edges = np.unique(self.start)
-        row = np.searchsorted(_places(self.key, self.start, edges), _places(key, time, edges), "right") - 1
+        if self.key[0] == self.key[-1]:
+            row = np.searchsorted(self.start, time, "right") - 1
+        else:
+            edges = np.sort(self.start)
+            places = _places(self.key, self.start, edges)
+            row = np.searchsorted(places, _places(key, time, edges), "right") - 1
         held = (row >= 0) & (self.key[row] == key) & (self.start[row] <= time) & (time <= self.last[row])
         return np.where(held, row, -1)
 
