@@ -1,21 +1,26 @@
 """The backend that keeps its pages in the journal itself, so that nothing has to be restored.
 
 A journal is slow per blob, so many keys share one, a slot. The journal holds
-    index                    version of the state, and of each segment: depth, keys, bytes, and its slots
-    slot-SEGMENT-DEPTH-N     pages of the keys whose hash ends with the DEPTH bits of N
+    index                       version of the state, and of each segment: depth, keys, bytes, and its slots
+    slot-SEGMENT-DEPTH-N        pages of the keys whose hash ends with the DEPTH bits of N
+    slot-SEGMENT.LOW-DEPTH-N    the same of keys that begin with 0xc1 and go on with LOW (in hexadecimal digits) or more
+
+Keys that begin with 0xc1 go on with 8 bytes that say when a page begins: pages of one time change together, and later ones do
+not change any more. So a segment is divided by these bytes into parts with slots of their own, a new one each time that the
+youngest has grown by an eighth of them all: a batch does not rewrite the slots of older pages. Other keys are in the first
+part.
 
 The hash has a random seed, so that nobody who writes records can choose keys that all fall into one slot. Segments that earlier
 versions began go on with the CRC-32 of the key.
 
 Each is a blob (see `serializers.blobs`) of the format b"SWJB", valid under its name only. The value is
-[version, [[segment, depth, keys, bytes, bits, seeded], ...], seed] for the index and [[keys], [pages]] for a slot. In version
-1, the index has no seed, and all segments have CRC-32.
+[version, [[segment, depth, keys, bytes, bits, seeded, [[low, high, depth, keys, bytes, bits], ...]], ...], seed] for the index
+and [[keys], [pages]] for a slot. In version 2 there are no further parts; in version 1, the index has no seed, and all segments
+have CRC-32.
 """
 
-import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, ClassVar
@@ -23,68 +28,17 @@ from typing import Any, ClassVar
 import numpy as np
 
 from serializers.blobs import BlobFormat
-from serializers.shapes import count, instance, int64, list_of, refusing
+from serializers.shapes import list_of, refusing
+from state_backends.backends.journal_index import Index, Pages, Part, Segment, slot_name
 from state_backends.errors import CHECKPOINT_CHANGED, StateError
 from state_backends.interface import StateBackend, WriteBatch
 from state_backends.journal import Journal
 from state_backends.sqlite_journal import SqliteJournal
+from state_backends.store.page_ids import count_further
 
-FORMAT_VERSION = 2
-SLOT_BYTES = 64 << 10
-"""What a slot may hold on average, in bytes of keys and pages. One changed page rewrites its slot, so that smaller ones
-save bytes; to fetch a blob from Spark takes as long as to decode about 10 KiB, so larger ones save calls."""
-_DEEPEST = 48
-_SEED_BYTES = 16
+FORMAT_VERSION = 3
 _MOST_HASHES = 1 << 18
 _FORMAT = BlobFormat(b"SWJB", FORMAT_VERSION, oldest=1)
-
-Pages = dict[bytes, bytes]
-
-
-@dataclass(slots=True)
-class _Segment:
-    """One segment of the index, and those of its slots that have been read.
-
-    Attributes:
-        depth: binary logarithm of the number of slots.
-        keys: number of keys.
-        size: bytes of keys and pages.
-        bits: one bit for each slot, set if the journal holds it.
-        seeded: whether the hash of its keys has a seed.
-        loaded: pages by number of the slot.
-    """
-
-    depth: int = 0
-    keys: int = 0
-    size: int = 0
-    bits: bytearray = field(default_factory=lambda: bytearray(1))
-    seeded: bool = True
-    loaded: dict[int, Pages] = field(default_factory=dict)
-
-    def has(self, slot: int) -> bool:
-        return bool(self.bits[slot >> 3] >> (slot & 7) & 1)
-
-    def mark(self, slot: int, *, there: bool) -> None:
-        mask = 1 << (slot & 7)
-        self.bits[slot >> 3] = self.bits[slot >> 3] | mask if there else self.bits[slot >> 3] & ~mask
-
-    def slots(self) -> list[int]:
-        """The slots that the journal holds. O(2**depth)."""
-        return [slot for slot in range(1 << self.depth) if self.has(slot)]
-
-    def needed_depth(self) -> int:
-        """The depth at which slots are small enough; not deeper than the number of keys requires."""
-        depth = self.depth
-        while self.size > SLOT_BYTES << depth and self.keys > 1 << depth:
-            depth += 1
-        return depth
-
-
-@dataclass(slots=True)
-class _Index:
-    version: bytes | None = None
-    segments: dict[int, _Segment] = field(default_factory=dict)
-    seed: bytes = field(default_factory=lambda: os.urandom(_SEED_BYTES))
 
 
 class JournalBackend(StateBackend):
@@ -103,7 +57,7 @@ class JournalBackend(StateBackend):
         self._file = directory / "pages"
         self._file_journal: SqliteJournal | None = None
         self._attached: Journal | None = None
-        self._index: _Index | None = None
+        self._index: Index | None = None
         self._hashes: dict[bytes, int] = {}
         """Hashes of keys: what a batch reads, it mostly writes."""
 
@@ -126,11 +80,11 @@ class JournalBackend(StateBackend):
             self._file_journal = SqliteJournal(self._file, waits=False)
         return self._file_journal
 
-    def _known(self) -> _Index:
+    def _known(self) -> Index:
         if self._index is None:
             # Reading the version before the first attach creates no file.
             nothing = self._attached is None and not self._file.exists()
-            self._index = _Index() if nothing else _read_index(self._journal)
+            self._index = Index() if nothing else _read_index(self._journal)
         return self._index
 
     @property
@@ -139,13 +93,19 @@ class JournalBackend(StateBackend):
 
     def get_many(self, segment: int, keys: Sequence[bytes]) -> list[bytes | None]:
         info = self._known().segments.get(segment)
+        found: list[bytes | None] = [None] * len(keys)
         if info is None:
-            return [None] * len(keys)
-        slots = self._slots_of(info, keys)
-        pages = {slot: self._slot(segment, info, slot) for slot in set(slots)}
-        return [pages[slot].get(key) for slot, key in zip(slots, keys, strict=True)]
+            return found
+        parts = info.parts()
+        for number, positions in info.by_part(keys).items():
+            part, some = parts[number], [keys[position] for position in positions]
+            slots = self._slots_of(part, some)
+            pages = {slot: self._slot(segment, part, slot) for slot in set(slots)}
+            for position, slot, key in zip(positions, slots, some, strict=True):
+                found[position] = pages[slot].get(key)
+        return found
 
-    def _slots_of(self, info: _Segment, keys: Sequence[bytes]) -> list[int]:
+    def _slots_of(self, info: Part, keys: Sequence[bytes]) -> list[int]:
         """The slot of each key. O(keys), 0.4 us for each that is new to the batch."""
         mask = (1 << info.depth) - 1
         if not info.seeded:
@@ -159,15 +119,15 @@ class JournalBackend(StateBackend):
             known.update(zip(new, np.frombuffer(found, "<u8").tolist(), strict=True))
         return [known[key] & mask for key in keys]
 
-    def _slot(self, segment: int, info: _Segment, slot: int) -> Pages:
+    def _slot(self, segment: int, info: Part, slot: int) -> Pages:
         """The pages of a slot, kept until the next attach."""
         pages = info.loaded.get(slot)
         if pages is None:
             pages = info.loaded[slot] = self._read_slot(segment, info, slot) if info.has(slot) else {}
         return pages
 
-    def _read_slot(self, segment: int, info: _Segment, slot: int) -> Pages:
-        name = _slot_name(segment, info.depth, slot)
+    def _read_slot(self, segment: int, info: Part, slot: int) -> Pages:
+        name = slot_name(segment, info, slot)
         blob = self._journal.get(name)
         if blob is None:
             raise StateError(f"the blob {name!r} is missing in the journal: {CHECKPOINT_CHANGED}")
@@ -196,20 +156,39 @@ class JournalBackend(StateBackend):
         index = self._known()
         if batch.drop_before is not None:
             for segment in [number for number in index.segments if number < batch.drop_before]:
-                self._remove_slots(segment, index.segments.pop(segment))
+                for part in index.segments.pop(segment).parts():
+                    self._remove_slots(segment, part)
         for segment in sorted({*batch.deletes, *batch.puts}):
-            info = index.segments.pop(segment, None) or _Segment()
-            self._change(segment, info, batch.deletes.get(segment, set()), batch.puts.get(segment, {}))
-            if info.keys:
+            info = index.segments.pop(segment, None) or Segment()
+            self._change_parts(segment, info, batch.deletes.get(segment, set()), batch.puts.get(segment, {}))
+            if not info.is_empty:
                 index.segments[segment] = info
         index.version = version
-        content = [[n, s.depth, s.keys, s.size, bytes(s.bits), s.seeded] for n, s in index.segments.items()]
-        self._journal.put("index", _FORMAT.encode([version, content, index.seed], "index"))
+        self._journal.put("index", _FORMAT.encode(index.plain(), "index"))
 
-    def _change(self, segment: int, info: _Segment, deletes: Set[bytes], puts: Mapping[bytes, bytes]) -> None:
+    def _change_parts(
+        self, segment: int, info: Segment, deletes: Set[bytes], puts: Mapping[bytes, bytes]
+    ) -> None:
+        gone, names = list(deletes), list(puts)
+        if count_further(names):
+            info.renew()
+        info.note(names)
+        deleted, put = info.by_part(gone), info.by_part(names)
+        parts = info.parts()
+        for number in sorted({*deleted, *put}):
+            self._change(
+                segment,
+                parts[number],
+                {gone[position] for position in deleted.get(number, ())},
+                {names[position]: puts[names[position]] for position in put.get(number, ())},
+            )
+        while info.further and not info.further[-1].keys:
+            info.further.pop()
+
+    def _change(self, segment: int, info: Part, deletes: Set[bytes], puts: Mapping[bytes, bytes]) -> None:
         changed = self._changed_slots(segment, info, deletes, puts)
         for slot in [slot for slot in changed if not info.loaded[slot]]:
-            self._journal.remove(_slot_name(segment, info.depth, slot))
+            self._journal.remove(slot_name(segment, info, slot))
             info.mark(slot, there=False)
             changed.remove(slot)
         depth = info.needed_depth()
@@ -220,7 +199,7 @@ class JournalBackend(StateBackend):
             self._put_slot(segment, info, slot, info.loaded[slot])
 
     def _changed_slots(
-        self, segment: int, info: _Segment, deletes: Set[bytes], puts: Mapping[bytes, bytes]
+        self, segment: int, info: Part, deletes: Set[bytes], puts: Mapping[bytes, bytes]
     ) -> set[int]:
         """Apply deletes and puts in memory only; return the slots whose pages changed."""
         changed = set()
@@ -244,9 +223,10 @@ class JournalBackend(StateBackend):
             changed.add(slot)
         return changed
 
-    def _deepen(self, segment: int, info: _Segment, depth: int, changed: Iterable[int]) -> None:
+    def _deepen(self, segment: int, info: Part, depth: int, changed: Iterable[int]) -> None:
         """Split the segment into 2**depth slots, one old slot after another."""
-        deeper = _Segment(depth, info.keys, info.size, bytearray(((1 << depth) + 7) // 8), info.seeded)
+        bits = bytearray(((1 << depth) + 7) // 8)
+        deeper = Part(depth, info.keys, info.size, bits, info.seeded, info.low, info.high)
         for slot in sorted({*info.slots(), *changed}):
             parts: dict[int, Pages] = {}
             pages = self._slot(segment, info, slot)
@@ -254,36 +234,36 @@ class JournalBackend(StateBackend):
                 parts.setdefault(part, {})[key] = page
             del info.loaded[slot]
             if info.has(slot):
-                self._journal.remove(_slot_name(segment, info.depth, slot))
+                self._journal.remove(slot_name(segment, info, slot))
             for part, some in parts.items():
                 self._put_slot(segment, deeper, part, some)
         info.depth, info.bits = deeper.depth, deeper.bits
         info.loaded.clear()
 
-    def _put_slot(self, segment: int, info: _Segment, slot: int, pages: Pages) -> None:
-        name = _slot_name(segment, info.depth, slot)
+    def _put_slot(self, segment: int, info: Part, slot: int, pages: Pages) -> None:
+        name = slot_name(segment, info, slot)
         self._journal.put(name, _FORMAT.encode([list(pages), list(pages.values())], name))
         info.mark(slot, there=True)
 
-    def _remove_slots(self, segment: int, info: _Segment) -> None:
+    def _remove_slots(self, segment: int, info: Part) -> None:
         for slot in info.slots():
-            self._journal.remove(_slot_name(segment, info.depth, slot))
+            self._journal.remove(slot_name(segment, info, slot))
 
     def iterate(self, segment: int) -> Iterator[tuple[bytes, bytes]]:
         info = self._known().segments.get(segment)
-        if info is None:
-            return
-        for slot in info.slots():
-            # A slot that is read only here is not kept, so that a walk through all of them takes the memory of one.
-            pages = info.loaded.get(slot) or self._read_slot(segment, info, slot)
-            yield from pages.items()
+        for part in [] if info is None else info.parts():
+            for slot in part.slots():
+                # A slot that is read only here is not kept, so that a walk through all of them takes the memory of one.
+                pages = part.loaded.get(slot) or self._read_slot(segment, part, slot)
+                yield from pages.items()
 
     def segments(self) -> list[int]:
         return sorted(self._known().segments)
 
     def clear(self) -> None:
         for segment, info in self._known().segments.items():
-            self._remove_slots(segment, info)
+            for part in info.parts():
+                self._remove_slots(segment, part)
         self._journal.remove("index")
         self._index, self._hashes = None, {}
         self._commit_file()
@@ -302,38 +282,14 @@ class JournalBackend(StateBackend):
             self._file_journal = None
 
 
-def _slot_name(segment: int, depth: int, slot: int) -> str:
-    return f"slot-{segment}-{depth}-{slot}"
-
-
-def _read_index(journal: Journal) -> _Index:
-    blob = journal.get("index")
-    if blob is None:
-        return _Index()
-    content = _decode("index", blob)
-    with refusing("the journal's blob 'index'"):
-        version, segments, *seeds = content
-        if version is not None:
-            instance(bytes, version)
-        index = _Index(version, {int64(number): _segment(*rest) for number, *rest in segments})
-        if seeds:
-            (index.seed,) = [instance(bytes, seed) for seed in seeds]
-        if len(index.seed) != _SEED_BYTES or any(
-            info.seeded > bool(seeds) for info in index.segments.values()
-        ):
-            raise ValueError(f"a seed of {len(index.seed)} bytes")
-        return index
-
-
-def _segment(depth: Any, keys: Any, size: Any, bits: Any, seeded: Any = False) -> _Segment:
-    """A segment of the index. Its depth has to agree with its bits, so that no walk is longer than these."""
-    info = _Segment(
-        count(depth), count(keys), count(size), bytearray(instance(bytes, bits)), instance(bool, seeded)
-    )
-    if info.depth > _DEEPEST or len(info.bits) != max(1, 1 << info.depth >> 3):
-        raise ValueError(f"{len(info.bits)} bytes of bits at depth {info.depth}")
-    return info
-
-
 def _decode(name: str, blob: bytes) -> Any:
     return _FORMAT.decode(blob, f"the journal's blob {name!r}", name)
+
+
+def _read_index(journal: Journal) -> Index:
+    blob = journal.get("index")
+    if blob is None:
+        return Index()
+    content = _decode("index", blob)
+    with refusing("the journal's blob 'index'"):
+        return Index.from_plain(content)

@@ -13,6 +13,8 @@ SEEDED_SLOTS = CHECKPOINTS / "seeded-slots"
 """Directories of the backend `spark` whose slots follow a hash with a seed."""
 EDITS = CHECKPOINTS / "edits"
 """Directories whose changelog has the rows of pages that have changed."""
+SEVERAL_PAGES = CHECKPOINTS / "several-pages"
+"""Directories in which a key has several pages in a segment."""
 _LEFT_OUT = ("local", "stored", "later")
 """Local copies, which Spark's workers make anew, and the input."""
 _FOLDER = "/folder-of-the-query"

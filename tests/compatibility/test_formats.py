@@ -11,7 +11,8 @@ import pytest
 
 from serializers import unpack_value
 from serializers.changes import Puts, decode_changes, decode_edits
-from tests.compatibility.archives import CHECKPOINTS, EDITS, OF_SPARK_4_0, SEEDED_SLOTS, unpack
+from state_backends.store.page_ids import key_of
+from tests.compatibility.archives import CHECKPOINTS, EDITS, OF_SPARK_4_0, SEEDED_SLOTS, SEVERAL_PAGES, unpack
 
 PAGE = Path(__file__).parents[2] / "docs" / "compatibility.md"
 ARCHIVES = [
@@ -21,6 +22,8 @@ ARCHIVES = [
     OF_SPARK_4_0 / "memory-directories.tar.gz",
     SEEDED_SLOTS / "spark-directories.tar.gz",
     EDITS / "memory-directories.tar.gz",
+    SEVERAL_PAGES / "memory-directories.tar.gz",
+    SEVERAL_PAGES / "spark-directories.tar.gz",
 ]
 Found = tuple[str, int]
 """A format and a version."""
@@ -70,7 +73,7 @@ def of_pages(puts: Puts) -> Iterator[Found]:
     """The formats of the pages in a changelog entry, and of their keys."""
     for pages in puts.values():
         for key, page in pages.items():
-            yield "key", key[0]
+            yield "key", key_of(key)[0]
             if page[:2] == b"WP":  # the backend `spark` says which keys have changed, without their pages
                 yield "page", int.from_bytes(page[2:4], "little")
 

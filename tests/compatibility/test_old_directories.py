@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.compatibility.archives import CHECKPOINTS, EDITS, OF_SPARK_4_0, SEEDED_SLOTS, unpack
+from tests.compatibility.archives import CHECKPOINTS, EDITS, OF_SPARK_4_0, SEEDED_SLOTS, SEVERAL_PAGES, unpack
 from tests.compatibility.runs import BACKENDS, LOCAL, added, expected, run_locally
 from tests.effort import slow_but
 
@@ -73,6 +73,22 @@ def with_edits(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
 def test_logged_rows_go_on(with_edits: tuple[Path, str], name: str) -> None:
     """A copy that is made from pages and the rows that changed in them goes on."""
     stored, backend = with_edits
+    before = json.loads((stored / "rows.json").read_text())[name]
+    after = run_locally(name, stored / name, backend, goes_on=True)
+    assert expected([name]) == added({name: before}, {name: after})
+
+
+@pytest.fixture(scope="module", params=["memory", "rocksdb", "spark"])
+def with_pages(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """Directories in which a key has several pages in a segment, and their backend."""
+    name = f"{request.param}-directories.tar.gz"
+    return unpack(SEVERAL_PAGES / name, tmp_path_factory.mktemp("pages")), request.param
+
+
+@pytest.mark.parametrize("name", LOCAL)
+def test_several_pages_go_on(with_pages: tuple[Path, str], name: str) -> None:
+    """Names of pages say where they begin, in the changelog, in snapshots, and in the journal."""
+    stored, backend = with_pages
     before = json.loads((stored / "rows.json").read_text())[name]
     after = run_locally(name, stored / name, backend, goes_on=True)
     assert expected([name]) == added({name: before}, {name: after})

@@ -13,14 +13,16 @@ from serializers import CorruptDataError, NewerFormatError
 from serializers.blobs import BlobFormat
 from serializers.keys import bucket_of
 from state_backends import StateError, WriteBatch
-from state_backends.backends import journaled
-from state_backends.backends.journaled import JournalBackend
+from state_backends.backends import journal_index
+from state_backends.backends.journal_index import slot_name
+from state_backends.backends.journaled import FORMAT_VERSION, JournalBackend
 from state_backends.backends.memory import MemoryBackend
 from state_backends.contract import AWKWARD_KEYS, AWKWARD_SEGMENTS, Pages, applied, assert_holds, random_batch
 from state_backends.journal import Blob, MemoryJournal
 from state_backends.sqlite_journal import SqliteJournal
+from state_backends.store.page_ids import further_name
 
-NAME = re.compile(r"index|slot-(-?\d+)-(\d+)-(\d+)")
+NAME = re.compile(r"index|slot-(-?\d+)(?:\.[0-9a-f]*)?-(\d+)-(\d+)")
 
 
 class RecordingJournal(MemoryJournal):
@@ -61,7 +63,14 @@ def journal() -> RecordingJournal:
 @pytest.fixture
 def small_slots(monkeypatch: pytest.MonkeyPatch) -> None:
     """Slots of 200 bytes, so that few pages fill many."""
-    monkeypatch.setattr(journaled, "SLOT_BYTES", 200)
+    monkeypatch.setattr(journal_index, "SLOT_BYTES", 200)
+    monkeypatch.setattr(journal_index, "PART_BYTES", 400)
+
+
+def times(step: int, rng: random.Random) -> list[bytes]:
+    """Names of pages, most of which begin at about one time; some at another one."""
+    starts = [rng.choice([step, step, step, rng.randrange(150)]) for _ in range(30)]
+    return [b"%d" % rng.randrange(9), *(further_name(b"%d" % rng.randrange(9), start) for start in starts)]
 
 
 def attached(journal: MemoryJournal) -> JournalBackend:
@@ -89,23 +98,29 @@ def pages_of(backend: JournalBackend) -> Pages:
     return {segment: dict(backend.iterate(segment)) for segment in backend.segments()}
 
 
+def belongs(key: bytes, low: bytes) -> bool:
+    """Whether a key is in a further part that begins so, or in a later one."""
+    return key[:1] == b"\xc1" and key[1:9] >= low
+
+
 def assert_index_is_true(backend: JournalBackend, journal: RecordingJournal, pages: Pages) -> None:
     """The index counts what is there, and the journal holds the blobs it promises and no others."""
     names = {"index"}
     for segment, info in backend._known().segments.items():
-        kept = pages[segment]
-        assert len(kept) == info.keys
-        assert sum(map(len, kept)) + sum(map(len, kept.values())) == info.size
-        slots = {*backend._slots_of(info, list(kept))}
-        names |= {f"slot-{segment}-{info.depth}-{slot}" for slot in slots}
+        left = dict(pages[segment])
+        for number, part in reversed([*enumerate(info.parts())]):
+            kept = {key: page for key, page in left.items() if not number or belongs(key, part.low or b"")}
+            left = {key: page for key, page in left.items() if key not in kept}
+            assert len(kept) == part.keys
+            assert sum(map(len, kept)) + sum(map(len, kept.values())) == part.size
+            slots = {*backend._slots_of(part, list(kept))}
+            names |= {slot_name(segment, part, slot) for slot in slots}
     assert sorted(names) == journal.names()
 
 
 @pytest.mark.usefixtures("small_slots")
-@pytest.mark.parametrize("many_keys", [False, True])
-def test_any_worker_sees_what_was_committed(
-    journal: RecordingJournal, rng: random.Random, many_keys: bool
-) -> None:
+@pytest.mark.parametrize("many", ["", "keys", "times"])
+def test_any_worker_sees_what_was_committed(journal: RecordingJournal, rng: random.Random, many: str) -> None:
     """Whichever worker takes a batch, whichever attempts were undone, all is as in a backend of dictionaries."""
     workers, truth, states = [attached(journal) for _ in range(3)], MemoryBackend(), 0
     pages: Pages = {}
@@ -113,11 +128,13 @@ def test_any_worker_sees_what_was_committed(
         worker = rng.choice(workers)
         worker.attach(journal)
         batch, version = random_batch(rng), b"%d" % step
-        if many_keys:
+        if many:
+            named = times(step, rng) if many == "times" else [b"%d" % n for n in range(500)]
             batch.puts[rng.randint(-2, 2)] = {
-                b"%d" % rng.randrange(500): rng.randbytes(rng.randrange(60)) for _ in range(rng.randrange(80))
+                key: rng.randbytes(rng.randrange(60)) for key in rng.choices(named, k=rng.randrange(80))
             }
-            batch.deletes[rng.randint(-2, 2)] = {b"%d" % n for n in range(500) if rng.random() < 0.5}
+            there = [*named, *(key for some in pages.values() for key in some)]
+            batch.deletes[rng.randint(-2, 2)] = {key for key in there if rng.random() < 0.5}
         chance = rng.random()
         if chance < 0.2:
             worker.write(batch, b"lost")
@@ -234,7 +251,7 @@ def test_keys_of_one_bucket_fill_all_slots(
     journal: RecordingJournal, buckets: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Keys that share a bucket have nothing else in common: they spread over all its slots."""
-    monkeypatch.setattr(journaled, "SLOT_BYTES", 2_000)
+    monkeypatch.setattr(journal_index, "SLOT_BYTES", 2_000)
     keys = [key for key in (b"user-%d" % n for n in range(2_000 * buckets)) if not bucket_of(key, buckets)]
     backend = attached(journal)
     committed(backend, journal, WriteBatch({0: dict.fromkeys(keys, bytes(20))}))
@@ -271,7 +288,7 @@ def with_checksum(key: bytes, wanted: int) -> bytes:
 
 def test_nobody_can_choose_a_slot(journal: RecordingJournal, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys that were made to have one checksum fall into all slots, into other ones in each state."""
-    monkeypatch.setattr(journaled, "SLOT_BYTES", 2_000)
+    monkeypatch.setattr(journal_index, "SLOT_BYTES", 2_000)
     keys = [with_checksum(b"user-%d" % n, 0x12345678) for n in range(2_000)]
     assert {zlib.crc32(key) for key in keys} == {0x12345678}
     other = RecordingJournal()
@@ -288,7 +305,7 @@ def test_segments_of_the_first_version_go_on(
     journal: RecordingJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They have checksums for hashes, and no seed; what is written beside them has one, also after they have gone."""
-    monkeypatch.setattr(journaled, "SLOT_BYTES", 200)
+    monkeypatch.setattr(journal_index, "SLOT_BYTES", 200)
     form, pages, slots = BlobFormat(b"SWJB", 1), some_pages(50), 8
     for slot in range(slots):
         some = {key: page for key, page in pages.items() if zlib.crc32(key) % slots == slot}
@@ -483,8 +500,10 @@ def test_newer_blobs_are_refused(journal: RecordingJournal, name: str) -> None:
     committed(attached(journal), journal, WriteBatch({0: {b"a": b"1"}}))
     good = journal.get(name)
     assert good is not None
-    with pytest.raises(NewerFormatError, match=f"'{name}' has format version 3; .*upgrade"):
-        damaged(journal, name, good[:4] + b"\x03" + good[5:]).get_many(0, [b"a"])
+    with pytest.raises(
+        NewerFormatError, match=f"'{name}' has format version {FORMAT_VERSION + 1}; .*upgrade"
+    ):
+        damaged(journal, name, good[:4] + bytes([FORMAT_VERSION + 1]) + good[5:]).get_many(0, [b"a"])
 
 
 def test_backend_can_be_attached_after_an_error(journal: RecordingJournal) -> None:
