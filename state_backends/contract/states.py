@@ -11,7 +11,8 @@ Pages = dict[int, dict[bytes, bytes]]
 
 AWKWARD_KEYS = [
     b"", b"\x00", b"\0\0", b"a", b"a\x00", b"a\x00\x00", b"ab", b"b", b"\x7f", b"\x80", b"\xfe\xff", b"\xff",
-    b"\xc1", b"\xc1" + bytes(8) + b"a", b"\xff\x00", b"\xff\xff", b"\xff" * 9, b"m:version", b"p", b"q", bytes(range(256)), b"k" * 20_000,
+    b"\xff\x00", b"\xff\xff", b"\xff" * 9, b"m:version", b"p", b"q", bytes(range(256)), b"k" * 20_000,
+    b"\xc1", b"\xc1" + bytes(8) + b"a",
 ]  # fmt: skip
 FAR = 2**62
 _NEAR = range(-5, 6)
