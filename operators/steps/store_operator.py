@@ -255,7 +255,7 @@ class StoreOperator(ABC):
         ticks = self.store.segment_ticks
         alive = entries.time >= dead_before
         parts = [entries.time // ticks, *(each.time // ticks for each in changed)]
-        numbers = [np.unique(part) for part in parts[1:]]
+        numbers = [part[np.flatnonzero(np.diff(part, prepend=part[:1] - 1))] for part in parts[1:]]
         segments = np.unique(np.concatenate([*numbers, np.fromiter(touched.due, np.int64, len(touched.due))]))
         rows = [rows_by_segment(part, segments) for part in parts]
         before = [] if timers is None else rows_by_segment(timers.stored.time // ticks, segments)
@@ -270,9 +270,9 @@ class StoreOperator(ABC):
             present, page = present[page >= 0], page[page >= 0]
             written = changes[page] & alive[present]
             start = pages.start[page]
-            start[written] = self._write(
-                segment, touched.keys, pages.take(changes), entries.take(present[written])
-            )
+            whole = len(present) == len(entries) and written.all()
+            writing = entries if whole else entries.take(present[written])
+            start[written] = self._write(segment, touched.keys, pages.take(changes), writing)
             if timers is not None:
                 kept = written | ~changes[page]
                 was = before[nth]

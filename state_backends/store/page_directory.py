@@ -9,7 +9,7 @@ import numpy as np
 
 from state_backends.interface import WriteBatch
 from state_backends.store.key_index import Bits, Hashes, KeyIndex, hashes
-from state_backends.store.page_ids import Ints, Mask, PageIds, further_starts, key_of
+from state_backends.store.page_ids import Ints, Mask, PageIds, further_starts, keys_of
 from state_backends.store.rows_by_key import RowsByKey
 
 
@@ -59,7 +59,7 @@ class PageDirectory:
         """Return the positions of the pages that the backend may have."""
         if segment not in self._index:
             return list(range(len(names)))
-        return np.flatnonzero(self._index.has(segment, self.locate(map(key_of, names)))).tolist()
+        return np.flatnonzero(self._index.has(segment, self.locate(keys_of(names)))).tolist()
 
     def has_further(self, segment: int) -> bool:
         """Whether any key is known to have further pages in the segment."""
@@ -72,7 +72,7 @@ class PageDirectory:
 
     def note(self, segment: int, names: Collection[bytes]) -> Hashes:
         """Note pages that the backend has, and return the hashes of their keys."""
-        found = hashes(map(key_of, names))
+        found = hashes(keys_of(names))
         self.note_keys(segment, found)
         self._note_further(segment, names)
         return found
@@ -81,12 +81,12 @@ class PageDirectory:
         """Note keys that have pages in the backend, by their hashes."""
         self._index.note(segment, found)
 
-    def _note_further(self, segment: int, names: Iterable[bytes]) -> None:
+    def _note_further(self, segment: int, names: Collection[bytes]) -> None:
         keys, number, start = further_starts(names)
         if keys:
             self._starts.add(segment, keys, number, start[:, None])
 
-    def forget(self, segment: int, names: Iterable[bytes]) -> None:
+    def forget(self, segment: int, names: Collection[bytes]) -> None:
         """Note that further pages are gone. First pages are not told apart from others of their keys, and stay."""
         if segment in self._starts:
             keys, number, start = further_starts(names)

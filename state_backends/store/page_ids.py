@@ -12,7 +12,7 @@ msgpack has: keys begin with the version of their format. Starts come before key
 young ones, are neighbours in a sorted backend.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,37 +36,48 @@ def key_of(name: bytes) -> bytes:
     return name[_HEAD:] if name[:1] == FURTHER else name
 
 
-def count_further(names: Iterable[bytes]) -> int:
+def _maybe_further(names: Collection[bytes]) -> bool:
+    """Whether names may be of further pages. 20 ns each."""
+    return len(names) > 0 and max(names) >= FURTHER
+
+
+def keys_of(names: Collection[bytes]) -> Collection[bytes]:
+    """Return the key of each page."""
+    return [key_of(name) for name in names] if _maybe_further(names) else names
+
+
+def count_further(names: Collection[bytes]) -> int:
     """Return how many names are of further pages."""
-    return sum([name[:1] == FURTHER for name in names])
+    return sum([name[:1] == FURTHER for name in names]) if _maybe_further(names) else 0
 
 
-def keys_and_starts(names: Sequence[bytes], begin: int) -> tuple[list[bytes], Ints]:
+def keys_and_starts(names: list[bytes], begin: int) -> tuple[list[bytes], Ints]:
     """Return the key of each page, and where the page starts.
 
     Args:
         names: n names of one segment.
         begin: the first tick of the segment, where first pages start.
     """
-    starts, keys = np.full(len(names), begin), list(names)
-    further = [number for number, name in enumerate(names) if name[:1] == FURTHER]
-    if further:
+    starts, keys = np.full(len(names), begin), names
+    if _maybe_further(names):
+        further = [number for number, name in enumerate(names) if name[:1] == FURTHER]
         starts[further] = _starts([names[number] for number in further])
-        for number in further:
-            keys[number] = names[number][_HEAD:]
+        keys = [key_of(name) for name in names]
     return keys, starts
 
 
 def distinct_keys(names: Sequence[bytes]) -> tuple[list[bytes], Ints]:
     """Return the distinct keys that pages are of, and the number of each page's key among them."""
+    if not _maybe_further(names):
+        return list(names), np.arange(len(names))
     numbers: dict[bytes, int] = {}
     number = [numbers.setdefault(key_of(name), len(numbers)) for name in names]
     return list(numbers), np.array(number, np.int64)
 
 
-def further_starts(names: Iterable[bytes]) -> tuple[list[bytes], Ints, Ints]:
+def further_starts(names: Collection[bytes]) -> tuple[list[bytes], Ints, Ints]:
     """Return of the further pages among some: the distinct keys, the number of each page's key, and where the page starts."""
-    further = [name for name in names if name[:1] == FURTHER]
+    further = [name for name in names if name[:1] == FURTHER] if _maybe_further(names) else []
     keys, number = distinct_keys(further)
     return keys, number, _starts(further)
 
@@ -143,10 +154,18 @@ class PageIds:
     def names(self, keys: Sequence[bytes]) -> list[bytes]:
         """Return the names of the pages, given the key of each number."""
         further = self.further
+        if self._are_only(len(keys)) and not further.any():
+            return list(keys)
         names = [keys[number] for number in self.key.tolist()]
         for row in np.flatnonzero(further).tolist():
             names[row] = further_name(names[row], int(self.start[row]))
         return names
+
+    def _are_only(self, keys: int) -> bool:
+        """Whether these are pages of so many keys, one of each in turn."""
+        return (
+            len(self) == keys > 0 and self.key[-1] == keys - 1 and bool((self.key[1:] > self.key[:-1]).all())
+        )
 
     def joined(self, others: "PageIds") -> "PageIds":
         """Return these pages and others of the same segment, of other keys or of later times."""
@@ -175,6 +194,10 @@ class PageIds:
             return np.full(len(key), -1)
         if self.key[0] == self.key[-1]:
             row = np.searchsorted(self.start, time, "right") - 1
+        elif not self.further.any():
+            rows = np.full(max(int(key.max()), int(self.key[-1])) + 1, -1)
+            rows[self.key] = np.arange(len(self))
+            row = rows[key]
         else:
             edges = np.sort(self.start)
             places = _places(self.key, self.start, edges)

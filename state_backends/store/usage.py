@@ -9,7 +9,7 @@ import numpy as np
 from serializers.pages import PageLayout
 from state_backends.interface import StateBackend, WriteBatch
 from state_backends.store.key_index import Hashes, hashes
-from state_backends.store.page_ids import FURTHER, count_further, key_of
+from state_backends.store.page_ids import FURTHER, count_further, keys_of
 
 _SAMPLED_KEYS = 2**14
 _AT_ONCE = 2**14
@@ -171,7 +171,7 @@ class StoreUsage:
         self.pages_written += len(puts)
         added = _without_page(list(puts), old[: len(puts)])
         usage.further += count_further(added) - count_further(deletes)
-        fresh = hashes(map(key_of, added))
+        fresh = hashes(keys_of(added))
         self._sample.add(segment, fresh)
         if deletes:
             self._sample.remove(segment, hashes(_of_first_pages(deletes)))
@@ -185,7 +185,7 @@ class StoreUsage:
             for segment, names in batch.deletes.items():
                 self._sample.remove(segment, hashes(_of_first_pages(names)))
             for segment, puts in batch.puts.items():
-                self._sample.add(segment, hashes(map(key_of, puts)))
+                self._sample.add(segment, hashes(keys_of(puts)))
 
     def drop_before(self, segment: int) -> None:
         """Note that earlier segments are dropped."""
