@@ -141,8 +141,9 @@ SEVEN = [
     Bug(
         "spark",
         "drop of its own",
-        "self._remove_slots(segment, index.segments.pop(segment))",
-        "self._remove_slots(segment, index.segments.pop(segment))\n            self._commit_file()",
+        "                    self._remove_slots(segment, part)\n        for segment in sorted(",
+        "                    self._remove_slots(segment, part)\n                self._commit_file()\n"
+        "        for segment in sorted(",
         KILLED,
     ),
     Bug(
@@ -337,7 +338,7 @@ OTHERS = [
     Bug(
         "spark",
         "empty segments",
-        "            if info.keys:\n                index",
+        "            if not info.is_empty:\n                index",
         "            if True:\n                index",
         "segments_without_pages_are_not_there",
     ),
