@@ -125,7 +125,7 @@ class CustomPlan:
         kind = type(self.definition)
         settings = self.definition.settings()
         return {
-            "operator": kind.__qualname__,
+            "operator": kind.__name__,  # Pickled by value, a class loses the rest of its qualified name.
             "version": kind.version,
             "settings": {name: _plain(kind, name, value) for name, value in settings.items()},
             "stored": [f"{name}: {kind_}" for name, kind_ in self.head],

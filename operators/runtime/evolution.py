@@ -20,10 +20,10 @@ from operators.aggregates.operations import SumFloat, SumInt
 from operators.columns.ranges import Ints, State
 from operators.columns.records import Records
 from operators.kinds.panes import join_states, split_states
-from operators.kinds.plan import WindowPlan
 from operators.kinds.rolling import LASTING
 from operators.runtime.identity import COLUMNS, SEGMENT, STATE, differences, differing
 from operators.runtime.program import Program
+from operators.runtime.state_changes import changed_states, check_names, new_lifetimes, without_merge
 from operators.steps.emission import AggregateOutput
 from operators.steps.partials import Partials
 from serializers.pages import Column
@@ -258,9 +258,9 @@ def adaption(
     if not {*different} <= {STATE, COLUMNS, LASTING} or stored is None:
         if different == [SEGMENT]:
             restart = "move the state by a savepoint"
+        said = without_merge(program, stored_identity) or differences(stored_identity, own, different)
         raise StateError(
-            f"the {place} holds the state of another operator: {differences(stored_identity, own, different)}. "
-            f"Go back to the former definition, or {restart}"
+            f"the {place} holds the state of another operator: {said}. Go back to the former definition, or {restart}"
         )
     retyped = _retyped(program, stored_identity)
     for name, (before, now) in retyped.items():
@@ -269,9 +269,9 @@ def adaption(
                 f"column {name!r} was {before}, is {now}: stored states cannot be converted. Cast it back, "
                 f"give the changed column another name, or {restart}"
             )
-    _check_names(stored_identity[STATE], own[STATE], restart)
-    changes = _new_lifetimes(program, stored_identity[STATE])
-    changes += _changes(stored_identity[STATE], program.plan.operations)
+    check_names(stored_identity[STATE], own[STATE], restart)
+    changes = new_lifetimes(program, stored_identity[STATE])
+    changes += changed_states(stored_identity[STATE], program, stored)
     changes += [f"column {name!r} was {before}, is {now}" for name, (before, now) in retyped.items()]
     if policy != ADAPT:
         raise StateError(
@@ -292,51 +292,6 @@ def stored_change(program: Program, progress: Progress, policy: str) -> Adaption
     if progress.identity is None:
         return None
     return adaption(program, progress.identity, progress.schema, policy)
-
-
-def _new_lifetimes(program: Program, before: Sequence[str]) -> list[str]:
-    """The results that are over the lifetime, and whose states were kept for other lookbacks only, as text."""
-    output, plan = program.output, program.plan
-    if not isinstance(output, AggregateOutput) or not isinstance(plan, WindowPlan):
-        return []
-    lasting = plan.lasting_results(output)
-    return [
-        f"{name} was not over the lifetime, and would count from now on, over all of its lookbacks"
-        for name, bound in output.aggregates
-        if name in lasting
-        and all(op.bare.describe() in before and op.describe() not in before for op in bound.operations)
-    ]
-
-
-def _changes(before: Sequence[str], operations: Sequence[Operation]) -> list[str]:
-    """The differences as text: new, gone, of another form, moved."""
-    now = [operation.describe() for operation in operations]
-    moved = sorted(before) == sorted(now) and list(before) != list(now)
-    former = {op.former: op.describe() for op in operations if op.describe() not in before}
-    kept = {old: new for old, new in former.items() if old is not None and old in before and old not in now}
-    return [
-        *(
-            f"{new} has more columns than {old}, which would be converted"
-            for old, new in sorted(kept.items())
-        ),
-        *(
-            f"{name} is new, and would count from now on"
-            for name in sorted({*now} - {*before, *kept.values()})
-        ),
-        *(f"{name} is gone, and its state would be dropped" for name in sorted({*before} - {*now, *kept})),
-        *([f"the order was {', '.join(before)}"] if moved else []),
-    ]
-
-
-def _check_names(before: Sequence[str], now: Sequence[str], restart: str) -> None:
-    """Refuse to guess which of several states of one name is gone, or new."""
-    old, new = Counter(before), Counter(now)
-    for name in {*old} & {*new}:
-        if old[name] != new[name]:
-            raise StateError(
-                f"{name} occurred {old[name]} times and now occurs {new[name]} times, so that its states cannot be told apart. "
-                f"Go back to the former definition, or {restart}, with names for folds: fold(..., name=...)"
-            )
 
 
 def _retyped(program: Program, stored_identity: dict[str, Any]) -> dict[str, tuple[str, str]]:

@@ -6,7 +6,7 @@ from typing import Any
 from operators.columns.durations import as_text
 from operators.kinds.rolling import LASTING
 
-STATE, COLUMNS, SEGMENT = "state", "columns", "segment in ticks"
+KIND, STATE, COLUMNS, SEGMENT = "windows", "state", "columns", "segment in ticks"
 _TICK, _STEP, _SIZE = "tick in us", "step in ticks", "size in ticks"
 _IN_TICKS = " in ticks"
 _NAMES = {
@@ -20,7 +20,7 @@ _NAMES = {
     "inputs": "kept inputs",
     LASTING: "aggregates over the lifetime",
 }
-_KINDS = "windows", "operator"
+_KINDS = KIND, "operator"
 _SEVERAL = "grouped by", STATE, COLUMNS, "windows", "stored", "inputs", LASTING
 _FOLLOWING = SEGMENT, COLUMNS, LASTING
 """What follows from something else: the default of a segment from the size, columns and what lasts from the aggregates."""

@@ -208,7 +208,7 @@ class SnapshotFolder:
     def clean(self, kept: Collection[str], gone: Collection[str]) -> None:
         """Remove snapshots, and what failed attempts left behind an hour ago or longer.
 
-        What is as new as the newest snapshot that is needed, or newer, stays: a process that stood still for hours does not
+        What is as new as the newest snapshot that is needed, or newer, stays: a process that was suspended for hours does not
         know what the one that took its place has written since. So does what has no name that a snapshot has, and what is only
         linked into the store.
 

@@ -219,8 +219,9 @@ def test_changed_aggregates_are_refused_by_name(tmp_path: Path) -> None:
         op = KINDS["tumbling"].group_by("k")
         with pytest.raises(
             StateError,
-            match=r"SumFloat\(x\) is new, and would count from now on; CountValid\(v\) is gone, and its .* dropped; "
-            r"Min\(v, i8\) is gone.* set spark.windows.state.evolution to adapt; otherwise go back to the former definition",
+            match=r"total from SumFloat\(x\) is new, and would count from now on; low from CountValid\(v\) is gone, and its .* "
+            r"dropped; low from Min\(v, i8\) is gone.* set spark.windows.state.evolution to adapt; "
+            r"otherwise go back to the former definition",
         ):
             runner(op.aggregate(n=agg.count(), total=agg.sum("x")), {}).process(batch)
         with pytest.raises(StateError, match=r"the order was CountRows\(\), CountValid\(v\), Min.* to adapt"):
@@ -277,14 +278,62 @@ def test_other_windows_and_keys_are_refused_whatever_is_wanted(
         other.process(SCHEMA.empty_table())
 
 
-def test_fold_without_merge_is_refused_beside_panes(tmp_path: Path) -> None:
-    """What makes the windows be computed in another way is refused: there is nothing that it could begin with."""
-    fold = agg.fold(0, lambda n, v: n + v, "v", type="bigint")
+UNMERGED = agg.fold(0, lambda n, v: n + (v or 0), "v", type="bigint")
+
+
+@pytest.mark.parametrize("kind", ["sliding", "hopping", "tumbling"])
+def test_a_fold_without_merge_neither_follows_panes_nor_goes(kind: str, tmp_path: Path) -> None:
+    """Beside it windows are stored, which are not made of panes, nor panes of them: said with its name and the way out."""
+    windows, batch = KINDS[kind].group_by("k"), SCHEMA.empty_table()
+    plain, folded = windows.aggregate(n=agg.count()), windows.aggregate(n=agg.count(), s=UNMERGED)
+    added, gone = tmp_path / "added", tmp_path / "gone"
+    for op, folder in ((plain, added), (folded, gone)):
+        with op.local_runner("at", directory=folder) as runner:
+            runner.process(FULL)
+    for options in ({}, ADAPT):
+        with (
+            folded.local_runner("at", directory=added, options=options) as runner,
+            pytest.raises(
+                StateError,
+                match=r"operator: 's' is a fold without merge .* give it a merge\. Go back to .* with a new checkpoint",
+            ),
+        ):
+            runner.process(batch)
+        with (
+            plain.local_runner("at", directory=gone, options=options) as runner,
+            pytest.raises(
+                StateError, match=r"for a fold without merge that is gone.*: keep such a fold\. Go back"
+            ),
+        ):
+            runner.process(batch)
+    other = (
+        HoppingWindows(16, 4)
+        if kind == "hopping"
+        else (SlidingWindows if kind == "sliding" else TumblingWindows)(16)
+    )
     with (
-        changing(tmp_path, {"n": agg.count()}, "sliding") as runner,
-        pytest.raises(StateError, match="windows were sliding, are sliding by fold"),
+        other.group_by("k")
+        .aggregate(n=agg.count(), s=UNMERGED)
+        .local_runner("at", directory=added) as runner,
+        pytest.raises(StateError, match=f"windows were {kind}, are {kind} by fold; .*size was"),
     ):
-        runner(KINDS["sliding"].group_by("k").aggregate(n=agg.count(), s=fold)).process(SCHEMA.empty_table())
+        runner.process(batch)
+
+
+@pytest.mark.parametrize("kind", ["sliding by fold", "hopping by fold"])
+def test_a_fold_without_merge_can_be_added_beside_another(kind: str, tmp_path: Path) -> None:
+    """Windows are stored already: it counts from now on, as every added aggregate does."""
+    windows = KINDS[kind].group_by("k")
+    others = {"n": agg.count(), "s": UNMERGED}
+    with windows.aggregate(**others).local_runner("at", directory=tmp_path) as runner:
+        emitted = runner.process(FULL)
+    more = {**others, "t": agg.fold(0, lambda n, v: n + (v or 0), "v", type="bigint", name="more")}
+    with windows.aggregate(**more).local_runner("at", directory=tmp_path, options=ADAPT) as runner:
+        after = runner.process(SCHEMA.empty_table(), FAR_FUTURE)
+    with windows.aggregate(**others).local_runner("at") as runner:
+        assert emitted.equals(runner.process(FULL))
+        assert after.drop_columns(["t"]).equals(runner.process(SCHEMA.empty_table(), FAR_FUTURE))
+    assert {0} == {*after["t"].to_pylist()}
 
 
 def test_key_of_another_type_is_refused(tmp_path: Path) -> None:

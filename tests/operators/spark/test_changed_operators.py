@@ -1,0 +1,285 @@
+"""Each row of the table "Change the operator" in docs/operations.md, done on Spark: with the defaults, and windows of hours."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial, reduce
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from operators import (
+    AggregateOperation,
+    HoppingWindows,
+    RollingWindows,
+    SlidingWindows,
+    TumblingWindows,
+    what_failed,
+)
+from operators import aggregates as agg
+from state_backends import StateError, write_savepoint
+from tests.effort import slow_but
+from tests.operators.spark.frames import run_query, use_up, write_numbered
+
+pytestmark = pytest.mark.spark
+PAGE = Path(__file__).parents[3] / "docs" / "operations.md"
+EIGHT_US = 1_767_600_000_000_000
+"""2026-01-05 08:00 UTC."""
+KEYS = [None, "a", "b", "c", "d"]
+ADAPT = {"state.evolution": "adapt"}
+HOURS = TumblingWindows("1 hour", grace="10 minutes").group_by("k")
+HOURLY = HOURS.aggregate(n=agg.count(), low=agg.min("v"))
+
+
+@dataclass
+class Pipeline:
+    """A query that is stopped and started, over files that are written between.
+
+    Attributes:
+        spark: the session.
+        folder: of its files.
+        types: of the columns.
+        checkpoint: name of its checkpoint.
+    """
+
+    spark: SparkSession
+    folder: Path
+    types: str = "k string, at timestamp, v int, b bigint"
+    checkpoint: str = "cp"
+    files: int = field(default=0, init=False)
+
+    def feed(self, *records: tuple[int, int]) -> None:
+        """Write a file with these records for each key: minutes after eight, and v."""
+        (self.folder / "in").mkdir(exist_ok=True)
+        of_each = [(key, EIGHT_US + minute * 60_000_000, v) for minute, v in records for key in KEYS]
+        k, at, v = zip(*of_each, strict=True)
+        table = pa.table(
+            {"k": k, "at": pa.array(at, pa.timestamp("us", "UTC")), "v": pa.array(v, pa.int32()), "b": [*v]}
+        )
+        write_numbered(table, self.folder / "in", self.files)
+        self.files += 1
+
+    @property
+    def stream(self) -> DataFrame:
+        """The files as a stream, one a batch."""
+        reader = self.spark.readStream.schema(self.types).option("maxFilesPerTrigger", 1)
+        return reader.parquet(str(self.folder / "in"))
+
+    def run(self, op: Any, *records: tuple[int, int], **given: Any) -> None:
+        """Start the query with this operator, and stop it when it has read the records too, if it can go on."""
+        if records:
+            self.feed(*records)
+        checkpoint = self.folder / self.checkpoint
+        if (checkpoint / "metadata").exists():
+            op.check(self.stream, "at", checkpoint, **given)
+        run_query(op.apply(self.stream, "at", **given), self.folder / f"out-{self.checkpoint}", checkpoint)
+
+    def refuse(self, op: Any, match: str, **given: Any) -> None:
+        """Have both the check and the query, which has a record more to read, refuse this operator for this reason."""
+        with pytest.raises(StateError, match=match):
+            op.check(self.stream, "at", self.folder / self.checkpoint, **given)
+        with pytest.raises(StreamingQueryException) as caught:
+            run_query(
+                op.apply(self.stream, "at", **given), self.folder / "refused", self.folder / self.checkpoint
+            )
+        with pytest.raises(StateError, match=match):
+            raise StateError(what_failed(caught.value))
+
+    def rows(self, *columns: str) -> list[tuple[Any, ...]]:
+        """Return what came out, which is the same for each key."""
+        files = [str(path) for path in sorted(self.folder.glob("out-*/*.parquet"))]
+        frame = reduce(
+            partial(DataFrame.unionByName, allowMissingColumns=True), map(self.spark.read.parquet, files)
+        )
+        starts = {"window": ["date_format(window.start, 'HH:mm')"]}
+        at = [text for name, texts in starts.items() if name in frame.columns for text in texts]
+        of_key: dict[Any, list[tuple[Any, ...]]] = {}
+        for key, *row in frame.selectExpr("k", *at, *columns).collect():
+            of_key.setdefault(key, []).append(tuple(row))
+        found = {key: sorted(rows, key=repr) for key, rows in of_key.items()}
+        assert dict.fromkeys(KEYS, found["a"]) == found
+        return found["a"]
+
+
+def result_that_follows(q: Pipeline) -> None:
+    """They include the records of before; of a bigint, whose mean has a sum of its own, this is refused."""
+    q.run(HOURS.aggregate(total=agg.sum("v"), big=agg.sum("b")), (0, 1), (30, 3))
+    q.feed((59, 5), (75, 0))
+    of_big = HOURS.aggregate(total=agg.sum("v"), mean=agg.avg("b"), big=agg.sum("b"))
+    q.refuse(of_big, r"mean from SumFloat\(b\) since 1 is new, and would count from now on")
+    q.run(HOURS.aggregate(all=agg.sum("v"), mean=agg.avg("v"), n=agg.count("v"), big=agg.sum("b")))
+    assert [("08:00", 9, 3.0, 3, 9)] == q.rows("all", "mean", "n", "big")
+
+
+def added_removed_widened(q: Pipeline) -> None:
+    """What stays goes on, what is new counts from then on; a fold without merge is refused, with its name."""
+    merged = agg.fold(0, lambda s, v: s + v, "v", type="bigint", merge=lambda a, b: a + b, name="merged")
+    q.run(HOURLY, (0, 1), (30, 3))
+    q.feed((40, 5))
+    more = HOURLY.aggregate(total=agg.sum("v"), folded=merged)
+    q.refuse(more, "total from SumInt.* is new.* set spark.windows.state.evolution to adapt")
+    unmerged = agg.fold(0, lambda s, v: s + v, "v", type="bigint")
+    q.refuse(
+        HOURLY.aggregate(folded=unmerged),
+        "'folded' is a fold without merge .* give it a merge",
+        options=ADAPT,
+    )
+    q.run(more, options=ADAPT)
+    q.types = q.types.replace("v int", "v bigint")
+    q.run(HOURS.aggregate(low=agg.min("v"), total=agg.sum("v")), (50, 0), (75, 9), options=ADAPT)
+    assert [("08:00", 0, None)] == [(start, low, None) for start, low, _ in q.rows("low", "total")]
+
+
+def other_code(q: Pipeline) -> None:
+    """States of the old code are used by the new one, unless it has another version."""
+
+    def folded(factor: int) -> Any:
+        return agg.fold(
+            0, lambda s, v: s + factor * v, "v", type="bigint", merge=lambda a, b: a + b, name="weighed"
+        )
+
+    def operation(factor: int, version: int = 1) -> Any:
+        return AggregateOperation(
+            name="weighed too",
+            state=(int,),
+            create=lambda: (0,),
+            accumulate=lambda state, v: (state[0] + factor * v,),
+            combine=lambda a, b: (a[0] + b[0],),
+            finish=lambda state: state[0],
+            type="bigint",
+            version=version,
+        )("v")
+
+    q.run(HOURS.aggregate(f=folded(1), o=operation(1)), (0, 1))
+    q.feed((30, 3), (75, 0))
+    q.refuse(
+        HOURS.aggregate(f=folded(10), o=operation(10, 2)),
+        "o from weighed too 2.* is new.*weighed too 1.* is gone",
+    )
+    q.run(HOURS.aggregate(f=folded(10), o=operation(10)))
+    assert [("08:00", 31, 31)] == q.rows("f", "o")
+
+
+def other_grace(q: Pipeline) -> None:
+    """A longer one keeps windows open that were not closed yet, and opens none."""
+    longer = TumblingWindows("1 hour", grace="40 minutes").group_by("k").aggregate(n=agg.count())
+    q.run(HOURS.aggregate(n=agg.count()), (0, 1), (75, 1))
+    q.run(longer, (30, 1), (125, 1))
+    q.run(longer, (70, 1))
+    q.run(longer, (300, 1))
+    assert [("08:00", 1), ("09:00", 2), ("10:00", 1)] == q.rows("n")
+
+
+def other_lookbacks(q: Pipeline) -> None:
+    """New lookbacks and `over` are exact from the first row on; the first one over the lifetime counts from then on."""
+    rolling = {"1h": "1 hour", "3h": "3 hours", "ever": "lifetime"}
+    before = RollingWindows(rolling, grace="10 minutes").group_by("k")
+    limited = {"n": agg.count(), "total": agg.sum("v").over("3h")}
+    q.run(before.aggregate(**limited), (0, 1), (90, 2), (180, 4))
+    shorter = {"2h": "2 hours", "3h": "3 hours", "ever": "lifetime"}
+    after = RollingWindows(shorter, grace="10 minutes").group_by("k")
+    q.run(after.aggregate(n=agg.count().over("2h", "ever"), total=agg.sum("v").over("2h")), (200, 8))
+    q.feed((230, 16), (300, 0))
+    whole = after.aggregate(n=agg.count().over("2h", "ever"), total=agg.sum("v"))
+    q.refuse(whole, "total was not over the lifetime, and would count from now on")
+    q.run(whole, options=ADAPT)
+    columns = ["v", "n_2h", "n_ever", "total_2h", "total_ever"]
+    found = {row[0]: row[1:] for row in q.rows(*columns)}
+    assert {1: (None, 1, None, None), 2: (None, 2, None, None)}.items() <= found.items()
+    assert {4: (2, 3, 6, None), 8: (3, 4, None, None), 16: (3, 5, 16, 16)}.items() <= found.items()
+
+
+def other_segments(q: Pipeline) -> None:
+    """Refused on the checkpoint, and moved by a savepoint."""
+    q.run(HOURLY, (0, 1), (30, 3))
+    longer = {"state.segment": "7 hours"}
+    q.feed((40, 5))
+    q.refuse(HOURLY, "segment was .*, is 7 hours.* move the state by a savepoint", options=longer)
+    saved = write_savepoint(q.folder / "cp", q.folder / "saved")
+    (
+        q.folder / "in" / "part-0000.parquet"
+    ).unlink()  # The new query has a source that begins where the old one stopped.
+    q.checkpoint = "next"
+    q.run(HOURLY, (75, 0), options={**longer, "state.savepoint": saved.uri})
+    assert [("08:00", 3, 1)] == q.rows("n", "low")
+
+
+def other_backend(q: Pipeline) -> None:
+    """Each backend goes on from what another one stored, with snapshots or without, at any trigger."""
+    folder = {"state.snapshots.folder": str(q.folder / "snapshots"), "state.snapshots.batches": 1}
+    q.run(HOURLY, (0, 4))
+    q.run(HOURLY, (10, 3), backend="rocksdb", options=folder)
+    q.run(HOURLY, (20, 2), backend="spark")
+    q.feed((30, 1))
+    op, writer = HOURLY.apply(q.stream, "at", backend="memory", options=folder), {}
+    writer = op.writeStream.format("parquet").option("path", str(q.folder / "out-cp"))
+    writer = writer.option("checkpointLocation", str(q.folder / "cp")).trigger(availableNow=True)
+    use_up(writer.start)
+    q.run(HOURLY, (75, 0))
+    assert [("08:00", 4, 1)] == q.rows("n", "low")
+
+
+def other_windows(q: Pipeline) -> None:
+    """Refused, naming what differs: by the check, and by a query."""
+    q.run(HOURLY, (0, 1))
+    q.feed((30, 1))
+    results = {"n": agg.count(), "low": agg.min("v")}
+    checkpoint = q.folder / "cp"
+    for other, match in (
+        (TumblingWindows("90 minutes", grace="10 minutes"), "size was 1 hour, is 90 minutes"),
+        (HoppingWindows("1 hour", "30 minutes", grace="10 minutes"), "advance was 1 hour, is 30 minutes"),
+        (SlidingWindows("1 hour", grace="10 minutes"), "windows were tumbling, are sliding"),
+    ):
+        with pytest.raises(StateError, match=match):
+            other.group_by("k").aggregate(**results).check(q.stream, "at", checkpoint)
+    with pytest.raises(StateError, match="emission was 'on_close', is 'on_update'"):
+        HOURLY.emit("on_update").check(q.stream, "at", checkpoint)
+    by_value = TumblingWindows("1 hour", grace="10 minutes").group_by("k", "v").aggregate(**results)
+    q.refuse(by_value, "keys were k: string, are k: string, v: int32. Go back .* with a new checkpoint")
+
+    (q.folder / "chain").mkdir()
+    chain = Pipeline(q.spark, q.folder / "chain")
+    chain.feed((0, 1))
+    first = HOURS.aggregate(n=agg.count())
+    second = SlidingWindows("2 hours").group_by("k").aggregate(n=agg.count())
+
+    def chained(one: Any, other: Any) -> DataFrame:
+        rows = one.apply(chain.stream, "at", name="one")
+        return other.apply(rows.select("k", F.col("window.end").alias("at")), "at", name="other")
+
+    run_query(chained(first, second), chain.folder / "out", chain.folder / "cp")
+    chain.feed((300, 1))
+    with pytest.raises(StreamingQueryException) as caught:
+        run_query(chained(second, first), chain.folder / "out", chain.folder / "cp")
+    assert "the checkpoint holds the state of another operator: windows were " in what_failed(caught.value)
+
+
+ROWS: dict[str, Callable[[Pipeline], None]] = {
+    "a result that follows": result_that_follows,
+    "aggregates added or removed": added_removed_widened,
+    "the code of": other_code,
+    "`grace`": other_grace,
+    "lookbacks": other_lookbacks,
+    "`state.segment`": other_segments,
+    "the backend": other_backend,
+    "keys, windows, emission": other_windows,
+}
+
+
+def test_each_row_of_the_table_is_done() -> None:
+    """The page has these rows, in this order."""
+    section = PAGE.read_text("utf-8").partition("## Change the operator")[2].partition("\n## ")[0]
+    changes = [line.split("|")[1].strip() for line in section.splitlines() if line.startswith("| ")][1:]
+    assert [True] * len(ROWS) == [
+        change.startswith(begin) for change, begin in zip(changes, ROWS, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("row", slow_but(["a result that follows"], list(ROWS)))
+def test_what_the_table_says_of_a_change_holds(spark: SparkSession, tmp_path: Path, row: str) -> None:
+    """With nothing set but what the row says."""
+    ROWS[row](Pipeline(spark, tmp_path))
