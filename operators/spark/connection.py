@@ -82,12 +82,15 @@ class Connection:
 
     def _received(self, length: int) -> bytes:
         # Memory grows with what arrives, not with the length that is claimed.
-        data = bytearray()
-        while len(data) < length:
-            piece = self._socket.recv(min(length - len(data), _PIECE))
+        data, arrived = bytearray(min(length, _PIECE)), 0
+        while arrived < length:
+            if arrived == len(data):
+                data += bytes(min(length - arrived, arrived))
+            with memoryview(data) as room:
+                piece = self._socket.recv_into(room[arrived:])
             if not piece:
                 raise EOFError("the connection was closed")
-            data += piece
+            arrived += piece
         return bytes(data)
 
     def sign(self) -> None:

@@ -17,6 +17,10 @@ from tests.s3_server import CREDENTIALS
 
 ROOT = Path(__file__).parents[2]
 _MARK = "FAULTS_MARK"
+_DAEMON = "spark.daemon"
+"""In the command line of Spark's daemon of workers, of this library's, and of the workers that they fork."""
+_STATE = b"operators.spark.state_process"
+"""In that of a process that holds state. Whoever started it may have ended, but it stays in the group of the daemon."""
 
 
 def start(
@@ -76,14 +80,23 @@ def running(pid: int, name: str) -> list[int]:
 
 def python_daemons(pid: int) -> list[int]:
     """Return the parents of a Spark process's Python workers."""
-    daemons = running(pid, "pyspark.daemon")
+    daemons = running(pid, _DAEMON)
     return [daemon for daemon in daemons if _parent(daemon) not in daemons]
 
 
 def python_workers(pid: int) -> list[int]:
-    """Return the Python workers of a Spark process: those that run tasks, not their parents."""
-    daemons = running(pid, "pyspark.daemon")
-    return [worker for worker in daemons if _parent(worker) in daemons and alive(worker)]
+    """Return the Python workers of a Spark process, which run tasks, and the processes that hold state; not their parents."""
+    daemons = running(pid, _DAEMON)
+    workers = [worker for worker in daemons if _parent(worker) in daemons]
+    holders = [
+        member for member in _pids() if _STATE in _read(member, "cmdline") and _group(member) in daemons
+    ]
+    return [worker for worker in [*workers, *holders] if alive(worker)]
+
+
+def _group(pid: int) -> int:
+    fields = _read(pid, "stat").rpartition(b")")[2].split()
+    return int(fields[2]) if fields else 0
 
 
 def _pids() -> list[int]:

@@ -1,0 +1,70 @@
+"""Copies of buckets outlive Spark's workers, and end with Spark: real sessions, each in a process of its own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.operators.spark.bucket_worker import has_ended
+from tests.operators.spark.outliving import BATCHES
+
+CONFS = {
+    "default": [],
+    "no worker twice": ["spark.python.worker.reuse=false"],
+    "Spark's own daemon": ["spark.python.daemon.module=pyspark.daemon"],
+}
+
+
+@contextmanager
+def query(
+    folder: Path, pause: float, *conf: str
+) -> Iterator[tuple["subprocess.Popen[str]", list[dict[str, Any]]]]:
+    """The process of a query that has worked on its batches, and what it said after each."""
+    command = [sys.executable, "-m", "tests.operators.spark.outliving", str(folder), str(pause), *conf]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield process, [json.loads(process.stdout.readline()) for _ in range(BATCHES)]
+        finally:
+            process.kill()
+
+
+def the_same_throughout(said: list[dict[str, Any]]) -> set[int]:
+    """The processes that have the two buckets, which are the same ones in each batch; nobody else has a copy."""
+    first, *more = said
+    assert None not in first["processes"]
+    assert [8] * BATCHES == [line["rows"] for line in said]
+    for line in more:
+        assert first["processes"] == line["processes"]
+        assert [1, 1] == line["copies"]
+    return {*first["processes"]}
+
+
+@pytest.mark.parametrize("conf", CONFS)
+def test_processes_end_with_the_session(tmp_path: Path, conf: str) -> None:
+    """However Spark starts its workers."""
+    with query(tmp_path, 0, *CONFS[conf]) as (process, said):
+        holders = the_same_throughout(said)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write("stop\n")
+        process.stdin.flush()
+        assert "stopped\n" == process.stdout.readline()
+        assert all(has_ended(holder) for holder in holders)
+
+
+@pytest.mark.parametrize("killed", ["java", "python"])
+def test_processes_end_when_spark_is_killed(tmp_path: Path, killed: str) -> None:
+    """The executor, which is the driver here, or the program that has started it."""
+    with query(tmp_path, 0) as (process, said):
+        holders = the_same_throughout(said)
+        os.kill(process.pid if killed == "python" else said[0]["java"], signal.SIGKILL)
+        assert all(has_ended(holder) for holder in holders)
