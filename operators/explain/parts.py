@@ -1,11 +1,13 @@
 """The parts of an explanation, as frozen values."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from operators.runtime.closing import Closing
 from operators.runtime.program import Program
 from serializers import pack_value
 from state_backends import StateConfig
+from state_backends.store.cutting import PAGE_ENTRIES
 
 _USUAL_ENTRIES = 1_000
 
@@ -128,8 +130,12 @@ class StatePart:
     def pages(self, entries: int) -> int:
         """Return the number of pages of `entries` entries of a key, evenly distributed over the time that they are kept."""
         if self.needed_us is None:
-            return 1
-        return min(entries, (self.needed_us - 1) // self.segment_us + 1)
+            return -(-entries // PAGE_ENTRIES)
+        segments = (self.needed_us - 1) // self.segment_us + 1
+        if segments >= entries:
+            return entries
+        before = [-(-n * self.segment_us * entries // self.needed_us) for n in range(segments)]
+        return sum(-(-(end - begin) // PAGE_ENTRIES) for begin, end in pairwise([*before, entries]))
 
     def key_bytes(self, entries: int, pages: int | None = None) -> int:
         """Return the bytes of `entries` entries of a key with one record each.
