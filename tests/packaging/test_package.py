@@ -1,14 +1,17 @@
 """What is published: a wheel and a source distribution, and that what was installed from them works without the source tree."""
 
 import os
+import re
 import subprocess
 import sys
 import tarfile
 from email.parser import Parser
+from importlib.metadata import requires
 from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("operators", "serializers", "state_backends")
@@ -89,6 +92,22 @@ def test_metadata_says_what_is_needed(wheel: Path) -> None:
         metadata.get_all("Provides-Extra", [])
     )
     assert (ROOT / "README.md").read_text() == metadata.get_payload()
+
+
+def test_the_line_for_platforms_names_what_they_lack(wheel: Path) -> None:
+    """Each dependency, but for what comes with Spark; nothing else is installed, since none of them has dependencies."""
+    text = next(data for name, data in contents(wheel).items() if name.endswith("/METADATA"))
+    metadata = Parser().parsestr(text.decode())
+    needed = {
+        re.split(r"[^\w-]", one)[0] for one in metadata.get_all("Requires-Dist", []) if "extra ==" not in one
+    }
+    lines = (ROOT / "docs" / "cluster.md").read_text("utf-8").splitlines()
+    (line,) = [line for line in lines if line.startswith("pip install --no-deps ")]
+    _, _, _, file, *names = line.split()
+    assert wheel.name == file
+    assert needed - {"numpy", "pandas", "protobuf", "pyarrow", "pyspark"} == {*names}
+    of_these = [Requirement(one) for name in names for one in requires(name) or []]
+    assert [] == [one for one in of_these if one.marker is None or one.marker.evaluate({"extra": ""})]
 
 
 def test_source_distribution_makes_the_same_wheel(unpacked: Path, wheel: Path) -> None:
