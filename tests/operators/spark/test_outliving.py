@@ -18,8 +18,10 @@ from tests.operators.spark.outliving import BATCHES
 CONFS = {
     "default": [],
     "no worker twice": ["spark.python.worker.reuse=false"],
+    "no daemon": ["spark.python.use.daemon=false"],
     "Spark's own daemon": ["spark.python.daemon.module=pyspark.daemon"],
 }
+MOST_RESTORE_MS = 100
 
 
 @contextmanager
@@ -50,14 +52,17 @@ def the_same_throughout(said: list[dict[str, Any]]) -> set[int]:
 
 @pytest.mark.parametrize("conf", CONFS)
 def test_processes_end_with_the_session(tmp_path: Path, conf: str) -> None:
-    """However Spark starts its workers."""
+    """However Spark starts its workers. Without a daemon, Java is the workers' parent, and ends with the program."""
     with query(tmp_path, 0, *CONFS[conf]) as (process, said):
         holders = the_same_throughout(said)
         assert process.stdin is not None
         assert process.stdout is not None
-        process.stdin.write("stop\n")
-        process.stdin.flush()
-        assert "stopped\n" == process.stdout.readline()
+        if conf == "no daemon":
+            process.stdin.close()
+        else:
+            process.stdin.write("stop\n")
+            process.stdin.flush()
+            assert "stopped\n" == process.stdout.readline()
         assert all(has_ended(holder) for holder in holders)
 
 
@@ -68,3 +73,11 @@ def test_processes_end_when_spark_is_killed(tmp_path: Path, killed: str) -> None
         holders = the_same_throughout(said)
         os.kill(process.pid if killed == "python" else said[0]["java"], signal.SIGKILL)
         assert all(has_ended(holder) for holder in holders)
+
+
+@pytest.mark.parametrize("backend", ["memory", "rocksdb"])
+def test_copies_outlive_a_pause_that_ends_the_workers(tmp_path: Path, backend: str) -> None:
+    """Spark ends a worker that had no task for a minute. Nothing is restored in the batch after it."""
+    with query(tmp_path, 70, f"backend={backend}") as (_, said):
+        the_same_throughout(said)
+        assert all(line["restore_ms"] < MOST_RESTORE_MS for line in said[1:])
