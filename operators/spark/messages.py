@@ -6,6 +6,7 @@
     functions      ->
                    <-   wanted: the name of a blob of the journal, any number of times
     blob           ->
+                   <-   emitted: a blob of rows, any number of times, if all are too large for memory
                    <-   done; or busy, unknown, or failed
 
 Functions of the operator are pickled, as Spark sends them. Nothing else is. Bytes that are none of these raise an error of
@@ -22,8 +23,8 @@ from operators.spark.bucket import Blobs, Call, Functions, Origin, Outcome, Requ
 from serializers.shapes import instance, int64, list_of, refusing
 from state_backends.durability.pointer import Pointer
 
-_FORMAT = 3
-_WANTED, _DONE, _UNKNOWN, _BUSY, _FAILED, _FUNCTIONS = range(6)
+_FORMAT = 4
+_WANTED, _DONE, _UNKNOWN, _BUSY, _FAILED, _FUNCTIONS, _EMITTED = range(7)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,17 @@ class Wanted:
 @dataclass(frozen=True, slots=True)
 class WantedFunctions:
     """The process needs the functions of the request's origin."""
+
+
+@dataclass(frozen=True, slots=True)
+class Emitted:
+    """Some of the rows of the work that is about to be done; those of `Done`, if it has any, follow them.
+
+    Attributes:
+        blob: the rows.
+    """
+
+    blob: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +104,7 @@ class Failed:
 
 
 Refusal = Busy | Unknown | Failed
-Answer = Wanted | WantedFunctions | Done | Refusal
+Answer = Wanted | WantedFunctions | Emitted | Done | Refusal
 _PLAIN: dict[int, Answer] = {_BUSY: Busy(), _UNKNOWN: Unknown(), _FUNCTIONS: WantedFunctions()}
 """Answers without values."""
 
@@ -171,12 +183,10 @@ def encode_answer(answer: Answer) -> bytes:
     match answer:
         case Wanted(name):
             return _pack([_WANTED, name])
-        case WantedFunctions():
-            return _pack([_FUNCTIONS])
-        case Busy():
-            return _pack([_BUSY])
-        case Unknown():
-            return _pack([_UNKNOWN])
+        case Emitted(blob):
+            return _pack([_EMITTED, blob])
+        case WantedFunctions() | Busy() | Unknown():
+            return _pack([next(kind for kind, plain in _PLAIN.items() if plain == answer)])
         case Failed(error):
             return _pack([_FAILED, error])
         case Done(changes, outcome):
@@ -200,6 +210,9 @@ def decode_answer(data: bytes, store_id: str) -> Answer:
         if kind == _WANTED:
             (name,) = rest
             return Wanted(instance(str, name))
+        if kind == _EMITTED:
+            (blob,) = rest
+            return Emitted(instance(bytes, blob))
         if kind == _FAILED:
             (error,) = rest
             return Failed(instance(str, error))

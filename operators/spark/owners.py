@@ -11,6 +11,7 @@ import logging
 import sys
 import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from subprocess import SubprocessError
 
@@ -22,6 +23,7 @@ from operators.spark.logs import warn_once
 from operators.spark.messages import (
     Asked,
     Done,
+    Emitted,
     Failed,
     Refusal,
     Unknown,
@@ -36,6 +38,7 @@ from operators.spark.parents import Parent
 from operators.spark.private_files import read_small, write_small
 from operators.spark.slots import Slot, free_slot, remove_old_slots
 from operators.spark.sockets import is_listening, socket_of
+from operators.spark.spool import Spool
 from operators.spark.starting import start
 from serializers import SerializationError
 from state_backends import StateError
@@ -200,7 +203,7 @@ class _Call:
         return None
 
     def _answered(self, process: Connection) -> Done | Refusal:
-        request = self._request
+        request, emitted = self._request, Spool(self._home.parent)
         process.send(encode_request(Asked(parents.parent().key, self._functions.origin, request)))
         while True:
             answer = decode_answer(process.receive(), request.pointer.store_id)
@@ -208,6 +211,11 @@ class _Call:
                 process.send(encode_blob(self._journal.get(answer.name)))
             elif isinstance(answer, WantedFunctions):
                 process.send(encode_functions(self._functions, sys.path))
+            elif isinstance(answer, Emitted):
+                emitted.extend([answer.blob])
+            elif isinstance(answer, Done) and emitted:
+                emitted.extend(answer.outcome.blobs)
+                return replace(answer, outcome=replace(answer.outcome, blobs=emitted))
             else:
                 return answer
 

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from threading import Lock, Thread
 
 from operators.spark.bucket import Job, Origin
@@ -20,6 +21,7 @@ from operators.spark.messages import (
     Asked,
     Busy,
     Done,
+    Emitted,
     Failed,
     Unknown,
     Wanted,
@@ -29,6 +31,7 @@ from operators.spark.messages import (
     decode_request,
     encode_answer,
 )
+from operators.spark.spool import Spool
 from operators.spark.workers import prepare_worker
 from serializers import SerializationError
 from state_backends.journal import Blob, blob_bytes
@@ -141,6 +144,12 @@ class Service:
             return Failed(text)
         self._end_if_forked()
         self._remember(asked.origin, job, store_id)
+        if (
+            isinstance(outcome.blobs, Spool) and outcome.blobs.on_disk
+        ):  # Too large for memory is too large for a message.
+            for blob in outcome.blobs:
+                task.send(encode_answer(Emitted(blob)))
+            outcome = replace(outcome, blobs=())
         return Done(list(journal.changes.items()), outcome)
 
     def _end_if_forked(self) -> None:

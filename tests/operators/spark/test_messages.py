@@ -10,6 +10,7 @@ from operators.spark.messages import (
     Asked,
     Busy,
     Done,
+    Emitted,
     Failed,
     Unknown,
     Wanted,
@@ -52,7 +53,14 @@ def test_answers(outcome: Outcome) -> None:
 
 @pytest.mark.parametrize(
     "answer",
-    [Wanted("log-2"), WantedFunctions(), Busy(), Unknown(), Failed("ValueError: bad\nline")],
+    [
+        Wanted("log-2"),
+        WantedFunctions(),
+        Emitted(b"rows"),
+        Busy(),
+        Unknown(),
+        Failed("ValueError: bad\nline"),
+    ],
     ids=lambda answer: type(answer).__name__,
 )
 def test_other_answers(answer: Answer) -> None:

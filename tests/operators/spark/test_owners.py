@@ -244,7 +244,11 @@ def test_what_is_no_request_is_refused(folder: Path) -> None:
     holder = state_process(folder)
     address = socket_of(owner_file(folder).read_text())
     assert address is not None
-    for message in (b"\xc1", msgpack.packb(7), msgpack.packb([3, "key", "run", "1", b"?", 0, 0, [], []])):
+    for message in (
+        b"\xc1",
+        msgpack.packb(7),
+        msgpack.packb([messages._FORMAT, "key", "run", "1", b"?", 0, 0, [], []]),
+    ):
         with Connection.to(address, 60) as stranger:
             stranger.send(message)
             with pytest.raises((EOFError, ConnectionError)):

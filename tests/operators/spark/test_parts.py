@@ -1,25 +1,31 @@
 """Batches that are too large for memory: a bucket takes them in parts, and the rows are those of the whole."""
 
+import socket
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyspark import cloudpickle
 
 from operators import HoppingWindows, RollingWindows, SessionWindows, SlidingWindows, TumblingWindows
 from operators import aggregates as agg
 from operators.runtime.closing import Closing
 from operators.runtime.program import Program, Runnable
-from operators.spark import blobs, spool
+from operators.spark import blobs, owners, parents, spool
 from operators.spark.blobs import from_blobs
-from operators.spark.bucket import Blobs, Call, Job, Request, in_place
+from operators.spark.bucket import Blobs, Call, Functions, Job, Origin, Request, in_place
+from operators.spark.connection import Connection
 from operators.spark.copies import drop_copy
+from operators.spark.messages import Done
 from operators.spark.packing import PACKED, Pack
+from operators.spark.serving import Service
 from operators.spark.spool import Spool
 from operators.steps.late import LateSide
 from state_backends import resolve
@@ -233,3 +239,28 @@ def test_after_an_error_in_a_part_nothing_of_the_batch_counts(tmp_path: Path) ->
     ]
     assert expected[:2] == found
     drop_copy(config, pointer.store_id)
+
+
+@pytest.mark.parametrize("at_once", [None, 2_000])
+def test_rows_that_are_too_large_for_a_message_are_sent_one_blob_at_a_time(
+    at_once: int | None, tmp_path: Path
+) -> None:
+    """The process that has the copy may emit far more than it was sent: what waited for a day."""
+    config = resolve("memory", {"state.directory": str(tmp_path)})
+    operator: Any = OPERATORS["rolling, on arrival"]
+    job = Job(operator.program(SCHEMA, "t", config), config, (0,), Closing())
+    sent = packed(job.program, batches(1)[0], tmp_path)
+    store_id = "0" * 15 + "1"
+    request = Request(replace(Pointer.fresh(), store_id=store_id), 0, 0, Call(0, 0), sent)
+    functions = Functions(Origin("run", "digest"), "warning", cloudpickle.dumps(job))
+    one, other = socket.socketpair(socket.AF_UNIX)
+    Thread(target=Service(parents.parent().key)._serve, args=(other,), daemon=True).start()
+    with limits(at_once), Connection(one, 60) as process:
+        call = owners._Call(tmp_path / store_id, functions, MemoryJournal(), request)
+        answer = call._answered(process)
+        assert isinstance(answer, Done)
+    found = pa.concat_tables(from_blobs(answer.outcome.blobs))
+    assert (at_once is not None) == isinstance(answer.outcome.blobs, Spool)
+    assert (at_once is not None) == (len(answer.outcome.blobs) > 10)
+    assert 60 == found.num_rows + sum(time is None for time in batches(1)[0].column("t").to_pylist())
+    drop_copy(config, store_id)
