@@ -1,6 +1,6 @@
 """Each row of the table "Change the operator" in docs/operations.md, done on Spark: with the defaults, and windows of hours."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial, reduce
 from pathlib import Path
@@ -14,7 +14,9 @@ from pyspark.sql import functions as F
 
 from operators import (
     AggregateOperation,
+    Declaration,
     HoppingWindows,
+    KeyedOperator,
     RollingWindows,
     SlidingWindows,
     TumblingWindows,
@@ -162,6 +164,29 @@ def other_code(q: Pipeline) -> None:
     )
     q.run(HOURS.aggregate(f=folded(10), o=operation(10)))
     assert [("08:00", 31, 31)] == q.rows("f", "o")
+
+    def latest(factor: int, number: int) -> Any:
+        class Total(KeyedOperator):
+            """The sum of the values so far."""
+
+            version = number
+
+            def schema(self, types: Any) -> Declaration:
+                return Declaration(["v"], results={"total": "bigint"})
+
+            def process(self, time: int, record: Any, context: Any) -> Iterator[dict[str, Any]]:
+                context.value = (context.value or 0) + factor * record["v"]
+                yield {"total": context.value}
+
+        return Total().group_by("k")
+
+    (q.folder / "custom").mkdir()
+    custom = Pipeline(q.spark, q.folder / "custom")
+    custom.run(latest(1, 1), (0, 1), (20, 3))  # A record is handled when none before it can follow.
+    custom.feed((40, 5))
+    custom.refuse(latest(10, 2), "version was 1, is 2")
+    custom.run(latest(10, 1))
+    assert [(1,), (31,)] == custom.rows("total")
 
 
 def other_grace(q: Pipeline) -> None:
