@@ -161,6 +161,31 @@ MUTATIONS = (
         "if (segment + 1) * self.store.segment_ticks > forgotten:",
         "if (segment + 1) * self.store.segment_ticks >= forgotten:",
     ),
+    Mutation(
+        "sums of pages that were written",
+        "        self._sums.forget(segment, keys, pages)\n        return starts",
+        "        return starts",
+    ),
+    Mutation(
+        "timers of pages that came by a cut",
+        "chosen = ~exact | fired[page] | (due < was_due[page])",
+        "chosen = fired[page] | (due < was_due[page])",
+    ),
+    Mutation(
+        "equal times, which stay in one page",
+        "    at = _first_of_time(at, time)\n",
+        "",
+    ),
+    Mutation(
+        "pages of changes that were dropped",
+        "        self._directory.unstage(self._staged.changes)\n",
+        "",
+    ),
+    Mutation(
+        "keys all of whose pages are summed",
+        "opens[1:] |= (pages.key[1:] == pages.key[:-1]) & (pages.start[1:] == pages.last[:-1] + 1)",
+        "opens[1:] |= pages.key[1:] == pages.key[:-1]",
+    ),
 )
 
 
