@@ -40,7 +40,7 @@ class Batch:
     @classmethod
     def from_progress(cls, progress: Any, backend: str) -> "Batch":
         """Return what the progress of a query says of a batch."""
-        came, went = (progress["observedMetrics"][name] for name in ("windows_in", "windows_out"))
+        came, went = (progress["observedMetrics"][name]["counts"] for name in ("windows_in", "windows_out"))
         times = {
             name: datetime.fromisoformat(text.rstrip("Z")) for name, text in progress["eventTime"].items()
         }
@@ -50,10 +50,10 @@ class Batch:
             backend=backend,
             first=times.get("min"),
             last=times.get("max"),
-            flights=came["rows"] or 0,
-            bad=came["bad"] or 0,
-            late=went["late"] or 0,
-            windows=went["windows"] or 0,
+            flights=came["rows"],
+            bad=came["bad"],
+            late=went["late"],
+            windows=went["windows"],
             closed_to=None if closed_to is None or closed_to.year == 1970 else closed_to,
             seconds=progress["durationMs"]["triggerExecution"] / 1_000,
         )

@@ -202,8 +202,7 @@ class RollingOperator(SummingOperator):
 
     def _accepted_records(self, batch: Records, step: Step) -> tuple[Records, Mask]:
         """The records in order of key and time, and which of them are rows that come out. Late ones are reported."""
-        step.counters.rows += len(batch) + batch.bad
-        step.counters.bad += batch.bad
+        step.count_rows(batch.key, batch.bad)
         late = np.flatnonzero(batch.time < step.close_time_start)
         step.report_late(late, self.plan.own_window(batch.time[late]))
         order = row_order(batch.key, batch.time)

@@ -37,11 +37,11 @@ class OperatorBatch:
         number: of the batch. A batch that Spark repeats after a failure has its number again.
         started: when the batch was triggered, in UTC.
         seconds: how long the whole batch took.
-        counts_in: the observed metrics `<name>_in`, without nulls.
-        counts_out: the observed metrics `<name>_out`, without nulls.
+        counts_in: the observed counts of `<name>_in`.
+        counts_out: the observed counts of `<name>_out`.
         watermark: of the query in this batch, in UTC, or None if there is none yet.
-        whole_state: whether all buckets with state are known to have worked in the batch, so that `live_keys`,
-            `live_panes`, `state_bytes` and `snapshots_overdue` are those of the whole operator. If not, they may be less.
+        whole_state: whether all buckets with state are known to have worked in the batch, so that `live_keys`, `live_panes`,
+            `state_bytes`, `max_bucket_bytes` and `snapshots_overdue` are those of the whole operator. If not, they may be less.
     """
 
     query: QueryRun
@@ -65,6 +65,22 @@ class OperatorBatch:
         """Bytes of state for each key, in the buckets that worked, or None if they have no keys."""
         keys = self.counts_out.get("live_keys", 0)
         return self.counts_out.get("state_bytes", 0) / keys if keys else None
+
+    @property
+    def row_skew(self) -> float | None:
+        """Records of the bucket that had the most, over the mean of the buckets that worked, or None if none had any."""
+        return self._over_mean("max_bucket_rows", "rows")
+
+    @property
+    def time_skew(self) -> float | None:
+        """Time of the bucket that took the longest, over the mean of the buckets that worked, or None if none took any."""
+        return self._over_mean("max_bucket_ms", "step_ms", "commit_ms", "restore_ms")
+
+    def _over_mean(self, largest: str, *summed: str) -> float | None:
+        total = sum(self.counts_out.get(name, 0) for name in summed)
+        if not total:
+            return None
+        return self.counts_out.get(largest, 0) * self.counts_out.get("buckets", 0) / total
 
     @property
     def watermark_lag(self) -> float | None:

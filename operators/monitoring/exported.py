@@ -108,6 +108,12 @@ _OF_STATE = tuple(
         ("live_panes", "", "Panes, sessions or other entries in the state.", "live_panes"),
         ("state", "bytes", "Bytes of the state's pages.", "state_bytes"),
         (
+            "max_bucket_state",
+            "bytes",
+            "Bytes of the pages of the bucket that has the most.",
+            "max_bucket_bytes",
+        ),
+        (
             "snapshots_overdue",
             "",
             "Buckets whose last snapshot failed, and that have completed none since.",
@@ -126,6 +132,31 @@ _OF_BATCH = tuple(
             lambda batch: batch.started.timestamp(),
         ),
         ("buckets", "", "Buckets that worked in the last batch.", _out("buckets")),
+        (
+            "max_bucket_time",
+            "seconds",
+            "Time of the bucket that took the longest in the last batch.",
+            _seconds("max_bucket_ms"),
+        ),
+        (
+            "max_bucket_rows",
+            "",
+            "Records of the bucket that had the most in the last batch.",
+            _out("max_bucket_rows"),
+        ),
+        ("max_key_rows", "", "Records of the key that had the most in the last batch.", _out("max_key_rows")),
+        (
+            "time_skew",
+            "ratio",
+            "Time of the bucket that took the longest, over the mean of all.",
+            lambda batch: batch.time_skew,
+        ),
+        (
+            "row_skew",
+            "ratio",
+            "Records of the bucket that had the most, over the mean of all.",
+            lambda batch: batch.row_skew,
+        ),
         (
             "late",
             "ratio",

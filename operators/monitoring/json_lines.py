@@ -48,6 +48,8 @@ def _plain(batch: OperatorBatch) -> dict[str, Any]:
         "whole_state": batch.whole_state,
         "late_share": batch.late_share,
         "bytes_per_key": batch.bytes_per_key,
+        "row_skew": batch.row_skew,
+        "time_skew": batch.time_skew,
         "watermark": None if batch.watermark is None else batch.watermark.isoformat(timespec="milliseconds"),
         "watermark_lag_seconds": batch.watermark_lag,
     }

@@ -8,6 +8,7 @@ from operators.monitoring.output import BatchOutput
 _MIB = 1 << 20
 _TIMES = "step", "commit", "restore"
 _SLOW_MS = 100
+_SKEWED = 2
 
 
 def batch_line(batch: OperatorBatch) -> str:
@@ -15,6 +16,8 @@ def batch_line(batch: OperatorBatch) -> str:
     rows, bad, did = batch.counts_in.get("rows", 0), batch.counts_in.get("bad", 0), batch.counts_out
     size = f"{did['live_keys']:,} keys and {did['live_panes']:,} panes in {did['state_bytes'] / _MIB:.1f} MiB"
     slow = [f"{what} {did[f'{what}_ms'] / 1_000:.1f} s" for what in _TIMES if did[f"{what}_ms"] >= _SLOW_MS]
+    if did["max_bucket_ms"] >= _SLOW_MS and (batch.time_skew or 0) >= _SKEWED:
+        slow.append(f"slowest bucket {did['max_bucket_ms'] / 1_000:.1f} s")
     failed = did.get("snapshot_failures", 0)
     parts = [
         f"batch {batch.number}, {batch.operator}: {rows:,} rows in {batch.seconds:.1f} s",

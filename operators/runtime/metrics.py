@@ -7,6 +7,13 @@ from operators.runtime.program import Program
 from operators.steps.emission import AggregateOutput
 from operators.steps.step import Counters
 
+LARGEST = {
+    "max_bucket_rows": "input records of the bucket that had the most",
+    "max_bucket_ms": "milliseconds of the bucket that took the longest, for its step, commit and restore",
+    "max_bucket_bytes": "bytes of the pages of the bucket that had the most",
+    "max_key_rows": "input records of the key that had the most",
+}
+"""Metrics that show skew: a stream takes the largest of the buckets that worked in the batch."""
 METRICS = {
     "rows": "input records, late ones included",
     "late": "records all of whose windows were closed",
@@ -29,14 +36,15 @@ METRICS = {
     "snapshot_failures": "snapshots that failed, or were given up",
     "snapshots_overdue": "buckets whose last snapshot failed, and that have completed none since",
     "buckets": "buckets that worked",
+    **LARGEST,
 }
-"""The metrics of each batch, all bigint. A stream sums them over the buckets that worked in the batch."""
-_LAST = {"live_keys", "live_panes", "state_bytes", "snapshots_overdue", "buckets"}
+"""The metrics of each batch, all bigint. A stream sums them over the buckets that worked in the batch, but for `LARGEST`."""
+_LAST = {"live_keys", "live_panes", "state_bytes", "snapshots_overdue", "buckets", "max_bucket_bytes"}
 """Metrics of a moment, not of what was done."""
 
 
 def names(counts: Sequence[str]) -> list[str]:
-    """Return the names of all metrics, those of a custom operator last.
+    """Return the names of all metrics: those of `LARGEST` first, the counts of a custom operator last.
 
     Raises:
         DefinitionError: a custom operator's count has the name of a built-in metric.
@@ -44,7 +52,7 @@ def names(counts: Sequence[str]) -> list[str]:
     taken = [name for name in counts if name in METRICS]
     if taken:
         raise DefinitionError(f"the counts {', '.join(taken)} have names of built-in metrics: rename them")
-    return [*METRICS, *counts]
+    return [*LARGEST, *(name for name in METRICS if name not in LARGEST), *counts]
 
 
 def counted(program: Program, counters: Counters) -> dict[str, int]:
@@ -60,12 +68,17 @@ def counted(program: Program, counters: Counters) -> dict[str, int]:
         "windows_updated": counters.windows if updated else 0,
         "windows_retracted": counters.retracted,
         "buckets": 1,
+        "max_bucket_rows": counters.rows,
+        "max_key_rows": counters.key_rows,
         **counters.custom,
     }
 
 
 def added(before: Mapping[str, int], now: Mapping[str, int]) -> dict[str, int]:
-    """Return the metrics of a batch that was processed in parts: what the state holds is that after the last one."""
+    """Return the metrics of a batch that was processed in parts: what the state holds is that after the last one.
+
+    `max_key_rows` is the sum of the parts' largest, which may be of different keys.
+    """
     return {name: value if name in _LAST else before.get(name, 0) + value for name, value in now.items()}
 
 

@@ -232,6 +232,7 @@ class StatefulOperator:
         usage, restoring = self.store.usage, self._restoring
         self._restoring = 0.0
         read, written, changed = usage.drain_traffic()
+        working_ms = round(1_000 * (self._stepping + self._committing + restoring))
         snapshots = self._durable.drain_snapshot_counts()
         return {
             **counted(self._working, counters),
@@ -248,6 +249,8 @@ class StatefulOperator:
             "snapshots": snapshots.written,
             "snapshot_failures": snapshots.failed,
             "snapshots_overdue": int(snapshots.overdue),
+            "max_bucket_ms": working_ms,
+            "max_bucket_bytes": usage.size,
         }
 
     def close(self) -> None:

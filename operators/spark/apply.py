@@ -6,7 +6,6 @@ from datetime import datetime
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - the name that every Spark user knows
 from pyspark.sql.types import StructType
 
 from operators.columns.arrow import bounds_type
@@ -15,7 +14,7 @@ from operators.columns.durations import Duration, is_odd, odd, ticks
 from operators.columns.records import FAR_FUTURE
 from operators.errors import DefinitionError
 from operators.runtime.evolution import adaption
-from operators.runtime.metrics import names
+from operators.runtime.metrics import LARGEST, names
 from operators.runtime.program import Program, Runnable
 from operators.spark.bounded import BoundedRun
 from operators.spark.bounded_input import input_columns, sorted_input
@@ -28,9 +27,9 @@ from operators.spark.declared import (
     known_columns,
     no_analysis_needed,
 )
-from operators.spark.gaps import quoted
 from operators.spark.heartbeats import with_heartbeats
-from operators.spark.packing import PACKED, TO_BUCKETS, Pack, Unpack
+from operators.spark.observed import observed
+from operators.spark.packing import PACKED, PACKED_COUNTS, TO_BUCKETS, Pack, Unpack
 from operators.spark.prepare import check_frame, prepare
 from operators.spark.session import (
     check_partitions,
@@ -174,7 +173,7 @@ def _streaming(
     incoming: Incoming,
 ) -> DataFrame:
     # Imported here: the bucket's processor needs pandas, which a batch does not.
-    from operators.spark.processor import BucketProcessor, result_types
+    from operators.spark.processor import RESULT_TYPES, BucketProcessor
 
     labels = tuple(partition_labels(buckets))
     savepoint = None if config.savepoint is None else read_header(config.savepoint)
@@ -187,17 +186,13 @@ def _streaming(
         timed = with_heartbeats(timed, closing.idle_ms)
     pack = Pack(program, labels, name, tells=clocked, sorts=incoming.shuffled)
     packed = known(timed, known_columns(df)).mapInArrow(pack, spark_schema(PACKED))
-    counts = [F.sum(column).alias(column) for column in ("rows", "bad", "sent", "row_bytes")]
-    packed = packed.observe(f"{name}_in", *counts, F.sum(F.length("blob")).alias("sent_bytes"))
-    types = result_types(program.counts)
+    packed = observed(packed, f"{name}_in", PACKED_COUNTS)
     sent = known(packed.select(*TO_BUCKETS.names), spark_schema(TO_BUCKETS))
     results = sent.groupBy("bucket").transformWithStateInPandas(
         BucketProcessor(program, config, labels, name, closing, savepoint),
-        types,
+        RESULT_TYPES,
         "append",
         "eventtime",
     )
-    results = results.observe(
-        f"{name}_out", *[F.sum(f"metrics.{quoted(one)}").alias(one) for one in names(program.counts)]
-    )
-    return known(results, types).mapInArrow(Unpack(program.rows), out)
+    results = observed(results, f"{name}_out", names(program.counts), len(LARGEST))
+    return known(results, RESULT_TYPES).mapInArrow(Unpack(program.rows), out)

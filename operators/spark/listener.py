@@ -21,6 +21,7 @@ from operators.monitoring.batch import OperatorBatch, QueryRun
 from operators.monitoring.lines import TextOutput
 from operators.monitoring.output import BatchOutput, as_output
 from operators.monitoring.reporter import Reporter
+from operators.spark.observed import COUNTS
 
 _IN, _OUT = "_in", "_out"
 _NO_WATERMARK = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -74,12 +75,13 @@ def operator_batches(progress: StreamingQueryProgress) -> Iterator[OperatorBatch
 
 
 def _counts(row: Row) -> dict[str, int]:
-    """A row's values by name, 0 for null. Spark Connect has a row as its values and their schema."""
+    """The totals of a row of `observed`, or none. Spark Connect has a row as its values and their schema."""
     found: dict[str, Any] = row.asDict()
     if found.keys() == {"schema", "values"}:
         names = [field["name"] for field in found["schema"]["fields"]]
         found = dict(zip(names, found["values"], strict=True))
-    return {name: value or 0 for name, value in found.items()}
+    counts = found.get(COUNTS)
+    return counts if isinstance(counts, dict) else {}
 
 
 def _watermark(progress: StreamingQueryProgress) -> datetime | None:

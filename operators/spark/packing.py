@@ -24,6 +24,7 @@ from operators.runtime.program import Program
 from operators.spark import blobs
 from operators.spark.blobs import to_blobs
 from operators.spark.failures import located, task
+from operators.spark.observed import COUNTS
 from operators.spark.runs import partition
 from operators.spark.user_code import one_at_a_time
 from operators.spark.workers import prepare_worker
@@ -31,21 +32,20 @@ from operators.steps.partials import Partials, first_stage, to_table
 from serializers.arrays import row_bytes, take_rows
 from serializers.keys import NO_COLUMNS, bucket_of, encode_keys
 
+PACKED_COUNTS = ("rows", "bad", "sent", "row_bytes", "sent_bytes")
+"""What is counted of blobs: usable and bad records, rows that cross the shuffle, bytes of the records and of the blobs."""
 PACKED = pa.schema(
     [
         ("bucket", pa.int32()),
-        ("rows", pa.int64()),
-        ("bad", pa.int64()),
-        ("sent", pa.int64()),
-        ("row_bytes", pa.int64()),
         ("kind", pa.int32()),
         ("place", pa.int64()),
         ("blob", pa.binary()),
+        (COUNTS, pa.list_(pa.int64())),
     ]
 )
-"""A blob for a bucket: how many usable and bad records it stands for, what it is, and its place among those of all tasks."""
+"""A blob for a bucket, what it is, and its place among those of all tasks; one of several has the counts of all of them."""
 TO_BUCKETS = pa.schema([PACKED.field(name) for name in ("bucket", "kind", "place", "blob")])
-"""The columns that go through the shuffle; the others are only counted."""
+"""The columns that go through the shuffle; the counts do not."""
 CALL, ARRIVED, ROWS, PARTIALS = range(4)
 """Kinds: no blob, to wake the bucket; the same, where records arrived, for whichever bucket; records; partial aggregates."""
 _BATCHES_AHEAD = 32
@@ -53,7 +53,7 @@ _SAMPLE_ROWS = 16_384
 _LEAST_SAVING = 2
 _MOST_BLOBS_BITS = 40
 _Part = tuple[int, int, int, int, int, int, bytes | None]
-"""A row of `PACKED`, without its place."""
+"""Bucket, rows, bad, sent, row_bytes, kind and blob, as in `PACKED` and `PACKED_COUNTS`."""
 
 
 @dataclass(frozen=True)
@@ -201,10 +201,12 @@ def _some_at_a_time(parts: Iterable[_Part]) -> Iterator[list[_Part]]:
 
 
 def _packed(parts: list[_Part], place: int) -> pa.RecordBatch:
-    """Parts as rows, the first of which has this place."""
-    columns = list(zip(*parts, strict=True))
-    columns.insert(-1, tuple(range(place, place + len(parts))))
-    arrays = [pa.array(column, type_) for column, type_ in zip(columns, PACKED.types, strict=True)]
+    """Parts as rows, the first of which has this place, and the counts of all."""
+    buckets, *counts, kinds, sent = zip(*parts, strict=True)
+    totals = [*map(sum, counts), sum(len(blob) for blob in sent if blob is not None)]
+    places, told = range(place, place + len(parts)), [totals, *[None] * (len(parts) - 1)]
+    columns = zip((buckets, kinds, places, sent, told), PACKED.types, strict=True)
+    arrays = [pa.array(column, type_) for column, type_ in columns]
     return pa.RecordBatch.from_arrays(arrays, schema=PACKED)
 
 

@@ -3,13 +3,13 @@
 import hashlib
 import logging
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import pandas as pd
 from pyspark import cloudpickle
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
-from pyspark.sql.types import BinaryType, LongType, StructField, StructType
+from pyspark.sql.types import ArrayType, BinaryType, LongType, StructField, StructType
 
 from operators.errors import DefinitionError
 from operators.runtime.closing import Closing
@@ -21,6 +21,7 @@ from operators.spark.bucket import Blobs, Call, Functions, Job, Origin, Outcome,
 from operators.spark.failures import MOVE_STATE, located
 from operators.spark.journal import SparkJournal
 from operators.spark.logs import log_at
+from operators.spark.observed import COUNTS
 from operators.spark.owners import work
 from operators.spark.packing import ARRIVED
 from operators.spark.runs import batch_number, run_id
@@ -33,10 +34,8 @@ from state_backends.durability.progress import Progress
 _LOG = logging.getLogger(__name__)
 
 
-def result_types(counts: Sequence[str]) -> StructType:
-    """Return the columns that a bucket returns: its metrics, those of a custom operator last, and rows as a blob."""
-    metrics = StructType([StructField(name, LongType()) for name in names(counts)])
-    return StructType([StructField("metrics", metrics), StructField("blob", BinaryType())])
+RESULT_TYPES = StructType([StructField(COUNTS, ArrayType(LongType())), StructField("blob", BinaryType())])
+"""The columns that a bucket returns: its metrics in the order of `names`, and rows as a blob."""
 
 
 def check_buckets(progress: Progress, buckets: int) -> None:
@@ -175,11 +174,10 @@ class BucketProcessor(StatefulProcessor):
 
     def _results(self, outcome: Outcome) -> Iterator[pd.DataFrame]:
         """Yield the result blobs; the first one has the metrics."""
-        metrics = outcome.metrics
+        counts: list[int] | None = [outcome.metrics.get(name, 0) for name in self._metrics]
         for blob in outcome.blobs or (None,):
-            counts = {name: metrics.get(name, 0) for name in self._metrics}
-            yield pd.DataFrame({"metrics": [counts], "blob": [blob]})
-            metrics = {}
+            yield pd.DataFrame({COUNTS: [counts], "blob": [blob]})
+            counts = None
 
     def _set_timer(self, timer: int | None, before: int | None, fired: int | None) -> None:
         """Have the next move of the watermark call this bucket as long as it has state."""

@@ -73,8 +73,7 @@ class Partials:
             late: shape (n,), bool: which entries are.
             bounds: returns start and end of the last window that entries of these times could have been in.
         """
-        step.counters.rows += int(self.records.sum()) + self.bad
-        step.counters.bad += self.bad
+        step.count_rows(self.entries.key, self.bad, self.records)
         if late.any():
             self.report_late(step, np.flatnonzero(late), bounds(self.entries.time[late]))
 

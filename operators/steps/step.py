@@ -17,6 +17,7 @@ class Counters:
         rows: records read, including late and bad ones.
         late: records all of whose windows were closed; they changed nothing.
         bad: records that could not be used, because of their event time or gap.
+        key_rows: records of the key that had the most in one batch, including late ones.
         panes: new panes, sessions or stored windows.
         windows: rows emitted, without retractions.
         retracted: rows that retract an emitted row.
@@ -26,16 +27,18 @@ class Counters:
     rows: int = 0
     late: int = 0
     bad: int = 0
+    key_rows: int = 0
     panes: int = 0
     windows: int = 0
     retracted: int = 0
     custom: dict[str, int] = field(default_factory=dict)
 
     def add(self, other: "Counters") -> None:
-        """Add what another step counted."""
+        """Add what another step counted, with the larger `key_rows` of both."""
         self.rows += other.rows
         self.late += other.late
         self.bad += other.bad
+        self.key_rows = max(self.key_rows, other.key_rows)
         self.panes += other.panes
         self.windows += other.windows
         self.retracted += other.retracted
@@ -80,6 +83,19 @@ class Step:
         """Continue from the close time of earlier steps: close times never decrease."""
         self.close_time_start = max(self.close_time_start, close_time)
         self.close_time_end = max(self.close_time_end, self.close_time_start)
+
+    def count_rows(self, key: Ints, bad: int, records: Ints | None = None) -> None:
+        """Count the records of a batch. O(n) array work.
+
+        Args:
+            key: shape (n,), int64: key number of each usable record, or of each entry that stands for several.
+            bad: records that could not be used.
+            records: shape (n,), int64: how many records are in each entry; None if each is one.
+        """
+        by_key = np.bincount(key, records)  # The sums are floats, exact up to 2^53.
+        self.counters.rows += int(by_key.sum()) + bad
+        self.counters.bad += bad
+        self.counters.key_rows = max(self.counters.key_rows, int(by_key.max(initial=0)))
 
     def report_late(self, row: Ints, bounds: tuple[Ints, Ints]) -> None:
         """Count records as late, and report them if `late` is given.

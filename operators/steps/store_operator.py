@@ -179,8 +179,7 @@ class StoreOperator(ABC):
             step: where to count and report.
             bounds: returns start and end of the last window that could have contained records of these times.
         """
-        step.counters.rows += len(records) + records.bad
-        step.counters.bad += records.bad
+        step.count_rows(records.key, records.bad)
         rows = np.flatnonzero(late)
         step.report_late(rows, bounds(records.time[rows]))
         accepted = records.take(np.flatnonzero(~late)) if len(rows) else records

@@ -135,13 +135,13 @@ def test_batches_are_lines_of_one_table() -> None:
 
 
 def test_progress_becomes_a_batch() -> None:
-    """What Spark reports of a batch is read; its first watermark, 1970, says nothing; no rows have no count."""
+    """What Spark reports of a batch is read; its first watermark, 1970, says nothing."""
     progress = {
         "batchId": 3,
         "eventTime": {"watermark": "1970-01-01T00:00:00.000Z"},
         "observedMetrics": {
-            "windows_in": {"rows": None, "bad": None},
-            "windows_out": {"late": 1, "windows": 2},
+            "windows_in": {"counts": {"rows": 0, "bad": 0}},
+            "windows_out": {"counts": {"late": 1, "windows": 2}},
         },
         "durationMs": {"triggerExecution": 1_500},
     }

@@ -28,6 +28,7 @@ from tests.operators.monitoring.batches import RUN, START, batch
 
 DELAYS = {"query": "flights", "operator": "delays"}
 AGAIN = QueryRun("flights", "query-1", "run-2")
+SKEWED = {"buckets": 2, "max_bucket_rows": 2, "max_bucket_ms": 200, "max_bucket_bytes": 90, "max_key_rows": 1}
 
 
 def test_a_line_has_what_is_not_usual_at_its_end() -> None:
@@ -43,6 +44,27 @@ def test_a_line_has_what_is_not_usual_at_its_end() -> None:
             "3 snapshots failed"
         ),
     ] == lines
+
+
+def test_a_line_names_the_slowest_bucket_if_it_takes_twice_the_mean_or_more() -> None:
+    """And not if it is fast, or hardly slower than the others."""
+    lines: list[str] = []
+    output = TextOutput(lines.append)
+    for slowest_ms, step_ms, commit_ms in ((1_200, 1_500, 300), (1_200, 1_500, 900), (90, 90, 0)):
+        output.report(batch(buckets=3, max_bucket_ms=slowest_ms, step_ms=step_ms, commit_ms=commit_ms))
+    assert [True, False, False] == ["slowest bucket 1.2 s" in line for line in lines]
+
+
+def test_skew_is_the_largest_bucket_over_the_mean_of_all() -> None:
+    """1 if all are alike, the number of buckets if one has everything; none without records or time."""
+    even = batch(
+        buckets=4, rows=100, max_bucket_rows=25, step_ms=3, commit_ms=4, restore_ms=1, max_bucket_ms=2
+    )
+    one = batch(
+        buckets=4, rows=100, max_bucket_rows=100, step_ms=6, commit_ms=2, restore_ms=0, max_bucket_ms=8
+    )
+    assert [(1, 1), (4, 4)] == [(b.row_skew, b.time_skew) for b in (even, one)]
+    assert (None, None) == (batch(buckets=4).row_skew, batch(buckets=4).time_skew)
 
 
 def test_json_lines_have_the_counts_and_what_follows_from_them(tmp_path: Path) -> None:
@@ -76,12 +98,22 @@ def test_json_lines_have_the_counts_and_what_follows_from_them(tmp_path: Path) -
         "whole_state": True,
         "late_share": 0.25,
         "bytes_per_key": 25.0,
+        "row_skew": 0.0,
+        "time_skew": None,
         "watermark": "2026-01-05T11:59:59.000+00:00",
         "watermark_lag_seconds": 1.0,
     } == json.loads(lines[0])
     (second,) = map(json.loads, path.read_text().splitlines())
-    empty = ("query", "late_share", "bytes_per_key", "watermark", "watermark_lag_seconds")
-    assert [None] * 5 == [second[name] for name in empty]
+    empty = (
+        "query",
+        "late_share",
+        "bytes_per_key",
+        "row_skew",
+        "time_skew",
+        "watermark",
+        "watermark_lag_seconds",
+    )
+    assert [None] * 7 == [second[name] for name in empty]
 
 
 class Reader:
@@ -143,7 +175,9 @@ def test_totals_add_up_and_gauges_are_the_last(reader: Reader) -> None:
     reader.output.report(batch(0, counts_in={"rows": 8, "bad": 1}, rows=8, late=2, windows=3, **common))
     reader.output.report(batch(0, operator="other", rows=1_000, live_keys=1_000))
     reader.output.report(
-        batch(1, rows=2, windows=4, step_ms=300, snapshots=2, snapshot_failures=1, alerts=5, **common)
+        batch(
+            1, rows=2, windows=4, step_ms=300, snapshots=2, snapshot_failures=1, alerts=5, **SKEWED, **common
+        )
     )
     found = reader.read()
     assert {
@@ -159,6 +193,12 @@ def test_totals_add_up_and_gauges_are_the_last(reader: Reader) -> None:
         "windows_last_batch_seconds": 2.5,
         "windows_last_batch_timestamp_seconds": START.timestamp() + 10,
         "windows_late_ratio": 0,
+        "windows_max_bucket_rows": 2,
+        "windows_max_bucket_time_seconds": 0.2,
+        "windows_max_bucket_state_bytes": 90,
+        "windows_max_key_rows": 1,
+        "windows_row_skew_ratio": 2,
+        "windows_time_skew_ratio": pytest.approx(4 / 3),
         "windows_live_keys": 4,
         "windows_state_bytes": 100,
         "windows_state_per_key_bytes": 25,

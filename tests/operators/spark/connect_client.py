@@ -90,8 +90,8 @@ class Client:
         for progress in query.recentProgress:
             for what, observed in progress.observedMetrics.items():
                 # Over Connect a row of metrics comes as its values and their schema.
-                names = [f"{what}.{field['name']}" for field in observed["schema"]["fields"]]
-                metrics.update({n: v or 0 for n, v in zip(names, observed["values"], strict=True)})
+                (counts,) = observed["values"]
+                metrics.update({f"{what}.{name}": value for name, value in counts.items()})
         return lines(self.spark.read.parquet(str(self.folder / f"{name}-out"))), metrics
 
 

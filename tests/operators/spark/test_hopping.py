@@ -78,7 +78,7 @@ def test_what_crosses_the_shuffle_is_told(spark: SparkSession, source: Path, tmp
     """A stream of few frames sends these in place of its rows, and says how many of either there were, and their bytes."""
     windows = operator("tumbling").apply(stream(spark, source), event_time="at")
     query = run_query(windows, tmp_path / "out", tmp_path / "cp")
-    told = [p.observedMetrics["windows_in"] for p in query.recentProgress if p.numInputRows]
+    told = [p.observedMetrics["windows_in"]["counts"] for p in query.recentProgress if p.numInputRows]
     assert [1_000] * 4 == [metrics["rows"] for metrics in told]
     assert all(0 < metrics["sent"] < 100 for metrics in told)
     assert all(0 < metrics["sent_bytes"] < metrics["row_bytes"] for metrics in told)

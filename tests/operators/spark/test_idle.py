@@ -68,7 +68,7 @@ def test_the_last_windows_come_out_when_nothing_comes(
     last = whole(spark, source).orderBy("at").toArrow()
     write_numbered(last.slice(last.num_rows - 2), source, FILES)
     query = run(out, tmp_path)
-    assert 2 == sum(batch.observedMetrics["windows_out"].late or 0 for batch in query.recentProgress)
+    assert 2 == sum(batch.observedMetrics["windows_out"]["counts"]["late"] for batch in query.recentProgress)
     assert everything == rows(spark.read.schema(out.schema).parquet(str(tmp_path / "out")))
 
 
@@ -109,7 +109,7 @@ def write_ago(folder: Path, number: int, *minutes: int) -> None:
 
 
 def counted(query: Any, name: str, metric: str) -> int:
-    return sum(batch.observedMetrics[name][metric] or 0 for batch in query.recentProgress)
+    return sum(batch.observedMetrics[name]["counts"][metric] for batch in query.recentProgress)
 
 
 def test_an_outage_that_is_longer_than_idle_takes_nothing_from_grace(
@@ -126,7 +126,9 @@ def test_an_outage_that_is_longer_than_idle_takes_nothing_from_grace(
     write_ago(tmp_path / "in", 1, 30, 85)
     query = run(out, tmp_path)
     assert 1 == counted(query, "windows_out", "late"), "of 85 minutes ago"
-    assert 1 == query.recentProgress[-1].observedMetrics["windows_out"].live_panes, "of 30 minutes ago"
+    assert 1 == query.recentProgress[-1].observedMetrics["windows_out"]["counts"]["live_panes"], (
+        "of 30 minutes ago"
+    )
 
 
 @pytest.mark.slow

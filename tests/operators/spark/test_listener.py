@@ -84,7 +84,7 @@ class Outcome:
 
     def total(self, side: str, name: str) -> int:
         """The sum of an observed metric."""
-        return sum(batch["observedMetrics"][f"ten_{side}"][name] or 0 for batch in self.batches)
+        return sum(batch["observedMetrics"][f"ten_{side}"]["counts"][name] for batch in self.batches)
 
 
 class Errors(logging.Handler):
@@ -245,8 +245,9 @@ def test_the_watermark_of_a_batch(event_time: dict[str, str], seconds: float | N
         "sources": [],
         "sink": {"description": "", "numOutputRows": 0, "metrics": {}},
         "observedMetrics": {
-            "ten_out": {"live_keys": None, "rows": 3},
+            "ten_out": {"counts": {"live_keys": 0, "rows": 3}},
             "my_out": {"rows": 1},
+            "your_out": {"counts": 4},
             "ten": {"n": 1},
         },
     }

@@ -3,17 +3,27 @@
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from operators import SlidingWindows, print_batches, report_batches, what_failed
+from operators import (
+    RollingWindows,
+    SlidingWindows,
+    TumblingWindows,
+    print_batches,
+    report_batches,
+    what_failed,
+)
 from operators import aggregates as agg
 from operators.monitoring import PrometheusOutput
+from serializers.keys import bucket_of, encode_keys
 from state_backends import read_state, summarize_state
-from tests.operators.spark.frames import operator, run_query, stream, write_source
+from tests.operators.spark.frames import BASE_US, operator, run_query, stream, write_numbered, write_source
 from tests.patience import wait_until
 
 pytestmark = pytest.mark.spark
@@ -41,7 +51,7 @@ def test_metrics_agree_with_the_state_and_the_rows(spark: SparkSession, source: 
         wait_for(lines, 4)
     finally:
         spark.streams.removeListener(listener)
-    told = [{k: v or 0 for k, v in p["observedMetrics"]["ten_out"].asDict().items()} for p in batches]
+    told = [p["observedMetrics"]["ten_out"]["counts"] for p in batches]
     total = {name: sum(batch[name] for batch in told) for name in told[0]}
     written = spark.read.parquet(str(tmp_path / "out")).count()
     assert (total["rows"], total["late"]) == (2_000, 0)
@@ -52,14 +62,54 @@ def test_metrics_agree_with_the_state_and_the_rows(spark: SparkSession, source: 
     assert told[-1]["buckets"] == 3
     assert told[-1]["live_panes"] == state.count()
     assert told[-1]["live_keys"] == state.select("k").distinct().count()
-    size, keys = summarize_state(tmp_path / "cp").selectExpr("sum(bytes)", "sum(keys)").first()
-    assert 0 < size - told[-1]["state_bytes"] < 10 * keys  # the summary counts the keys' bytes too
+    (size,) = summarize_state(tmp_path / "cp").selectExpr("sum(bytes)").first()
+    assert 0 < size - told[-1]["state_bytes"] < 0.01 * size, "the summary counts the keys of pages, too"
     assert min(total["pages_read"], total["pages_written"], total["changed_bytes"], total["step_ms"]) > 0
     found = [
         re.match(r"batch \d+, ten: 500 rows in .* rows out; 8 keys and .* panes in 0\.\d MiB", x)
         for x in lines
     ]
     assert sum(map(bool, found)) == 4
+
+
+@pytest.mark.parametrize("kind", ["tumbling", "rolling"])
+def test_the_largest_bucket_and_key_are_told(kind: str, spark: SparkSession, tmp_path: Path) -> None:
+    """Of panes that tasks made of records, and of records as they are: the largest, not the sum, in each batch anew."""
+    keys = [[*"aaaaaaaabc", None], [*"bbbbcdefgh", None, None]]
+    for number, chosen in enumerate(keys):
+        at = [BASE_US + 1_000_000 * (100 * number + n) for n in range(len(chosen))]
+        times = pa.array(at, pa.timestamp("us", "UTC"))
+        values = {"k": pa.array(chosen, pa.string()), "at": times, "v": [1] * len(at), "x": [1.0] * len(at)}
+        (tmp_path / "in").mkdir(exist_ok=True)
+        write_numbered(pa.table(values), tmp_path / "in", number)
+    windows = TumblingWindows("1 hour") if kind == "tumbling" else RollingWindows({"hour": "1 hour"})
+    out = windows.group_by("k").aggregate(n=agg.count()).apply(stream(spark, tmp_path / "in"), "at")
+    query = run_query(out, tmp_path / "out", tmp_path / "cp")
+    told = [p["observedMetrics"]["windows_out"]["counts"] for p in query.recentProgress if p["numInputRows"]]
+    assert len(told) == len(keys)
+    for chosen, counts in zip(keys, told, strict=True):
+        by_bucket = Counter(bucket_of(encode_keys([pa.array([k], pa.string())])[0], 3) for k in chosen)
+        assert len(by_bucket) > 1
+        assert (len(chosen), max(by_bucket.values())) == (counts["rows"], counts["max_bucket_rows"])
+        assert counts["max_key_rows"] == max(Counter(chosen).values())
+        assert counts["state_bytes"] / counts["buckets"] <= counts["max_bucket_bytes"] < counts["state_bytes"]
+        spent = counts["step_ms"] + counts["commit_ms"] + counts["restore_ms"]
+        assert spent / counts["buckets"] - 2 <= counts["max_bucket_ms"] <= spent + 2, "rounded one by one"
+
+
+def test_tasks_send_few_bytes_to_the_driver(spark: SparkSession, source: Path, tmp_path: Path) -> None:
+    """Spark sends the expressions of metrics with each task's result: a sum for each made that 65 kB, of 13 without any."""
+    context = spark.sparkContext
+    out = operator().apply(stream(spark, source), "at")
+    query = run_query(out, tmp_path / "out", tmp_path / "cp")
+    jobs = context.statusTracker().getJobIdsForGroup(str(query.runId))
+    stages = {stage for job in jobs for stage in context.statusTracker().getJobInfo(job).stageIds}
+    store, sizes = context._jsc.sc().statusStore(), []
+    for stage in stages:
+        tasks = store.taskList(stage, 0, 100)
+        metrics = [tasks.apply(n).taskMetrics() for n in range(tasks.size())]
+        sizes += [one.get().resultSize() for one in metrics if one.isDefined()]
+    assert 10_000 < max(sizes) < 35_000
 
 
 SCRIPT = """

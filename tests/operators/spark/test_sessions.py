@@ -96,8 +96,8 @@ def test_stream_closes_sparks_own_sessions(
     assert closed == rows(spark.read.parquet(str(tmp_path / "out")))
     metrics = [p["observedMetrics"] for p in query.recentProgress if p["observedMetrics"]]
     none = 0 if kind == "fixed" else frame.where(f"coalesce({OWN_MS}, 0) <= 0").count()
-    assert none == sum(m["windows_in"]["bad"] or 0 for m in metrics)
-    assert 0 == sum(m["windows_out"]["late"] or 0 for m in metrics)
+    assert none == sum(m["windows_in"]["counts"]["bad"] for m in metrics)
+    assert 0 == sum(m["windows_out"]["counts"]["late"] for m in metrics)
 
 
 @pytest.mark.parametrize(("kind", "backend"), [slow("fixed", "memory"), slow("expression", "rocksdb")])

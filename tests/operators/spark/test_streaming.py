@@ -55,8 +55,8 @@ def test_stream_closes_what_the_bounded_frame_says(
     closed = rows(spark.read.parquet(str(tmp_path / "out")))
     assert closed_rows(spark, source) == closed
     metrics = [p["observedMetrics"] for p in query.recentProgress if p["observedMetrics"]]
-    assert 12_000 == sum(m["windows_in"]["rows"] or 0 for m in metrics)
-    assert 0 == sum((m["windows_out"]["late"] or 0) + (m["windows_in"]["bad"] or 0) for m in metrics)
+    assert 12_000 == sum(m["windows_in"]["counts"]["rows"] for m in metrics)
+    assert 0 == sum(m["windows_out"]["counts"]["late"] + m["windows_in"]["counts"]["bad"] for m in metrics)
     if can_read_state(spark):
         bounded = spark.read.parquet(str(source))
         still_open = rows(read_windows(tmp_path / "cp", operator(), bounded, "at"))
@@ -131,8 +131,8 @@ def test_bad_and_late_rows_are_counted(spark: SparkSession, tmp_path: Path) -> N
     op = SlidingWindows(size="1 second").group_by("k").aggregate(n=agg.count())
     query = run_query(op.apply(frame, event_time="at"), tmp_path / "out", tmp_path / "cp")
     metrics = [p["observedMetrics"] for p in query.recentProgress if p["observedMetrics"]]
-    assert 2 == sum(m["windows_in"]["bad"] or 0 for m in metrics)
-    assert 1 == sum(m["windows_out"]["late"] or 0 for m in metrics)
+    assert 2 == sum(m["windows_in"]["counts"]["bad"] for m in metrics)
+    assert 1 == sum(m["windows_out"]["counts"]["late"] for m in metrics)
     windows = spark.read.parquet(str(tmp_path / "out"))
     assert [("a", 1), (None, 1)] == sorted(((r.k, r.n) for r in windows.collect()), key=repr)
 

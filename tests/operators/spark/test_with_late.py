@@ -70,7 +70,7 @@ def test_a_stream_hands_over_windows_and_late_records(
 
 def total(progress: list[dict[str, Any]], of: str, name: str) -> int:
     """The sum of one observed count over all batches."""
-    return sum(batch[of][name] or 0 for batch in progress)
+    return sum(batch[of]["counts"][name] for batch in progress)
 
 
 def test_a_bounded_frame_tells_of_bad_records(spark: SparkSession, source: Path) -> None:

@@ -14,7 +14,7 @@ from operators import aggregates as agg
 from operators.columns.records import FAR_FUTURE
 from operators.runtime.program import Program
 from operators.spark.blobs import from_blobs
-from operators.spark.packing import CALL, PARTIALS, Pack
+from operators.spark.packing import CALL, PACKED_COUNTS, PARTIALS, Pack
 from operators.steps.partials import from_table, to_table
 from operators.steps.step import Counters, Step
 from state_backends import resolve
@@ -129,6 +129,12 @@ def packed(kind: str, rows: list[Any]) -> tuple[Program, list[dict[str, Any]]]:
     return program_, sent[len(LABELS) :]
 
 
+def totals(sent: list[dict[str, Any]]) -> dict[str, int]:
+    """What a task counted of what it sent."""
+    counted = [row["counts"] for row in sent if row["counts"] is not None]
+    return dict(zip(PACKED_COUNTS, map(sum, zip(*counted, strict=True)), strict=True))
+
+
 @pytest.mark.parametrize("kind", WINDOWS)
 def test_many_records_in_few_panes_are_sent_as_entries(kind: str) -> None:
     """A task whose records share panes sends these, says how many records they are, and loses none."""
@@ -137,9 +143,10 @@ def test_many_records_in_few_panes_are_sent_as_entries(kind: str) -> None:
     tables = from_blobs(row["blob"] for row in sent)
 
     assert all(row["kind"] == PARTIALS for row in sent)
-    assert 600 == sum(row["rows"] for row in sent)
-    assert sum(table_.num_rows for table_ in tables) == sum(row["sent"] for row in sent) <= 6
-    assert sum(len(row["blob"]) for row in sent) < sum(row["row_bytes"] for row in sent)
+    counts = totals(sent)
+    assert (600, 0) == (counts["rows"], counts["bad"])
+    assert sum(table_.num_rows for table_ in tables) == counts["sent"] <= 6
+    assert sum(len(row["blob"]) for row in sent) == counts["sent_bytes"] < counts["row_bytes"]
     assert emitted(program_, [([table(rows, program_)], [], 0)]) == emitted(program_, [([], tables, 0)])
 
 
@@ -148,7 +155,7 @@ def test_records_with_panes_of_their_own_are_sent_as_they_are() -> None:
     _, sent = packed("sliding", [("a", 0, n, n, 0.5, 2) for n in range(600)])
 
     assert PARTIALS not in {row["kind"] for row in sent}
-    assert [600, 600] == [sum(row[name] for row in sent) for name in ("rows", "sent")]
+    assert [600, 600] == [totals(sent)[name] for name in ("rows", "sent")]
 
 
 def test_bad_rows_are_told_beside_the_entries() -> None:
@@ -156,4 +163,4 @@ def test_bad_rows_are_told_beside_the_entries() -> None:
     rows = [("a", 0, None if n % 5 == 0 else 3, n, 0.5, 2) for n in range(100)]
     _, sent = packed("hopping", rows)
 
-    assert [80, 20] == [sum(row[name] for row in sent) for name in ("rows", "bad")]
+    assert [80, 20] == [totals(sent)[name] for name in ("rows", "bad")]

@@ -1,0 +1,63 @@
+"""Metrics that show skew: the records of the key that has the most, and of the bucket, for every kind of operator."""
+
+from collections import Counter
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from operators import HoppingWindows, RollingWindows, SessionWindows, SlidingWindows, TumblingWindows
+from operators import aggregates as agg
+from tests.operators.custom import samples
+
+MINUTE_US = 60_000_000
+WINDOWS: dict[str, Any] = {
+    "tumbling": TumblingWindows("10 minutes"),
+    "hopping": HoppingWindows("10 minutes", "5 minutes"),
+    "sliding": SlidingWindows("10 minutes"),
+    "session": SessionWindows("10 minutes"),
+    "session of a length": SessionWindows("10 minutes", max_length="1 hour"),
+    "rolling": RollingWindows({"hour": "1 hour", "ever": "lifetime"}),
+}
+AGGREGATES: dict[str, Any] = {"states": agg.count(), "fold": agg.fold(0, lambda n: n + 1, type="bigint")}
+CASES = [(kind, "states") for kind in WINDOWS] + [
+    (kind, "fold") for kind in ("tumbling", "hopping", "sliding")
+]
+KEYS = [*"aababaaaac", None, None]
+"""Of the first batch, by record."""
+
+
+def table(keys: list[str | None], minutes: list[int | None]) -> pa.Table:
+    """Records of these keys at these minutes."""
+    times = [None if minute is None else MINUTE_US * minute for minute in minutes]
+    return pa.table({"k": pa.array(keys, pa.string()), "at": pa.array(times, pa.timestamp("us", "UTC"))})
+
+
+def skew(metrics: dict[str, int]) -> dict[str, int]:
+    """The records of the bucket, and of its largest key."""
+    assert metrics["rows"] == metrics["max_bucket_rows"]
+    assert metrics["state_bytes"] == metrics["max_bucket_bytes"]
+    return {"bucket": metrics["max_bucket_rows"], "key": metrics["max_key_rows"]}
+
+
+@pytest.mark.parametrize("by", ["k", None], ids=["by key", "one group"])
+@pytest.mark.parametrize(("kind", "aggregate"), CASES)
+def test_the_largest_key_is_told(kind: str, aggregate: str, by: str | None) -> None:
+    """Null is a key like any other, late records count, records without a time do not, and each batch begins anew."""
+    operator = WINDOWS[kind] if by is None else WINDOWS[kind].group_by(by)
+    with operator.aggregate(n=AGGREGATES[aggregate]).local_runner("at") as runner:
+        runner.process(table(KEYS, [100 + n for n in range(len(KEYS))]))
+        most = len(KEYS) if by is None else max(Counter(KEYS).values())
+        assert {"bucket": len(KEYS), "key": most} == skew(runner.metrics)
+        runner.process(table(["c", "b", "c", "c", "c"], [0, 1, 200, None, None]))
+        assert {"bucket": 5, "key": 3 if by is None else 2} == skew(runner.metrics), "two have no time"
+        runner.process(table([], []))
+        assert {"bucket": 0, "key": 0} == skew(runner.metrics)
+
+
+def test_custom_operators_tell_it_too() -> None:
+    """They count as the others do."""
+    records = [("a", 1, 1.0), ("b", 2, 1.0), ("a", 3, 1.0)]
+    with samples.Echo().group_by("k").local_runner("t") as runner:
+        runner.process(samples.table(records))
+        assert {"bucket": 3, "key": 2} == skew(runner.metrics)
