@@ -6,6 +6,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from operators.command import explain, open_windows, savepoint, state, summary, write_report
+from state_backends.checkpoints.survey import MOST_KEYS
 
 Run = Callable[[argparse.Namespace], None]
 _OPERATOR = "the operator: a module that Python can import, and a name in it"
@@ -38,6 +39,13 @@ def _summary(commands: Any) -> argparse.ArgumentParser:
     command = _command(commands, "summary", summary.run, says)
     _stored(command)
     command.add_argument("--limit", type=_positive, default=40, metavar="N", help="rows of a table (40)")
+    command.add_argument(
+        "--keys",
+        type=_whole,
+        default=3,
+        metavar="N",
+        help=f"largest keys of each bucket (3, at most {MOST_KEYS}); 0 if nobody may see keys",
+    )
     command.add_argument("--json", action="store_true", help="print JSON, with all rows")
     return command
 

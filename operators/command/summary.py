@@ -40,9 +40,9 @@ def run(given: Namespace) -> None:
                     surveys.append(survey(checkpoint_of(given, operator.number), spark))
     others = [f"operator {one.number}: {one.name}, of Spark" for one in there if not one.is_ours]
     if given.json:
-        say(json_text(_plain(query, surveys)))
+        say(json_text(summary_values(query, surveys, given.keys)))
         return
-    sections = [_head(query), *(_section(found, given.limit) for found in surveys), *others]
+    sections = [_head(query), *(summary_text(found, given.limit, given.keys) for found in surveys), *others]
     say("\n\n".join(sections))
 
 
@@ -51,7 +51,14 @@ def _head(query: StoredQuery) -> str:
     return f"query {printable(query.id or NEVER)}, after batch {query.batch}, watermark {watermark or NEVER} (times are in UTC)"
 
 
-def _section(found: StateSurvey, limit: int) -> str:
+def summary_text(found: StateSurvey, limit: int, keys: int) -> str:
+    """Return what is printed of an operator.
+
+    Args:
+        found: what it stores.
+        limit: rows of a table at most.
+        keys: so many of the largest keys of each bucket are shown.
+    """
     rows = [row for bucket in found.buckets for row in _rows(found, bucket)]
     lines = [f"operator {found.checkpoint.operator}: {title(found.identity)}"]
     described = [(name, printable(text)) for name, text in (*facts(found.identity), *_sizes(found))]
@@ -60,7 +67,29 @@ def _section(found: StateSurvey, limit: int) -> str:
     lines += ["", text_table(_COLUMNS, rows[:limit], _RIGHT)]
     if len(rows) > limit:
         lines.append(f"the first {number(limit)} of {number(len(rows))} rows: --limit N shows more")
+    if keys and found.schema.keys.names:
+        lines += ["", *_largest_lines(found, limit, keys)]
     return "\n".join(lines)
+
+
+def _largest_lines(found: StateSurvey, limit: int, keys: int) -> list[str]:
+    """The largest keys, which show what makes a bucket larger than the others."""
+    names = found.schema.keys.names
+    rows = [
+        [str(bucket.number), *(_shown(value) for value in one.key), number(one.panes), number(one.size)]
+        for bucket in found.buckets
+        for one in bucket.largest[:keys]
+    ]
+    columns = ("bucket", *map(printable, names), "panes", "bytes")
+    right = (True, *(False for _ in names), True, True)
+    lines = ["the largest keys of each bucket", text_table(columns, rows[:limit], right)]
+    if len(rows) > limit:
+        lines.append(f"the first {number(limit)} of {number(len(rows))} rows: --limit N shows more")
+    return lines
+
+
+def _shown(value: str | None) -> str:
+    return NEVER if value is None else printable(value)
 
 
 def _sizes(found: StateSurvey) -> Iterator[tuple[str, str]]:
@@ -98,16 +127,17 @@ def _rows(found: StateSurvey, bucket: SurveyedBucket) -> Iterator[list[str]]:
         ]
 
 
-def _plain(query: StoredQuery, surveys: list[StateSurvey]) -> dict[str, Any]:
+def summary_values(query: StoredQuery, surveys: list[StateSurvey], keys: int) -> dict[str, Any]:
+    """Return what is printed of a query as JSON, with so many of the largest keys of each bucket."""
     return {
         "query": query.id,
         "batch": query.batch,
         "watermark_ms": query.watermark_ms,
-        "operators": [_plain_operator(found) for found in surveys],
+        "operators": [_plain_operator(found, keys) for found in surveys],
     }
 
 
-def _plain_operator(found: StateSurvey) -> dict[str, Any]:
+def _plain_operator(found: StateSurvey, keys: int) -> dict[str, Any]:
     return {
         "number": found.checkpoint.operator,
         "title": title(found.identity),
@@ -116,11 +146,11 @@ def _plain_operator(found: StateSurvey) -> dict[str, Any]:
             name: [found.schema.states[number].name for number in numbers]
             for name, numbers in found.schema.results
         },
-        "buckets": [_plain_bucket(found, bucket) for bucket in found.buckets],
+        "buckets": [_plain_bucket(found, bucket, keys) for bucket in found.buckets],
     }
 
 
-def _plain_bucket(found: StateSurvey, bucket: SurveyedBucket) -> dict[str, Any]:
+def _plain_bucket(found: StateSurvey, bucket: SurveyedBucket, keys: int) -> dict[str, Any]:
     return {
         "bucket": bucket.number,
         "close_time": _or_none(instant(bucket.close_time, found.schema)),
@@ -129,6 +159,14 @@ def _plain_bucket(found: StateSurvey, bucket: SurveyedBucket) -> dict[str, Any]:
         "bytes": bucket.size,
         "changelog_entries": bucket.log_entries,
         "changelog_bytes": bucket.log_bytes,
+        "largest_keys": [
+            {
+                "key": dict(zip(found.schema.keys.names, one.key, strict=True)),
+                "panes": one.panes,
+                "bytes": one.size,
+            }
+            for one in bucket.largest[:keys]
+        ],
         "segments": [_plain_segment(found, size) for size in bucket.segments],
     }
 
