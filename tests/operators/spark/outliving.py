@@ -52,7 +52,7 @@ def seen(query: StreamingQuery, folder: Path) -> dict[str, Any]:
     """What a line says."""
     owners = sorted((folder / "local").glob("*/owner"))
     (progress,) = [one for one in query.recentProgress if one["numInputRows"]][-1:]
-    metrics = progress["observedMetrics"]["windows_out"]
+    metrics = progress["observedMetrics"]["windows_out"]["counts"]
     locks = [len([*owner.parent.glob("*.lock")]) for owner in owners]
     return {
         "processes": [process_at(owner) for owner in owners],
