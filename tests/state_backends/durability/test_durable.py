@@ -596,7 +596,7 @@ def test_pointer_of_a_newer_version_is_refused() -> None:
     blob = bytes([POINTER_VERSION + 1]) + Pointer.fresh().encode()[1:]
     journal = MemoryJournal()
     journal.put("pointer", blob)
-    with pytest.raises(NewerFormatError, match=r"the state of this query has format version 3.*upgrade"):
+    with pytest.raises(NewerFormatError, match=r"the state of this query has format version 4.*upgrade"):
         read_pointer(journal)
 
 
