@@ -4,6 +4,7 @@ import inspect
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from timeit import timeit
 from zipfile import ZipFile
@@ -17,12 +18,12 @@ from operators.spark.failures import what_failed
 ROOT = Path(__file__).parents[1]
 
 
-def ended(folder: Path, code: str, *options: str, **env: str) -> str:
+def ended(folder: Path, code: str, *options: str, arguments: Sequence[str] = (), **env: str) -> str:
     """The last line that a script in this folder prints: that of its error, if it has one."""
     script = folder / "job.py"
     script.write_text(code)
     done = subprocess.run(
-        [sys.executable, *options, script],
+        [sys.executable, *options, script, *arguments],
         cwd=folder,
         env=os.environ | {"PYTHONPATH": str(ROOT)} | env,
         capture_output=True,
@@ -168,13 +169,14 @@ import sys
 from zipfile import ZipFile
 from operators import SlidingWindows, aggregates as agg, spark_session, what_failed
 
-spark = spark_session("collide", master="local[1]", buckets=1, conf={"spark.ui.enabled": "false"})
+conf = {"spark.ui.enabled": "false"} | dict(pair.split("=") for pair in sys.argv[1:])
+spark = spark_session("collide", master="local[1]", buckets=1, conf=conf)
 with ZipFile(sys.argv[0] + ".zip", "w") as archive:
     archive.writestr("operators/__init__.py", "")
 spark.sparkContext.addPyFile(sys.argv[0] + ".zip")
 rows = spark.sql("SELECT 1 AS k, timestamp'2026-01-05 09:00' AS at")
 try:
-    SlidingWindows("1 minute").group_by("k").aggregate(n=agg.count()).apply(rows, "at").collect()
+    print(SlidingWindows("1 minute").group_by("k").aggregate(n=agg.count()).apply(rows, "at").count(), "windows", file=sys.stderr)
 except Exception as error:
     print(what_failed(error), file=sys.stderr)
 """
@@ -183,5 +185,13 @@ except Exception as error:
 @pytest.mark.slow
 @pytest.mark.spark
 def test_a_foreign_package_in_the_jobs_archive_is_found_out_by_the_driver(tmp_path: Path) -> None:
-    """The driver has ours, the workers have the one that the job brings."""
-    assert "the workers import another module named 'operators' in the place" in ended(tmp_path, PROGRAM)
+    """The driver has ours, the workers of Spark's own daemon have the one that the job brings."""
+    said = ended(tmp_path, PROGRAM, arguments=["spark.python.daemon.module=pyspark.daemon"])
+    assert "the workers import another module named 'operators' in the place" in said
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_workers_of_our_daemon_have_ours_before_the_job_brings_a_foreign_package(tmp_path: Path) -> None:
+    """It has imported this library before a file of the job comes on their path."""
+    assert "1 windows" in ended(tmp_path, PROGRAM)

@@ -30,8 +30,9 @@ def test_queries_killed_at_random_times_end_with_the_rows_of_undisturbed_ones(
     for victim in victims(workers, drivers, seed):
         done = torment.kill_driver() if victim == "driver" else torment.kill_workers()
         print(f"batches {torment.batches}: {done}")  # noqa: T201 - what a failure came after
+    while not torment.lost_tasks():  # By chance all were killed between their tasks.
+        torment.kill_workers()
     verdicts = torment.finish()
     print(torment.starts, "starts,", torment.lost_tasks(), "lost tasks,", torment.errors)  # noqa: T201
     assert_exact(verdicts)
-    assert workers + drivers == torment.kills.total()
-    assert torment.lost_tasks() > 0
+    assert workers + drivers <= torment.kills.total()

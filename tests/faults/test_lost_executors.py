@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.effort import soak
 from tests.faults.cluster import Cluster
 from tests.faults.kinds import OWN
 from tests.faults.plans import BACKENDS, Feed, Plan, committed
@@ -14,15 +15,14 @@ pytestmark = pytest.mark.slow
 
 FILES, BATCHES = 4, 2
 SCENES = [
-    pytest.param("sliding", "memory"),
     pytest.param("chain", "rocksdb"),
     *(
-        pytest.param(kind, backend, marks=pytest.mark.soak)
+        soak(kind, backend)
         for kind in ("sliding", "rolling", "session", "chain", "custom", "cogroup")
         for backend in BACKENDS
-        if (kind, backend) not in {("sliding", "memory"), ("chain", "rocksdb")}
+        if (kind, backend) != ("chain", "rocksdb")
     ),
-    pytest.param(OWN, "memory", marks=pytest.mark.soak),
+    soak(OWN, "memory"),
 ]
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.effort import soak
 from tests.operators.spark.bucket_worker import has_ended
 from tests.operators.spark.outliving import BATCHES
 
@@ -75,7 +76,7 @@ def test_processes_end_when_spark_is_killed(tmp_path: Path, killed: str) -> None
         assert all(has_ended(holder) for holder in holders)
 
 
-@pytest.mark.parametrize("backend", ["memory", "rocksdb"])
+@pytest.mark.parametrize("backend", [soak("memory"), "rocksdb"])
 def test_copies_outlive_a_pause_that_ends_the_workers(tmp_path: Path, backend: str) -> None:
     """Spark ends a worker that had no task for a minute. Nothing is restored in the batch after it."""
     with query(tmp_path, 70, f"backend={backend}") as (_, said):
