@@ -176,7 +176,8 @@ with ZipFile(sys.argv[0] + ".zip", "w") as archive:
 spark.sparkContext.addPyFile(sys.argv[0] + ".zip")
 rows = spark.sql("SELECT 1 AS k, timestamp'2026-01-05 09:00' AS at")
 try:
-    print(SlidingWindows("1 minute").group_by("k").aggregate(n=agg.count()).apply(rows, "at").count(), "windows", file=sys.stderr)
+    windows = SlidingWindows("1 minute").group_by("k").aggregate(n=agg.count()).apply(rows, "at")
+    print(windows.count(), "windows", file=sys.stderr)
 except Exception as error:
     print(what_failed(error), file=sys.stderr)
 """
