@@ -19,14 +19,14 @@ from state_backends.store.page_ids import PageIds, distinct_keys, keys_and_start
 from state_backends.store.rows_by_key import RowsByKey
 
 _MOST_BYTES = 64 << 20
-"""Bytes of sums that are kept; beyond, those of the segments go that were not read for longest."""
+"""Bytes of sums that are kept; beyond, those go of segments that were not read lately, and no others are added."""
 
 
 class PageSums:
     """The combined panes of pages, and of all pages of a key in a segment, in memory until a page changes.
 
-    Only keys with several pages in a segment have sums: a single page is read as fast as a sum is found. States of variable
-    width have none: a collected list is as large as the values in the pages.
+    Only keys with several pages in a segment have sums: a single page is read as fast as a sum is found. Sums with states of
+    variable width are packed, so that functions of users, which may change the states that they get, get copies.
 
     Args:
         schema: the panes.
@@ -41,23 +41,27 @@ class PageSums:
         self._store = store
         self._panes_of = panes_of
         self._codes = schema.layout.codes
-        self._small = all(code in CODES for code in self._codes)
-        self._pages = RowsByKey(1 + len(self._codes))
-        """By page: its start, and the columns of its sum."""
-        self._keys = RowsByKey(1 + len(self._codes))
-        """By key: 0, and the columns of the sum of its pages."""
-        self._read: dict[int, None] = {}
-        """The segments that have sums, in the order in which they were last read."""
+        self._packs = schema.layout.has_objects
+        width = 2 if self._packs else 1 + len(self._codes)
+        self._pages = RowsByKey(width)
+        """By page: its start, and the columns of its sum, or where the packed sum is in `_packed`."""
+        self._keys = RowsByKey(width)
+        """By key: 0, and the same of the sum of its pages."""
+        self._packed: dict[int, list[bytes]] = {}
+        """By segment the packed sums, those among them that were forgotten since."""
+        self._packed_bytes = 0
+        self._read: dict[int, int] = {}
+        """The segments that have sums, and in which step each was last read; those that were read last come last."""
+        self._step = 0
 
     @property
     def size(self) -> int:
         """Bytes of all sums."""
-        return self._pages.size + self._keys.size
+        return self._pages.size + self._keys.size + self._packed_bytes
 
-    def has(self, pages: PageIds) -> Mask:
+    @staticmethod
+    def has(pages: PageIds) -> Mask:
         """Return of which pages there are sums: those of keys with several pages."""
-        if not self._small:
-            return np.zeros(len(pages), bool)
         return pages.further | ~pages.is_last
 
     def fetch(self, segment: int, keys: Sequence[bytes], pages: PageIds) -> list[Entries]:
@@ -66,14 +70,14 @@ class PageSums:
         Cost: a page is read when its sum is requested for the first time.
         """
         self._read.pop(segment, None)
-        self._read[segment] = None
+        self._read[segment] = self._step
         whole = _are_all(pages)
         parts = []
         if whole.any():
             parts.append(self._of_keys(segment, keys, pages.take(whole)))
         if not whole.all():
             parts.append(self._of_pages(segment, keys, pages.take(~whole)))
-        self._trim()
+        self._trim(segment)
         return parts
 
     def _of_keys(self, segment: int, keys: Sequence[bytes], pages: PageIds) -> Entries:
@@ -84,10 +88,10 @@ class PageSums:
         if missing.any():
             sums = self._of_pages(segment, keys, pages.take(np.isin(pages.key, numbers[missing])))
             sums = self._schema.reduce(sums, np.flatnonzero(np.diff(sums.key, prepend=-1)))
-            rows = self._rows(np.zeros(len(sums), np.int64), sums)
+            rows = self._rows(segment, np.zeros(len(sums), np.int64), sums)
             self._keys.add(segment, names, np.searchsorted(numbers, sums.key), rows)
         owner, rows = self._keys.rows(segment, names)
-        return self._entries(numbers[owner], rows)
+        return self._entries(segment, numbers[owner], rows)
 
     def _of_pages(self, segment: int, keys: Sequence[bytes], pages: PageIds) -> Entries:
         """One pane for each page."""
@@ -96,41 +100,61 @@ class PageSums:
         owner, rows = self._pages.rows(segment, names)
         known = PageIds(pages.span, numbers[owner], rows[:, 0], rows[:, 0])
         missing = pages.take(~pages.among(known))
-        found = self._entries(known.key, rows)
-        wanted = known.among(pages)
-        if not wanted.all():
-            found = found.take(wanted)
+        wanted = np.flatnonzero(known.among(pages))
+        found = self._entries(segment, known.key[wanted], rows[wanted])
         if not len(missing):
             return found
         panes = self._panes_of(self._store.read(segment, keys, missing))
         start = missing.start[missing.holding(panes.key, panes.time)]
         begins = run_starts(panes.key, start)
         sums = self._schema.reduce(panes, begins)
-        self._pages.add(segment, names, np.searchsorted(numbers, sums.key), self._rows(start[begins], sums))
+        self._pages.add(segment, names, np.searchsorted(numbers, sums.key), self._rows(segment, start[begins], sums))
         return merge_entries([found, sums], self._schema.layout)
 
-    def _rows(self, first: Ints, panes: Entries) -> Ints:
+    def _rows(self, segment: int, first: Ints, sums: Entries) -> Ints:
+        """The rows of sums, each with a first word."""
+        if self._packs:
+            held = self._packed.setdefault(segment, [])
+            packed = self._schema.layout.encode(sums.columns, np.ones(len(sums), np.int64))
+            self._packed_bytes += sum(map(len, packed))
+            held += packed
+            return np.stack([first, np.arange(len(held) - len(packed), len(held))], axis=1)
         columns = [
             np.ascontiguousarray(column, CODES[code]).view(np.int64)
-            for column, code in zip(panes.columns, self._codes, strict=True)
+            for column, code in zip(sums.columns, self._codes, strict=True)
         ]
         return np.stack([first, *columns], axis=1)
 
-    def _entries(self, key: Ints, rows: Ints) -> Entries:
-        columns = [
-            np.ascontiguousarray(rows[:, number]).view(CODES[code])
-            for number, code in enumerate(self._codes, 1)
-        ]
+    def _entries(self, segment: int, key: Ints, rows: Ints) -> Entries:
+        """The sums in rows."""
+        if self._packs:
+            held = self._packed.get(segment, [])
+            columns, _ = self._schema.layout.decode([held[number] for number in rows[:, 1].tolist()])
+        else:
+            columns = [
+                np.ascontiguousarray(rows[:, number]).view(CODES[code])
+                for number, code in enumerate(self._codes, 1)
+            ]
         return Entries(key, tuple(columns))
 
-    def _trim(self) -> None:
-        """Drop the sums of segments that were not read for longest while there are too many."""
-        for segment in list(self._read):
+    def _trim(self, segment: int) -> None:
+        """Drop sums while there are too many: of segments that the step before has not read, or else of the one just read.
+
+        Steps read their segments in the same order. If the one that was not read for longest went, as in most caches, it would
+        always be the one to be read next.
+        """
+        stale = [number for number, step in self._read.items() if step < self._step - 1]
+        for number in (*stale, segment):
             if self.size <= _MOST_BYTES:
                 return
-            del self._read[segment]
-            self._pages.remove_segment(segment)
-            self._keys.remove_segment(segment)
+            self._drop(number)
+
+    def _drop(self, segment: int) -> None:
+        """Drop the sums of a segment."""
+        self._read.pop(segment, None)
+        self._pages.remove_segment(segment)
+        self._keys.remove_segment(segment)
+        self._packed_bytes -= sum(map(len, self._packed.pop(segment, ())))
 
     def forget(self, segment: int, keys: Sequence[bytes], pages: PageIds) -> None:
         """Drop the sums of pages that were written."""
@@ -149,17 +173,16 @@ class PageSums:
             self._pages.remove(segment, keys, number, start)
             self._keys.remove_keys(segment, keys)
 
-    def keep_from(self, segment: int) -> None:
-        """Drop the sums of segments before this one."""
-        self._read = {number: None for number in self._read if number >= segment}
-        self._pages.drop_before(segment)
-        self._keys.drop_before(segment)
+    def end_step(self, segment: int) -> None:
+        """Drop the sums of segments before this one, which no later step needs."""
+        self._step += 1
+        for number in [number for number in self._read if number < segment]:
+            self._drop(number)
 
     def clear(self) -> None:
         """Drop all sums."""
-        self._read.clear()
-        self._pages.clear()
-        self._keys.clear()
+        for segment in list(self._read):
+            self._drop(segment)
 
 
 def _are_all(pages: PageIds) -> Mask:

@@ -194,4 +194,4 @@ class PaneOperator(SummingOperator):
             ends, stored = self.plan.next_end(panes.time, close_time), ~merged.fresh
             timers = Timers(ends, Rows(panes.key[stored], panes.time[stored]), ends[stored])
         self._write_back(touched, panes, [new], timers, dead)
-        self._sums.keep_from(dead // self.store.segment_ticks)
+        self._sums.end_step(dead // self.store.segment_ticks)

@@ -353,7 +353,7 @@ class RollingOperator(SummingOperator):
             due, stored = WaitingSchema.due(panes, close_time), ~fresh
             timers = Timers(due, Rows(panes.key[stored], panes.time[stored]), due[stored])
         self._write_back(touched, panes, changed, timers, forgotten)
-        self._sums.keep_from(forgotten // self.store.segment_ticks)
+        self._sums.end_step(forgotten // self.store.segment_ticks)
 
     def _fold(self, keys: list[bytes], late: Entries, forgotten: int) -> None:
         """Combine panes with the lifetime panes of their keys: those of segments that are forgotten now, and late ones."""

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from operators import HoppingWindows, SlidingWindows, WindowedAggregation
+from operators import HoppingWindows, RollingWindows, SlidingWindows, WindowedAggregation
 from operators import aggregates as agg
 from operators.kinds import page_sums
 from operators.runtime.local import LocalRunner
@@ -16,8 +16,40 @@ from state_backends.durability.durable import Durable
 from state_backends.store import cutting
 
 GRACE = 400
-WINDOWS = {"sliding": SlidingWindows(1_000, GRACE), "hopping": HoppingWindows(1_000, 50, GRACE)}
-RESULTS = {"n": agg.count(), "total": agg.sum("x"), "low": agg.min("x"), "last": agg.last("x")}
+
+
+def _added(largest: list[float], x: float) -> list[float]:
+    """The three largest; the list that it is given is changed."""
+    largest.append(x)
+    largest.sort(reverse=True)
+    del largest[3:]
+    return largest
+
+
+def _merged(left: list[float], right: list[float]) -> list[float]:
+    left += right
+    left.sort(reverse=True)
+    del left[3:]
+    right.clear()
+    return left
+
+
+LOOKBACKS = {"short": 300, "long": 1_000}
+WINDOWS: dict[str, Any] = {
+    "sliding": SlidingWindows(1_000, GRACE),
+    "hopping": HoppingWindows(1_000, 50, GRACE),
+    "rolling": RollingWindows(LOOKBACKS, GRACE),
+    "rolling, without its start": RollingWindows(LOOKBACKS, GRACE, closed="right"),
+    "rolling, without its end": RollingWindows(LOOKBACKS, GRACE, closed="left"),
+    "rolling, with a lifetime": RollingWindows({**LOOKBACKS, "ever": "lifetime"}, GRACE),
+}
+FIXED = {"n": agg.count(), "total": agg.sum("x"), "low": agg.min("x"), "last": agg.last("x")}
+PACKED = {
+    "n": agg.count(),
+    "different": agg.approx_count_distinct("x"),
+    "largest": agg.fold(list, _added, "x", type="array<double>", merge=_merged),
+}
+RESULTS = {"fixed": FIXED, "packed": PACKED}
 SEGMENTS = {"state.segment": "100 ms"}
 
 
@@ -27,9 +59,10 @@ def pages_of_few_entries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cutting, "PAGE_ENTRIES", 4)
 
 
-def operator(kind: str) -> WindowedAggregation:
+def operator(kind: str, results: str = "fixed") -> WindowedAggregation:
     """Windows that are ten segments long."""
-    return WINDOWS[kind].group_by("k").aggregate(**RESULTS)
+    aggregated: WindowedAggregation = WINDOWS[kind].group_by("k").aggregate(**RESULTS[results])
+    return aggregated
 
 
 def feed(seed: int, delay: int) -> Iterator[pa.Table]:
@@ -43,27 +76,34 @@ def feed(seed: int, delay: int) -> Iterator[pa.Table]:
         )
 
 
-def emitted(kind: str, seed: int, delay: int, **state: Any) -> list[list[dict[str, Any]]]:
+def emitted(
+    kind: str, seed: int, delay: int, results: str = "fixed", **state: Any
+) -> list[list[dict[str, Any]]]:
     """What comes out, batch by batch, and at the end."""
-    with operator(kind).local_runner("at", options=SEGMENTS, **state) as runner:
+    with operator(kind, results).local_runner("at", options=SEGMENTS, **state) as runner:
         tables = [runner.process(table) for table in feed(seed, delay)]
         tables.append(runner.process(next(feed(0, 0)).slice(0, 0), stream_time=10**9))
-    names = ["k", *(f"window.{bound}" for bound in ("start", "end"))]
+    names = ["k", "at", "x"] if "at" in tables[0].column_names else ["k", "window.start", "window.end"]
     return [table.flatten().sort_by([(name, "ascending") for name in names]).to_pylist() for table in tables]
 
 
 def read_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """From now on every page is read."""
-    monkeypatch.setattr(page_sums.PageSums, "has", lambda _, pages: np.zeros(len(pages), bool))
+    monkeypatch.setattr(page_sums.PageSums, "has", staticmethod(lambda pages: np.zeros(len(pages), bool)))
 
 
-@pytest.mark.parametrize("delay", [0, GRACE, 3 * GRACE])
+@pytest.mark.parametrize(
+    ("results", "delay"), [("fixed", 0), ("fixed", GRACE), ("fixed", 3 * GRACE), ("packed", GRACE)]
+)
 @pytest.mark.parametrize("kind", WINDOWS)
-def test_rows_are_those_of_reading_every_page(monkeypatch: pytest.MonkeyPatch, kind: str, delay: int) -> None:
+def test_rows_are_those_of_reading_every_page(
+    monkeypatch: pytest.MonkeyPatch, kind: str, results: str, delay: int
+) -> None:
     """In order, with records that change pages in the middle of windows, and with records that are late."""
-    summed = emitted(kind, seed=delay, delay=delay)
+    summed = emitted(kind, delay, delay, results)
+    assert any(summed)
     read_whole(monkeypatch)
-    assert emitted(kind, seed=delay, delay=delay) == summed
+    assert emitted(kind, delay, delay, results) == summed
 
 
 def test_pages_in_the_middle_of_windows_are_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,26 +125,28 @@ def test_pages_in_the_middle_of_windows_are_not_read_again(monkeypatch: pytest.M
     assert counts[0] < 0.6 * counts[1]
 
 
-def test_no_collected_lists_are_kept() -> None:
-    """Sums of states without a fixed width would hold all that was collected: none is made."""
-    listing = WINDOWS["sliding"].group_by("k").aggregate(all=agg.collect_list("x"))
-    with listing.local_runner("at", options=SEGMENTS) as runner:
-        assert 0 < sum(runner.process(table).num_rows for table in feed(1, 0))
-        assert 0 == sums_of(runner).size
-    with operator("sliding").local_runner("at", options=SEGMENTS) as runner:
-        assert 0 < sum(runner.process(table).num_rows for table in feed(1, 0))
-        assert 0 < sums_of(runner).size
-
-
-def test_sums_take_no_more_memory_than_they_may(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of segments that were not read for longest go first, and what comes out stays the same."""
-    expected = emitted("sliding", seed=5, delay=GRACE)
-    monkeypatch.setattr(page_sums, "_MOST_BYTES", 500)
-    with operator("sliding").local_runner("at", options=SEGMENTS) as runner:
+@pytest.mark.parametrize("results", RESULTS)
+def test_sums_take_no_more_memory_than_they_may(monkeypatch: pytest.MonkeyPatch, results: str) -> None:
+    """Those of segments that were not read lately go first, then new ones, and what comes out stays the same."""
+    expected, most = emitted("sliding", 5, GRACE, results), 2_000
+    monkeypatch.setattr(page_sums, "_MOST_BYTES", most)
+    with operator("sliding", results).local_runner("at", options=SEGMENTS) as runner:
+        sizes = []
         for table in feed(5, GRACE):
             runner.process(table)
-            assert sums_of(runner).size <= 500
-    assert emitted("sliding", seed=5, delay=GRACE) == expected
+            sizes.append(sums_of(runner).size)
+    assert 0 < max(sizes) <= most
+    assert emitted("sliding", 5, GRACE, results) == expected
+
+
+def test_sums_go_with_the_segments_that_no_window_needs() -> None:
+    """Also packed ones: after a pause of longer than a window nothing of what was before is kept."""
+    with operator("sliding", "packed").local_runner("at", options=SEGMENTS) as runner:
+        for table in feed(1, 0):
+            runner.process(table)
+        assert 0 < sums_of(runner).size
+        runner.process(next(feed(0, 0)).slice(0, 0), stream_time=10**9)
+        assert 0 == sums_of(runner).size
 
 
 def sums_of(runner: LocalRunner) -> page_sums.PageSums:
