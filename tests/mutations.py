@@ -186,6 +186,16 @@ MUTATIONS = (
         "opens[1:] |= (pages.key[1:] == pages.key[:-1]) & (pages.start[1:] == pages.last[:-1] + 1)",
         "opens[1:] |= pages.key[1:] == pages.key[:-1]",
     ),
+    Mutation(
+        "pages that a rolling window without its start contains as a whole",
+        "whole &= (pages.start > last - length)",
+        "whole &= (pages.start >= last - length)",
+    ),
+    Mutation(
+        "which packed sum is of which page",
+        "held += packed",
+        "held += packed[::-1]",
+    ),
 )
 
 
