@@ -108,7 +108,9 @@ class PageSums:
         start = missing.start[missing.holding(panes.key, panes.time)]
         begins = run_starts(panes.key, start)
         sums = self._schema.reduce(panes, begins)
-        self._pages.add(segment, names, np.searchsorted(numbers, sums.key), self._rows(segment, start[begins], sums))
+        self._pages.add(
+            segment, names, np.searchsorted(numbers, sums.key), self._rows(segment, start[begins], sums)
+        )
         return merge_entries([found, sums], self._schema.layout)
 
     def _rows(self, segment: int, first: Ints, sums: Entries) -> Ints:

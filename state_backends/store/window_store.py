@@ -314,7 +314,8 @@ class WindowStore:
         Args:
             changes: what was written; None if anything may have changed.
         """
-        self._directory.unstage(self._staged.changes)
+        staged = self._staged.changes
+        self._directory.unstage(staged)
         self._staged.clear()
         if changes is None:
             self._latest.clear()
@@ -324,7 +325,8 @@ class WindowStore:
             self.usage.record_replay(changes)
             for batch in changes:
                 self._directory.replay(batch)
-            for segment in {number for batch in changes for number in batch.puts}:
+            # What was staged may have come after a drop that does not count, to segments that have later entries again.
+            for segment in {number for batch in (staged, *changes) for number in batch.puts}:
                 self._latest.pop(segment, None)
 
     def is_empty(self) -> bool:

@@ -456,6 +456,13 @@ def test_store_is_a_dictionary_of_lists(steps: list[Any], segment_ticks: int, si
         run(WindowStore(MemoryBackend(), LAYOUT, segment_ticks), steps)
 
 
+def test_an_expiry_that_does_not_count_leaves_no_earlier_end_of_a_segment(backend: StateBackend) -> None:
+    """A segment is dropped and written anew, and both are aborted: what it has again is as late as it was."""
+    store = WindowStore(backend, LAYOUT, 10)
+    steps = [("put", [(1, 9)]), ("commit",), ("expire", 20), ("put", [(1, 2)]), ("abort",), ("expire", 5)]
+    run(store, steps)
+
+
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("segment_ticks", [10, 40])
 def test_store_over_each_backend(
