@@ -314,8 +314,8 @@ class WindowStore:
         Args:
             changes: what was written; None if anything may have changed.
         """
+        self._directory.unstage(self._staged.changes)
         staged = self._staged.changes
-        self._directory.unstage(staged)
         self._staged.clear()
         if changes is None:
             self._latest.clear()
