@@ -64,6 +64,11 @@ class Torment:
         self._go_on()
         return sort
 
+    def kill_workers_in_a_task(self) -> None:
+        """Kill workers until one of them has died in a task; by chance they die between tasks."""
+        while not self.lost_tasks():
+            self.kill_workers()
+
     def kill_driver(self) -> str:
         """Kill the driver in mid-batch, do something to local state, start it again, and say what was done."""
         pid = self._mid_batch(workers=False)
