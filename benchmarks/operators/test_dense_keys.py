@@ -33,6 +33,9 @@ KINDS: dict[str, Callable[[], Any]] = {
         .aggregate(**RESULTS)
         .emit("on_arrival")
     ),
+    "estimate": lambda: (
+        SlidingWindows("1 hour", GRACE).group_by("k").aggregate(different=agg.approx_count_distinct("x"))
+    ),
     "hopping": lambda: HoppingWindows("1 hour", "1 minute", GRACE).group_by("k").aggregate(**RESULTS),
 }
 
