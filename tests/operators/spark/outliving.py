@@ -1,14 +1,17 @@
-"""A query that says which processes have its state: after each batch, and at its end.
+"""Queries that say which processes have their state: after each batch, and at their end.
 
-    python -m tests.operators.spark.outliving FOLDER PAUSE [KEY=VALUE...]
+    python -m tests.operators.spark.outliving FOLDER BETWEEN [KEY=VALUE...]
 
-works on three batches, PAUSE seconds apart, and prints a line of JSON after each: the processes that have the buckets, the rows
-of the batch, the milliseconds that restores took. Then it waits for a line: `stop` ends the session; after it, or at the end of
-the input, the process ends.
+works on three batches of a query for each backend (BACKENDS=NAME,NAME), and prints a line of JSON after each: the processes
+that have the buckets, Spark's workers, and for each query the rows of the batch and the milliseconds that restores took.
+
+BETWEEN is what comes between batches: so many seconds; or `end`: the workers are ended as Spark ends one that had no task for a
+minute, by SIGKILL. Then it waits: the line `stop` ends the session; after it, or at the end of the input, the process ends.
 """
 
 import json
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -21,7 +24,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from operators import TumblingWindows, spark_session
 from operators import aggregates as agg
-from tests.operators.spark.bucket_worker import process_at
+from tests.operators.spark.bucket_worker import has_ended, process_at
 
 SCHEMA = "k string, at timestamp"
 BATCHES = 3
@@ -41,46 +44,60 @@ def put(source: Path, number: int) -> None:
 
 def started(spark: SparkSession, folder: Path, backend: str) -> StreamingQuery:
     """A query over windows that stay open, whose rows nobody needs."""
+    local = {"state.directory": str(folder / "local" / backend)}
     stream = spark.readStream.schema(SCHEMA).parquet(str(folder / "source"))
     op = TumblingWindows("1 day").group_by("k").aggregate(n=agg.count())
-    rows = op.apply(stream, "at", backend=backend, options={"state.directory": str(folder / "local")})
-    sink = rows.writeStream.format("noop").option("checkpointLocation", str(folder / "checkpoint"))
+    rows = op.apply(stream, "at", backend=backend, options=local)
+    sink = rows.writeStream.format("noop").option("checkpointLocation", str(folder / "checkpoint" / backend))
     return sink.start()
 
 
-def seen(query: StreamingQuery, folder: Path) -> dict[str, Any]:
-    """What a line says."""
-    owners = sorted((folder / "local").glob("*/owner"))
+def seen(query: StreamingQuery) -> dict[str, Any]:
+    """What the last batch with rows says of itself."""
     (progress,) = [one for one in query.recentProgress if one["numInputRows"]][-1:]
     metrics = progress["observedMetrics"]["windows_out"]["counts"]
+    return {name: metrics[name] for name in ("rows", "restore_ms")}
+
+
+def places(folder: Path) -> dict[str, Any]:
+    """Where the buckets are."""
+    owners = sorted((folder / "local").glob("*/*/owner"))
     locks = [len([*owner.parent.glob("*.lock")]) for owner in owners]
-    return {
-        "processes": [process_at(owner) for owner in owners],
-        "copies": locks,
-        "rows": metrics["rows"],
-        "restore_ms": metrics["restore_ms"],
-        "seconds": progress["durationMs"]["triggerExecution"] / 1_000,
-    }
+    return {"processes": [process_at(owner) for owner in owners], "copies": locks}
 
 
-def main(folder: str, pause: str, *conf: str) -> None:
+def wait(between: str, workers: list[int]) -> None:
+    """Let pass what comes between two batches."""
+    if between != "end":
+        time.sleep(float(between))
+        return
+    for worker in workers:
+        os.kill(worker, signal.SIGKILL)
+    assert all(has_ended(worker) for worker in workers)
+
+
+def main(folder: str, between: str, *conf: str) -> None:
     """Run the query."""
     home = Path(folder)
     (home / "source").mkdir()
     settings = dict(one.split("=") for one in conf)
-    backend = settings.pop("backend", "memory")
+    backends = settings.pop("BACKENDS", "memory").split(",")
     spark = spark_session(
         "outliving", master="local[2]", buckets=2, conf={"spark.ui.enabled": "false", **settings}
     )
     put(home / "source", 0)
-    query = started(spark, home, backend)
+    queries = [started(spark, home, backend) for backend in backends]
+    workers: list[int] = []
     for number in range(BATCHES):
         if number:
-            time.sleep(float(pause))
+            wait(between, workers)
             put(home / "source", number)
-        query.processAllAvailable()
-        line = seen(query, home)
-        sys.stdout.write(json.dumps({**line, "java": java()}) + "\n")
+        for query in queries:
+            query.processAllAvailable()
+        workers = [worker for daemon in children(java(), b"daemon") for worker in children(daemon)]
+        said = [seen(query) for query in queries]
+        line = {"queries": said, **places(home), "workers": workers, "java": java()}
+        sys.stdout.write(json.dumps(line) + "\n")
         sys.stdout.flush()
     if sys.stdin.readline().startswith("stop"):
         spark.stop()
@@ -91,15 +108,20 @@ def main(folder: str, pause: str, *conf: str) -> None:
 
 def java() -> int:
     """The process of Spark that this one has started."""
-    found = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdecimal() and is_my_java(path)]
-    return found[0]
+    return children(os.getpid(), b"java")[0]
 
 
-def is_my_java(path: Path) -> bool:
-    """Whether a process is a child of this one and runs Java."""
+def children(parent: int, what: bytes = b"") -> list[int]:
+    """The processes that this one has started and whose command has this in it."""
+    numbers = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdecimal()]
+    return [number for number in numbers if is_child(Path(f"/proc/{number}"), parent, what)]
+
+
+def is_child(path: Path, parent: int, what: bytes) -> bool:
+    """Whether a process is a child of this one and has this in its command."""
     try:
         fields = (path / "stat").read_text().rpartition(")")[2].split()
-        return int(fields[1]) == os.getpid() and b"java" in (path / "cmdline").read_bytes()
+        return int(fields[1]) == parent and what in (path / "cmdline").read_bytes()
     except OSError:
         return False
 

@@ -27,10 +27,10 @@ MOST_RESTORE_MS = 100
 
 @contextmanager
 def query(
-    folder: Path, pause: float, *conf: str
+    folder: Path, between: str, *conf: str
 ) -> Iterator[tuple["subprocess.Popen[str]", list[dict[str, Any]]]]:
-    """The process of a query that has worked on its batches, and what it said after each."""
-    command = [sys.executable, "-m", "tests.operators.spark.outliving", str(folder), str(pause), *conf]
+    """The process of queries that have worked on their batches, and what it said after each."""
+    command = [sys.executable, "-m", "tests.operators.spark.outliving", str(folder), between, *conf]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True) as process:
         assert process.stdout is not None
@@ -41,20 +41,20 @@ def query(
 
 
 def the_same_throughout(said: list[dict[str, Any]]) -> set[int]:
-    """The processes that have the two buckets, which are the same ones in each batch; nobody else has a copy."""
+    """The processes that have the buckets, which are the same ones in each batch; nobody else has a copy."""
     first, *more = said
     assert None not in first["processes"]
-    assert [8] * BATCHES == [line["rows"] for line in said]
+    assert {8} == {query["rows"] for line in said for query in line["queries"]}
     for line in more:
         assert first["processes"] == line["processes"]
-        assert [1, 1] == line["copies"]
+        assert {1} == {*line["copies"]}
     return {*first["processes"]}
 
 
 @pytest.mark.parametrize("conf", CONFS)
 def test_processes_end_with_the_session(tmp_path: Path, conf: str) -> None:
     """However Spark starts its workers. Without a daemon, Java is the workers' parent, and ends with the program."""
-    with query(tmp_path, 0, *CONFS[conf]) as (process, said):
+    with query(tmp_path, "0", *CONFS[conf]) as (process, said):
         holders = the_same_throughout(said)
         assert process.stdin is not None
         assert process.stdout is not None
@@ -70,15 +70,22 @@ def test_processes_end_with_the_session(tmp_path: Path, conf: str) -> None:
 @pytest.mark.parametrize("killed", ["java", "python"])
 def test_processes_end_when_spark_is_killed(tmp_path: Path, killed: str) -> None:
     """The executor, which is the driver here, or the program that has started it."""
-    with query(tmp_path, 0) as (process, said):
+    with query(tmp_path, "0") as (process, said):
         holders = the_same_throughout(said)
         os.kill(process.pid if killed == "python" else said[0]["java"], signal.SIGKILL)
         assert all(has_ended(holder) for holder in holders)
 
 
-@pytest.mark.parametrize("backend", [soak("memory"), "rocksdb"])
-def test_copies_outlive_a_pause_that_ends_the_workers(tmp_path: Path, backend: str) -> None:
+@pytest.mark.parametrize("between", ["end", soak("70")])
+def test_copies_outlive_the_workers(tmp_path: Path, between: str) -> None:
     """Spark ends a worker that had no task for a minute. Nothing is restored in the batch after it."""
-    with query(tmp_path, 70, f"backend={backend}") as (_, said):
+    backends = ["memory", "rocksdb", "spark"]
+    with query(tmp_path, between, f"BACKENDS={','.join(backends)}") as (_, said):
         the_same_throughout(said)
-        assert all(line["restore_ms"] < MOST_RESTORE_MS for line in said[1:])
+        first, *more = [{*line["workers"]} for line in said]
+        assert first
+        assert all(first.isdisjoint(later) for later in more)
+        for line in said:
+            assert 2 * len(backends) == len(line["processes"])
+        for line in said[1:]:
+            assert all(query["restore_ms"] < MOST_RESTORE_MS for query in line["queries"])
