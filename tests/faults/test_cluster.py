@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.effort import soak
 from tests.faults.cluster import HOSTS, Cluster
 from tests.faults.plans import Feed, committed, in_flight, plans_for
 from tests.faults.processes import Driver, assert_exact
@@ -44,12 +45,18 @@ def test_speculative_attempts_leave_no_trace(tmp_path: Path, remote: Driver, bac
         assert {"0", "1"} == winners
 
 
+@pytest.mark.parametrize("step", [2, soak(1)])
 def test_a_lost_executor_costs_no_row(
-    tmp_path: Path, cluster: Cluster, remote: Driver, backends: list[str]
+    tmp_path: Path, cluster: Cluster, remote: Driver, backends: list[str], step: int
 ) -> None:
-    """An executor is killed, then a worker with its executor: the queries go on, here or on the other one, and none ends."""
+    """An executor is killed, then a worker with its executor: the queries go on, here or on the other one, and none ends.
+
+    Every backend or every second one: `test_lost_executors` has the one between.
+    """
+    for host in HOSTS:
+        cluster.start_worker(host)
     feed = Feed(tmp_path, files=240, rows=600, seed=6)
-    plans = plans_for(tmp_path, backends, until=str(tmp_path / "end"))
+    plans = plans_for(tmp_path, backends[::step], until=str(tmp_path / "end"))
     remote.ask("run", plans)
     restarts: list[str] = []
 
