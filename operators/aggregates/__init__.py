@@ -355,10 +355,10 @@ def approx_quantiles(
 ) -> Aggregate:
     """Values at the given ranks, estimated: array<double>; null without values. Nulls and NaN do not count.
 
-    Exact up to k values; beyond that a KLL sketch keeps a random sample. In 99 of 100 cases the error of the rank is less than
-    1.33 % of the number of values at k = 200, and about 2.7 / k at another k. Since the sample is random, results may differ
-    within that bound from run to run, and with the division of records into panes. State about 8 bytes per value, up to about
-    25 * k bytes.
+    Exact up to k values; beyond that a KLL sketch keeps a sample. In 99 of 100 cases the error of the rank is less than
+    1.33 % of the number of values at k = 200, and about 2.7 / k at another k. The sample follows from the values, and from how
+    batches and panes divide them: where these differ, results may differ within that bound. State about 8 bytes per value, up
+    to about 25 * k bytes.
 
     Args:
         column: of numbers other than decimals.

@@ -38,8 +38,6 @@ class Operation(ABC):
     """Whether overlapping ranges can be combined: a state combined with itself, or with a part of itself, does not change."""
     calls_user_code: ClassVar[bool] = False
     """Whether it calls functions of the user."""
-    repeats: ClassVar[bool] = True
-    """Whether the same records in the same order always make the same state, to the bit."""
     keeps_all: ClassVar[bool] = False
     """Whether a state has each value, so that it grows with the number of records."""
     part: ClassVar[str] = "state"

@@ -6,7 +6,7 @@ A state is the bytes of a sketch of Apache DataSketches, an optional package: sp
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,9 @@ from operators.columns.ranges import Ints, State, combine_ranges
 from operators.columns.records import Records
 from operators.errors import DefinitionError
 from serializers.arrays import fill
+
+if TYPE_CHECKING:
+    from operators.aggregates.kll import Levels
 
 _LOG_SIZES = range(7, 22)
 _QUANTILE_SIZES = range(8, 65536)
@@ -134,16 +137,17 @@ class DistinctSketch(Sketch):
 
 @dataclass(frozen=True, slots=True)
 class QuantileSketch(Sketch):
-    """A KLL sketch: up to `size` values are kept, then a random sample of them.
+    """A KLL sketch: up to `size` values are kept, then a sample of them, which follows from the values.
 
-    (Karnin, Lang, Liberty 2016) The library draws the sample without a seed, so that no two states of many values are the same.
+    (Karnin, Lang, Liberty 2016) Up to `size` values, the library does not draw; beyond that, `kll` does in its place.
     """
 
-    repeats: ClassVar[bool] = False
-
     def of(self, values: npt.NDArray[Any]) -> Any:
+        floats = np.array(values, np.float64)  # a copy: read-only arrays are not accepted
+        if len(floats) > self.size and len(floats := floats[~np.isnan(floats)]) > self.size:
+            return self.from_bytes(_levels().of(floats, self.size).to_bytes())
         sketch = _library().kll_doubles_sketch(self.size)
-        sketch.update(np.array(values, np.float64))  # a copy: read-only arrays are not accepted
+        sketch.update(floats)
         return sketch
 
     def from_bytes(self, stored: bytes) -> Any:
@@ -153,10 +157,18 @@ class QuantileSketch(Sketch):
         return sketch.serialize()
 
     def union(self, sketches: Iterable[Any]) -> Any:
+        filled = [sketch for sketch in sketches if not sketch.is_empty()]
+        if sum(sketch.n for sketch in filled) > self.size:
+            return self.from_bytes(_levels().union(map(self._opened, filled)).to_bytes())
         merged = _library().kll_doubles_sketch(self.size)
-        for sketch in sketches:
+        for sketch in filled:
             merged.merge(sketch)
         return merged
+
+    def _opened(self, sketch: Any) -> "Levels":
+        if sketch.n > 1:
+            return _levels().read(sketch.serialize())
+        return _levels().of(np.array([sketch.get_min_value()]), self.size)  # its bytes have another head
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +269,12 @@ def several(probabilities: Sequence[float]) -> tuple[float, ...]:
 def _text(value: Any) -> str:
     """A distinct text for each value of one type, never empty: sketches do not accept bytes and ignore empty texts."""
     return f"={value.decode('latin-1') if isinstance(value, bytes) else value}"
+
+
+def _levels() -> "type[Levels]":
+    from operators.aggregates.kll import Levels
+
+    return Levels
 
 
 def _library() -> Any:

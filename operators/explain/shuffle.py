@@ -64,9 +64,6 @@ def _why_rows(program: Program) -> str:
         return "a custom operator processes single records"
     if isinstance(plan, RollingPlan):
         return "each row comes out with all its columns"
-    if first_stage(plan) is None and isinstance(plan, TwoStagePlan):
-        random = ", ".join(op.describe() for op in plan.operations if not op.bare.repeats)
-        return f"{random} keeps a random sample, and a task that runs again has to send the same rows"
     if isinstance(plan, TwoStagePlan):
         return "a pane is one event time, so that partial aggregation would save little"
     unmerged = ", ".join(op.describe() for op in plan.operations if not op.combines)

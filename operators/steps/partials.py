@@ -114,11 +114,9 @@ class TwoStagePlan(Protocol):
 def first_stage(plan: object) -> TwoStagePlan | None:
     """Return a plan whose records tasks may accumulate before the shuffle, or None.
 
-    A task that runs again has to send what it sent before: states that are never the same twice are made behind the shuffle.
+    A task that runs again has to send what it sent before: the same records in the same order make the same states.
     """
-    if not isinstance(plan, TwoStagePlan):
-        return None
-    return plan if all(operation.bare.repeats for operation in plan.operations) else None
+    return plan if isinstance(plan, TwoStagePlan) else None
 
 
 def join(plan: TwoStagePlan, parts: Sequence[Partials]) -> Partials:

@@ -75,6 +75,48 @@ def test_quantiles_are_as_close_as_said(k: int, error: float) -> None:
         assert [rank * 100_000 for rank in ranks] == pytest.approx(found, rel=0, abs=3 * error * 100_000)
 
 
+@pytest.mark.parametrize("k", [8, 200])
+@pytest.mark.parametrize("count", [201, 5_000])
+def test_equal_values_make_equal_quantiles(k: int, count: int) -> None:
+    """In whichever order values come and panes are combined: one sample, to the bit. A task that runs again sends it again."""
+    rng = np.random.default_rng(9)
+    values = np.round(rng.normal(size=count), 2) * rng.choice(
+        [1.0, -1.0], count
+    )  # equal ones, and zeros of both signs
+    states, results = set(), set()
+    aggregate = agg.approx_quantiles("v", [0.1, 0.5, 0.9], k=k)
+    bound = aggregate.bind({"v": pa.float64()})
+    for _ in range(3):
+        rng.shuffle(values)
+        operation, state = lifted(aggregate, values, count)
+        states |= set(state[0].tolist())
+    operation, state = lifted(aggregate, values, 90)
+    for _ in range(3):
+        rng.shuffle(state[0])
+        reduced = operation.reduce(state, np.array([0]))
+        results.add(str(finished(bound, [reduced]).to_pylist()))
+        states |= {b"reduced" + one for one in reduced[0].tolist()}
+    assert (2, 1) == (len(states), len(results))
+
+
+def test_the_library_opens_its_own_sketch_and_ours_alike() -> None:
+    """A state that the library drew before is combined with others, and none of its values is lost."""
+    import datasketches
+
+    rng = np.random.default_rng(10)
+    drawn = datasketches.kll_doubles_sketch(200)
+    drawn.update(rng.normal(size=10_000))
+    operation = QuantileSketch("v", 200)
+    one, none = operation.of(np.array([9.0])), operation.of(np.array([float("nan")] * 300))
+    for several in ([drawn, operation.of(rng.normal(size=999))], [drawn, one], [none, one, drawn]):
+        union = operation.union(several)
+        assert sum(sketch.n for sketch in several) == union.n
+        assert max(sketch.get_max_value() for sketch in several if sketch.n) == union.get_max_value()
+        weights = [weight for _, weight in union]
+        assert union.n == sum(weights)
+        assert union.num_retained <= 3 * 200 + 8 * 20
+
+
 def test_quantiles_are_exact_up_to_k_values() -> None:
     """As many values as k, in however many panes, are all there; states are as large as said."""
     rng = np.random.default_rng(8)

@@ -58,8 +58,6 @@ RESULTS = {
     "middle": agg.median("x"),
 }
 
-RANDOM = "hopping, random samples"
-
 
 def _append(state: str, text: str | None) -> str:
     return f"{state}{text}"[-40:]
@@ -123,7 +121,7 @@ KINDS: dict[str, Callable[[], Any]] = {
     "user operation": lambda: TumblingWindows("1 second").group_by("k").aggregate(t=added()),
     "user operator": lambda: Runs(gap="30 ms").group_by("k"),
     "cogroup": joined,
-    RANDOM: lambda: (
+    "hopping, samples": lambda: (
         HoppingWindows("1 second", "500 ms").group_by("k").aggregate(q=agg.approx_quantiles("x", [0.5], k=8))
     ),
     "late as data": lambda: simple(TumblingWindows("1 second")),

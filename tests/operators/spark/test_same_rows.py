@@ -11,15 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.operators.spark.stage_kinds import KINDS, RANDOM
+from tests.operators.spark.stage_kinds import KINDS
 
 STAGES = [
     stage
     for kind in KINDS
     for stage in (f"{kind}, from files", f"{kind}, after a shuffle", f"what follows {kind}")
-    if stage != f"what follows {RANDOM}"
 ]
-"""Not what follows samples that are random: the second run has other ones, whatever is sent."""
 Sent = dict[str, list[str]]
 
 
