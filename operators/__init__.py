@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from operators import aggregates
     from operators.aggregates import AggregateOperation
     from operators.custom.contract import CallContext, Declaration, OutputRows, StoredEntries
+    from operators.custom.key_context import KeyContext
     from operators.definitions.aggregation import CoGroupedAggregation, WindowedAggregation
     from operators.definitions.custom import Operator
-    from operators.definitions.keyed import KeyContext, KeyedOperator
+    from operators.definitions.keyed import KeyedOperator
     from operators.definitions.rolling import RollingAggregation, RollingWindows
     from operators.definitions.windows import HoppingWindows, SessionWindows, SlidingWindows, TumblingWindows
     from operators.errors import DefinitionError, OperatorError, SessionSetupError, WorkerError
@@ -44,15 +45,13 @@ _HOMES = {
         "StoredEntries",
         "CallContext",
     ),
+    "operators.custom.key_context": ("KeyContext",),
     "operators.definitions.aggregation": (
         "CoGroupedAggregation",
         "WindowedAggregation",
     ),
     "operators.definitions.custom": ("Operator",),
-    "operators.definitions.keyed": (
-        "KeyContext",
-        "KeyedOperator",
-    ),
+    "operators.definitions.keyed": ("KeyedOperator",),
     "operators.definitions.rolling": (
         "RollingAggregation",
         "RollingWindows",

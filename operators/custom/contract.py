@@ -16,7 +16,7 @@ import pyarrow as pa
 from operators.columns.arrow import arrow_column
 from operators.columns.durations import Duration
 from operators.columns.records import FAR_PAST, Records
-from operators.steps.step import Step
+from operators.steps.step import FailedCall, Step
 from serializers import decode_keys
 from serializers.arrays import fill
 from state_backends import Entries, WindowStore
@@ -207,6 +207,20 @@ class CallContext:
             raise ValueError(f"unknown counter {name!r}; declared counters: {known}")
         self._step.count(name, number)
 
+    def report_failed(
+        self, reason: str, key: int, time: int | None = None, values: Sequence[Any] | None = None
+    ) -> None:
+        """Count a record that could not be processed in the metric `failed`. `apply_with_late` returns it as data.
+
+        Args:
+            reason: what went wrong, and where.
+            key: position in `keys`.
+            time: event time of the record in ticks; None if it is not about a record.
+            values: the declared inputs of the record as Python values, in order; None if they are not known.
+        """
+        named = {} if values is None else dict(zip(self.inputs, values, strict=True))
+        self._step.report_failed(FailedCall(self.keys[key], time, named, reason))
+
     def _plain(self, entries: StoredEntries) -> Entries:
         self._positions(entries.key)
         ordered = entries.in_order()
@@ -294,6 +308,10 @@ class CustomOperator(Protocol):
 
     def late_before(self, close_time: int) -> int:
         """Return the event time before which records are late."""
+
+    @property
+    def skips_errors(self) -> bool:
+        """Whether calls for a record or timer that raise are skipped."""
 
     def settings(self) -> dict[str, Any]:
         """Return the settings that stored state depends on."""

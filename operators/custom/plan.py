@@ -4,23 +4,19 @@ import operator
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta, timezone
+from dataclasses import replace
 from functools import cached_property
 from types import NoneType
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.types as pat
 
 from operators.aggregates.operation import Operation
-from operators.columns.arrow import arrow_column, to_unit
 from operators.columns.durations import tick_length, ticks
-from operators.columns.records import FAR_FUTURE, Records, event_ticks
+from operators.columns.records import FAR_FUTURE, Records
 from operators.custom.contract import CallContext, CustomOperator, Declaration, Ints, OutputRows, named
 from operators.errors import DefinitionError, OperatorError
-from operators.steps.emission import key_columns
 from operators.steps.step import Step
 from operators.steps.store_operator import StoreOperator, first_by_key
 from operators.steps.timers import NEVER
@@ -33,7 +29,6 @@ from state_backends.store.schema import FLOAT, NUMBER, TIME, VALUE, head_codes
 
 KINDS = {int: NUMBER, float: FLOAT, object: VALUE}
 """Kinds of stored columns by their declared type."""
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _PLAIN = (bool, int, float, str, bytes, NoneType)
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _WHOLE_SEGMENT = 2**59
@@ -87,7 +82,7 @@ class CustomPlan:
         self.whole = whole
 
     def __eq__(self, other: object) -> bool:
-        """Plans are equal if they have the same class, settings, declaration, inputs, keys and grace.
+        """Plans are equal if they have the same class, settings, declaration, inputs, keys, grace and `on_error`.
 
         Spark sends the operator again with each batch. In a worker it is an instance of the same class as before, even if the
         class was defined in a notebook. A class that was defined again is another class, since its methods may differ.
@@ -99,7 +94,20 @@ class CustomPlan:
 
     @property
     def _same(self) -> tuple[Any, ...]:
-        return type(self.definition), self.describe(), self.declaration, self.inputs, self.keys, self.grace
+        return (
+            type(self.definition),
+            self.describe(),
+            self.declaration,
+            self.inputs,
+            self.keys,
+            self.grace,
+            self.skips_errors,
+        )
+
+    @property
+    def skips_errors(self) -> bool:
+        """Whether calls for a record or timer that raise are skipped."""
+        return self.definition.skips_errors
 
     @property
     def head(self) -> tuple[tuple[str, str], ...]:
@@ -310,79 +318,3 @@ class CustomStoreOperator(StoreOperator):
 def _no_records(keys: list[bytes]) -> Records:
     nothing = np.empty(0, np.int64)
     return Records(keys, nothing, nothing, {}, 0)
-
-
-@dataclass(frozen=True)
-class CustomOutput:
-    """The rows of a custom operator: key columns, then the declared results.
-
-    Attributes:
-        keys: names and Arrow types of the key columns.
-        results: names and Arrow types of the results.
-        tick_us: length of a tick in microseconds.
-        operator: name of the operator, for error messages.
-        event_time: the result that is the rows' event time, or None.
-    """
-
-    keys: tuple[tuple[str, pa.DataType], ...]
-    results: tuple[tuple[str, pa.DataType], ...]
-    tick_us: int
-    operator: str
-    event_time: str | None = None
-
-    @property
-    def arrow(self) -> pa.Schema:
-        """The Arrow schema of a result."""
-        return pa.schema([*self.keys, *self.results])
-
-    def table(self, emitted: Sequence[OutputRows], sequence: int = 0) -> pa.Table:
-        """Return emitted rows as a table.
-
-        Raises:
-            OperatorError: a result does not have the declared type.
-        """
-        tables = [self._table(rows) for rows in emitted if len(rows.key)]
-        return pa.concat_tables(tables) if tables else self.arrow.empty_table()
-
-    def _table(self, rows: OutputRows) -> pa.Table:
-        columns = key_columns(rows.keys, rows.key, [type_ for _, type_ in self.keys])
-        for (name, type_), values in zip(self.results, rows.columns, strict=True):
-            try:
-                columns.append(self._column(values, type_))
-            except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-                raise OperatorError(
-                    f"{self.operator}: result {name!r} does not have the declared type {type_}: {error}"
-                ) from error
-            if name == self.event_time:
-                self._check_times(columns[-1], rows.since)
-        return pa.Table.from_arrays(columns, schema=self.arrow)
-
-    def _check_times(self, times: pa.Array, since: int) -> None:
-        """Refuse rows that would be late for the operators that follow."""
-        found, _ = event_ticks(times.drop_null(), self.tick_us)
-        if len(found) and int(found.min()) < since:
-            raise OperatorError(
-                f"{self.operator}: event time {self.event_time!r} is {found.min()} ticks, {since - found.min()} ticks too "
-                "early for the operators that follow: declare a longer delay, or another event_time"
-            )
-
-    def _column(self, values: Any, type_: pa.DataType) -> pa.Array:
-        if isinstance(values, pa.ChunkedArray):
-            values = values.combine_chunks()
-        if isinstance(values, pa.Array):
-            return values.cast(type_)
-        if not isinstance(values, np.ndarray):
-            ticks = pat.is_timestamp(type_)
-            return pa.array([self._instant(value, type_) for value in values] if ticks else values, type_)
-        missing = np.ma.getmaskarray(values) if isinstance(values, np.ma.MaskedArray) else None
-        plain = np.ma.getdata(values)
-        if pat.is_timestamp(type_) and plain.dtype.kind in "iu":
-            plain = to_unit(plain.astype(np.int64, copy=False), self.tick_us, type_.unit)
-        return arrow_column(plain, type_, missing)
-
-    def _instant(self, value: Any, type_: pa.DataType) -> Any:
-        """A tick as a datetime, which Arrow converts to any unit; other values unchanged."""
-        if not isinstance(value, int | np.integer):
-            return value
-        moment = _EPOCH + timedelta(microseconds=int(value) * self.tick_us)
-        return moment if type_.tz else moment.replace(tzinfo=None)

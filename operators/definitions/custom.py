@@ -22,7 +22,8 @@ from operators.columns.checks import (
 from operators.columns.durations import Duration, tick_length, ticks
 from operators.columns.expressions import refuse_expressions
 from operators.custom.contract import CallContext, Declaration, Ints, OutputRows, StoredEntries
-from operators.custom.plan import KINDS, CustomOutput, CustomPlan
+from operators.custom.output import CustomOutput
+from operators.custom.plan import KINDS, CustomPlan
 from operators.definitions.keys import key_columns, named_keys
 from operators.definitions.runnable import RunnableOperator
 from operators.errors import DefinitionError
@@ -34,6 +35,8 @@ from state_backends import StateConfig
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+_FREE = ("grace", "on_error")
+"""Settings that may change over the same state."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
@@ -118,12 +121,17 @@ class Operator(ABC):
         """Return the event time in ticks before which records are late. By default it is the close time."""
         return close_time
 
+    @property
+    def skips_errors(self) -> bool:
+        """Whether calls for a record or timer that raise are skipped. If not, they end the query."""
+        return False
+
     def settings(self) -> dict[str, Any]:
-        """Return the settings that stored state depends on: by default all fields except `grace`.
+        """Return the settings that stored state depends on: by default all fields except `grace` and `on_error`.
 
         State that was stored under other settings is refused. Plain values are compared directly, others by their `repr`.
         """
-        return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "grace"}
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.name not in _FREE}
 
     def ticks(self, length: Duration) -> int:
         """Return a length of time (text, a timedelta, or whole milliseconds) in ticks.

@@ -1,85 +1,27 @@
 """Custom operators in plain Python that process one record of one key at a time."""
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from operator import index
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
+from operators.aggregates.user_code import result_type
+from operators.columns.durations import tick_length
 from operators.columns.records import FAR_FUTURE
 from operators.custom.contract import CallContext, Declaration, Ints, OutputRows, StoredEntries
+from operators.custom.key_context import KeyContext, Keys
+from operators.custom.skipping import SkippingWalk
+from operators.custom.walk import Row, Walk
 from operators.definitions.custom import Operator
 from operators.errors import DefinitionError, OperatorError
 from operators.steps.timers import NEVER
-from serializers import CorruptDataError, SerializationError
-from state_backends import StateError
+from serializers import SerializationError
 
 _RECORD, _STATE = 0, 1
-_MOST_TIMERS = 1_000_000
-"""Limit on timers of a key after the last record of a bounded frame, where each timer is due at once."""
-Row = Mapping[str, Any]
-
-
-@dataclass(slots=True)
-class KeyContext:
-    """State and timers of one key, for a call of `process` or `on_timer`.
-
-    Attributes:
-        value: the key's state: any value that msgpack can hold, also dates, times and decimals. None at first; set it to None
-            to delete the state. Tuples come back as lists.
-        timers: ticks by name; see `set_timer`.
-        fired: the time of the timer that fired, in `on_timer`; None in `process`.
-        counts: counts by name; see `count`.
-    """
-
-    value: Any = None
-    timers: dict[str, int] = field(default_factory=dict)
-    fired: int | None = None
-    counts: dict[str, int] = field(default_factory=dict)
-    _keys: "_Keys | None" = field(default=None, repr=False)
-    _number: int = field(default=0, repr=False)
-
-    @property
-    def key(self) -> Mapping[str, Any]:
-        """The values of the key columns, by name. Read only."""
-        return {} if self._keys is None else self._keys.values(self._number)
-
-    def set_timer(self, time: int, name: str = "") -> None:
-        """Set a timer, in ticks: `on_timer` is called after all records up to this event time. It replaces one of that name.
-
-        A timer in the past fires at once, before the next record. In `on_timer`, a new timer must be later than the timer that
-        fired.
-
-        Raises:
-            TypeError: the time is not a whole number.
-            ValueError: the time is beyond 2**61, or not later than the timer that fired.
-        """
-        ticks = index(time)
-        if not -FAR_FUTURE < ticks < FAR_FUTURE:
-            raise ValueError(f"timer {name!r} is {ticks} ticks, must be between -2**61 and 2**61")
-        if self.fired is not None and ticks <= self.fired:
-            raise ValueError(
-                f"timer {name!r} is {ticks} ticks, must be later than the timer that fired, {self.fired}: "
-                "otherwise timers would fire without end"
-            )
-        self.timers[name] = ticks
-
-    def cancel_timer(self, name: str = "") -> None:
-        """Cancel a timer. It is not an error if no such timer is set."""
-        self.timers.pop(name, None)
-
-    def next_timer(self) -> tuple[str, int]:
-        """Return name and time of the next timer; of equal times the first by name. At least one timer must be set."""
-        if len(self.timers) == 1:
-            return next(iter(self.timers.items()))
-        return min(self.timers.items(), key=_by_time)
-
-    def count(self, name: str, number: int = 1) -> None:
-        """Add to a declared counter."""
-        self.counts[name] = self.counts.get(name, 0) + number
+FAIL, SKIP = "fail", "skip"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,10 +34,22 @@ class KeyedOperator(Operator):
     order within a batch); they are processed before a timer of that time.
 
     An exception in `process` or `on_timer` is raised as an `OperatorError` with the operator, the method and the event time.
+    The query ends, and would end again with the same record.
+
+    With `on_error="skip"` the query goes on as if the record had not come, or the timer had not been set: the state is as
+    before the call, and no row of the call is emitted. The metric `failed` counts these, and `apply_with_late` returns them as
+    data. Functions must depend on their arguments only: after an error, the calls of the key since the last error are made
+    again. What is wrong with the operator and not with a record ends the query all the same: an `OperatorError` that a method
+    raises, a state that cannot be stored, an unknown counter, timers without end, an event time that is too early.
+
+    Attributes:
+        on_error: what an exception in `process` or `on_timer` does: "fail" ends the query, "skip" skips the call.
 
     Cost, without that of the methods: about 4 us for each record, and 25 us for each key with records in a batch. (100,000
     records of 1,000 keys with a timer each, in memory, on one busy core: 0.4 s in one batch, 0.6 s in 10, 2.5 s in 100.)
     """
+
+    on_error: str = "fail"
 
     keeps_inputs: ClassVar[bool] = True
     entry: ClassVar[str] = "a record that waits for earlier ones, or a key's value and timers"
@@ -133,7 +87,15 @@ class KeyedOperator(Operator):
         """
         raise NotImplementedError(f"{type(self).__name__} sets timers but has no on_timer")
 
+    @property
+    def skips_errors(self) -> bool:
+        return self.on_error == SKIP
+
     def declare(self, types: Mapping[str, pa.DataType]) -> Declaration:
+        if self.on_error not in (FAIL, SKIP):
+            raise DefinitionError(
+                f"on_error of {type(self).__name__} is {self.on_error!r}: expected {FAIL!r} or {SKIP!r}"
+            )
         declared = self.schema(types)
         if not isinstance(declared, Declaration):
             raise DefinitionError(f"{type(self).__name__}.schema must return a Declaration, got {declared!r}")
@@ -163,14 +125,22 @@ class KeyedOperator(Operator):
             for stored in (found, due.take(kept))
             for key, value in zip(stored.key.tolist(), stored["value"].tolist(), strict=True)
         }
-        keys, walk = _Keys(context), _Walk(self, context)
+        keys, walk = Keys(context), self._walk(context)
         passed: dict[int, KeyContext] = {}
         for number, times, values in _by_key(due.take(~kept), len(context.keys)):
             value, timers = states.get(number) or (None, {})
             passed[number] = KeyContext(value, timers, _keys=keys, _number=number)
             walk.go(number, times, values, passed[number])
         self._keep(context, passed, found)
+        if isinstance(walk, SkippingWalk):
+            walk.log()
         return walk.emitted()
+
+    def _walk(self, context: CallContext) -> Walk:
+        if not self.skips_errors:
+            return Walk(self, context)
+        results = {name: result_type(type_) for name, type_ in context.declared.results.items()}
+        return SkippingWalk(self, context, results, tick_length(self.tick))
 
     def _keep(self, context: CallContext, passed: Mapping[int, KeyContext], found: StoredEntries) -> None:
         """Write the state of keys that have one, and delete the stored state of the others."""
@@ -185,114 +155,6 @@ class KeyedOperator(Operator):
         gone = np.array([number not in held for number in found.key.tolist()], bool)
         if gone.any():
             context.delete(found.take(gone))
-
-
-class _Keys:
-    """The values of the key columns, decoded at first use."""
-
-    def __init__(self, context: CallContext) -> None:
-        self._context = context
-        self._values: list[dict[str, Any]] | None = None
-
-    def values(self, number: int) -> dict[str, Any]:
-        """Return the values of one key by name of the column."""
-        if not self._context.group:
-            return {}
-        if self._values is None:
-            self._values = pa.table(self._context.key_columns()).to_pylist()
-        return self._values[number]
-
-
-class _Walk:
-    """Calls `process` and `on_timer` in order of time, key by key, and collects the rows."""
-
-    def __init__(self, definition: KeyedOperator, context: CallContext) -> None:
-        self._definition = definition
-        self._context = context
-        self._names = list(context.inputs)
-        self._rows: list[Row] = []
-        self._numbers: list[int] = []
-        self._at = "process", 0
-
-    def go(
-        self, number: int, times: Sequence[int], records: Sequence[list[Any]], key_context: KeyContext
-    ) -> None:
-        """Process the records and timers of a key."""
-        process, names, before = self._definition.process, self._names, len(self._rows)
-        try:
-            for time, values in zip(times, records, strict=True):
-                if key_context.timers:
-                    self._timers(key_context, time)
-                self._at = "process", time
-                made = process(time, dict(zip(names, values, strict=True)), key_context)
-                if made is not None:
-                    self._collect(made)
-            if key_context.timers:
-                self._timers(key_context, self._context.close_time)
-            for name, counted in key_context.counts.items():
-                self._context.count(name, counted)
-        except (OperatorError, StateError, CorruptDataError):
-            raise
-        except Exception as error:
-            raise OperatorError(f"{self._place()} failed: {type(error).__name__}: {error}") from error
-        self._numbers.extend([number] * (len(self._rows) - before))
-
-    def _timers(self, key_context: KeyContext, before: int) -> None:
-        """Fire the timers before a time, also those that are set meanwhile."""
-        on_timer, fired = self._definition.on_timer, 0
-        while key_context.timers:
-            name, time = key_context.next_timer()
-            if time >= before:
-                break
-            del key_context.timers[name]
-            key_context.fired = time
-            self._at = "on_timer", time
-            made = on_timer(time, name, key_context)
-            if made is not None:
-                self._collect(made)
-            fired += 1
-            if fired > _MOST_TIMERS and before >= FAR_FUTURE:
-                raise ValueError(
-                    f"more than {_MOST_TIMERS:,} timers after the last record of a bounded frame: "
-                    "stop setting timers at some point"
-                )
-        key_context.fired = None
-
-    def _collect(self, made: Iterable[Row]) -> None:
-        if isinstance(made, dict):
-            raise TypeError("expected a list of rows, got a single row: return [row], or yield row")
-        before = len(self._rows)
-        self._rows.extend(made)
-        if len(self._rows) == before:
-            return
-        known = self._context.declared.results.keys()
-        for row in self._rows[before:]:
-            if not isinstance(row, Mapping):
-                raise TypeError(f"a row must be a mapping of result names to values, got {row!r}")
-            if not known >= row.keys():
-                unknown = ", ".join(sorted(map(str, row.keys() - known)))
-                raise ValueError(
-                    f"unknown result columns: {unknown}; declared result columns: {', '.join(known)}"
-                )
-
-    def _place(self) -> str:
-        method, time = self._at
-        try:
-            moment = self._definition.instant(time).isoformat()
-        except OverflowError:
-            moment = "not a date"
-        return f"{type(self._definition).__name__}.{method} at event time {time} ({moment})"
-
-    def emitted(self) -> OutputRows | None:
-        """Return the rows of all keys."""
-        if not self._rows:
-            return None
-        columns = {name: [row.get(name) for row in self._rows] for name in self._context.declared.results}
-        return self._context.rows(self._numbers, **columns)
-
-
-def _by_time(timer: tuple[str, int]) -> tuple[int, str]:
-    return timer[1], timer[0]
 
 
 def _by_key(records: StoredEntries, keys: int) -> Iterable[tuple[int, list[int], list[Any]]]:

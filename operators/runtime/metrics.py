@@ -17,6 +17,7 @@ LARGEST = {
 METRICS = {
     "rows": "input records, late ones included",
     "late": "records all of whose windows were closed",
+    "failed": "records and timers whose function raised, and that were skipped (`on_error`)",
     "panes_opened": "panes or sessions that began",
     "windows": "rows emitted, without those that retract",
     "windows_closed": "of these, windows that are final",
@@ -62,6 +63,7 @@ def counted(program: Program, counters: Counters) -> dict[str, int]:
     return {
         "rows": counters.rows,
         "late": counters.late,
+        "failed": counters.failed,
         "panes_opened": counters.panes,
         "windows": counters.windows,
         "windows_closed": counters.windows if final else 0,

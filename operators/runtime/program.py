@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -12,9 +12,9 @@ from operators.columns.records import Records, Sifted, most_ticks
 from operators.errors import DefinitionError
 from operators.runtime.inputs import Inputs
 from operators.steps.emission import AggregateOutput, OutputSchema
-from operators.steps.late import LateSide
+from operators.steps.late import FailedRecords, LateSide
 from operators.steps.partials import Partials, TwoStagePlan, from_table, join
-from operators.steps.step import Counters, Step
+from operators.steps.step import Counters, FailedCall, Step
 from serializers.pages import PageLayout
 from state_backends import Entries, StateConfig, WindowStore, WriteBatch
 from state_backends.store.schema import StoredSchema, StoredState
@@ -91,6 +91,15 @@ class Plan(Protocol):
 
     def operator(self, store: WindowStore) -> WindowOperator:
         """Return the operator over a store."""
+
+
+@runtime_checkable
+class SkippingPlan(Protocol):
+    """A plan whose functions may raise without ending the query."""
+
+    @property
+    def skips_errors(self) -> bool:
+        """Whether calls for a record or timer that raise are skipped."""
 
 
 class Runnable(Protocol):
@@ -212,8 +221,15 @@ class Program:
 
     def reporting(self, late: LateSide | None) -> "Program":
         """Return the program with late and bad records reported in this way, or only counted."""
+        if late is not None and self.skips_errors:
+            late = late.with_unknown()
         others = () if late is None else tuple(zip(late.record.names, late.record.types, strict=True))
         return replace(self, late=late, inputs=replace(self.inputs, others=others))
+
+    @property
+    def skips_errors(self) -> bool:
+        """Whether a custom operator skips calls that raise."""
+        return isinstance(self.plan, SkippingPlan) and self.plan.skips_errors
 
     @property
     def sifts(self) -> bool:
@@ -248,8 +264,34 @@ class Program:
         plan = self.plan
         return Batch(plan.accumulate(records) if isinstance(plan, TwoStagePlan) else records, sifted)
 
+    def step(
+        self, closes: tuple[int, int], sifted: Sifted | None, failed_before: Sequence[FailedCall] = ()
+    ) -> Step:
+        """Return a step that takes what is reported of a batch.
+
+        Args:
+            closes: close times in ticks at the start and at the end of the batch.
+            sifted: rows of the batch by whether they can be used; without, what is late or fails is only counted.
+            failed_before: calls that raised before the batch, to be reported with it.
+        """
+        counters = Counters(failed=len(failed_before))
+        if sifted is None:
+            return Step(*closes, counters)
+        return Step(*closes, counters, late=[], failed=[*failed_before])
+
+    def failed(self, step: Step) -> FailedRecords | None:
+        """Return the records of a step whose function raised, to be reported; None if there are none."""
+        if self.late is None or not step.failed:
+            return None
+        return self.late.failed(step.failed, dict(self.inputs.keys), self.inputs.event_time)
+
     def process(
-        self, operator: WindowOperator, batch: Batch, closes: tuple[int, int], sequence: int = 0
+        self,
+        operator: WindowOperator,
+        batch: Batch,
+        closes: tuple[int, int],
+        sequence: int = 0,
+        failed_before: Sequence[FailedCall] = (),
     ) -> Processed:
         """Have an operator of the plan process one batch, and return what came of it.
 
@@ -258,9 +300,10 @@ class Program:
             batch: made by `batch`.
             closes: close times in ticks at the start and at the end of the batch.
             sequence: number of the batch, for rows that a later batch may replace.
+            failed_before: as for `step`.
         """
         sifted = batch.sifted
-        step = Step(*closes, late=None if sifted is None else [])
+        step = self.step(closes, sifted, failed_before)
         rows = self.output.table(operator.step(batch.records, step), sequence)
         if sifted is None:
             return Processed(rows, None, step.counters)
@@ -268,7 +311,7 @@ class Program:
         step.counters.bad += sifted.bad.num_rows
         if self.labels is not None and sifted.bad.num_rows:
             rows = pa.concat_tables([rows, self.labels.without_results(sifted.bad)])
-        late = None if self.late is None else self.late.reports(sifted, step.late or [])
+        late = None if self.late is None else self.late.reports(sifted, step.late or [], self.failed(step))
         return Processed(rows, late, step.counters)
 
     def joined(self, rows: pa.Table, late: pa.ChunkedArray | None) -> pa.Table:

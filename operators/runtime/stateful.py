@@ -19,7 +19,7 @@ from operators.runtime.program import Batch, Processed, Program
 from operators.runtime.wide import process_wide
 from operators.steps.emission import Emission
 from operators.steps.partials import Partials
-from operators.steps.step import Counters, Step
+from operators.steps.step import Counters, FailedCall, Step
 from state_backends import Entries, StateConfig, StateError
 from state_backends.backends.memory import MemoryBackend
 from state_backends.checkpoints.savepoint import Savepoint
@@ -43,6 +43,7 @@ class StatefulOperator:
         self._use(program)
         self._evolution = config.evolution
         self._sequence = 0
+        self._failed_at_start: list[FailedCall] = []
         self._restoring = self._stepping = self._committing = 0.0
 
     @classmethod
@@ -143,6 +144,7 @@ class StatefulOperator:
         program = self._working
         change = adaption(program, savepoint.identity, savepoint.schema, self._evolution, moved=True)
         emitted: list[Emission] = []
+        self._failed_at_start = []
         for close_time, keys, entries in savepoint.groups(bucket, buckets):
             if change is not None:
                 entries = Entries(entries.key, tuple(change.columns(entries.columns)))  # noqa: PLW2901
@@ -151,7 +153,8 @@ class StatefulOperator:
             operator = program.plan.operator(store)
             operator.rebuild(close_time)
             nothing = program.read([program.inputs.empty()])
-            emitted += operator.step(nothing, Step(savepoint.close_time, savepoint.close_time))
+            step = Step(savepoint.close_time, savepoint.close_time, failed=self._failed_at_start)
+            emitted += operator.step(nothing, step)
             for names, left in store.scan():
                 self.store.put_many(names, left)
         self._check_lifetimes(savepoint.identity)
@@ -170,7 +173,8 @@ class StatefulOperator:
         """
         began = time.perf_counter()
         batch = self._begin(rows, partials)
-        processed = self._working.process(self.operator, batch, closes, self._sequence)
+        failed, self._failed_at_start = self._failed_at_start, []
+        processed = self._working.process(self.operator, batch, closes, self._sequence, failed)
         self._stepping = time.perf_counter() - began
         return processed
 
@@ -187,7 +191,8 @@ class StatefulOperator:
         """
         began = time.perf_counter()
         batch = self._begin(rows, partials)
-        done = process_wide(self._working, self.operator, batch, closes, self._sequence, piece_bytes)
+        failed, self._failed_at_start = self._failed_at_start, []
+        done = process_wide(self._working, self.operator, batch, closes, self._sequence, piece_bytes, failed)
         self._stepping = time.perf_counter() - began
         return done
 

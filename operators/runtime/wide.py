@@ -14,8 +14,8 @@ from operators.columns.records import Records, Sifted, UsableRows
 from operators.kinds.rolling import RollingPlan
 from operators.kinds.rolling_rows import RollingOutput
 from operators.runtime.program import Batch, Program, WindowOperator
-from operators.steps.late import LateSide
-from operators.steps.step import Counters, LateRecords, Step
+from operators.steps.late import FailedRecords, LateSide
+from operators.steps.step import Counters, FailedCall, LateRecords, Step
 from serializers.arrays import Chunks, cut_rows, row_bytes
 
 _ROW = "row"
@@ -28,16 +28,17 @@ def process_wide(
     closes: tuple[int, int],
     sequence: int,
     piece_bytes: int,
+    failed_before: Sequence[FailedCall] = (),
 ) -> tuple[Iterator[pa.Table], Counters]:
     """Have an operator process one batch as `Program.process` does; return tables of the schema `rows`, and what was counted.
 
     Args:
         program: the operator's.
-        operator, batch, closes, sequence: as for `Program.process`.
+        operator, batch, closes, sequence, failed_before: as for `Program.process`.
         piece_bytes: of a table, about; a row that is larger is a table of its own.
     """
     sifted, records, output = batch.sifted, batch.records, program.output
-    step = Step(*closes, late=None if sifted is None else [])
+    step = program.step(closes, sifted, failed_before)
     source = None
     arrival = isinstance(program.plan, RollingPlan) and program.plan.on_arrival
     if (
@@ -52,7 +53,7 @@ def process_wide(
     if sifted is not None:
         step.counters.rows += sifted.bad.num_rows
         step.counters.bad += sifted.bad.num_rows
-    return _tables(program, rows, source, sifted, step.late or [], piece_bytes), step.counters
+    return _tables(program, rows, source, sifted, step, piece_bytes), step.counters
 
 
 def _tables(
@@ -60,7 +61,7 @@ def _tables(
     rows: pa.Table,
     source: pa.Table | None,
     sifted: Sifted | None,
-    late: Sequence[LateRecords],
+    step: Step,
     piece_bytes: int,
 ) -> Iterator[pa.Table]:
     side = program.late
@@ -72,7 +73,7 @@ def _tables(
     if program.labels is not None and sifted.bad.num_rows:
         yield program.joined(program.labels.without_results(sifted.bad), nothing)
     if side is not None:
-        for reports in _reports(side, sifted, late, piece_bytes):
+        for reports in _reports(side, sifted, step.late or [], program.failed(step), piece_bytes):
             yield program.joined(program.output.arrow.empty_table(), reports)
 
 
@@ -88,7 +89,11 @@ def _with_columns(
 
 
 def _reports(
-    side: LateSide, sifted: Sifted, late: Sequence[LateRecords], piece_bytes: int
+    side: LateSide,
+    sifted: Sifted,
+    late: Sequence[LateRecords],
+    failed: FailedRecords | None,
+    piece_bytes: int,
 ) -> Iterator[pa.ChunkedArray]:
     usable, chunks = sifted.usable.table, Chunks(sifted.usable.table)
     none, sizes = np.empty(0, np.int64), row_bytes(usable)
@@ -102,3 +107,8 @@ def _reports(
     for first, last in cut_rows(row_bytes(sifted.bad), piece_bytes):
         bad = sifted.bad.slice(first, last - first)
         yield side.reports(Sifted(no_rows, bad, sifted.reasons.slice(first, last - first)), [])
+    if failed is not None:
+        nothing = Sifted(no_rows, sifted.bad.slice(0, 0), no_reasons)
+        for first, last in cut_rows(row_bytes(failed.records), piece_bytes):
+            some = slice(first, last)
+            yield side.reports(nothing, [], FailedRecords(failed.reasons[some], failed.records[some]))

@@ -1,7 +1,7 @@
 """Late and bad records as a side output: each with the reason why it is in no window."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -9,7 +9,8 @@ import pyarrow as pa
 from operators.columns.arrow import to_unit
 from operators.columns.ranges import Ints
 from operators.columns.records import Sifted
-from operators.steps.step import LateRecords
+from operators.steps.step import FailedCall, LateRecords
+from serializers import decode_keys
 from serializers.arrays import take_rows
 
 LATE = "late"
@@ -44,35 +45,83 @@ class LateSide:
         """Return the schema of rows with `late` as a further column; the others may be null then."""
         return pa.schema([*(field.with_nullable(True) for field in rows), pa.field(LATE, self.type)])
 
-    def reports(self, batch: Sifted, late: Sequence[LateRecords]) -> pa.ChunkedArray:
-        """Return the reports of a batch's late and bad records.
+    def reports(
+        self, batch: Sifted, late: Sequence[LateRecords], failed: "FailedRecords | None" = None
+    ) -> pa.ChunkedArray:
+        """Return the reports of a batch's late and bad records, and of those that could not be processed.
 
         Args:
             batch: its rows.
             late: which of the usable ones were late.
+            failed: records of this batch or of earlier ones whose function raised.
         """
+        reasons = [batch.reasons, *([] if failed is None else [failed.reasons])]
         row = _joined([report.row for report in late])
         start, end = (
             _joined([report.start for report in late]),
             _joined([report.end for report in late]),
         )
         late_by = to_unit(_joined([report.close_time - report.end for report in late]), self.tick_us, "ms")
-        bad, type_ = batch.bad.num_rows, self.type
+        bad, type_ = sum(map(len, reasons)), self.type
         window = type_.field("window").type
         bounds = pa.StructArray.from_arrays([self._time(start), self._time(end)], fields=list(window))
         columns = [
-            pa.concat_arrays([pa.repeat(pa.scalar(TOO_LATE), len(row)), batch.reasons]),
+            pa.concat_arrays([pa.repeat(pa.scalar(TOO_LATE), len(row)), *reasons]),
             pa.concat_arrays([bounds, pa.nulls(bad, window)]),
             pa.concat_arrays([pa.array(late_by), pa.nulls(bad, pa.int64())]),
         ]
-        records = [take_rows(batch.usable.table, row), take_rows(batch.bad, np.arange(bad))]
+        records = [take_rows(batch.usable.table, row), take_rows(batch.bad, np.arange(batch.bad.num_rows))]
+        tables = [*map(self._records, records), *([] if failed is None else [failed.records])]
         chunks, at = [], 0
-        for piece in pa.concat_tables(map(self._records, records)).to_batches():
+        for piece in pa.concat_tables(tables).to_batches():
             record = pa.StructArray.from_arrays(piece.columns, fields=list(self.record))
             parts = [*(column.slice(at, len(record)) for column in columns), record]
             chunks.append(pa.StructArray.from_arrays(parts, fields=list(type_)))
             at += len(record)
         return pa.chunked_array(chunks, type_)
+
+    def with_unknown(self) -> "LateSide":
+        """Return the same with records of which columns may be unknown, and so null."""
+        return replace(self, record=pa.schema([field.with_nullable(True) for field in self.record]))
+
+    def failed(
+        self, calls: Sequence[FailedCall], keys: Mapping[str, pa.DataType], event_time: str
+    ) -> "FailedRecords":
+        """Return what is known of the records of calls that raised; other columns are null.
+
+        Args:
+            calls: the calls.
+            keys: names in the frame and Arrow types of the key columns.
+            event_time: name of the event-time column, which is known to a tick.
+        """
+        if not calls:
+            return FailedRecords(pa.nulls(0, pa.string()), self.record.empty_table())
+        decoded = decode_keys([call.key for call in calls], list(keys.values()))
+        known = dict(zip(keys, decoded, strict=True))
+        given = {name for call in calls for name in call.values}
+        columns = [self._column(field, calls, known, given, event_time) for field in self.record]
+        reasons = pa.array([call.reason for call in calls], pa.string())
+        return FailedRecords(reasons, pa.Table.from_arrays(columns, schema=self.record))
+
+    def _column(
+        self,
+        field: pa.Field,
+        calls: Sequence[FailedCall],
+        known: Mapping[str, pa.Array],
+        given: Collection[str],
+        event_time: str,
+    ) -> pa.Array:
+        if field.name in given:
+            return pa.array([call.values.get(field.name) for call in calls], field.type)
+        if field.name in known:
+            return known[field.name].cast(field.type)
+        if field.name != event_time:
+            return pa.nulls(len(calls), field.type)
+        missing = np.array([call.time is None for call in calls])
+        ticks = np.array([call.time or 0 for call in calls], np.int64)
+        if pa.types.is_timestamp(field.type):
+            ticks = to_unit(ticks, self.tick_us, field.type.unit)
+        return pa.array(ticks, mask=missing).cast(field.type)
 
     def _time(self, ticks: Ints) -> pa.Array:
         return pa.array(to_unit(ticks, self.tick_us, self.time.unit)).cast(self.time)
@@ -90,6 +139,19 @@ class LateSide:
         ]
         late = pa.chunked_array([pa.nulls(rows.num_rows, reports.type), *reports.chunks])
         return pa.Table.from_arrays([*columns, late], schema=schema)
+
+
+@dataclass(frozen=True, slots=True)
+class FailedRecords:
+    """Records whose function raised, with what is known of them.
+
+    Attributes:
+        reasons: which function raised what.
+        records: in the columns that are reported.
+    """
+
+    reasons: pa.Array
+    records: pa.Table
 
 
 def _joined(parts: Sequence[Ints]) -> Ints:

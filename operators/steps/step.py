@@ -1,5 +1,6 @@
 """One step of an operator: its two close times, and what it reports in addition to its rows."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +18,7 @@ class Counters:
         rows: records read, including late and bad ones.
         late: records all of whose windows were closed; they changed nothing.
         bad: records that could not be used, because of their event time or gap.
+        failed: calls of a user's functions that raised and were skipped.
         key_rows: records of the key that had the most in one batch, including late ones.
         panes: new panes, sessions or stored windows.
         windows: rows emitted, without retractions.
@@ -27,6 +29,7 @@ class Counters:
     rows: int = 0
     late: int = 0
     bad: int = 0
+    failed: int = 0
     key_rows: int = 0
     panes: int = 0
     windows: int = 0
@@ -38,6 +41,7 @@ class Counters:
         self.rows += other.rows
         self.late += other.late
         self.bad += other.bad
+        self.failed += other.failed
         self.key_rows = max(self.key_rows, other.key_rows)
         self.panes += other.panes
         self.windows += other.windows
@@ -62,6 +66,23 @@ class LateRecords:
     close_time: int
 
 
+@dataclass(frozen=True, slots=True)
+class FailedCall:
+    """A call of a user's function that raised, and was skipped.
+
+    Attributes:
+        key: encoded.
+        time: event time of the record in ticks; None if the call was for a timer.
+        values: the record's inputs by name, as far as they are known.
+        reason: which function raised what, for which event time.
+    """
+
+    key: bytes
+    time: int | None
+    values: Mapping[str, Any]
+    reason: str
+
+
 @dataclass(slots=True)
 class Step:
     """The close times of a step, and where it reports.
@@ -72,12 +93,14 @@ class Step:
         close_time_end: close time in ticks after the batch; not before `close_time_start`.
         counters: are added to.
         late: receives late records; None if they are only counted.
+        failed: receives calls that raised and were skipped; None if they are only counted.
     """
 
     close_time_start: int
     close_time_end: int
     counters: Counters = field(default_factory=Counters)
     late: list[LateRecords] | None = None
+    failed: list[FailedCall] | None = None
 
     def begin(self, close_time: int) -> None:
         """Continue from the close time of earlier steps: close times never decrease."""
@@ -107,6 +130,12 @@ class Step:
         self.counters.late += len(row)
         if self.late is not None and len(row):
             self.late.append(LateRecords(row, *bounds, self.close_time_start))
+
+    def report_failed(self, call: FailedCall) -> None:
+        """Count a call that raised and was skipped, and report it if `failed` is given."""
+        self.counters.failed += 1
+        if self.failed is not None:
+            self.failed.append(call)
 
     def count(self, name: str, number: Any = 1) -> None:
         """Add to a count of a custom operator."""

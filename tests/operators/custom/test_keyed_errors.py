@@ -10,7 +10,7 @@ import pytest
 
 from operators import Declaration, DefinitionError, KeyedOperator
 from operators.columns.records import FAR_FUTURE, FAR_PAST
-from operators.custom.plan import CustomOutput
+from operators.custom.output import CustomOutput
 from operators.errors import OperatorError
 from operators.steps.step import Step
 from state_backends import StateError
@@ -122,7 +122,7 @@ def test_timers_go_on_in_time() -> None:
 
 def test_timers_end_with_a_bounded_frame(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where every time has come, timers that always set another are an error, not a hang; those that end all come."""
-    monkeypatch.setattr("operators.definitions.keyed._MOST_TIMERS", 100)
+    monkeypatch.setattr("operators.custom.walk.MOST_TIMERS", 100)
 
     def countdown(time, context):
         context.value -= 1
