@@ -71,6 +71,12 @@ TOTALS = tuple(
         ("records", "", "Records with a valid event time.", _in("rows")),
         ("bad_records", "", "Records without a valid event time or gap; they are in no window.", _in("bad")),
         ("late_records", "", "Records all of whose windows were closed.", _out("late")),
+        (
+            "failed_records",
+            "",
+            "Records and timers whose function raised, and that were skipped.",
+            _out("failed"),
+        ),
         ("shuffled_rows", "", "Rows that crossed the shuffle.", _in("sent")),
         ("shuffled", "bytes", "Bytes that crossed the shuffle.", _in("sent_bytes")),
         ("opened_panes", "", "Panes or sessions that began.", _out("panes_opened")),

@@ -18,12 +18,13 @@ def batch_line(batch: OperatorBatch) -> str:
     slow = [f"{what} {did[f'{what}_ms'] / 1_000:.1f} s" for what in _TIMES if did[f"{what}_ms"] >= _SLOW_MS]
     if did["max_bucket_ms"] >= _SLOW_MS and (batch.time_skew or 0) >= _SKEWED:
         slow.append(f"slowest bucket {did['max_bucket_ms'] / 1_000:.1f} s")
-    failed = did.get("snapshot_failures", 0)
+    skipped, failed = did.get("failed", 0), did.get("snapshot_failures", 0)
     parts = [
         f"batch {batch.number}, {batch.operator}: {rows:,} rows in {batch.seconds:.1f} s",
         f"{did['windows']:,} rows out",
         f"{did['late']:,} late" if did["late"] else "",
         f"{bad:,} bad" if bad else "",
+        f"{skipped:,} failed" if skipped else "",
         size,
         ", ".join(slow),
         f"{failed:,} snapshots failed" if failed else "",
