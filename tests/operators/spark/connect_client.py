@@ -226,6 +226,28 @@ def _user_code(client: Client) -> None:
     assert list(client.state.glob("*/*-rocksdb/CURRENT"))
 
 
+@dataclass(frozen=True, kw_only=True)
+class NotNegative(operators.KeyedOperator):
+    """Cannot take some records."""
+
+    def schema(self, types: Mapping[str, pa.DataType]) -> operators.Declaration:
+        return operators.Declaration(["v"], results={"seen": "bigint"})
+
+    def process(self, time: int, record: dict[str, Any], context: Any) -> list[dict[str, int]]:
+        if record["v"] < 0:
+            raise ValueError(f"cannot take {record['v']}")
+        return [{"seen": record["v"]}]
+
+
+@case("records whose function raises are reported")
+def _skipped(client: Client) -> None:
+    """The client's own class, with the switch, over a bounded frame."""
+    both = NotNegative(on_error="skip").group_by("k").apply_with_late(client.bounded, "at")
+    told = both.late.where("reason like '%cannot take %' and record.v < 0").count()
+    assert 0 < client.bounded.where("v < 0").count() == told == both.late.count()
+    assert client.bounded.where("v >= 0").count() == both.windows.count()
+
+
 @case("streams of two clients at once")
 def _two_clients(client: Client) -> None:
     """Each has its own functions and rows, though operator, plan, columns and names are the same."""

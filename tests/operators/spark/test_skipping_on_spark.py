@@ -72,7 +72,9 @@ def test_a_bounded_frame_has_the_rows_without_what_raised(spark: SparkSession, s
     agrees(SUMS.group_by("k").apply(frame, event_time="at"), expected(spark, source))
 
 
-@pytest.mark.parametrize(("backend", "files"), [("memory", 1), ("rocksdb", 3)])
+@pytest.mark.parametrize(
+    ("backend", "files"), [("memory", 2), pytest.param("rocksdb", 1, marks=pytest.mark.soak)]
+)
 def test_a_stream_goes_on_and_counts_them(
     spark: SparkSession, source: Path, tmp_path: Path, backend: str, files: int
 ) -> None:
