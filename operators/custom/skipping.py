@@ -86,14 +86,8 @@ class SkippingWalk(Walk):
             )
 
     def _timers(self, key_context: KeyContext, before: int) -> None:
-        fired = 0
-        while key_context.timers:
-            name, time = key_context.next_timer()
-            if time >= before:
-                break
+        for name, time in self._due(key_context, before):
             self._try(_Call(time, timer=name), key_context)
-            fired += 1
-            self._check_end(fired, before)
 
     def _try(self, call: _Call, key_context: KeyContext) -> None:
         rows = len(self._rows)

@@ -1,6 +1,6 @@
 """Runs an operator for one key at a time: its records and timers in order of event time."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -16,6 +16,8 @@ MOST_TIMERS = 1_000_000
 Row = Mapping[str, Any]
 Place = tuple[str, int]
 """A method, and the event time for which it was called."""
+Timer = tuple[str, int]
+"""Its name and time."""
 
 
 class KeyFunctions(Protocol):
@@ -67,28 +69,31 @@ class Walk:
 
     def _timers(self, key_context: KeyContext, before: int) -> None:
         """Fire the timers before a time, also those that are set meanwhile."""
-        on_timer, fired = self._definition.on_timer, 0
-        while key_context.timers:
-            name, time = key_context.next_timer()
-            if time >= before:
-                break
+        on_timer = self._definition.on_timer
+        for name, time in self._due(key_context, before):
             del key_context.timers[name]
             key_context.fired = time
             self._at = "on_timer", time
             made = on_timer(time, name, key_context)
             if made is not None:
                 self._collect(made)
-            fired += 1
-            self._check_end(fired, before)
         key_context.fired = None
 
-    def _check_end(self, fired: int, before: int) -> None:
-        """Refuse timers without end."""
-        if fired > MOST_TIMERS and before >= FAR_FUTURE:
-            raise ValueError(
-                f"more than {MOST_TIMERS:,} timers after the last record of a bounded frame: "
-                "stop setting timers at some point"
-            )
+    @staticmethod
+    def _due(key_context: KeyContext, before: int) -> Iterator[Timer]:
+        """Yield the timers before a time, the next one after each was removed. Timers without end are refused."""
+        fired = 0
+        while key_context.timers:
+            name, time = key_context.next_timer()
+            if time >= before:
+                break
+            yield name, time
+            fired += 1
+            if fired > MOST_TIMERS and before >= FAR_FUTURE:
+                raise ValueError(
+                    f"more than {MOST_TIMERS:,} timers after the last record of a bounded frame: "
+                    "stop setting timers at some point"
+                )
 
     def _collect(self, made: Iterable[Row]) -> None:
         if isinstance(made, dict):
