@@ -1,6 +1,6 @@
 """How much a store holds: pages, entries, bytes and keys, updated from what is read and written anyway."""
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +9,7 @@ import numpy as np
 from serializers.pages import PageLayout
 from state_backends.interface import StateBackend, WriteBatch
 from state_backends.store.key_index import Hashes, hashes
-from state_backends.store.page_ids import FURTHER, count_further, keys_of
+from state_backends.store.page_ids import count_further, keys_of
 
 _SAMPLED_KEYS = 2**14
 _AT_ONCE = 2**14
@@ -155,7 +155,12 @@ class StoreUsage:
         return self._sample.keys if self.keys_known else max(self._sample.keys, self._keys_before)
 
     def record_writes(
-        self, segment: int, puts: Mapping[bytes, bytes], deletes: Set[bytes], old: list[bytes | None]
+        self,
+        segment: int,
+        puts: Mapping[bytes, bytes],
+        deletes: Set[bytes],
+        old: list[bytes | None],
+        gone: Collection[bytes],
     ) -> Hashes:
         """Record changes of one segment, and return the hashes of the keys of pages that did not exist.
 
@@ -164,6 +169,7 @@ class StoreUsage:
             puts: the new pages by name.
             deletes: names of the pages that are deleted; each exists.
             old: the pages that those of `puts` replace, None where there was none, and those of `deletes`.
+            gone: the keys that have no page in the segment any more.
         """
         usage = self._segments.setdefault(segment, SegmentUsage(self._layout))
         usage.add([page for page in old if page is not None], -1)
@@ -173,19 +179,24 @@ class StoreUsage:
         usage.further += count_further(added) - count_further(deletes)
         fresh = hashes(keys_of(added))
         self._sample.add(segment, fresh)
-        if deletes:
-            self._sample.remove(segment, hashes(_of_first_pages(deletes)))
+        if gone:
+            self._sample.remove(segment, hashes(gone))
         return fresh
 
-    def record_replay(self, changes: Iterable[WriteBatch]) -> None:
-        """Record the keys of changes that another copy of the store has counted."""
+    def record_replay(self, changes: Iterable[WriteBatch], gone: Mapping[int, Collection[bytes]]) -> None:
+        """Record the keys of changes that another copy of the store has counted.
+
+        Args:
+            changes: what was written.
+            gone: by segment, the keys that have no page in it after all the changes, among those of deleted pages.
+        """
         for batch in changes:
             if batch.drop_before is not None:
                 self._sample.drop_before(batch.drop_before)
-            for segment, names in batch.deletes.items():
-                self._sample.remove(segment, hashes(_of_first_pages(names)))
             for segment, puts in batch.puts.items():
                 self._sample.add(segment, hashes(keys_of(puts)))
+        for segment, keys in gone.items():
+            self._sample.remove(segment, hashes(keys))
 
     def drop_before(self, segment: int) -> None:
         """Note that earlier segments are dropped."""
@@ -224,11 +235,6 @@ class StoreUsage:
         """Restore what `plain` returned, and how many keys there were then."""
         self._keys_before = keys
         self._segments = {number: SegmentUsage(self._layout, *held) for number, *held in plain}
-
-
-def _of_first_pages(names: Iterable[bytes]) -> list[bytes]:
-    """The names of first pages: the keys themselves. A key whose first page goes counts as gone, though others may be left."""
-    return [name for name in names if name[:1] != FURTHER]
 
 
 def _without_page(keys: list[bytes], pages: list[bytes | None]) -> list[bytes]:

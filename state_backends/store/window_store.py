@@ -4,7 +4,7 @@ An entry is a key, a time in ticks and the columns of the layout. Time is cut in
 into pages, sorted by time. Changes are kept in memory until `drain_changes`; reads see them.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence, Set
 from itertools import compress
 from typing import cast
 
@@ -322,12 +322,35 @@ class WindowStore:
             self._directory.clear()
             self.usage.clear_keys()
         else:
-            self.usage.record_replay(changes)
             for batch in changes:
                 self._directory.replay(batch)
+            self.usage.record_replay(changes, self._keys_gone(changes))
             # What was staged may have come after a drop that does not count, to segments that have later entries again.
             for segment in {number for batch in (staged, *changes) for number in batch.puts}:
                 self._latest.pop(segment, None)
+
+    def _keys_gone(self, changes: Sequence[WriteBatch]) -> dict[int, list[bytes]]:
+        """By segment, the keys of deleted pages that have no page there after all changes."""
+        gone: dict[int, set[bytes]] = {}
+        for batch in changes:
+            for segment, names in batch.deletes.items():
+                gone.setdefault(segment, set()).update(names)
+            for segment in gone.keys() & batch.puts.keys():
+                gone[segment].difference_update(batch.puts[segment])
+        return {segment: self._without_pages(segment, names) for segment, names in gone.items()}
+
+    def _without_pages(self, segment: int, gone: Set[bytes]) -> list[bytes]:
+        """Return those of the keys of deleted pages that have no other page in the segment. O(deleted pages)."""
+        keys, _ = distinct_keys(list(gone))
+        if self._directory.has_further(segment):
+            numbers = {*self._directory.further(segment, keys)[0].tolist()}
+            keys = [key for number, key in enumerate(keys) if number not in numbers]
+        unsure = [
+            key for key in keys if key not in gone
+        ]  # Their first page is not among those that are deleted.
+        pages = self._staged.get(segment, unsure)[0] if unsure else []
+        left = {key for key, page in zip(unsure, pages, strict=True) if page is not None}
+        return [key for key in keys if key not in left] if left else keys
 
     def is_empty(self) -> bool:
         """Return whether the store holds no entry at all. O(segments), unless many pages were just deleted."""
@@ -368,7 +391,8 @@ class WindowStore:
         old = self._staged.before(segment, names, self._directory.may_store(segment, names))
         stored = [page is not None for page in old[len(puts) :]]
         gone = changes.deletes[segment] = set(compress(deletes, stored))
-        fresh = self.usage.record_writes(segment, puts, gone, old)
+        without = self._without_pages(segment, gone)
+        fresh = self.usage.record_writes(segment, puts, gone, old, without)
         self._directory.note_keys(segment, fresh)
         if puts and changes.logged is not None:
             whole, edits = pages_to_log(self.layout, puts, old[: len(puts)])

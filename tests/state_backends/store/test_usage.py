@@ -12,7 +12,9 @@ from state_backends import Entries, StateBackend, WindowStore, WriteBatch
 from state_backends.backends.journaled import JournalBackend
 from state_backends.backends.memory import MemoryBackend
 from state_backends.backends.rocksdb import RocksDBBackend
+from state_backends.store import cutting
 from state_backends.store.key_index import hashes
+from state_backends.store.page_ids import key_of
 from state_backends.store.usage import KeySample, StoreUsage
 
 LAYOUT = PageLayout(("i8", "f8", "object"))
@@ -63,6 +65,42 @@ def test_usage_follows_every_change(kind: type[StateBackend], tmp_path: Path) ->
     store.backend.close()
 
 
+@pytest.mark.parametrize("kind", [MemoryBackend, JournalBackend, RocksDBBackend])
+def test_keys_of_several_pages(
+    kind: type[StateBackend], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A key counts until its last page is deleted, whichever goes first; also in a copy that is told of the changes."""
+    monkeypatch.setattr(cutting, "PAGE_ENTRIES", 3)
+    rng, keys = random.Random(47), [f"key {n}".encode() for n in range(8)]
+    store, copy = (WindowStore(kind.open(tmp_path / name, {}), LAYOUT, 100) for name in ("store", "copy"))
+    changes, further, orphans = [], 0, 0
+    for number in range(150):
+        if number % 3:
+            some = entries(rng, len(keys))
+            store.put_many(keys, some)
+        else:
+            for key in rng.sample(keys, 4):
+                begin = rng.randrange(0, 200, 10)
+                time = store.fetch(key, begin, begin + rng.choice([9, 60, 200])).time
+                store.delete_many([key], np.zeros(len(time), np.int64), time)
+        changes.append(store.drain_changes())
+        store.backend.write(changes[-1], b"%d" % number)
+        names = {(n, name) for n in store.backend.segments() for name, _ in store.backend.iterate(n)}
+        further += len(names)
+        orphans += len({(n, key_of(name)) for n, name in names} - names)
+        alive = len({key_of(name) for _, name in names})
+        assert alive == store.usage.keys, number
+        if rng.randrange(3) == 0:
+            for batch in changes:
+                copy.backend.write(batch, b"%d" % number)
+            copy.changed_outside(changes)
+            changes = []
+            assert alive == copy.usage.keys, number
+    assert (further > 1_000, orphans > 100) == (True, True), (further, orphans)
+    store.backend.close()
+    copy.backend.close()
+
+
 def test_rows_of_pages_without_objects() -> None:
     """Their number follows from the bytes alone."""
     layout, counts = PageLayout(("i8", "f8", "i8", "f8")), np.array([3, 1, 7])
@@ -97,10 +135,10 @@ def test_many_keys_are_estimated() -> None:
     assert abs(sample.keys - 40_000) < 4_000
     replayed = StoreUsage(LAYOUT)
     replayed.record_replay(
-        [WriteBatch(puts={1: dict.fromkeys(names[:9], b""), 2: dict.fromkeys(names[5:20], b"")})]
+        [WriteBatch(puts={1: dict.fromkeys(names[:9], b""), 2: dict.fromkeys(names[5:20], b"")})], {}
     )
     assert replayed.keys == 20
-    replayed.record_replay([WriteBatch(deletes={2: set(names[10:20])}, drop_before=1)])
+    replayed.record_replay([WriteBatch(deletes={2: set(names[10:20])}, drop_before=1)], {2: names[10:20]})
     assert replayed.keys == 10
 
 
