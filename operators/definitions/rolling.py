@@ -64,6 +64,9 @@ class RollingWindows:
             "left" [t - L, t), "right" (t - L, t], "none" (t - L, t). Without t, a row's aggregates have nothing of the record
             itself. Records of one time count all or none, as in Spark's RANGE; pandas goes by the order of rows.
         tick: resolution of time, "1 ms" or "1 us"; event times are floored to it.
+        forget_after: how long a key may be without records before its lifetime begins anew, likewise; None if never. A lifetime
+            then reaches back to the last pause that is longer, and the state of a key goes some time after such a pause. A late
+            record that is older than the longest other lookback counts in no lifetime.
 
     Raises:
         DefinitionError: a length is invalid, too small, or not a whole number of ticks; two are equal; no lookback,
@@ -74,9 +77,11 @@ class RollingWindows:
     grace: Duration = 0
     closed: Closed = "both"
     tick: str = "1 ms"
+    forget_after: Duration | None = None
     lookback_ticks: tuple[int | None, ...] = field(init=False, repr=False)
     names: tuple[str, ...] = field(init=False, repr=False)
     grace_ticks: int = field(init=False, repr=False)
+    forget_ticks: int | None = field(init=False, repr=False)
     tick_us: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -112,6 +117,13 @@ class RollingWindows:
         object.__setattr__(self, "names", tuple(named))
         object.__setattr__(self, "grace_ticks", ticks(self.grace, tick_us, "grace", 0))
         object.__setattr__(self, "tick_us", tick_us)
+        forget = None if self.forget_after is None else ticks(self.forget_after, tick_us, "forget_after", 1)
+        if forget is not None and None not in lengths:
+            raise DefinitionError(
+                "forget_after ends the lifetime of a key that is idle, and no lookback is 'lifetime': leave it out, "
+                "the state of other lookbacks goes by itself"
+            )
+        object.__setattr__(self, "forget_ticks", forget)
 
     @property
     def suffixes(self) -> tuple[str, ...]:
@@ -258,6 +270,7 @@ class RollingAggregation(RunnableOperator):
             time,
             windows.tick_us,
             label,
+            windows.forget_ticks,
         )
         values = read if label is None else (*read, (label, pa.bool_()))
         keys = tuple((name, types[name]) for name in self.keys)

@@ -7,7 +7,7 @@ from typing import Any
 
 from operators.aggregates.operation import Operation
 from operators.steps.emission import AggregateOutput
-from serializers.pages import PageLayout
+from serializers.pages import Column, PageLayout
 from state_backends import Entries
 from state_backends.store.schema import head_codes
 
@@ -55,6 +55,15 @@ class WindowPlan(ABC):
         """
         del segment_ticks, close_time
         return entries
+
+    def head_of_older(self, time: Column) -> dict[str, Column]:
+        """Return the head columns of entries that were stored without some of them, by name.
+
+        Args:
+            time: shape (n,), int64: the times of the entries.
+        """
+        del time
+        return {}
 
     def lasting_results(self, output: AggregateOutput) -> list[str]:
         """Return the names of the results that are computed from all records that there ever were: by default none."""

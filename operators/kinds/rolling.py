@@ -20,11 +20,13 @@ from operators.columns.records import FAR_FUTURE, FAR_PAST, Records
 from operators.kinds.page_sums import SummingOperator
 from operators.kinds.panes import PaneSchema, join_states, merge_marked, merge_panes
 from operators.kinds.plan import WindowPlan
+from operators.kinds.rolling_lifetimes import Lifetimes
 from operators.kinds.rolling_rows import Closed, RollingOutput, RollingRows, windows_of
-from operators.kinds.rolling_state import LIFE_PANE_TIME, RollingPaneSchema, Waiting, WaitingSchema
+from operators.kinds.rolling_state import RollingPaneSchema, Waiting, WaitingSchema
 from operators.steps.emission import AggregateOutput
 from operators.steps.step import Step
 from operators.steps.touched import Rows, Timers, Touched
+from serializers.pages import Column
 from serializers.rows import RowCodec
 from state_backends import Entries, WindowStore
 from state_backends.store.entries import merge_entries
@@ -51,6 +53,7 @@ class RollingPlan(WindowPlan):
         tick_us: length of a tick in microseconds.
         label: a boolean column that is true in rows that come out and are in no window, while all others are in windows and
             don't come out; None if each row is both.
+        forget_after: the longest time in ticks between two records of one lifetime; None if there is no limit.
     """
 
     lookbacks: tuple[int | None, ...]
@@ -63,6 +66,7 @@ class RollingPlan(WindowPlan):
     event_time: str
     tick_us: int
     label: str | None = None
+    forget_after: int | None = None
 
     @property
     def on_update(self) -> bool:  # type: ignore[override]
@@ -86,7 +90,8 @@ class RollingPlan(WindowPlan):
     @property
     def stored(self) -> RollingPaneSchema:
         """The panes as they are stored."""
-        return (RollingPaneSchema if self.on_arrival else WaitingSchema)(self.operations)
+        plain = self.on_arrival and self.forget_after is None
+        return (RollingPaneSchema if plain else WaitingSchema)(self.operations)
 
     @property
     def head(self) -> tuple[tuple[str, str], ...]:
@@ -121,6 +126,10 @@ class RollingPlan(WindowPlan):
         needed = {operation for _, bound in self._over_lifetime(output) for operation in bound.operations}
         lasting = tuple(each for each in output.operations if each in needed or each in kept)
         return replace(self, operations=output.operations, lasting=lasting)
+
+    def head_of_older(self, time: Ints) -> dict[str, Column]:
+        none = np.full(len(time), None, object)
+        return {"since": time, "waiting": np.zeros(len(time), np.int64), "rows": none}
 
     @property
     def codec(self) -> RowCodec:
@@ -167,9 +176,7 @@ class RollingOperator(SummingOperator):
         self.plan = plan
         self._codec = plan.codec
         self._empty = plan.empty()
-        lasting = set(plan.lasting)
-        self._lasting = [operation in lasting for operation in plan.operations]
-        self._life_segment = store.segment_of(LIFE_PANE_TIME)
+        self._lifetimes = Lifetimes(plan, store) if plan.lifetime else None
 
     def next_due(self, entries: Entries) -> Ints:
         return WaitingSchema.due(entries, self.close_time)
@@ -185,7 +192,7 @@ class RollingOperator(SummingOperator):
         touched = self._touched(batch.keys, end)
         self._choose_spans(touched, panes, now, later, end)
         stored, waiting = self._load(touched, panes, later, self._emitted_times(touched, now, end))
-        life = self._fetch_life(touched.keys)
+        life = None if self._lifetimes is None else self._lifetimes.fetch(touched.keys)
         emitted, merged = [], merge_panes(plan.panes, stored, panes)
         if not plan.on_arrival:
             times = plan.event_time, plan.tick_us
@@ -220,7 +227,7 @@ class RollingOperator(SummingOperator):
     def _new_panes(self, records: Records, since: int) -> Entries:
         """The panes of records. Records that no window contains any more are left out, and labels."""
         kept = np.ones(len(records), bool)
-        if not self.plan.lifetime:
+        if not self.plan.lifetime or self.plan.forget_after is not None:
             kept &= records.time >= since
         if self.plan.label is not None:
             kept &= records.values[self.plan.label].filled(0) == 0
@@ -299,6 +306,8 @@ class RollingOperator(SummingOperator):
 
     def _are_whole(self, pages: PageIds, first: Ints, last: Ints) -> Mask:
         """Of which pages each window of the rows of their keys from `first` to `last` contains all or nothing."""
+        if self.plan.forget_after is not None:  # A pause may be within the page.
+            return np.zeros(len(pages), bool)
         first, last = first[pages.key], last[pages.key]
         whole = pages.last < first
         for length in self.plan.lookbacks:
@@ -306,17 +315,20 @@ class RollingOperator(SummingOperator):
                 whole &= (pages.start > last - length) | (pages.last < first - length)
         return whole
 
-    def _fetch_life(self, keys: list[bytes]) -> Entries | None:
-        """The lifetime panes of keys, or None if there are none."""
-        if not self.plan.lifetime:
-            return None
-        return self._stored.panes(self.store.fetch_segment(self._life_segment, keys))
-
     def _windows(self, rows: Waiting, panes: Entries, life: Entries | None) -> RollingRows:
         """The windows of rows over panes."""
         plan = self.plan
         return windows_of(
-            rows.key, rows.time, rows.rows, panes, life, self._empty, plan.panes, plan.lookbacks, plan.closed
+            rows.key,
+            rows.time,
+            rows.rows,
+            panes,
+            life,
+            self._empty,
+            plan.panes,
+            plan.lookbacks,
+            plan.closed,
+            plan.forget_after,
         )
 
     def _save(
@@ -340,8 +352,9 @@ class RollingOperator(SummingOperator):
         """
         forgotten, close_time = close_times
         old = new.time < forgotten
-        if self.plan.lifetime:
-            self._fold(touched.keys, new.take(old), forgotten)
+        if self._lifetimes is not None:
+            self._lifetimes.fold(touched.keys, new.take(old), forgotten)
+            self._lifetimes.forget_idle(self.close_time, close_time)
         new = new.take(~old)
         changed, timers = [Rows(new.key, new.time)], None
         if not self.plan.on_arrival:
@@ -352,34 +365,7 @@ class RollingOperator(SummingOperator):
             panes, fresh = merge_marked(parts, (False, False, True), self._stored.layout)
             due, stored = WaitingSchema.due(panes, close_time), ~fresh
             timers = Timers(due, Rows(panes.key[stored], panes.time[stored]), due[stored])
+        else:
+            panes = self._stored.stored(panes)
         self._write_back(touched, panes, changed, timers, forgotten)
         self._sums.end_step(forgotten // self.store.segment_ticks)
-
-    def _fold(self, keys: list[bytes], late: Entries, forgotten: int) -> None:
-        """Combine panes with the lifetime panes of their keys: those of segments that are forgotten now, and late ones."""
-        for segment in self.store.segments():
-            if (segment + 1) * self.store.segment_ticks > forgotten:
-                break
-            for names, entries in self.store.scan_segment(segment):
-                self._into_life(names, self._stored.panes(entries))
-        if len(late):
-            self._into_life(keys, late)
-
-    def _into_life(self, keys: list[bytes], panes: Entries) -> None:
-        present = np.flatnonzero(np.bincount(panes.key, minlength=len(keys)))
-        names = [keys[number] for number in present.tolist()]
-        panes = Entries(
-            np.searchsorted(present, panes.key), (np.full(len(panes), LIFE_PANE_TIME), *panes.columns[1:])
-        )
-        known = self._stored.panes(self.store.fetch_segment(self._life_segment, names))
-        schema = self.plan.panes
-        both = merge_entries([known, panes], schema.layout)
-        whole = schema.by_time(both)
-        states = [
-            state if lasting else tuple(np.repeat(column, len(whole)) for column in nothing)
-            for state, nothing, lasting in zip(
-                schema.states(whole), schema.states(self._empty), self._lasting, strict=True
-            )
-        ]
-        kept = schema.entries(whole.key, (whole.time,), states)
-        self.store.replace_segment(self._life_segment, names, self._stored.stored(kept))

@@ -86,6 +86,7 @@ def windows_of(  # noqa: PLR0913, PLR0917 - all that a window depends on
     schema: PaneSchema,
     lookbacks: Sequence[int | None],
     closed: Closed,
+    pause: int | None = None,
 ) -> RollingRows:
     """Return the windows of rows.
 
@@ -93,11 +94,12 @@ def windows_of(  # noqa: PLR0913, PLR0917 - all that a window depends on
         key, time: shape (n,), int64: of the rows, sorted.
         rows: n rows.
         panes: sorted by key and time, in the columns of `schema`.
-        life: a pane for each key, older than all others; None if there are none.
+        life: a pane for each key, older than all others, under the time of its last record; None if there are none.
         empty: a pane of no records.
         schema: of the panes.
         lookbacks: lengths in ticks; None is a lookback without end.
         closed: which ends belong to the windows.
+        pause: the longest time in ticks between two records of one lifetime; None if there is no limit.
 
     Cost: a binary search for each end of each distinct window.
     """
@@ -119,9 +121,18 @@ def windows_of(  # noqa: PLR0913, PLR0917 - all that a window depends on
     last = ranks.until(time_of) if closed in ("both", "right") else ranks.before(time_of)
     stop = np.searchsorted(place, base + last, "right")
     ranges, empties = [], False
+    edges = None
+    if pause is not None:
+        final = panes.time
+        if life is not None and len(life):
+            final = final.copy()
+            final[panes.time == FAR_PAST] = life.time
+        edges = final, chain_starts(panes.key, final, pause)
     for lookback in lookbacks:
         if lookback is None:
             begin = np.searchsorted(place, base, "left")
+            if edges is not None:
+                begin = _since_pause(begin, stop, time_of, edges, pause or 0)
         else:
             since = time_of - lookback
             skipped = ranks.before(since) if closed in ("both", "left") else ranks.until(since)
@@ -136,6 +147,32 @@ def windows_of(  # noqa: PLR0913, PLR0917 - all that a window depends on
         columns = tuple(np.concatenate(pair) for pair in zip(panes.columns, empty.columns, strict=True))
         panes = Entries(np.append(panes.key, 0), columns)
     return RollingRows(key, rows, window, schema, panes, tuple(ranges))
+
+
+def chain_starts(key: Ints, time: Ints, pause: int) -> Ints:
+    """Return for each pane the first one of its key that no longer pause separates from it.
+
+        pause       |-----|
+        panes       a b       c   d   e
+        starts      a a       c   c   c
+
+    Args:
+        key, time: shape (n,), int64: sorted.
+        pause: the longest time between two panes of one chain, in ticks.
+    """
+    begins = np.ones(len(key), bool)
+    begins[1:] = (key[1:] != key[:-1]) | (time[1:] - time[:-1] > pause)
+    return np.maximum.accumulate(np.where(begins, np.arange(len(key)), 0))
+
+
+def _since_pause(begin: Ints, stop: Ints, time: Ints, edges: tuple[Ints, Ints], pause: int) -> Ints:
+    """Where the lifetimes of windows that end at `stop` begin: after the last longer pause. Empty ones begin at `stop`."""
+    final, starts = edges
+    filled = np.flatnonzero(begin < stop)
+    last = stop[filled] - 1
+    found = stop.copy()
+    found[filled] = np.where(time[filled] - final[last] <= pause, starts[last], stop[filled])
+    return found
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,8 @@ class RollingPaneSchema(PaneSchema):
 class WaitingSchema(RollingPaneSchema):
     """Panes and waiting rows as they are stored together: rows of one key, segment and batch are one entry.
 
-    `waiting` says how many rows an entry holds, which are in `rows`, from `since` to `time`; it is 0 for panes.
+    `waiting` says how many rows an entry holds, which are in `rows`, from `since` to `time`; it is 0 for panes. Of a pane of a
+    lifetime that ends, `since` is the time of the last record in it, or LIFE_PANE_TIME if that is not known.
     """
 
     head: ClassVar[tuple[tuple[str, str], ...]] = (
@@ -157,3 +158,8 @@ class WaitingSchema(RollingPaneSchema):
         found = Waiting(key, time, table).between(since, before)
         order = row_order(found.key, found.time)
         return found if order is None else found.take(order)
+
+
+def last_times(entries: Entries) -> Ints:
+    """Return the time of the last record of each stored lifetime pane, or LIFE_PANE_TIME if it is not known."""
+    return entries.columns[_SINCE]

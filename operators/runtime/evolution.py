@@ -20,6 +20,7 @@ from operators.aggregates.operations import SumFloat, SumInt
 from operators.columns.ranges import Ints, State
 from operators.columns.records import Records
 from operators.kinds.panes import join_states, split_states
+from operators.kinds.plan import WindowPlan
 from operators.kinds.rolling import LASTING
 from operators.runtime.identity import COLUMNS, SEGMENT, STATE, differences, differing
 from operators.runtime.program import Program
@@ -190,7 +191,10 @@ class Adaption:
         """Return entries' columns: states that stay as they are, those of added aggregates as of no record."""
         rows, at = len(old[0]), len(self.stored.head)
         head = {name: column for (name, _), column in zip(self.stored.head, old, strict=False)}
-        columns = [head[name] for name, _ in self.program.plan.head]
+        plan = self.program.plan
+        if isinstance(plan, WindowPlan):
+            head = {**plan.head_of_older(old[0]), **head}
+        columns = [head[name] for name, _ in plan.head]
         found: dict[str, list[State]] = {}
         for state in self.stored.states:
             found.setdefault(state.name, []).append(tuple(old[at : at + len(state.parts)]))

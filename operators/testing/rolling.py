@@ -52,7 +52,9 @@ class RollingOracle:
     def step(self, batch: Batch) -> ExpectedRows:
         """Process a batch."""
         before = self._closed(batch.close_time_start)
-        self._records += batch.records
+        since = batch.close_time_start - max([0, *filter(None, self.windows.lookback_ticks)])
+        forgets = self.windows.forget_ticks is not None
+        self._records += [record for record in batch.records if not forgets or record[1] >= since]
         accepted = [record for record in batch.records if record[1] >= batch.close_time_start]
         late = [n for n, record in enumerate(batch.records) if record[1] < batch.close_time_start]
         if self.emit == "on_arrival":
@@ -72,13 +74,28 @@ class RollingOracle:
 
     def _content(self, record: Record, length: int | None) -> Iterator[Any]:
         key, end, _ = record
-        start = -math.inf if length is None else end - length
+        start = self._lifetime(key, end) if length is None else end - length
         first, last = self.windows.closed in ("both", "left"), self.windows.closed in ("both", "right")
         for other, time, value in sorted(self._records, key=lambda each: each[1]):
             after = time > start or (first and time == start)
             until = time < end or (last and time == end)
             if other == key and after and until:
                 yield value
+
+    def _lifetime(self, key: Any, end: float) -> float:
+        """Where the lifetime of a record begins, or a tick earlier: no pause before it is too long."""
+        pause = self.windows.forget_ticks
+        if pause is None:
+            return -math.inf
+        start = end
+        inclusive = self.windows.closed in ("both", "right")
+        for time in sorted((t for other, t, _ in self._records if other == key), reverse=True):
+            if time > end or (time == end and not inclusive):
+                continue
+            if start - time > pause:
+                break
+            start = time
+        return start - 1
 
 
 def rolling_rows(

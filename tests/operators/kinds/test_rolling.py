@@ -99,10 +99,13 @@ class Scenario:
     emit: Any
     segment: str
     steps: Sequence[Step]
+    forget: int | None = None
 
     @property
     def windows(self) -> RollingWindows:
-        return RollingWindows({name: LOOKBACKS[name] for name in self.lookbacks}, self.grace, self.closed)
+        lookbacks = {name: LOOKBACKS[name] for name in self.lookbacks}
+        forget = self.forget if "ever" in lookbacks else None
+        return RollingWindows(lookbacks, self.grace, self.closed, forget_after=forget)
 
     @property
     def operator(self) -> RollingAggregation:
@@ -148,13 +151,15 @@ def scenarios(draw: Any) -> Scenario:
     steps = draw(
         st.lists(st.tuples(st.lists(RECORDS, max_size=8), st.none() | st.integers(0, 60)), max_size=8)
     )
+    lookbacks = tuple(draw(st.lists(st.sampled_from(list(LOOKBACKS)), min_size=1, unique=True)))
     return Scenario(
-        tuple(draw(st.lists(st.sampled_from(list(LOOKBACKS)), min_size=1, unique=True))),
+        lookbacks,
         draw(st.sampled_from(CLOSED)),
         draw(st.sampled_from([0, 3, 12])),
         draw(st.sampled_from(["on_close", "on_arrival"])),
         draw(st.sampled_from(["1 ms", "4 ms", "1 minute"])),
         steps,
+        draw(st.sampled_from([None, 1, 4, 12])),
     )
 
 
@@ -175,7 +180,7 @@ def test_rows_are_those_of_the_oracle(backend: str, scenario: Scenario) -> None:
         assert runner.counters.late == len(late_rows(scenario.windows, scenario.batches, "time", ["key"]))
         records = [record for records, _ in scenario.steps for record in records]
         assert runner.counters.bad == sum(time is None for _, time, _ in records)
-        if "ever" not in scenario.lookbacks:
+        if "ever" not in scenario.lookbacks or scenario.forget is not None:
             assert runner.store.is_empty()
 
 
