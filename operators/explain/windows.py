@@ -153,6 +153,8 @@ def _(plan: RollingPlan, program: Program) -> WindowsPart:
     entry = "a pane for each distinct event time of a key"
     if plan.lifetime:
         entry += ", one pane for all that is older than the longest other lookback"
+        if plan.forget_after is not None:
+            entry += f" until the key was without records for {length(plan.forget_after * program.tick_us)}"
     if not plan.on_arrival:
         entry += ", and the rows of a key, segment and batch while they wait"
     return WindowsPart(

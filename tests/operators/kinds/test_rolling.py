@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from operators import AggregateOperation, RollingAggregation, RollingWindows, SlidingWindows, TumblingWindows
 from operators import aggregates as agg
+from operators.errors import DefinitionError
 from operators.kinds.rolling_state import LIFE_PANE_TIME
 from operators.runtime.local import LocalRunner
 from operators.testing import assert_rows, expected_rows, late_rows
@@ -518,3 +519,77 @@ def test_more_text_than_an_array_holds(tmp_path: Path, monkeypatch: pytest.Monke
     assert plain[0] == plain[1]
     assert all(t.num_rows for out in expected for t in (out[0], out[2], out[4]))
     assert max(t.column("text").num_chunks for t in found[0] if "text" in t.column_names) > 9
+
+
+ENDING = {"s": 5, "ever": "lifetime"}
+
+
+def ending(forget: int | None, emit: Any = "on_close") -> RollingAggregation:
+    """Counts over a lifetime that may end."""
+    windows = RollingWindows(ENDING, forget_after=forget)
+    return windows.group_by("key").aggregate(n=agg.count()).emit(emit)
+
+
+def counts(rows: pa.Table) -> list[tuple[str, int, int]]:
+    """Key, time and count over the lifetime of rows."""
+    ticks = rows["time"].cast(pa.int64()).to_pylist()
+    return sorted(zip(rows["key"].to_pylist(), ticks, rows["n_ever"].to_pylist(), strict=True))
+
+
+def test_a_lifetime_ends_with_a_pause() -> None:
+    """A pause of just `forget_after` is none; a longer one begins a lifetime, also within one batch.
+
+    forget_after     |---------|
+    a       0         10        20              36
+    count   1         2         3               1
+    """
+    with ending(10).local_runner("time") as runner:
+        rows = runner.process(table([("a", time, 0) for time in (0, 10, 20, 36)]), stream_time=FAR)
+    assert counts(rows) == [("a", 0, 1), ("a", 10, 2), ("a", 20, 3), ("a", 36, 1)]
+
+
+@pytest.mark.parametrize("backend", ["memory", "rocksdb", "spark"])
+def test_state_of_idle_keys_goes(backend: str) -> None:
+    """New keys come and go for ever, one stays: state stays as small as it was, and the one that stays is whole."""
+    options, sizes = {"state.segment": "10 ms"}, []
+    with ending(80, "on_arrival").local_runner("time", backend, options=options) as runner:
+        for n in range(60):
+            rows = runner.process(
+                table([("stays", 10 * n, 0), *((f"{n}-{m}", 10 * n, 0) for m in range(20))])
+            )
+            assert n + 1 in rows["n_ever"].to_pylist()
+            sizes.append(runner.metrics["live_keys"])
+    assert max(sizes) <= 20 * 12 + 1
+    assert max(sizes[20:]) == max(sizes)
+
+
+@pytest.mark.parametrize("emit", ["on_close", "on_arrival"])
+@pytest.mark.parametrize("backend", ["memory", "rocksdb"])
+def test_a_running_query_gets_and_loses_an_end(backend: str, emit: Any, tmp_path: Path) -> None:
+    """Keys whose last record is not known count as of the restart; then they go. Without an end again, all stay."""
+    options = {"state.segment": "10 ms"}
+
+    def run(forget: int | None, records: list[Row], moment: int) -> tuple[list[tuple[str, int, int]], int]:
+        with ending(forget, emit).local_runner("time", backend, tmp_path, options) as runner:
+            rows = counts(runner.process(table(records), stream_time=moment))
+            return rows, runner.metrics["live_keys"]
+
+    run(None, [("a", 0, 0), ("b", 0, 0)], 100)
+    assert run(80, [("a", 100, 0)], 120) == ([("a", 100, 2)], 2)  # Not known, and so no pause.
+    assert run(80, [("a", 181, 0)], 200) == ([("a", 181, 1)], 2)
+    assert run(80, [], 220)[1] == 1  # "b" was idle since the restart.
+    assert run(None, [("b", 300, 0)], 310) == ([("b", 300, 1)], 2)
+    assert run(None, [("a", 10_000, 0)], 10_001)[0] == [("a", 10_000, 2)]
+    again = (
+        2 if emit == "on_close" else 3
+    )  # On close, it is stored when the lifetime had its last record before 10,000.
+    assert run(80, [("a", 10_020, 0)], 10_021)[0] == [("a", 10_020, again)]
+
+
+def test_an_end_needs_a_lifetime() -> None:
+    """Other lookbacks have one."""
+    with pytest.raises(DefinitionError, match="no lookback is 'lifetime'"):
+        RollingWindows({"s": 5}, forget_after="1 day")
+    for wrong in (0, -1, "soon"):
+        with pytest.raises(DefinitionError, match="forget_after"):
+            RollingWindows(ENDING, forget_after=wrong)

@@ -81,6 +81,38 @@ def test_stream_emits_the_closed_rows_of_the_bounded_frame(
 
 
 @pytest.mark.slow
+def test_lifetimes_end_with_pauses(spark: SparkSession, source: Path, tmp_path: Path) -> None:
+    """A stream and a bounded frame count since the last pause that is too long, as Spark's own windows find it."""
+    windows = RollingWindows(
+        {"100ms": "100 ms", "ever": "lifetime"}, grace="8 seconds", forget_after="300 ms"
+    )
+    op = windows.group_by("k").aggregate(n=agg.count(), high=agg.max("x"))
+    frame = spark.read.parquet(str(source))
+    at, by_time = F.unix_millis("at"), Window.partitionBy("k").orderBy(F.unix_millis("at"))
+    paused = frame.withColumn(
+        "paused", F.coalesce((at - F.lag(at).over(by_time) > 300).cast("int"), F.lit(0))
+    )
+    lives = paused.withColumn(
+        "life", F.sum("paused").over(by_time.rangeBetween(Window.unboundedPreceding, 0))
+    )
+    ever = Window.partitionBy("k", "life").orderBy(at).rangeBetween(Window.unboundedPreceding, 0)
+    short = by_time.rangeBetween(-100, 0)
+    expected = lives.select(
+        *frame.columns,
+        F.count("*").over(short).alias("n_100ms"),
+        F.max("x").over(short).alias("high_100ms"),
+        F.count("*").over(ever).alias("n_ever"),
+        F.max("x").over(ever).alias("high_ever"),
+    )
+    assert 1 < lives.agg(F.max("life")).first()[0]
+    assert rows(expected) == rows(op.apply(frame, event_time="at"))
+    streamed = op.apply(stream(spark, source), event_time="at", backend="rocksdb")
+    run_query(streamed, tmp_path / "out", tmp_path / "cp")
+    close = frame.selectExpr("date_trunc('MILLISECOND', max(at)) - interval 8 seconds").first()[0]
+    assert rows(expected.where(F.col("at") < F.lit(close))) == rows(spark.read.parquet(str(tmp_path / "out")))
+
+
+@pytest.mark.slow
 def test_other_lookbacks_after_a_restart(spark: SparkSession, source: Path, tmp_path: Path) -> None:
     """Within the longest, they are accepted as they are, and exact from the first row on."""
     changing, files = tmp_path / "in", sorted(source.iterdir())
