@@ -23,7 +23,9 @@ from operators.definitions.results import (
     check_named,
     inputs_of_results,
     lasting,
+    lookbacks_by_name,
     no_aggregate,
+    pause_ticks,
 )
 from operators.definitions.runnable import RunnableOperator
 from operators.errors import DefinitionError
@@ -64,9 +66,8 @@ class RollingWindows:
             "left" [t - L, t), "right" (t - L, t], "none" (t - L, t). Without t, a row's aggregates have nothing of the record
             itself. Records of one time count all or none, as in Spark's RANGE; pandas goes by the order of rows.
         tick: resolution of time, "1 ms" or "1 us"; event times are floored to it.
-        forget_after: how long a key may be without records before its lifetime begins anew, likewise; None if never. A lifetime
-            then reaches back to the last pause that is longer, and the state of a key goes some time after such a pause. A late
-            record that is older than the longest other lookback counts in no lifetime.
+        forget_after: how long a key may be without records before its lifetime begins anew, likewise; None if for ever. Its
+            state goes some time later. A late record older than the longest other lookback then counts in no lifetime.
 
     Raises:
         DefinitionError: a length is invalid, too small, or not a whole number of ticks; two are equal; no lookback,
@@ -87,14 +88,7 @@ class RollingWindows:
     def __post_init__(self) -> None:
         tick_us = tick_length(self.tick)
         given = self.lookbacks
-        if isinstance(given, list | tuple | set | frozenset):
-            raise DefinitionError(
-                f"lookbacks is {given!r}: give lengths by name, such as {{'1h': '1 hour', '1d': '1 day'}}; results are named "
-                "after them"
-            )
-        named: dict[Any, Duration] = dict(given) if isinstance(given, Mapping) else {"": given}
-        if not named:
-            raise DefinitionError("lookbacks is empty: give at least one, such as {'1h': '1 hour'}")
+        named = lookbacks_by_name(given)
         lengths: dict[int | None, str] = {}
         for name, length in named.items():
             if isinstance(given, Mapping) and not (isinstance(name, str) and name):
@@ -117,13 +111,9 @@ class RollingWindows:
         object.__setattr__(self, "names", tuple(named))
         object.__setattr__(self, "grace_ticks", ticks(self.grace, tick_us, "grace", 0))
         object.__setattr__(self, "tick_us", tick_us)
-        forget = None if self.forget_after is None else ticks(self.forget_after, tick_us, "forget_after", 1)
-        if forget is not None and None not in lengths:
-            raise DefinitionError(
-                "forget_after ends the lifetime of a key that is idle, and no lookback is 'lifetime': leave it out, "
-                "the state of other lookbacks goes by itself"
-            )
-        object.__setattr__(self, "forget_ticks", forget)
+        object.__setattr__(
+            self, "forget_ticks", pause_ticks(self.forget_after, tick_us, lifetime=None in lengths)
+        )
 
     @property
     def suffixes(self) -> tuple[str, ...]:

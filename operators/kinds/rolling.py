@@ -176,7 +176,11 @@ class RollingOperator(SummingOperator):
         self.plan = plan
         self._codec = plan.codec
         self._empty = plan.empty()
-        self._lifetimes = Lifetimes(plan, store) if plan.lifetime else None
+        self._lifetimes = None
+        if plan.lifetime:
+            self._lifetimes = Lifetimes(
+                store, self._stored, self._empty, plan.lasting, plan.longest, plan.forget_after
+            )
 
     def next_due(self, entries: Entries) -> Ints:
         return WaitingSchema.due(entries, self.close_time)

@@ -1,17 +1,16 @@
 """Lifetimes: the panes of a key that no other lookback needs, combined to one, until the key has been idle for too long."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection
 
 import numpy as np
 
+from operators.aggregates.operation import Operation
 from operators.columns.ranges import Ints, key_edges
+from operators.kinds.panes import PaneSchema
 from operators.kinds.rolling_rows import chain_starts
-from operators.kinds.rolling_state import LIFE_PANE_TIME, last_times
+from operators.kinds.rolling_state import LIFE_PANE_TIME, RollingPaneSchema, last_times
 from state_backends import Entries, WindowStore
 from state_backends.store.entries import merge_entries
-
-if TYPE_CHECKING:
-    from operators.kinds.rolling import RollingPlan
 
 _SWEEPS = 8
 """How often idle keys are looked for in the time that a key may be idle."""
@@ -24,16 +23,28 @@ class Lifetimes:
     So a pause between two panes that are here stays one.
 
     Args:
-        plan: what is computed.
         store: has the panes.
+        stored: the panes as they are stored.
+        empty: a pane of no records.
+        lasting: the operations whose states are kept.
+        longest: the longest other lookback in ticks.
+        pause: the longest time in ticks between two records of one lifetime; None if there is no limit.
     """
 
-    def __init__(self, plan: "RollingPlan", store: WindowStore) -> None:
-        self._plan, self._store, self._stored, self._panes = plan, store, plan.stored, plan.panes
-        self._pause = plan.forget_after
+    def __init__(
+        self,
+        store: WindowStore,
+        stored: RollingPaneSchema,
+        empty: Entries,
+        lasting: Collection[Operation],
+        longest: int,
+        pause: int | None,
+    ) -> None:
+        self._store, self._stored, self._longest, self._pause = store, stored, longest, pause
+        self._panes = PaneSchema(stored.operations)
         self._segment = store.segment_of(LIFE_PANE_TIME)
-        self._nothing = self._panes.states(plan.empty())
-        self._lasting = [operation in {*plan.lasting} for operation in plan.operations]
+        self._nothing = self._panes.states(empty)
+        self._lasting = [operation in {*lasting} for operation in stored.operations]
 
     def fetch(self, keys: list[bytes]) -> Entries:
         """Return the lifetime panes of keys; under the time of their last record, if lifetimes end."""
@@ -97,7 +108,7 @@ class Lifetimes:
         pause = self._pause
         if pause is None or close_time // (every := -(-pause // _SWEEPS)) == before // every:
             return
-        edge, changes = self._plan.needed_since(close_time) - pause, []
+        edge, changes = close_time - self._longest - pause, []
         for names, entries in self._store.scan_segment(self._segment):
             last = last_times(entries)
             # Nothing is known of panes that were stored before lifetimes had an end: they count as of now.
