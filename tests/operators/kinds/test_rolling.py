@@ -593,3 +593,20 @@ def test_an_end_needs_a_lifetime() -> None:
     for wrong in (0, -1, "soon"):
         with pytest.raises(DefinitionError, match="forget_after"):
             RollingWindows(ENDING, forget_after=wrong)
+
+
+def test_a_pause_within_a_page_is_seen() -> None:
+    """A page that all other lookbacks contain whole or not at all is not summed: a lifetime may begin within it."""
+    options, found = {"state.segment": "1 minute"}, []
+    with ending(10, "on_arrival").local_runner("time", options=options) as runner:
+        for time in (0, 50, *range(58, 150, 8)):
+            found += counts(runner.process(table([("a", time, 0)])))
+    assert [n for _, _, n in found] == [1, *range(1, 14)]
+
+
+def test_a_late_record_older_than_the_other_lookbacks_continues_no_lifetime() -> None:
+    """Its place may be in what is combined already. A younger late record continues it."""
+    for late, expected in ((14, 1), (15, 2)):
+        with ending(10, "on_arrival").local_runner("time", options={"state.segment": "1 ms"}) as runner:
+            runner.process(table([("a", 0, 0)]), stream_time=20)
+            assert counts(runner.process(table([("a", late, 0), ("a", 20, 0)]))) == [("a", 20, expected)]
