@@ -158,8 +158,8 @@ MUTATIONS = (
     ),
     Mutation(
         "which panes go into a lifetime",
-        "if (segment + 1) * self.store.segment_ticks > forgotten:",
-        "if (segment + 1) * self.store.segment_ticks >= forgotten:",
+        "stored = [n for n in self._store.segments() if (n + 1) * ticks <= forgotten]",
+        "stored = [n for n in self._store.segments() if (n + 1) * ticks < forgotten]",
     ),
     Mutation(
         "sums of pages that were written",
