@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import parse_qs, urlencode
 
-SWITCH = "/-switch"
+SWITCH, SENT = "/-switch", "/-sent"
 CREDENTIALS = {
     "AWS_ACCESS_KEY_ID": "test",
     "AWS_SECRET_ACCESS_KEY": "test",
@@ -39,6 +39,7 @@ class S3:
         hang: bool = False,
         methods: str = "GET,HEAD,PUT,POST,DELETE",
         delay: float = 0.0,
+        spare: int = 0,
     ) -> None:
         """From now on refuse that share of the requests, or answer late, or none until the next switch.
 
@@ -48,14 +49,20 @@ class S3:
             hang: whether to answer none.
             methods: which requests are meant.
             delay: seconds before each answer; the next switch ends them.
+            spare: how many requests are served first.
         """
         given = {"fail": fail, "status": status, "hang": int(hang), "methods": methods, "delay": delay}
+        given["spare"] = spare
         self._ask("POST", f"{SWITCH}?{urlencode(given)}")
 
-    def _ask(self, method: str, path: str) -> None:
+    def sent(self) -> int:
+        """How many bytes were sent to be stored so far; those that the server copied are not among them."""
+        return int(self._ask("GET", SENT))
+
+    def _ask(self, method: str, path: str) -> bytes:
         request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", method=method)
         with urllib.request.urlopen(request) as answer:  # noqa: S310
-            answer.read()
+            return bytes(answer.read())
 
 
 @contextmanager
@@ -85,27 +92,41 @@ class Unreliable:
         self._go_on = threading.Event()
         self._go_on.set()
         self._at_once, self._delay = threading.Event(), 0.0
+        self._changing, self._spare, self._sent = threading.Lock(), 0, 0
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         if environ["PATH_INFO"] == SWITCH:
             given = {name: values[0] for name, values in parse_qs(environ["QUERY_STRING"]).items()}
             self._go_on.set()
             self._fail, self._status = float(given["fail"]), int(given["status"])
-            self._methods = given["methods"]
+            self._methods, self._spare = given["methods"], int(given["spare"])
             self._at_once.set()
             self._at_once, self._delay = threading.Event(), float(given["delay"])
             if given["hang"] == "1":
                 self._go_on = threading.Event()
             start_response("200 OK", [])
             return []
-        if environ["REQUEST_METHOD"] in self._methods.split(","):
+        if environ["PATH_INFO"] == SENT:
+            start_response("200 OK", [])
+            return [str(self._sent).encode()]
+        if environ["REQUEST_METHOD"] in self._methods.split(",") and not self._is_spared():
             self._go_on.wait()
             self._at_once.wait(self._delay)
             if self._rng.random() < self._fail:
                 start_response(f"{self._status} Refused", [("Content-Type", "application/xml")])
                 code = "ServiceUnavailable" if self._status == 503 else "AccessDenied"
                 return [f"<Error><Code>{code}</Code><Message>out of order</Message></Error>".encode()]
+        if environ["REQUEST_METHOD"] == "PUT":
+            with self._changing:
+                self._sent += int(
+                    environ.get("HTTP_X_AMZ_DECODED_CONTENT_LENGTH") or environ.get("CONTENT_LENGTH") or 0
+                )
         return self._application(environ, start_response)
+
+    def _is_spared(self) -> bool:
+        with self._changing:
+            self._spare -= 1
+            return self._spare >= 0
 
 
 def serve() -> None:

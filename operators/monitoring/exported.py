@@ -122,7 +122,7 @@ _OF_STATE = tuple(
         (
             "snapshots_overdue",
             "",
-            "Buckets whose last snapshot failed, and that have completed none since.",
+            "Buckets whose last snapshot failed or takes over 15 minutes, and that have completed none since.",
             "snapshots_overdue",
         ),
     )

@@ -35,7 +35,7 @@ METRICS = {
     "restore_ms": "milliseconds in which the state was brought up to date before the step",
     "snapshots": "snapshots of the state that were completed",
     "snapshot_failures": "snapshots that failed, or were given up",
-    "snapshots_overdue": "buckets whose last snapshot failed, and that have completed none since",
+    "snapshots_overdue": "buckets whose last snapshot failed or takes over 15 minutes, and that have completed none since",
     "buckets": "buckets that worked",
     **LARGEST,
 }

@@ -66,7 +66,7 @@ def _number(value: Any) -> int | None:
 
 
 def _last_batch(folder: Folder) -> int:
-    names = [Path(name).name for name, _ in folder.list("commits")]
+    names = [Path(name).name for name, *_ in folder.list("commits")]
     done = [int(name) for name in names if name.isdecimal()]
     if not done:
         raise NoBatchError(

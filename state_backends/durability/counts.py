@@ -10,7 +10,7 @@ class SnapshotCounts:
     Attributes:
         written: that were completed.
         failed: attempts that failed or were given up.
-        overdue: whether the last attempt failed, and none has been completed since.
+        overdue: whether the last attempt failed or takes long, and none has been completed since.
     """
 
     written: int = 0

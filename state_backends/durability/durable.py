@@ -13,15 +13,11 @@ operator has to read again.
 """
 
 import logging
-import os
-import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
-from serializers import CorruptDataError, SerializationError
-from serializers.changes import encode_changes
+from serializers import CorruptDataError
 from state_backends.backends.journaled import JournalBackend
 from state_backends.backends.memory import MemoryBackend
 from state_backends.durability.changelog import (
@@ -36,22 +32,20 @@ from state_backends.durability.changelog import (
     without_pages,
 )
 from state_backends.durability.counts import SnapshotCounts
-from state_backends.durability.folders import Folder
 from state_backends.durability.parts import Pages, fill, page_parts, put
 from state_backends.durability.pointer import (
     COPIES,
     JOURNAL,
     NO_VERSION,
-    Pending,
     Pointer,
     Snapshot,
     new_version,
 )
 from state_backends.durability.policy import SnapshotPolicy
 from state_backends.durability.progress import Progress
-from state_backends.durability.retention import adopt, drop_damaged, start_over, trim_log
-from state_backends.durability.snapshots import SnapshotFolder
-from state_backends.durability.uploads import Uploads, is_dead, this_process
+from state_backends.durability.retention import drop_damaged, start_over, trim_log
+from state_backends.durability.schedule import SnapshotSchedule
+from state_backends.durability.uploads import Uploads
 from state_backends.errors import CHECKPOINT_CHANGED, StateError
 from state_backends.interface import StateBackend, WriteBatch
 from state_backends.journal import Journal
@@ -60,12 +54,8 @@ KEPT_ENTRIES = 8
 """Log entries kept for copies that are a little behind."""
 KEPT_NAMES = 64
 """The same for a resident backend, whose entries are small and whose copies are slow to read again."""
-LOG_TO_SNAPSHOT = 4
-"""A snapshot of all pages waits until the log is this many times as large: snapshots add a quarter to what is written."""
 MOST_REPLAYED = 64 << 20
 """Changes that a copy lacked are held for its operator up to so many bytes of keys and pages."""
-_MOST_FAILURES = 20
-_AGAIN_SECONDS, _PATIENCE_SECONDS, _LONGEST_SECONDS = 5.0, 900.0, 86_400.0
 _LOG = logging.getLogger(__name__)
 
 
@@ -100,15 +90,13 @@ class Durable:
         self.backend = backend
         self._policy = policy or SnapshotPolicy()
         self._uploads = Uploads(backend, kind, scratch, background=self._policy.background)
-        self._warned = ""
+        self._schedule = SnapshotSchedule(backend, self._uploads, self._policy)
         self.logged_bytes = 0
         """What the last commit added to the changelog, in bytes before compression."""
-        self._counts = SnapshotCounts()
 
     def drain_snapshot_counts(self) -> SnapshotCounts:
         """Return what became of snapshots since the last call."""
-        counts, self._counts = self._counts, SnapshotCounts(overdue=self._counts.overdue)
-        return counts
+        return self._schedule.drain_counts()
 
     def close(self) -> None:
         """Wait for a snapshot that is being written, and release the backend."""
@@ -179,20 +167,12 @@ class Durable:
 
     def _load(self, journal: Journal, pointer: Pointer, snapshot: Snapshot) -> None:
         if snapshot.name:
-            self._uploads.restore(self._folder(pointer, snapshot), snapshot)
+            self._uploads.restore(self._schedule.folder(pointer, snapshot), snapshot)
             return
         if not snapshot.number:
             self.backend.clear()
             return
         fill(self.backend, base_parts(journal, snapshot), snapshot.version)
-
-    def _folder(self, pointer: Pointer, snapshot: Snapshot) -> SnapshotFolder:
-        """The folder of a snapshot: the configured one if the snapshot was moved there, or the one it was written to."""
-        if self._policy.folder is not None and self._policy.folder != snapshot.folder:
-            moved = SnapshotFolder(Folder(self._policy.folder), pointer.store_id)
-            if moved.has(snapshot.name):
-                return moved
-        return SnapshotFolder(Folder(snapshot.folder, stored=True), pointer.store_id)
 
     def _align_resident(self, journal: Journal, pointer: Pointer) -> Alignment:
         backend, known = self.backend, self.backend.version
@@ -229,7 +209,7 @@ class Durable:
         fill(self.backend, page_parts(resident), pointer.version)
         resident.clear()
         pointer = replace(start_over(journal, pointer), home=COPIES)
-        return Alignment(self._snapshot_now(journal, pointer), restored=True)
+        return Alignment(self._schedule.write_now(journal, pointer), restored=True)
 
     def rewrite(
         self, journal: Journal, pointer: Pointer, change: Callable[[list[bytes]], list[bytes]]
@@ -245,7 +225,7 @@ class Durable:
         version = new_version(pointer.number + 1)
         put(self.backend, self._changed(change), version)
         pointer = start_over(journal, replace(pointer, number=pointer.number + 1, version=version))
-        return pointer if self.backend.resident else self._snapshot_now(journal, pointer)
+        return pointer if self.backend.resident else self._schedule.write_now(journal, pointer)
 
     def _changed(self, change: Callable[[list[bytes]], list[bytes]]) -> Iterator[Pages]:
         """Yield all pages, changed, in parts. A segment is read before any of it is written."""
@@ -290,109 +270,11 @@ class Durable:
             )
         clock = pointer.number if clock is None else clock
         if not resident:
-            pointer = self._settle(journal, pointer)
-            if self._is_due(pointer):
-                pointer = self._settle(journal, self._snapshot(journal, pointer))
-        pointer = self._retire(trim_log(journal, pointer, KEPT_NAMES if resident else KEPT_ENTRIES), clock)
-        failed = pointer.failures > 0 or (pointer.pending is not None and pointer.pending.has_failed)
-        self._counts.overdue = failed and self._policy.folder is not None
+            pointer = self._schedule.advance(journal, pointer, progress)
+        pointer = trim_log(journal, pointer, KEPT_NAMES if resident else KEPT_ENTRIES)
+        pointer = self._schedule.retire(pointer, clock)
+        self._schedule.note(pointer)
         pointer = replace(pointer, progress=progress)
         journal.put("pointer", pointer.encode())
         journal.commit()
         return pointer
-
-    def _is_due(self, pointer: Pointer) -> bool:
-        newest, policy = pointer.newest, self._policy
-        if pointer.pending is not None or pointer.number == newest.number:
-            return False
-        shares = self.backend.snapshots and policy.folder is not None
-        most = policy.bytes if shares else max(policy.bytes, LOG_TO_SNAPSHOT * newest.size)
-        return pointer.log_bytes > most or pointer.number - newest.number >= policy.batches
-
-    def _snapshot(self, journal: Journal, pointer: Pointer) -> Pointer:
-        """Write a snapshot of the version that was just written, or begin to write it."""
-        if self._policy.folder is None:
-            return self._snapshot_in_journal(journal, pointer)
-        name = f"{pointer.number}-{os.urandom(8).hex()}"
-        snapshot = Snapshot(pointer.number, pointer.version, 0, self._policy.folder, name)
-        try:
-            self._uploads.begin(self._folder(pointer, snapshot), snapshot, pointer.newest)
-        except (StateError, OSError) as error:
-            _LOG.warning(
-                "state %s: cannot write a snapshot of version %d: %s", pointer.store_id, pointer.number, error
-            )
-            self._counts.failed += 1
-            return replace(pointer, failures=min(pointer.failures + 1, _MOST_FAILURES))
-        return replace(pointer, pending=Pending(snapshot, pointer.log_bytes, time.time(), this_process()))
-
-    def _snapshot_now(self, journal: Journal, pointer: Pointer) -> Pointer:
-        """Write a snapshot of a state that no log leads to; into the journal if the folder is not writable."""
-        pointer = self._snapshot(journal, pointer)
-        if pointer.pending is not None:
-            self._uploads.wait()
-            pointer = self._settle(journal, pointer)
-        return (
-            pointer
-            if pointer.newest.number == pointer.number
-            else self._snapshot_in_journal(journal, pointer)
-        )
-
-    def _snapshot_in_journal(self, journal: Journal, pointer: Pointer) -> Pointer:
-        size = parts = 0
-        for puts in page_parts(self.backend):
-            journal.put(f"base-{pointer.number}-{parts}", partial(encode_changes, puts, {}, None))
-            size, parts = size + page_bytes(puts), parts + 1
-        self._counts.written += 1
-        return adopt(journal, pointer, Snapshot(pointer.number, pointer.version, size, parts=parts), 0)
-
-    def _settle(self, journal: Journal, pointer: Pointer) -> Pointer:
-        """Adopt the pending snapshot if it is complete; abandon it if it will not be completed."""
-        pending = pointer.pending
-        if pending is None:
-            return pointer
-        snapshot, manifest = pending.snapshot, None
-        folder = SnapshotFolder(Folder(snapshot.folder, stored=True), pointer.store_id)
-        begun = self._uploads.has_begun(snapshot.name)
-        try:
-            if begun:
-                manifest = self._uploads.manifest(snapshot.name)
-            elif folder.has(snapshot.name):
-                manifest = folder.manifest(snapshot.name)
-        except (StateError, SerializationError, OSError) as error:
-            if self._warned != snapshot.name:  # Once, and not with every batch until the next attempt.
-                _LOG.warning(
-                    "state %s: snapshot %s was not completed: %s", pointer.store_id, snapshot.name, error
-                )
-            self._warned = snapshot.name
-            # A snapshot of another process may be complete when the storage is available again.
-            if begun or isinstance(error, SerializationError):
-                self._counts.failed += not pending.has_failed
-                pending = replace(pending, owner="")  # Written to the journal, so that all workers know.
-                pointer = replace(pointer, pending=pending)
-        if manifest is not None:
-            done = replace(snapshot, size=manifest.size)
-            self._counts.written += 1
-            return adopt(journal, replace(pointer, pending=None, failures=0), done, pending.log_bytes)
-        abandoned = pending.has_failed or is_dead(pending.owner)
-        patience = _AGAIN_SECONDS if abandoned else _PATIENCE_SECONDS
-        patience *= 2 ** min(pointer.failures, _MOST_FAILURES)
-        # The clock of another host may be wrong, by more than any patience.
-        if abs(time.time() - pending.since) < min(patience, _LONGEST_SECONDS):
-            return pointer
-        self._counts.failed += not pending.has_failed
-        return replace(pointer, pending=None, failures=min(pointer.failures + 1, _MOST_FAILURES))
-
-    def _retire(self, pointer: Pointer, clock: int) -> Pointer:
-        """Record when snapshots were replaced, and remove those that the host can no longer return to."""
-        retired = [one if one.retired >= 0 else replace(one, retired=clock) for one in pointer.retired]
-        gone = [one for one in retired if clock - one.retired > self._policy.retain]
-        kept = [one for one in retired if clock - one.retired <= self._policy.retain]
-        needed = [*pointer.snapshots, *kept, *([pointer.pending.snapshot] if pointer.pending else [])]
-        for uri in {one.folder for one in gone}:
-            self._uploads.clean(
-                SnapshotFolder(Folder(uri, stored=True), pointer.store_id),
-                # Of every URI: two URIs may name the same folder.
-                {one.name for one in needed},
-                {one.name for one in gone if one.folder == uri},
-            )
-        return replace(pointer, retired=tuple(kept))

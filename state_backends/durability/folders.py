@@ -1,6 +1,7 @@
 """A folder for snapshots and savepoints, on any file system that Arrow knows: local, S3, GCS, HDFS."""
 
 import io
+import logging
 import os
 import re
 from collections.abc import Callable
@@ -9,7 +10,7 @@ from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from threading import Thread
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote, unquote
 
 from pyarrow import ArrowException, fs
@@ -25,6 +26,7 @@ _MOST_BYTES = 256 << 20
 _KEPT_IN_URIS = "%/?&=:@+,;!$'()*~[]"
 _ACCEPTED = "give an absolute local path, or a URI of s3, gs, abfs or hdfs, such as s3://bucket/path"
 _FILE_NAME = re.compile(r"[^/\\\x00-\x1f]{1,255}")
+_LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
@@ -37,6 +39,20 @@ def absolute(folder: str | Path) -> str:
 def stays_inside(name: str) -> bool:
     """Return whether a name in a file is that of a file below its folder, however it is read."""
     return all(_FILE_NAME.fullmatch(part) and set(part) != {"."} for part in name.split("/"))
+
+
+class Listed(NamedTuple):
+    """A file of a folder.
+
+    Attributes:
+        name: of the file.
+        written: when it was last written, if the storage says so.
+        size: its bytes.
+    """
+
+    name: str
+    written: datetime | None
+    size: int
 
 
 class Folder:
@@ -134,6 +150,23 @@ class Folder:
 
         self._do(f"write {self.where(name)}", act)
 
+    def copy(self, source: str, target: str) -> bool:
+        """Have the storage copy a file, so that its bytes are not sent again; return whether it did.
+
+        A local file gets a second name. HDFS cannot copy.
+        """
+        system, _ = self._place
+        try:
+            if self._local is None:
+                system.copy_file(self._path(source), self._path(target))
+            else:
+                os.link(self._path(source), self._path(target), follow_symlinks=False)
+                sync_folder(self._path(target).rpartition("/")[0])
+        except (OSError, ArrowException) as error:
+            _LOG.debug("cannot copy %s: %s", self.where(source), self._cause(error))
+            return False
+        return True
+
     def _make_parent(self, target: str) -> None:
         parent = target.rpartition("/")[0]
         if self._local is None:
@@ -188,13 +221,13 @@ class Folder:
             lambda: system.get_file_info(self._path(name)).type == fs.FileType.File,
         )
 
-    def list(self, below: str) -> list[tuple[str, datetime | None]]:
-        """Return the files below a name, with the time when each was last written."""
+    def list(self, below: str) -> list["Listed"]:
+        """Return the files below a name."""
         system, base = self._place
         selector = fs.FileSelector(self._path(below), allow_not_found=True, recursive=True)
         infos = self._do(f"list {self.where(below)}", lambda: system.get_file_info(selector))
         return [
-            (info.path.removeprefix(base).lstrip("/"), info.mtime)
+            Listed(info.path.removeprefix(base).lstrip("/"), info.mtime, info.size)
             for info in infos
             if info.type == fs.FileType.File
         ]

@@ -7,13 +7,16 @@ STORE is the random name of one bucket's state, NUMBER the version and TOKEN ran
 file. A snapshot names files of 1 MiB or more of the one before it where their bytes are equal; smaller ones are written again,
 so that a damaged one leaves the snapshot before it. Files are written before the manifest that names them, and removed when no
 manifest names them any more.
+
+An attempt that broke off leaves files without a manifest. The next one has the storage copy those that it needs, under names of
+its own: whoever removes what the broken one left takes nothing away from it.
 """
 
 import hashlib
 import re
 import shutil
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -35,6 +38,9 @@ _AT_ONCE = 4
 _MOST_DIGESTS = 65_536
 _NAMES = "(files/[0-9a-f]{64}-)?[0-9]{1,19}-[0-9a-z]{1,32}([.]json)?([.][0-9a-f]{8}[.]part)?"
 """Names in a store: of manifests, of files, and of those that were not completed; a regular expression."""
+
+_FILE = re.compile("([0-9a-f]{64})-([0-9]{1,19})-[0-9a-z]{1,32}")
+"""The digest in the name of a file, and the version that it was written for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +158,8 @@ class SnapshotFolder:
     ) -> Manifest:
         """Write a snapshot: its files, but for large ones that an earlier one has, then its manifest.
 
+        Large ones that an attempt has stored which broke off since are copied by the storage where it can.
+
         Args:
             name: of the snapshot, never used before.
             version: of the state.
@@ -159,10 +167,11 @@ class SnapshotFolder:
             files: name and content of each.
             earlier: a snapshot that is kept at least as long as this one.
         """
+        there = {path: size for path, _, size in self.folder.list(self.store_id)}
+        broken = self._left_by_broken(there)
         stored: dict[str, str] = {}
         if earlier is not None:
             # Some may have been removed since by a lifecycle rule of the storage, or by hand.
-            there = {path for path, _ in self.folder.list(f"{self.store_id}/files")}
             stored = {
                 part.digest: part.file
                 for part in earlier.parts
@@ -173,7 +182,8 @@ class SnapshotFolder:
             part_name, data = item
             digest, size = _digest(data)
             part = Part(part_name, stored.get(digest, f"{digest}-{name}"), digest, size)
-            if digest not in stored:
+            left = broken.get((digest, size))
+            if digest not in stored and not (left and self.folder.copy(left, self._file(part))):
                 self.folder.write(self._file(part), data)
             return part
 
@@ -186,6 +196,28 @@ class SnapshotFolder:
         manifest = Manifest(self.store_id, version.hex(), kind, tuple(parts))
         self.folder.write(self._manifest(name), manifest.encode())
         return manifest
+
+    def _left_by_broken(self, there: Mapping[str, int]) -> dict[tuple[str, int], str]:
+        """Large files of attempts that are newer than every complete snapshot, by digest and bytes.
+
+        One that is not whole has fewer bytes. Those of complete snapshots may be damaged, which may be why this one is written.
+
+        Args:
+            there: bytes of each file of the store.
+        """
+        newest = max((_number(_name(path)) for path in there if path.endswith(".json")), default=-1)
+        left = {}
+        for path, size in there.items():
+            file = _FILE.fullmatch(path.rpartition("/")[2])
+            if file and size >= _LEAST_SHARED and int(file[2]) > newest:
+                left[file[1], size] = path
+        return left
+
+    def last_stored(self, name: str) -> float | None:
+        """Return when the last file of a snapshot was stored, in seconds since the epoch; None if none is there."""
+        found = self.folder.list(f"{self.store_id}/files")
+        times = [written.timestamp() for path, written, _ in found if written and path.endswith(f"-{name}")]
+        return max(times, default=None)
 
     def fetch(self, manifest: Manifest, directory: Path) -> None:
         """Copy the snapshot's files into a new local directory, checking each.
@@ -220,7 +252,7 @@ class SnapshotFolder:
             CorruptDataError: a manifest that is needed cannot be read, so that the files it needs are unknown.
         """
         named = re.compile(f"{re.escape(self.store_id)}/{_NAMES}")
-        found = {path: time for path, time in self.folder.list(self.store_id) if named.fullmatch(path)}
+        found = {path: time for path, time, _ in self.folder.list(self.store_id) if named.fullmatch(path)}
         needed = {path for name in kept if (path := self._manifest(name)) in found}
         ended = {path for path in found if path.endswith(".json")} - needed
         newest = max(map(_number, kept), default=-1)

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[3]
 COMMITTER = """
 import sys
 from pathlib import Path
-from state_backends.durability import durable, parts
+from state_backends.durability import durable, parts, schedule
 from state_backends.registry import load_backend
 from state_backends.contract import crash_batch
 from state_backends.sqlite_journal import SqliteJournal
@@ -28,7 +28,7 @@ from state_backends.durability.policy import SnapshotPolicy
 from state_backends.durability.progress import Progress
 
 home, name, left, folder = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4] or None
-durable.LOG_TO_SNAPSHOT, parts.PART_BYTES = 1, 10_000
+schedule.LOG_TO_SNAPSHOT, parts.PART_BYTES = 1, 10_000
 journal = SqliteJournal(home / "journal")
 policy = SnapshotPolicy(folder, bytes=20_000, retain=5)
 copy = durable.Durable(load_backend(name).open(home / "store", {}), name, home / "scratch", policy)

@@ -62,10 +62,10 @@ def assert_works(folder: Folder, tmp_path: Path) -> None:
     folder.write("store/one.json", b"1")
     folder.write("store/files/none", b"")
     folder.write("store/files/large", tmp_path / "source")
-    found = dict(folder.list("store"))
+    found = {name: written for name, written, _ in folder.list("store")}
     assert {"store/one.json", "store/files/none", "store/files/large"} == set(found)
     assert all(when is not None and abs(when.timestamp() - before) < 600 for when in found.values())
-    assert ["store/files/large", "store/files/none"] == sorted(dict(folder.list("store/files")))
+    assert ["store/files/large", "store/files/none"] == sorted(one.name for one in folder.list("store/files"))
     assert (b"1", b"") == (folder.read("store/one.json"), folder.read("store/files/none"))
     digest = hashlib.sha256()
     assert folder.fetch("store/files/large", tmp_path / "target", digest.update)
@@ -75,7 +75,7 @@ def assert_works(folder: Folder, tmp_path: Path) -> None:
     assert not folder.has("store/files")
     folder.remove("store/one.json")
     folder.remove("store/files/none")
-    assert ["store/files/large"] == list(dict(folder.list("store")))
+    assert ["store/files/large"] == [one.name for one in folder.list("store")]
 
 
 @pytest.mark.parametrize("name", AWKWARD)
@@ -84,7 +84,7 @@ def test_local_paths_are_taken_as_they_are(tmp_path: Path, name: str) -> None:
     folder = Folder(f"{tmp_path}/{name}/below/")
     folder.write("a/b", b"1")
     assert b"1" == (tmp_path / name / "below" / "a" / "b").read_bytes()
-    assert (b"1", ["a/b"]) == (folder.read("a/b"), list(dict(folder.list("a"))))
+    assert (b"1", ["a/b"]) == (folder.read("a/b"), [one.name for one in folder.list("a")])
     assert f"{tmp_path}/{name}/below/a/b" == folder.where("a/b")
 
 
@@ -111,7 +111,7 @@ def test_file_uris(tmp_path: Path, start: str, path: str, means: str) -> None:
     folder = Folder(f"{start}{tmp_path}{path}")
     folder.write("a/b", b"1")
     assert b"1" == (tmp_path / means / "a" / "b").read_bytes()
-    assert ["a/b"] == list(dict(folder.list("a")))
+    assert ["a/b"] == [one.name for one in folder.list("a")]
     assert str(tmp_path / means / "a" / "b") == folder.where("a/b")
 
 
@@ -245,7 +245,7 @@ def test_s3_prefixes(s3: S3, prefix: str) -> None:
     folder = Folder(s3.uri(f"bucket{prefix}"))
     name = f"from-{prefix.encode().hex()}/b"
     folder.write(name, b"1")
-    assert (b"1", [name]) == (folder.read(name), list(dict(folder.list(name.partition("/")[0]))))
+    assert (b"1", [name]) == (folder.read(name), [one.name for one in folder.list(name.partition("/")[0])])
     folder.remove(name)
     assert not folder.has(name)
 
@@ -274,7 +274,7 @@ def test_s3_errors_name_the_place(s3: S3, tmp_path: Path) -> None:
                 act()
     finally:
         s3.switch()
-    assert ["a/b"] == list(dict(folder.list("a")))
+    assert ["a/b"] == [one.name for one in folder.list("a")]
     with pytest.raises(StateError, match=r"'s3://bucket/a' cannot be used: .*scheme 'ftp'"):
         Folder("s3://bucket/a?scheme=ftp&region=x").has("b")
 
@@ -375,11 +375,11 @@ def test_killed_writes_leave_whole_files(s3: S3, tmp_path: Path, kind: str) -> N
             # The next write is about to begin; not without an end, should there never be a part.
             found: list[str] = []
             while kind == "local" and not any(name.endswith(".part") for name in found) and len(found) < 20:
-                found = [name for name, _ in folder.list("store")]
+                found = [name for name, *_ in folder.list("store")]
             child.kill()
         child.wait()
-        whole = [name for name, _ in folder.list("store") if not name.endswith(".part")]
-        parts = [name for name, _ in folder.list("store") if name.endswith(".part")]
+        whole = [name for name, *_ in folder.list("store") if not name.endswith(".part")]
+        parts = [name for name, *_ in folder.list("store") if name.endswith(".part")]
         assert count - 1 <= len(whole)
         assert all(large == folder.read(name) for name in whole)
         for name in whole:
@@ -387,7 +387,7 @@ def test_killed_writes_leave_whole_files(s3: S3, tmp_path: Path, kind: str) -> N
     assert (kind == "local") >= bool(parts)
     snapshots, newest = SnapshotFolder(folder, "store"), ["1-newest"]
     snapshots.clean(newest, [])
-    assert parts == [name for name, _ in folder.list("store")]
+    assert parts == [name for name, *_ in folder.list("store")]
     for name in parts:
         os.utime(tmp_path / "folder" / name, (0, 0))
     snapshots.clean(newest, [])

@@ -6,172 +6,37 @@ import logging
 import os
 import random
 import shutil
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from s3_server import CREDENTIALS, S3, running
+from s3_server import S3
 
 from serializers import CorruptDataError, NewerFormatError
 from state_backends import StateError, WriteBatch, load_backend
-from state_backends.contract import Pages, applied, crash_batch, crash_state, random_batch
-from state_backends.durability import durable, parts
+from state_backends.contract import Pages, crash_batch, crash_state, random_batch
 from state_backends.durability.counts import SnapshotCounts
 from state_backends.durability.durable import Durable
-from state_backends.durability.folders import Folder
 from state_backends.durability.pointer import Pending, Pointer, Snapshot, read_pointer
 from state_backends.durability.policy import SnapshotPolicy
 from state_backends.durability.progress import Progress
 from state_backends.durability.scratch import mark
-from state_backends.durability.snapshots import MANIFEST_VERSION, Manifest, SnapshotFolder
+from state_backends.durability.snapshots import MANIFEST_VERSION, Manifest
 from state_backends.durability.uploads import is_dead, this_process
 from state_backends.journal import MemoryJournal
 from state_backends.sqlite_journal import SqliteJournal
+from tests.state_backends.durability.snapshot_store import KINDS, Store, assert_holds, names, pages_of
 
 ROOT = Path(__file__).parents[3]
-KINDS = ["memory", "rocksdb"]
 DIGEST = "0a" * 32
 """Begins the name of a file."""
 of_linux = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="/proc says when a process began")
-
-
-class Store:
-    """One state with its journal, its folder, and a record of what it was after each version."""
-
-    def __init__(self, home: Path, uri: str | None = None, **policy: object) -> None:
-        self.home = home
-        self.uri = uri or str(home / "folder")
-        given = {"bytes": 300, "retain": 5, "background": False} | policy
-        self.policy = SnapshotPolicy(self.uri, **given)  # type: ignore[arg-type]
-        self.journal = MemoryJournal()
-        self.pointer = Pointer.fresh()
-        self.states: list[Pages] = [{}]
-        self._opened: list[Durable] = []
-
-    @property
-    def files(self) -> Path:
-        """The folder of this state, if it is a local one."""
-        return Path(self.uri) / self.pointer.store_id
-
-    @property
-    def folder(self) -> SnapshotFolder:
-        """The snapshots of this state."""
-        return SnapshotFolder(Folder(self.uri), self.pointer.store_id)
-
-    @property
-    def pages(self) -> Pages:
-        """What counts now."""
-        return self.states[-1]
-
-    def copy(self, kind: str, name: str = "") -> Durable:
-        """A local copy of that kind, by default a new one."""
-        name = name or os.urandom(4).hex()
-        backend = load_backend(kind).open(self.home / f"copy-{name}", {})
-        self._opened.append(Durable(backend, kind, self.home / f"copy-{name}-scratch", self.policy))
-        return self._opened[-1]
-
-    def commit(self, copy: Durable, batch: WriteBatch | None = None, clock: int | None = None) -> None:
-        """Align the copy and commit the batch through it; by default the one of this number in `crash_batch`."""
-        pointer = copy.align(self.journal, self.pointer).pointer
-        batch = crash_batch(pointer.number) if batch is None else batch
-        self.pointer = copy.commit(self.journal, pointer, batch, Progress(), clock)
-        self.states.append(applied(self.pages, batch))
-
-    def snapshots(self, copy: Durable, count: int) -> None:
-        """Commit until so many more snapshots were written, at least, and the log alone does not do any more."""
-        while count > 0 or self.pointer.oldest == 1:
-            newest = self.pointer.newest
-            self.commit(copy)
-            count -= newest != self.pointer.newest
-            if self.pointer.number % 100 == 0:
-                copy._uploads.wait()  # Commits are faster by far than what is written in the background.
-            assert self.pointer.number < 5_000
-
-    def assert_restores(self, kind: str) -> None:
-        """A new copy of that kind gets the state that counts."""
-        assert_holds(self, self.journal, self.pointer, kind, self.pages)
-
-    def committed(self) -> MemoryJournal:
-        """A copy of the journal as it was last committed."""
-        copied = MemoryJournal()
-        copied._blobs = dict(self.journal._blobs)
-        return copied
-
-    def close(self) -> None:
-        """Close all copies."""
-        for copy in self._opened:
-            copy.close()
-
-
-def assert_holds(store: Store, journal: MemoryJournal, pointer: Pointer, kind: str, pages: Pages) -> None:
-    """A new copy of that kind is brought to the pointer's version and has these pages."""
-    copy = store.copy(kind)
-    assert copy.align(journal, pointer).restored
-    assert (pointer.version, pages) == (copy.backend.version, pages_of(copy))
-    copy.close()
-    assert not copy._uploads.scratch.parent.exists()
-
-
-def pages_of(copy: Durable) -> Pages:
-    """All pages of a copy."""
-    return {segment: dict(copy.backend.iterate(segment)) for segment in copy.backend.segments()}
-
-
-def names(folder: Path) -> set[str]:
-    """The files of a local folder, by their path in it."""
-    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
-
-
-@pytest.fixture(params=KINDS)
-def kind(request: pytest.FixtureRequest) -> str:
-    """A kind of copy."""
-    return str(request.param)
-
-
-@pytest.fixture
-def opened() -> Iterator[Callable[..., Store]]:
-    """Makes states whose copies are closed after the test."""
-    stores: list[Store] = []
-
-    def make(home: Path, uri: str | None = None, **policy: object) -> Store:
-        stores.append(Store(home, uri, **policy))
-        return stores[-1]
-
-    yield make
-    for store in stores:
-        store.close()
-
-
-@pytest.fixture
-def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Snapshots of all pages come often, with a part for each few pages."""
-    monkeypatch.setattr(parts, "PART_BYTES", 400)
-    monkeypatch.setattr(durable, "LOG_TO_SNAPSHOT", 0)
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """A clock for pending snapshots that tests can set."""
-    hands = SimpleNamespace(now=time.time())
-    monkeypatch.setattr(durable, "time", SimpleNamespace(time=lambda: hands.now))
-    return hands
-
-
-@pytest.fixture(scope="module")
-def s3() -> Iterator[S3]:
-    """A server with one bucket."""
-    with running() as server, pytest.MonkeyPatch.context() as patch:
-        for name, value in CREDENTIALS.items():
-            patch.setenv(name, value)
-        server.bucket("bucket")
-        yield server
 
 
 @pytest.mark.usefixtures("small_parts")
@@ -643,15 +508,6 @@ def test_snapshot_of_another_process_is_taken_up(
     store.assert_restores("memory")
 
 
-@pytest.fixture
-def living() -> Iterator[str]:
-    """The name of another process that lives."""
-    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    yield f"{socket.gethostname()}:{child.pid}"
-    child.kill()
-    child.communicate()
-
-
 @pytest.mark.parametrize(
     ("owner", "failures", "seconds", "waits"),
     [
@@ -1005,14 +861,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from state_backends.backends.memory import MemoryBackend
 from state_backends.contract import crash_batch, crash_state
-from state_backends.durability import durable
+from state_backends.durability import durable, schedule
 from state_backends.journal import MemoryJournal
 from state_backends.durability.pointer import Pointer
 from state_backends.durability.policy import SnapshotPolicy
 from state_backends.durability.progress import Progress
 
 home, now = Path(sys.argv[1]), [1.0e9]
-durable.time = SimpleNamespace(time=lambda: now[0])
+schedule.time = SimpleNamespace(time=lambda: now[0])
 logging.basicConfig(format="%(message)s", stream=sys.stdout)
 policy = SnapshotPolicy(str(home / "folder"), bytes=20_000, background=False)
 journal, pointer = MemoryJournal(), Pointer.fresh()
