@@ -1,10 +1,14 @@
-"""Flink's SQL from Python: its own windows over very many keys, state in its RocksDB backend, a checkpoint every five seconds.
+"""Flink's SQL from Python: its own windows over keyed records, state in its RocksDB backend, a checkpoint every five seconds.
 
-    in_flink.py KIND KEYS ROWS FOLDER      KIND is tumbling, by the hour, or session, with a gap of an hour
+    in_flink.py KIND KEYS ROWS FOLDER
 
-A source of Flink's own makes the records, so that no Python works on them: one of each key in the first hour, then ROWS of
-random keys at the same pace. What Flink's own counter says of the source is read every half a second; printed is the rate
-of the rows after that hour, and after a tenth of them.
+KIND is tumbling, by the hour; session, with a gap of an hour; or rolling: beside each record, its key's last hour and last day
+(`OVER RANGE`, two of them in a chain, as one query can have one).
+
+A source of Flink's own makes the records, so that no Python works on them. For tumbling and session it is one of each key in
+the first hour, then ROWS of random keys at the same pace. For rolling it is one of each key in ten seconds, for a day, and then
+ROWS more. What Flink's own counter says of the source is read every half a second; printed is the rate of the rows after that
+first hour, or day, and after a tenth of them, and the bytes that checkpoints have written for each.
 """
 
 import json
@@ -12,8 +16,10 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from contextlib import suppress
 from importlib.metadata import version
 from itertools import pairwise
+from pathlib import Path
 
 from pyflink.common import Configuration
 from pyflink.table import EnvironmentSettings, TableEnvironment
@@ -21,6 +27,8 @@ from pyflink.table import EnvironmentSettings, TableEnvironment
 PORT = 18_081
 PRIME = 2_654_435_761
 HOUR_MS = 3_600_000
+BUSY_MS, BUSY_FILL = 10_000, 8_640
+"""Rolling windows: from one record of a key to its next, and how many of each come first: a day of them."""
 WINDOWS = {
     "tumbling": "TUMBLE(TABLE source, DESCRIPTOR(`at`), INTERVAL '1' HOUR)",
     "session": "SESSION(TABLE source PARTITION BY k, DESCRIPTOR(`at`), INTERVAL '1' HOUR)",
@@ -38,28 +46,37 @@ CONF = {
 }
 SOURCE = """CREATE TABLE source (
     seq BIGINT, r BIGINT, v DOUBLE,
-    k AS CASE WHEN seq < {keys} THEN MOD(seq * {prime}, {keys}) ELSE r END,
-    `at` AS TO_TIMESTAMP_LTZ(seq * {hour} / {keys}, 3),
+    k AS {key},
+    `at` AS TO_TIMESTAMP_LTZ(seq * {span} / {keys}, 3),
     WATERMARK FOR `at` AS `at`
 ) WITH ('connector' = 'datagen', 'rows-per-second' = '1000000000', 'fields.seq.kind' = 'sequence',
     'fields.seq.start' = '0', 'fields.seq.end' = '{last}', 'fields.r.min' = '0', 'fields.r.max' = '{most}')"""
+SCATTERED = "CASE WHEN seq < {keys} THEN MOD(seq * {prime}, {keys}) ELSE r END"
+IN_TURN = "MOD(seq, {keys})"
 SINK = """CREATE TABLE sink (k BIGINT, n BIGINT, total DOUBLE, low DOUBLE, high DOUBLE, mean DOUBLE)
     WITH ('connector' = 'blackhole')"""
 QUERY = """INSERT INTO sink SELECT k, COUNT(*), SUM(v), MIN(v), MAX(v), AVG(v)
     FROM TABLE({windows}) GROUP BY k, window_start, window_end"""
+ROLLING_SINK = """CREATE TABLE sink (k BIGINT, n_h BIGINT, total_h DOUBLE, n_d BIGINT, total_d DOUBLE)
+    WITH ('connector' = 'blackhole')"""
+ROLLING = """INSERT INTO sink SELECT k, n_h, total_h, COUNT(*) OVER d, SUM(v) OVER d
+    FROM (SELECT k, `at`, v, COUNT(*) OVER h AS n_h, SUM(v) OVER h AS total_h FROM source WINDOW h AS
+        (PARTITION BY k ORDER BY `at` RANGE BETWEEN INTERVAL '1' HOUR PRECEDING AND CURRENT ROW))
+    WINDOW d AS (PARTITION BY k ORDER BY `at` RANGE BETWEEN INTERVAL '1' DAY PRECEDING AND CURRENT ROW)"""
 
 
-def started(kind: str, keys: int, rows: int, folder: str) -> str:
-    """Start the query and return the job's id."""
+def started(kind: str, keys: int, total: int, folder: Path) -> str:
+    """Start the query over so many records and return the job's id."""
     conf = Configuration()
     for name, value in {**CONF, "execution.checkpointing.dir": f"file://{folder}"}.items():
         conf.set_string(name, value)
     tables = TableEnvironment.create(EnvironmentSettings.new_instance().with_configuration(conf).build())
-    tables.execute_sql(
-        SOURCE.format(keys=keys, prime=PRIME, hour=HOUR_MS, last=keys + rows - 1, most=keys - 1)
-    )
-    tables.execute_sql(SINK)
-    return str(tables.execute_sql(QUERY.format(windows=WINDOWS[kind])).get_job_client().get_job_id())
+    key, span = (IN_TURN, BUSY_MS) if kind == "rolling" else (SCATTERED, HOUR_MS)
+    key = key.format(keys=keys, prime=PRIME)
+    tables.execute_sql(SOURCE.format(key=key, keys=keys, span=span, last=total - 1, most=keys - 1))
+    tables.execute_sql(ROLLING_SINK if kind == "rolling" else SINK)
+    query = ROLLING if kind == "rolling" else QUERY.format(windows=WINDOWS[kind])
+    return str(tables.execute_sql(query).get_job_client().get_job_id())
 
 
 def asked(path: str) -> dict:
@@ -68,15 +85,19 @@ def asked(path: str) -> dict:
         return json.load(answer)
 
 
-def watched(job: str, total: int) -> list[tuple[float, int]]:
-    """Return times and numbers of records that the source has sent, until the job ends and its cluster with it."""
-    looks = [(time.perf_counter(), 0)]
+def watched(job: str, total: int, folder: Path) -> list[tuple[float, int, int]]:
+    """Return times, numbers of records that the source has sent, and bytes of checkpoints, until the job ends."""
+    written: dict[Path, int] = {}
+    looks = [(time.perf_counter(), 0, 0)]
     while looks[-1][1] < total:
         time.sleep(0.5)
         count = counted(job)
         if count is None and not looks[-1][1]:
             raise RuntimeError("the job ended before it was seen: give it more rows")
-        looks.append((time.perf_counter(), total if count is None else count))
+        for path in folder.rglob("*"):
+            with suppress(FileNotFoundError):
+                written[path] = max(path.stat().st_size if path.is_file() else 0, written.get(path, 0))
+        looks.append((time.perf_counter(), total if count is None else count, sum(written.values())))
     return looks
 
 
@@ -88,26 +109,30 @@ def counted(job: str) -> int | None:
         return None
 
 
-def rate(looks: list[tuple[float, int]], first: int, last: int) -> float:
-    """Return the records per second between two numbers of records: while the first is passed, until the last is."""
-    moments = [moment(looks, number) for number in (first, last)]
-    return (last - first) / (moments[1] - moments[0])
+def rate(looks: list[tuple[float, int, int]], first: int, last: int) -> tuple[float, float]:
+    """Return records per second, and bytes for a record, between two numbers of records: from the first on until the last."""
+    (begin, before), (end, after) = (moment(looks, number) for number in (first, last))
+    return (last - first) / (end - begin), (after - before) / (last - first)
 
 
-def moment(looks: list[tuple[float, int]], number: int) -> float:
-    """Return when a number of records was reached, between two looks in proportion."""
-    for (begin, before), (end, after) in pairwise(looks):
+def moment(looks: list[tuple[float, int, int]], number: int) -> tuple[float, float]:
+    """Return when a number of records was reached, and the bytes then, between two looks in proportion."""
+    for (begin, before, had), (end, after, has) in pairwise(looks):
         if after >= number:
-            return begin + (end - begin) * (number - before) / max(after - before, 1)
+            share = (number - before) / max(after - before, 1)
+            return begin + (end - begin) * share, had + (has - had) * share
     raise ValueError(f"only {looks[-1][1]} of {number} records were seen")
 
 
-def main(kind: str, keys: int, rows: int, folder: str) -> None:
+def main(kind: str, keys: int, rows: int, folder: Path) -> None:
     """Run the query and print the figures as one line of JSON."""
-    looks = watched(started(kind, keys, rows, folder), keys + rows)
-    found = {"growing": rate(looks, keys // 10, keys), "steady": rate(looks, keys + rows // 10, keys + rows)}
+    fill = keys * BUSY_FILL if kind == "rolling" else keys
+    looks = watched(started(kind, keys, fill + rows, folder), fill + rows, folder)
+    growing, _ = rate(looks, fill // 10, fill)
+    steady, written = rate(looks, fill + rows // 10, fill + rows)
+    found = {"growing": growing, "steady": steady, "checkpoint_bytes": written}
     print(json.dumps({**found, "version": version("apache-flink")}))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4]))
