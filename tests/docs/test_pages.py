@@ -1,7 +1,6 @@
 """The pages are whole: pictures are those that the library computes, options are known ones, and the menu has every page."""
 
 import re
-import runpy
 from pathlib import Path
 from types import ModuleType
 
@@ -13,6 +12,7 @@ import operators.sinks
 import operators.testing
 import state_backends
 from benchmarks.report.growth import CURVES
+from docs.pictures import PICTURES
 from serializers.changes import CHANGES_VERSION, EDITS_VERSION
 from serializers.keys import KEY_VERSION
 from serializers.pages import PAGE_VERSION
@@ -22,6 +22,8 @@ from state_backends.checkpoints.savepoint import SAVEPOINT_VERSION
 from state_backends.durability.pointer import POINTER_VERSION
 from state_backends.durability.snapshots import MANIFEST_VERSION
 from state_backends.sqlite_journal import JOURNAL_VERSION
+from tests.mutations import MUTATIONS
+from tests.mutations import PACKAGES as PACKAGES_OF_BUGS
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -40,8 +42,7 @@ FORMATS = {
 
 
 def test_pictures_are_as_drawn() -> None:
-    """A window kind that changes its windows changes the pictures: `python docs/pictures.py` draws them again."""
-    pictures = runpy.run_path(str(DOCS / "pictures.py"))["PICTURES"]
+    """A window kind that changes its windows changes the pictures: `python -m docs.pictures` draws them again."""
     measured = {
         "benchmarks.svg",
         "long.svg",
@@ -49,8 +50,8 @@ def test_pictures_are_as_drawn() -> None:
         "scale.svg",
         *(f"growth-{curve.name}.svg" for curve in CURVES),
     }
-    assert {f"{name}.svg" for name in pictures} | measured == {p.name for p in DOCS.glob("images/*")}
-    for name, draw in pictures.items():
+    assert {f"{name}.svg" for name in PICTURES} | measured == {p.name for p in DOCS.glob("images/*")}
+    for name, draw in PICTURES.items():
         assert draw() == (DOCS / "images" / f"{name}.svg").read_text("utf-8"), name
 
 
@@ -93,6 +94,47 @@ def test_the_reference_has_every_public_name(package: ModuleType) -> None:
     described = set(re.findall(r"^::: \S*?(\w+)$", pages, re.MULTILINE))
     described |= set(re.findall(r"\w+", " ".join(re.findall(r"members: \[(.*)]", pages))))
     assert described >= set(package.__all__)
+
+
+FOLDERS = tuple(
+    ROOT / name
+    for name in (
+        "",
+        "operators",
+        "operators/spark",
+        "state_backends",
+        "state_backends/durability",
+        "tests/conformance/live",
+        "examples/sqlite_backend",
+    )
+)
+"""What pages leave out before the names of modules."""
+
+
+def test_modules_that_pages_for_maintainers_name_are_there() -> None:
+    """Where a page says "`name` in `module`", the module has the name."""
+    for page in ("how-it-works.md", "contributing.md", "writing-an-operator.md", "writing-a-backend.md"):
+        text = (DOCS / page).read_text("utf-8")
+        for module in re.findall(r"`([\w/*]+\.py)`", text):
+            assert [found for folder in FOLDERS for found in folder.glob(module)], f"{page}: {module}"
+        for name, module in re.findall(r"`([\w.]+)` in `([\w/]+\.py)`", text):
+            found = [folder / module for folder in FOLDERS if (folder / module).is_file()]
+            assert name.rpartition(".")[2] in found[0].read_text("utf-8"), f"{page}: {name} in {module}"
+
+
+def test_how_it_works_leads_to_the_module_of_every_known_bug() -> None:
+    """The bugs of `python -m tests.mutations`: each stands in one module, which the page names."""
+    page = (DOCS / "how-it-works.md").read_text("utf-8")
+    modules = {
+        path: path.read_text("utf-8") for name in PACKAGES_OF_BUGS for path in (ROOT / name).rglob("*.py")
+    }
+    missing = {
+        bug.breaks: path.name
+        for bug in MUTATIONS
+        for path, text in modules.items()
+        if bug.old in text and f"{path.parent.name}/{path.name}" not in page
+    }
+    assert missing == {}
 
 
 def test_the_threat_model_names_tests_that_exist() -> None:

@@ -1,17 +1,14 @@
-"""Draws the pictures of README.md and concepts.md: `python docs/pictures.py`. The windows in them are computed."""
-# ruff: noqa: INP001 - a script next to the pages
+"""The pictures of README.md and concepts.md. The windows in them are computed."""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from html import escape
-from pathlib import Path
 
 import pyarrow as pa
 
+from docs.pictures.drawing import Drawing
 from operators import HoppingWindows, SessionWindows, SlidingWindows, TumblingWindows, WindowedAggregation
 from operators import aggregates as agg
 
-IMAGES = Path(__file__).parent / "images"
 RECORDS = {"a": 1_000, "b": 3_000, "c": 4_000, "d": 9_000, "e": 10_000}
 KINDS = {
     "TumblingWindows(4 s): [start, start + 4 s)": TumblingWindows("4 s"),
@@ -25,61 +22,6 @@ SHORT = {
     "sessions: gap of 3 s": SessionWindows("3 s"),
     "sliding: 4 s": SlidingWindows("4 s"),
 }
-STYLE = (
-    ":root{--ink:#1f2937;--dim:#6b7280;--paper:#fff;--line:#d1d5db;--a:#2563eb;--b:#d97706;--soft:#dbeafe;--warm:#fef3c7}"
-    "@media(prefers-color-scheme:dark){:root{--ink:#e5e7eb;--dim:#9ca3af;--paper:#1b1e26;--line:#3b404a;--a:#7aa7ff;"
-    "--b:#f5b14c;--soft:#22345c;--warm:#4a3a16}}"
-    "text{font:13px system-ui,sans-serif;fill:var(--ink)}.dim{fill:var(--dim);font-size:12px}.bold{font-weight:600}"
-    ".mid{text-anchor:middle}.end{text-anchor:end}.paper{fill:var(--paper)}line{stroke:var(--line)}"
-    ".a{fill:var(--soft);stroke:var(--a)}.b{fill:var(--warm);stroke:var(--b)}.none{fill:none;stroke:var(--line)}"
-    "circle{fill:var(--a)}circle.late{fill:var(--b)}.strong{stroke:var(--a);stroke-width:2}.dash{stroke-dasharray:4 4}"
-    ".warn{stroke:var(--b);stroke-width:2}.gone{opacity:.4}"
-)
-WIDTH = 760
-
-
-class Drawing:
-    """An SVG that grows downwards; lengths are in pixels."""
-
-    def __init__(self) -> None:
-        self.parts: list[str] = []
-
-    def text(self, x: float, y: float, words: str, kind: str = "") -> None:
-        """Write words whose baseline is at y."""
-        self.parts.append(f'<text x="{x:g}" y="{y:g}" class="{kind}">{escape(words)}</text>')
-
-    def line(self, x: float, y: float, x2: float, y2: float, kind: str = "") -> None:
-        """Draw a line."""
-        self.parts.append(f'<line x1="{x:g}" y1="{y:g}" x2="{x2:g}" y2="{y2:g}" class="{kind}"/>')
-
-    def box(self, x: float, y: float, width: float, height: float, words: str = "", kind: str = "a") -> None:
-        """Draw a box with words in its middle."""
-        self.parts.append(
-            f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="3" class="{kind}"/>'
-        )
-        if words:
-            self.text(x + width / 2, y + height / 2 + 4.5, words, "mid")
-
-    def dot(self, x: float, y: float, kind: str = "") -> None:
-        """Draw a record."""
-        self.parts.append(f'<circle cx="{x:g}" cy="{y:g}" r="5" class="{kind}"/>')
-
-    def arrow(self, x: float, y: float, x2: float, kind: str = "strong") -> None:
-        """Draw a level arrow."""
-        back = 6 if x2 > x else -6
-        self.line(x, y, x2, y, kind)
-        self.line(x2 - back, y - 4, x2, y, kind)
-        self.line(x2 - back, y + 4, x2, y, kind)
-
-    def svg(self, height: int, title: str) -> str:
-        """Return the file's text."""
-        return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img">'
-            f"<title>{escape(title)}</title><style>{STYLE}</style>"
-            f'<rect width="{WIDTH}" height="{height}" rx="8" class="paper"/>\n'
-            + "\n".join(self.parts)
-            + "\n</svg>\n"
-        )
 
 
 def second(ms: float, left: float = 190, wide: float = 30) -> float:
@@ -289,13 +231,4 @@ PICTURES = {
     "state": state,
     "changelog": changelog,
 }
-
-
-def main() -> None:
-    """Write them all."""
-    for name, draw in PICTURES.items():
-        (IMAGES / f"{name}.svg").write_text(draw())
-
-
-if __name__ == "__main__":
-    main()
+"""By the names of their files."""

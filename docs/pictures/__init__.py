@@ -1,0 +1,6 @@
+"""Draws the pictures of README.md, concepts.md and how-it-works.md: `python -m docs.pictures` writes them into docs/images."""
+
+from docs.pictures import inside, windows
+
+PICTURES = {**windows.PICTURES, **inside.PICTURES}
+"""Functions that draw, by the names of the files."""
