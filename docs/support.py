@@ -1,4 +1,4 @@
-"""Writes support.md: `python docs/support.py`. What it says of windows, aggregates and backends is run to find out."""
+"""Writes a part of versions.md: `python docs/support.py`. What it says of windows and aggregates is run to find out."""
 # ruff: noqa: INP001 - a script next to the pages
 
 from collections.abc import Iterable, Sequence
@@ -21,7 +21,9 @@ from operators import aggregates as agg
 from state_backends.registry import BUILT_IN
 
 HERE = Path(__file__).parent
-PAGE = HERE / "support.md"
+PAGE = HERE / "versions.md"
+BEGIN, UNTIL = "<!-- what docs/support.py found -->\n", "<!-- until here -->\n"
+"""Stand around the part of the page."""
 TESTS = HERE.parent / "tests"
 
 KINDS: dict[str, Any] = {
@@ -150,10 +152,25 @@ def grid(corner: str, heads: Iterable[str], body: Iterable[Sequence[str]]) -> st
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
+def alike(body: Iterable[Sequence[str]], others: str = "") -> list[list[str]]:
+    """Return rows of a table with those of equal cells as one.
+
+    Args:
+        body: the rows, each with its head.
+        others: head of the row that has most of them; by default their heads, too.
+    """
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for head, *cells in body:
+        groups.setdefault(tuple(cells), []).append(head)
+    most = max(groups.values(), key=len)
+    found = [[", ".join(heads), *cells] for cells, heads in groups.items() if not others or heads is not most]
+    return found + [[others, *cells] for cells, heads in groups.items() if others and heads is most]
+
+
 def require(what: str, *, holds: bool) -> None:
     """Stop if what the page would say is not so."""
     if not holds:
-        raise SystemExit(f"support.md cannot be written: {what}")
+        raise SystemExit(f"versions.md cannot be written: {what}")
 
 
 def refusals() -> dict[tuple[str, str], str | None]:
@@ -180,9 +197,8 @@ def by_aggregate(found: dict[tuple[str, str], str | None], notes: Notes) -> str:
         reason = found[kind, name]
         return "yes" if reason is None else notes.number(reason)
 
-    return grid(
-        "aggregate", KINDS, [[f"`{name}`", *(cell(kind, name) for kind in KINDS)] for name in aggregates()]
-    )
+    body = [[f"`{name}`", *(cell(kind, name) for kind in KINDS)] for name in aggregates()]
+    return grid("aggregate", KINDS, alike(body, others="all others"))
 
 
 def by_emission(refused: dict[tuple[str, str], str | None], notes: Notes) -> str:
@@ -203,9 +219,9 @@ def by_emission(refused: dict[tuple[str, str], str | None], notes: Notes) -> str
             for backend in set(BUILT_IN) - {"memory"}:
                 same = found == rows(windows, results, policy, backend)
                 require(f"{kind} windows {policy} on {backend}", holds=same)
-            cells.append("yes, on " + ", ".join(f"`{backend}`" for backend in BUILT_IN))
+            cells.append("yes")
         body.append([kind, *cells])
-    return grid("windows", [f'`emit("{policy}")`' for policy in POLICIES], body)
+    return grid("windows", [f'`emit("{policy}")`' for policy in POLICIES], alike(body))
 
 
 def _last(found: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -233,7 +249,7 @@ def by_type() -> str:
     ]
     times = tumbling.group_by("k").aggregate(x=agg.count())
     body.append(["an event time", *(_fits(times, "v", type_) for type_ in TYPES.values())])
-    return grid("column is", TYPES, body)
+    return grid("column is", TYPES, alike(body))
 
 
 def _aggregates_of_v() -> dict[str, Any]:
@@ -386,50 +402,51 @@ def _proof(proof: str) -> str:
 
 def page() -> str:
     """Return the page."""
+    before, _, rest = PAGE.read_text("utf-8").partition(BEGIN)
+    return before + BEGIN + part() + UNTIL + rest.partition(UNTIL)[2]
+
+
+def part() -> str:
+    """Return the part of the page that is found out."""
     found, of_aggregates, of_emission = refusals(), Notes(), Notes()
-    return f"""# Support matrix
-
-This page says what works together. It is written by `docs/support.py`, which runs what the first three tables say, without
-Spark. A test fails if the page differs from what is found. "no" means that the operator is refused when it is defined or
-applied, with the message that the number refers to.
-
-## Windows and aggregates
+    backends = ", ".join(f"`{backend}`" for backend in BUILT_IN)
+    return f"""
+### Windows and aggregates
 
 {by_aggregate(found, of_aggregates)}
 
 {of_aggregates.listed()}
 
-A lifetime can be one of several lookbacks: with `over`, such an aggregate is limited to the others. Every aggregate can have a
-filter, `where=`.
+A fold with `merge` and an `AggregateOperation` are among the others. A lifetime can be one of several lookbacks: `over` limits
+an aggregate to the rest. Every aggregate can have a filter, `where=`.
 
-## Windows, emission and backends
+### Windows and emission
 
-Each cell is run with all aggregates that the windows support. The rows are the same on each backend, and the last row of each
-window is the same with each emission.
+Each cell is run with all aggregates that the windows support, on {backends}. The rows are the same
+on each backend, and the last row of each window is the same with each emission.
 
 {by_emission(found, of_emission)}
 
 {of_emission.listed()}
 
-Other backends than these three pass the [contract suite](writing-a-backend.md), which has the same promises.
+Other backends pass the [contract suite](writing-a-backend.md), which has the same promises.
 
-## Columns
+### Columns
 
 {by_type()}
 
 On Spark, an event time is a `timestamp` or `timestamp_ntz`, and a gap can also be text or an expression. Whole numbers as event
-times are ticks of the local runner. `count` takes columns of all types; a fold or an `AggregateOperation` takes those that its
-functions can handle. Other columns of [rolling windows](features.md), which come out beside the aggregates, can also be arrays,
-maps and structs.
+times are ticks of the local runner. `count` takes all types; a fold or an `AggregateOperation` those that its functions can
+handle. Other columns of [rolling windows](features.md), which come out beside the aggregates, can also be arrays, maps and
+structs.
 
-## Hosts
+### Hosts
 
-Each cell has the name of the test that runs it. "not tested" does not mean that it is refused.
+Each cell has the name of the test that runs it. "not tested" does not mean refused. A bounded DataFrame needs no state, so that
+there is nothing to save or to look at.
 
 {by_host()}
 
-The bounded DataFrame needs no state, so that there is nothing to save or to look at. [Versions](versions.md)
-lists the versions of Spark and Python.
 """
 
 

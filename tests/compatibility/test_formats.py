@@ -1,4 +1,4 @@
-"""The stored directories have each version of each format that docs/compatibility.md says is read."""
+"""The stored directories have each version of each format that docs/versions.md says is read."""
 
 import json
 import sqlite3
@@ -14,7 +14,7 @@ from serializers.changes import Puts, decode_changes, decode_edits
 from state_backends.store.page_ids import key_of
 from tests.compatibility.archives import CHECKPOINTS, EDITS, OF_SPARK_4_0, SEEDED_SLOTS, SEVERAL_PAGES, unpack
 
-PAGE = Path(__file__).parents[2] / "docs" / "compatibility.md"
+PAGE = Path(__file__).parents[2] / "docs" / "versions.md"
 ARCHIVES = [
     CHECKPOINTS / "memory-directories.tar.gz",
     CHECKPOINTS / "spark-directories.tar.gz",

@@ -65,7 +65,7 @@ def test_the_reference_has_every_option_and_no_other() -> None:
 
 def test_versions_of_formats_are_those_of_the_code() -> None:
     """A new version of a format is said on the page that promises who reads it."""
-    page = (DOCS / "compatibility.md").read_text("utf-8")
+    page = (DOCS / "versions.md").read_text("utf-8")
     listed = dict(re.findall(r"^\| ([^|]+) \| (\d+)[^|]* \| [\d, ]+ \|", page, re.MULTILINE))
     assert {name: str(version) for name, version in FORMATS.items()} == {
         name: listed[name] for name in FORMATS

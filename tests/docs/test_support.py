@@ -1,4 +1,4 @@
-"""The support matrix is what a run of its script finds."""
+"""What versions.md says works together is what a run of its script finds."""
 
 import runpy
 from pathlib import Path
@@ -6,6 +6,6 @@ from pathlib import Path
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-def test_the_support_matrix_is_what_is_found() -> None:
+def test_what_works_together_is_what_is_found() -> None:
     """What becomes possible, or is refused with another message, changes the page: `python docs/support.py` writes it again."""
-    assert runpy.run_path(str(DOCS / "support.py"))["page"]() == (DOCS / "support.md").read_text("utf-8")
+    assert runpy.run_path(str(DOCS / "support.py"))["page"]() == (DOCS / "versions.md").read_text("utf-8")
