@@ -101,8 +101,9 @@ def test_the_line_for_platforms_names_what_they_lack(wheel: Path) -> None:
     needed = {
         re.split(r"[^\w-]", one)[0] for one in metadata.get_all("Requires-Dist", []) if "extra ==" not in one
     }
-    lines = (ROOT / "docs" / "cluster.md").read_text("utf-8").splitlines()
-    (line,) = [line for line in lines if line.startswith("pip install --no-deps ")]
+    pages = [(ROOT / name).read_text("utf-8").splitlines() for name in ("docs/cluster.md", "README.md")]
+    (line,) = {line for lines in pages for line in lines if line.startswith("pip install --no-deps ")}
+    assert all(line in lines for lines in pages)
     _, _, _, file, *names = line.split()
     assert wheel.name == file
     assert needed - {"numpy", "pandas", "protobuf", "pyarrow", "pyspark"} == {*names}
