@@ -1,6 +1,7 @@
 """The pages are whole: pictures are those that the library computes, options are known ones, and the menu has every page."""
 
 import re
+import runpy
 from pathlib import Path
 from types import ModuleType
 
@@ -135,6 +136,15 @@ def test_how_it_works_leads_to_the_module_of_every_known_bug() -> None:
         if bug.old in text and f"{path.parent.name}/{path.name}" not in page
     }
     assert missing == {}
+
+
+def test_the_reference_shows_signatures_to_those_who_read_files() -> None:
+    """An argument that is added or renamed is added there, too: `python docs/signatures.py` writes them."""
+    write = runpy.run_path(str(DOCS / "signatures.py"))["with_signatures"]
+    for page in (DOCS / "reference").glob("*.md"):
+        text = page.read_text("utf-8")
+        assert write(text) == text, page.name
+        assert "file-only" in text, page.name
 
 
 def test_the_threat_model_names_tests_that_exist() -> None:
