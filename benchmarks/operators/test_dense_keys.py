@@ -4,9 +4,8 @@ Each batch brings one record of each key, ten seconds of event time later than t
 million records within its longest window. Noted beside the time: the bytes that the changelog and the backend get for a row.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,30 +13,11 @@ import pytest
 
 from benchmarks.marks import full
 from benchmarks.measure import Measure
-from operators import HoppingWindows, RollingWindows, SlidingWindows
-from operators import aggregates as agg
+from benchmarks.operators.busy import KINDS, STEP_MS, table
 
-STEP_MS, HOUR_MS = 10_000, 3_600_000
+HOUR_MS = 3_600_000
 MOST_ROWS, MOST_KEPT = 2_000, 1_000_000
 ROUNDS = 30
-RESULTS = {"n": agg.count(), "total": agg.sum("x")}
-GRACE = "10 seconds"
-KINDS: dict[str, Callable[[], Any]] = {
-    "sliding": lambda: SlidingWindows("1 hour", GRACE).group_by("k").aggregate(**RESULTS),
-    "rolling": lambda: (
-        RollingWindows({"m": "1 minute", "h": "1 hour"}, GRACE).group_by("k").aggregate(**RESULTS)
-    ),
-    "rolling on arrival": lambda: (
-        RollingWindows({"m": "1 minute", "h": "1 hour"}, GRACE)
-        .group_by("k")
-        .aggregate(**RESULTS)
-        .emit("on_arrival")
-    ),
-    "estimate": lambda: (
-        SlidingWindows("1 hour", GRACE).group_by("k").aggregate(different=agg.approx_count_distinct("x"))
-    ),
-    "hopping": lambda: HoppingWindows("1 hour", "1 minute", GRACE).group_by("k").aggregate(**RESULTS),
-}
 
 
 def batches(keys: int, kept: int) -> Iterator[pa.Table]:
@@ -49,11 +29,6 @@ def batches(keys: int, kept: int) -> Iterator[pa.Table]:
         yield table(np.resize(np.roll(numbers, -begin % keys), len(times)), times)
     for number in range(ROUNDS + 10):
         yield table(numbers, np.full(keys, HOUR_MS + number * STEP_MS))
-
-
-def table(keys: Any, at: Any) -> pa.Table:
-    """Records of these keys at these times."""
-    return pa.table({"k": keys, "at": pa.array(at, pa.timestamp("ms")), "x": np.arange(len(keys)) % 100})
 
 
 @pytest.mark.parametrize("entries", [1, 10, 1_000, full(100_000), full(1_000_000)])

@@ -66,9 +66,9 @@ class Measured:
         batch_seconds: fixed time of a batch, whatever its rows.
         task_seconds: fixed processor time of a bucket's task.
         row_bytes: bytes of a row in the shuffle.
-        changed_bytes: bytes of the pages that a row changes.
-        log_share: bytes of the changelog for each byte of changed pages: it is compressed.
-        rewritten: bytes that snapshots write for each byte of changed pages: RocksDB rewrites files.
+        logged_bytes: bytes of the changelog for a row, before compression. After so many, a snapshot is due.
+        log_share: what compression leaves of them.
+        rewritten: bytes that snapshots send for each of them: the pages as such, and what RocksDB rewrites.
         snapshot_requests: requests of a snapshot: its new files, a list, and the manifest.
         file_requests: requests to write a file of the checkpoint: 1, or 4 where it is renamed into place.
         result_bytes: bytes that a bucket's task sends to the driver.
@@ -80,7 +80,7 @@ class Measured:
     batch_seconds: float = 0.4
     task_seconds: float = 0.14
     row_bytes: float = 20.0
-    changed_bytes: float = 300.0
+    logged_bytes: float = 300.0
     log_share: float = 0.45
     rewritten: float = 2.4
     snapshot_requests: float = 6.0
@@ -117,7 +117,7 @@ class Batch:
 
 def batch(job: Job, cluster: Cluster, measured: Measured) -> Batch:
     """Return a batch in which all buckets are equal, and nothing is slow or lost."""
-    changed = job.rows * measured.changed_bytes
+    logged = job.rows * measured.logged_bytes
     files = job.buckets + 2 + job.sources
     snapshots = job.buckets / batches_of_a_snapshot(job, measured)
     sent = files * measured.file_requests + snapshots * measured.snapshot_requests
@@ -127,7 +127,7 @@ def batch(job: Job, cluster: Cluster, measured: Measured) -> Batch:
         files=files,
         requests=requests,
         shuffle_bytes=job.rows * measured.row_bytes,
-        uploaded_bytes=changed * (measured.log_share + measured.rewritten),
+        uploaded_bytes=logged * (measured.log_share + measured.rewritten),
         driver_bytes=job.buckets * measured.result_bytes,
         snapshots=snapshots,
         restore_seconds=restore_seconds(job, cluster, measured),
@@ -137,13 +137,13 @@ def batch(job: Job, cluster: Cluster, measured: Measured) -> Batch:
 
 def batches_of_a_snapshot(job: Job, measured: Measured) -> int:
     """Return after how many batches a bucket writes a snapshot."""
-    changed = job.rows * measured.changed_bytes / job.buckets
-    return max(math.ceil(job.snapshot_bytes / changed), 1)
+    logged = job.rows * measured.logged_bytes / job.buckets
+    return max(math.ceil(job.snapshot_bytes / logged), 1)
 
 
 def task_seconds(cluster: Cluster, measured: Measured, rows: float) -> float:
     """Return the seconds of a bucket's task: its rows, and one file of the checkpoint."""
-    log = rows * measured.changed_bytes * measured.log_share
+    log = rows * measured.logged_bytes * measured.log_share
     send = cluster.latency * measured.file_requests + log * cluster.cores / cluster.storage_bytes
     return measured.task_seconds + rows * measured.row_seconds + send
 

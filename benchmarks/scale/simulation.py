@@ -47,7 +47,7 @@ class Simulation:
         self._rows = job.rows * shares / shares.sum()
         self._home = np.arange(job.buckets) % cluster.executors
         # Snapshots of different buckets come at different times.
-        self._changed = self._random.random(job.buckets) * job.snapshot_bytes
+        self._logged = self._random.random(job.buckets) * job.snapshot_bytes
         self._waiting = np.zeros(cluster.executors)
 
     def run(self, batches: int) -> Simulated:
@@ -61,7 +61,7 @@ class Simulation:
         slowness = self._random.lognormal(0.0, cluster.straggle, job.buckets)
         seconds = task_seconds(cluster, measured, self._rows) * slowness
         seconds[lost] += self._restores(lost)
-        log = self._rows * measured.changed_bytes * measured.log_share
+        log = self._rows * measured.logged_bytes * measured.log_share
         begun = self._snapshot()
         sent = (job.buckets + 2 + job.sources) * measured.file_requests + begun * measured.snapshot_requests
         busy = max(self._makespan(seconds), sent / cluster.requests)
@@ -98,10 +98,10 @@ class Simulation:
 
     def _snapshot(self) -> int:
         """Begin the snapshots that are due, and return how many."""
-        self._changed += self._rows * self._measured.changed_bytes
-        due = self._changed >= self._job.snapshot_bytes
-        np.add.at(self._waiting, self._home[due], self._changed[due] * self._measured.rewritten)
-        self._changed[due] = 0.0
+        self._logged += self._rows * self._measured.logged_bytes
+        due = self._logged >= self._job.snapshot_bytes
+        np.add.at(self._waiting, self._home[due], self._logged[due] * self._measured.rewritten)
+        self._logged[due] = 0.0
         return int(due.sum())
 
     def _upload(self, seconds: float, log: np.ndarray) -> float:

@@ -17,7 +17,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.data import write_next
+from benchmarks.state.written import Written
 
 ROOT = Path(__file__).parents[2]
 RETAINED = 20
@@ -119,23 +119,6 @@ def look(query: Any, stream: Stream, batches: int, written: np.ndarray) -> dict[
         **dict(zip(("checkpoint", "snapshots"), (written / rows).round(1).tolist(), strict=True)),
         "step_ms": round(statistics.median(one["step_ms"] + one["commit_ms"] for one in counts)),
     }
-
-
-class Written:
-    """Bytes of all files that were ever seen in folders, without those that Spark makes of files that it has already."""
-
-    def __init__(self, folders: list[Path]) -> None:
-        self._folders = folders
-        self._seen: list[dict[Path, int]] = [{} for _ in folders]
-
-    def see(self) -> np.ndarray:
-        """Look at all files, some of which will be deleted; return the bytes that each folder has had in all."""
-        for folder, seen in zip(self._folders, self._seen, strict=True):
-            for path in folder.rglob("*"):
-                if path.suffix not in (".zip", ".tmp", ".crc") and path.is_file():
-                    with suppress(FileNotFoundError):
-                        seen[path] = path.stat().st_size
-        return np.array([sum(seen.values()) for seen in self._seen])
 
 
 def started(stream: Stream, folder: Path, checkout: Path) -> subprocess.Popen[str]:

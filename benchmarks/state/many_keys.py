@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from benchmarks.data import BATCH, five_aggregates
 from benchmarks.state.counting import COUNTED, lookups
+from benchmarks.state.written import Written
 from operators import SlidingWindows
 from operators.runtime.local import LocalRunner
 
@@ -56,6 +57,27 @@ def records(key: np.ndarray, begin: int, span: int) -> pa.Table:
     return pa.table({"k": key, "at": pa.array(at, pa.timestamp("ms")), "v": rng.random(len(key))})
 
 
+class Sent:
+    """Counts what a runner writes while it works.
+
+    Attributes:
+        logged: bytes of the changelog, before compression.
+        uploaded: bytes that snapshots have sent.
+    """
+
+    def __init__(self, runner: LocalRunner, snapshots: Path) -> None:
+        self._runner, self._written = runner, Written([snapshots])
+        self._before = int(self._written.see()[0])
+        self.logged = self.uploaded = 0
+
+    def watched(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+        """Yield the tables; count what came of each before the next one."""
+        for table in tables:
+            yield table
+            self.logged += self._runner.metrics["logged_bytes"]
+            self.uploaded = int(self._written.see()[0]) - self._before
+
+
 def clocked(runner: LocalRunner, tables: Iterable[pa.Table]) -> dict[str, float]:
     """Process the tables; return the seconds that the runner took, those of the processor, look-ups, rows and windows."""
     found = {"rows": 0, "seconds": 0.0, "processor": 0.0, "windows": 0, "lookups": 0}
@@ -90,7 +112,9 @@ def main(what: str, keys: int, folder: Path) -> None:
     with opened(folder) as runner:
         if what == "fill":
             report("growing", clocked(runner, filling(keys)))
-            report("steady", clocked(runner, working(keys, range(STEADY))))
+            sent = Sent(runner, folder / "snapshots")
+            steady = clocked(runner, sent.watched(working(keys, range(STEADY))))
+            report("steady", steady, logged=sent.logged, uploaded=sent.uploaded)
         else:
             batches = working(keys, range(STEADY, STEADY + 1 + AFTER))
             report("restart", clocked(runner, [next(batches)]), rows=keys)
