@@ -1,8 +1,8 @@
 """Does a batch of busy keys cost more as time goes on?
 
 Each batch brings one record of each key, ten seconds of event time later than the one before, for two hours: windows of an hour
-fill, and segments end and begin. Looked at are 32 batches each, in which a page of a key fills and a new one begins, when so many
-percent of the two hours have passed.
+fill, and segments end and begin. Looked at are 32 batches each, in which a page of a key fills and a new one begins, when so
+many percent of the two hours have passed.
 """
 
 from collections.abc import Callable, Mapping

@@ -27,6 +27,7 @@ class WindowsPart:
         needed_us: how long an entry is kept, in microseconds of close time; None if that is not known beforehand.
         spacing_us: time between two entries of a key with records all the time; None if it depends on the records.
         lone: whether a key usually has one entry at a time.
+        moving: whether a record changes all entries of its window, as their store time is the window's end.
     """
 
     title: str
@@ -39,6 +40,7 @@ class WindowsPart:
     needed_us: int | None
     spacing_us: int | None = None
     lone: bool = False
+    moving: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,8 @@ class AggregatePart:
 class StatePart:
     """The state of an operator.
 
-    A page holds all entries of a key in a segment: a header, a row for each entry, and the objects of all entries as msgpack.
+    A page holds up to `PAGE_ENTRIES` entries of a key in a segment: a header, a row for each entry, and the objects of all
+    entries as msgpack.
 
     Attributes:
         head: name and kind of each column before the states, the time first.
@@ -149,6 +152,18 @@ class StatePart:
         # A page's objects are a list of one list for each column.
         lists = 1 + self.objects * (len(pack_value([None] * each)) - each) if self.objects else 0
         return pages * (self.row_bytes + lists) + entries * self.entry_bytes()
+
+    @property
+    def changed_bytes(self) -> tuple[int, int]:
+        """What the backend gets for one changed entry of a key: the least, and the most, a full page that is cut in two."""
+        return self.key_bytes(1, 1), self.key_bytes(1, 1) if self.lone else self.key_bytes(
+            PAGE_ENTRIES + 1, 2
+        )
+
+    @property
+    def logged_bytes(self) -> int:
+        """What the changelog gets for it, beside the key: the entry and a header."""
+        return self.key_bytes(1, 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from operators.explain.parts import Parts, StatePart
 from operators.explain.words import length, number_range, plural
 from operators.kinds.rolling import RollingPlan
 from operators.steps.emission import OutputSchema
+from state_backends.store.cutting import PAGE_ENTRIES
 from state_backends.store.schema import head_codes
 
 _WIDTH = 110
@@ -122,7 +123,7 @@ def _aggregates(of: Parts) -> Iterator[Line]:
 def _state(of: Parts) -> Iterator[Line]:
     state, windows = of.state, of.windows
     yield "an entry", windows.entry
-    yield "a page", f"the entries of a key in a segment of {length(state.segment_us)}"
+    yield "a page", f"up to {PAGE_ENTRIES} entries of a key, in a segment of {length(state.segment_us)}"
     codes = zip(state.head, head_codes(state.head), strict=True)
     yield "columns", _pairs({name: _TYPES[code] for (name, _), code in codes})
     for name, parts in state.states:
@@ -131,6 +132,8 @@ def _state(of: Parts) -> Iterator[Line]:
     yield "bytes", _entry_bytes(state)
     yield "kept", _kept(of)
     yield "a key", _key_bytes(state, windows.entries)
+    if not state.objects or state.object_bytes is not None:
+        yield "a change", _change(of)
 
 
 def _kept(of: Parts) -> str:
@@ -162,6 +165,17 @@ def _key_bytes(state: StatePart, noun: str) -> str:
     if least < most:
         return f"{size} bytes with records all the time: {number_range(least, most)} {noun}"
     return f"{size} bytes{unknown} for {least:,} {noun} in {plural(state.pages(least), 'page')}"
+
+
+def _change(of: Parts) -> str:
+    """What a batch writes for a key with one new or changed entry, however many entries it has."""
+    if of.windows.moving:
+        return "of one entry writes all entries of its window again, as their end moves"
+    written = number_range(*of.state.changed_bytes)
+    return (
+        f"of one entry of a key writes {written} bytes to the backend, and about {of.state.logged_bytes:,} and the key to the "
+        "changelog, however many entries there are"
+    )
 
 
 def _spark(of: Parts) -> Iterator[Line]:

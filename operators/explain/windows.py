@@ -136,6 +136,7 @@ def _(plan: SessionPlan, program: Program) -> WindowsPart:
         "its last record",
         None if plan.gap is None else (plan.gap + 1) * program.tick_us,
         lone=plan.longest is None,
+        moving=plan.longest is not None,
     )
 
 

@@ -193,6 +193,39 @@ def test_bytes_of_objects_are_about_those_of_pages(kind: str) -> None:
     assert size == pytest.approx(explained(operator).state.key_bytes(entries, pages), rel=0.05)
 
 
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "session up to a length"])
+def test_what_a_change_writes_does_not_follow_the_entries_of_the_key(kind: str) -> None:
+    """One record of one key in each batch: a pane each for sliding windows, a few or one for the others."""
+    state, changed, logged = changes(KINDS[kind])
+    least, most = state.changed_bytes
+    assert min(changed) == least
+    assert max(changed) <= most
+    assert max(changed) == (most if kind == "sliding" else changed[-1])
+    assert max(logged) - state.logged_bytes in range(len("key"), 48)
+
+
+def test_sessions_up_to_a_length_are_written_whole() -> None:
+    """The end of each of their entries moves with each record."""
+    state, changed, _ = changes(KINDS["session up to a length"])
+    assert changed == sorted(changed)
+    assert changed[-1] > 5 * state.changed_bytes[1]
+    assert "all entries of its window again" in str(
+        explained(KINDS["session up to a length"].group_by("k").aggregate(**NUMBERS))
+    )
+
+
+def changes(windows: Any) -> tuple[Any, list[int], list[int]]:
+    """The state of an operator as explained, and what the backend and the changelog get for each of 200 records of a key."""
+    operator = windows.group_by("k").aggregate(**NUMBERS)
+    changed, logged = [], []
+    with operator.local_runner("at") as runner:
+        for time in range(0, HOUR // 2, 9_000):
+            runner.process(table([time]))
+            changed.append(runner.metrics["changed_bytes"])
+            logged.append(runner.metrics["logged_bytes"])
+    return explained(operator).state, changed, logged
+
+
 def test_an_entry_of_many_records_is_explained_with_its_growth() -> None:
     """A hundred records in a pane: lists grow, the largest word does not."""
     operator = HoppingWindows("1 hour", "15 minutes").group_by("k").aggregate(**OBJECTS)
@@ -558,13 +591,15 @@ aggregates
                size)
 state
   an entry     a pane for each distinct event time of a key
-  a page       the entries of a key in a segment of 1 min
+  a page       up to 32 entries of a key, in a segment of 1 min
   columns      time: int64
                CountRows(): int64
   bytes        24 for an entry, 24 for the header of a page
   kept         until stream time is 1 min 10 s 2 ms past its event time; up to one segment longer, since whole
                segments are dropped
   a key        24,768 bytes for 1,000 panes in 32 pages
+  a change     of one entry of a key writes 48 to 840 bytes to the backend, and about 48 and the key to the
+               changelog, however many entries there are
 on Spark
   bounded      input rows with the columns k, at; a pane is one event time, so that partial aggregation would
                save little
@@ -587,7 +622,7 @@ aggregates
   (joining)   a session is one entry: states are combined when records and sessions meet
 state
   an entry    an open session of a key
-  a page      the entries of a key in a segment of 1 h
+  a page      up to 32 entries of a key, in a segment of 1 h
   columns     end: int64, start: int64, at: int64, waits_until: int64
               ObjectExtreme(s, True): object
   bytes       32 for an entry and about 17 for its objects (texts of 16 characters, whole numbers of 7
@@ -595,6 +630,8 @@ state
   kept        until stream time is its gap and grace past its last record; up to one segment longer, since
               whole segments are dropped
   a key       83 bytes for each session
+  a change    of one entry of a key writes 83 bytes to the backend, and about 83 and the key to the changelog,
+              however many entries there are
 on Spark
   bounded     Python workers compute ObjectExtreme(s, True), and send one row for each key and pane; not in
               generated code: only panes of tumbling and hopping windows are groups to Spark
@@ -617,7 +654,7 @@ aggregates
               each window that contains it (KIP-450)
 state
   an entry    a window with a record in it
-  a page      the entries of a key in a segment of 1 d
+  a page      up to 32 entries of a key, in a segment of 1 d
   columns     end: int64
               fold last(i): object
   bytes       24 for an entry and about 3 for its objects (the initial state of a custom function), 24 for the
@@ -625,6 +662,8 @@ state
   kept        until stream time is 1 d past its start; up to one segment longer, since whole segments are
               dropped
   a key       53 to 106 bytes with records all the time: 1 to 2 windows
+  a change    of one entry of a key writes 53 to 947 bytes to the backend, and about 53 and the key to the
+              changelog, however many entries there are
 on Spark
   bounded     input rows with the columns at, i; fold last(i) cannot be combined, so that there is no partial
               aggregation
