@@ -44,6 +44,8 @@ LOST = "lost"
 _RESULTS = {"n": agg.count(), "total": agg.sum("v"), "low": agg.min("v")}
 _MORE = {"mean": agg.avg("x"), "high": agg.max("x"), "last": agg.last("v")}
 _BATCH_MS = 400
+_FEW_ROWS = 120
+"""With more, keys have hundreds of event times in their windows, and so several pages in a segment."""
 
 
 _GRACE = "500 ms"
@@ -103,7 +105,8 @@ class Scene:
         rng = np.random.default_rng([*self.seed.encode(), batch])
         ms = batch * _BATCH_MS + rng.integers(0, _BATCH_MS, self.rows) - rng.integers(0, 600, self.rows)
         keys = [None if k == 7 else f"key-{k}" for k in rng.integers(0, 8, self.rows)]
-        times = pa.array(1_700_000_000_000 + ms // 5 * 5, pa.timestamp("ms", "UTC"))
+        tick = 1 if self.rows > _FEW_ROWS else 5
+        times = pa.array(1_700_000_000_000 + ms // tick * tick, pa.timestamp("ms", "UTC"))
         values = {"v": rng.integers(-100, 100, self.rows), "x": rng.integers(0, 1_000, self.rows) / 8}
         return pa.table({"k": pa.array(keys, pa.string()), "at": times, **values})
 
@@ -125,7 +128,7 @@ def scene_of(seed: int, number: int, backend: str) -> Scene:
     if chance.random() < 0.7:
         options["state.snapshots.folder"] = "{folder}/snapshots"
     kind = KINDS[number % len(KINDS)]
-    batches, rows = chance.choice((24, 36, 60)), chance.choice((5, 30, 120))
+    batches, rows = chance.choice((24, 36, 60)), chance.choice((5, 30, _FEW_ROWS, 1_000))
     return Scene(name, backend, kind, batches, rows, options, rows_first=chance.random() < 0.75)
 
 
