@@ -27,7 +27,6 @@ class WindowsPart:
         needed_us: how long an entry is kept, in microseconds of close time; None if that is not known beforehand.
         spacing_us: time between two entries of a key with records all the time; None if it depends on the records.
         lone: whether a key usually has one entry at a time.
-        moving: whether a record changes all entries of its window, as their store time is the window's end.
     """
 
     title: str
@@ -40,7 +39,6 @@ class WindowsPart:
     needed_us: int | None
     spacing_us: int | None = None
     lone: bool = False
-    moving: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -169,8 +169,6 @@ def _key_bytes(state: StatePart, noun: str) -> str:
 
 def _change(of: Parts) -> str:
     """What a batch writes for a key with one new or changed entry, however many entries it has."""
-    if of.windows.moving:
-        return "of one entry writes all entries of its window again, as their end moves"
     written = number_range(*of.state.changed_bytes)
     return (
         f"of one entry of a key writes {written} bytes to the backend, and about {of.state.logged_bytes:,} and the key to the "

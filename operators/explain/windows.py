@@ -136,7 +136,6 @@ def _(plan: SessionPlan, program: Program) -> WindowsPart:
         "its last record",
         None if plan.gap is None else (plan.gap + 1) * program.tick_us,
         lone=plan.longest is None,
-        moving=plan.longest is not None,
     )
 
 

@@ -1,7 +1,7 @@
 """The base of the plans of all window kinds: the layout of stored entries, and what stored state depends on."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -44,6 +44,15 @@ class WindowPlan(ABC):
         """The layout of stored entries: the head, then the states of all operations."""
         codes = (code for operation in self.operations for code in operation.codes)
         return PageLayout((*head_codes(self.head), *codes))
+
+    def going_on(self, stored_identity: Mapping[str, Any]) -> "WindowPlan":
+        """Return the plan as it goes on with a stored state: by default as it is.
+
+        Args:
+            stored_identity: what the state depends on, as its program recorded it.
+        """
+        del stored_identity
+        return self
 
     def placed(self, entries: Entries, segment_ticks: int, close_time: int) -> Entries:
         """Return entries of a savepoint as a store with segments of this length has them: by default as they are.

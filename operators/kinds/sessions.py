@@ -1,19 +1,23 @@
 """Session windows: records of a key that follow one another without a gap, merged as columns.
 
-A store entry is a session, and its time is the session's end: the last tick until which it waits for the next record. If
-sessions have a maximum length, an out-of-order record can move the cuts between them. Then an entry is one event time of a
-session, and sessions are built from these entries in each step. The columns of an entry are the end and the start of its
-session, its own event time, the tick until which it waits, and the states of all operations.
+A store entry is a session, and its time is the session's end: the last tick until which it waits for the next record. Its
+columns are the end and the start of the session, the time of its first event, the tick until which it waits, and the states of
+all operations.
+
+If sessions have a maximum length, an out-of-order record can move the cuts between them. Then an entry is one event time of a
+session, and its time is that: a record that makes the session longer changes no other entry. In place of the session's end,
+which follows from the ticks until which its entries wait, the first column has the event time once more.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from operators.aggregates.operation import Operation
 from operators.columns.ranges import Ints, Mask, State, run_starts
-from operators.columns.records import FAR_FUTURE, Records
+from operators.columns.records import FAR_FUTURE, FAR_PAST, Records
 from operators.kinds.bounds import session_starts
 from operators.kinds.panes import join_states, split_states
 from operators.kinds.plan import WindowPlan
@@ -26,6 +30,8 @@ from state_backends import Entries, WindowStore
 from state_backends.store.ordering import row_order
 from state_backends.store.schema import TIME
 
+ENTRIES = "entries"
+"""What the times of entries are, in the identity of a state: earlier versions did not say it."""
 _END, _START, _AT, _WAITS, _STATES = range(5)
 
 
@@ -38,12 +44,19 @@ class SessionPlan(WindowPlan):
         longest: maximum number of ticks from a session's first event to its last, or None.
         on_update: whether changed sessions are emitted after each batch, instead of closed ones once.
         operations: the distinct operations of all aggregates.
+        of_older: whether a state goes on that an earlier version began: its entries have the time of their session's end.
     """
 
     gap: int | None
     longest: int | None
     on_update: bool
     operations: tuple[Operation, ...]
+    of_older: bool = False
+
+    @property
+    def by_end(self) -> bool:
+        """Whether the time of an entry is the end of its session."""
+        return self.longest is None or self.of_older
 
     @property
     def condenses(self) -> bool:
@@ -52,7 +65,8 @@ class SessionPlan(WindowPlan):
 
     @property
     def head(self) -> tuple[tuple[str, str], ...]:
-        return ("end", TIME), ("start", TIME), ("at", TIME), ("waits_until", TIME)
+        time = "end" if self.by_end else "time"
+        return (time, TIME), ("start", TIME), ("at", TIME), ("waits_until", TIME)
 
     @property
     def reach(self) -> int:
@@ -65,7 +79,13 @@ class SessionPlan(WindowPlan):
             "windows": "session",
             "gap in ticks": "of each record" if self.gap is None else self.gap,
             "max length in ticks": self.longest,
+            **({} if self.by_end else {ENTRIES: "each event time"}),
         }
+
+    def going_on(self, stored_identity: Mapping[str, Any]) -> "SessionPlan":
+        """Return the plan as it goes on with a stored state."""
+        older = self.longest is not None and ENTRIES not in stored_identity
+        return replace(self, of_older=True) if older else self
 
     def operator(self, store: WindowStore) -> "SessionOperator":
         """Return the operator over a store."""
@@ -122,6 +142,28 @@ class SessionPlan(WindowPlan):
         waits = np.maximum.reduceat(entries.columns[_WAITS], starts)
         return _entries(entries.key[starts], (*first, waits), states)
 
+    def time(self, entries: Entries) -> Ints:
+        """Return the time of each entry in the store."""
+        return entries.columns[_END if self.by_end else _AT]
+
+    def loaded(self, stored: Entries) -> Entries:
+        """Return stored entries, sorted by key and time, with the end of their session in the first column.
+
+        Where entries of a session are missing, its end may be early.
+        """
+        if self.by_end or not len(stored):
+            return stored
+        first = run_starts(stored.key, stored.columns[_START])
+        end = np.maximum.reduceat(stored.columns[_WAITS], first)
+        ends = np.repeat(end, np.diff(np.append(first, len(stored))))
+        return Entries(stored.key, (ends, *stored.columns[_START:]))
+
+    def dead_before(self, close_time: int) -> int:
+        """Return the time before which the store has no entry of a session that is open at a close time."""
+        if self.by_end or self.longest is None:
+            return close_time
+        return FAR_PAST if self.gap is None else close_time - self.gap - self.longest
+
     def states(self, entries: Entries) -> list[State]:
         """Return the entries' states, one per operation."""
         return split_states(self.operations, entries.columns[_STATES:])
@@ -167,6 +209,11 @@ class _Sessions:
         return self.stored & ~same
 
     @property
+    def restarted(self) -> Mask:
+        """Whether each entry was stored in a session with another start than that of its session now."""
+        return self.stored & (self.entries.columns[_START] != self.start[self.number])
+
+    @property
     def changed(self) -> Mask:
         """Whether each session differs from what was stored."""
         changed = np.zeros(len(self.first), bool)
@@ -191,11 +238,12 @@ class SessionOperator(StoreOperator):
     """Session windows over one store."""
 
     def __init__(self, plan: SessionPlan, store: WindowStore) -> None:
-        super().__init__(store, closes=not plan.on_update)
+        # The times of entries of sessions with a maximum length do not say when they can go, whatever is emitted.
+        super().__init__(store, closes=not (plan.on_update and plan.by_end))
         self.plan = plan
 
     def next_due(self, entries: Entries) -> Ints:
-        return entries.time
+        return self.plan.loaded(entries).time
 
     def earliest_due(self, first: int, last: int) -> int:
         return first
@@ -251,11 +299,15 @@ class SessionOperator(StoreOperator):
             first record of the key         |
             read                            |--------------------------
 
-        Sessions that end before the first record do not wait for it, nor for later ones.
+        Sessions that end before the first record do not wait for it, nor for later ones. If sessions have a maximum length, all
+        open ones are read, as the times of their entries do not say when they end.
         """
-        keys, earliest = first_by_key(new.key, new.columns[_AT])
-        touched.widen(keys, earliest, FAR_FUTURE)
-        return self._fetch(touched)
+        if self.plan.by_end:
+            keys, earliest = first_by_key(new.key, new.columns[_AT])
+            touched.widen(keys, earliest, FAR_FUTURE)
+        else:
+            touched.widen(np.arange(len(touched.keys)), FAR_PAST, FAR_FUTURE)
+        return self.plan.loaded(self._fetch(touched))
 
     def _joined(self, stored: Entries, new: Entries, source: Ints) -> _Sessions:
         """Build sessions from stored and new entries."""
@@ -298,25 +350,34 @@ class SessionOperator(StoreOperator):
             close_time: the close time after the batch.
         """
         stored, final = loaded
-        changed, closed = sessions.changed, sessions.end < close_time
-        gone = sessions.stored & (changed | closed)[sessions.number]
-        entries, number = self._to_store(sessions.take(~closed))
-        moved = [final, sessions.entries.take(gone), entries.take(changed[~closed][number])]
-        places = [Rows(part.key, part.time) for part in moved]
-        timers = Timers(entries.time, Rows(stored.key, stored.time), stored.time) if self.closes else None
-        self._write_back(touched, entries, places, timers, close_time)
+        plan, closed = self.plan, sessions.end < close_time
+        changed = sessions.changed[sessions.number] if plan.by_end else sessions.restarted
+        gone = sessions.stored & (changed | closed[sessions.number])
+        entries, new = self._to_store(sessions.take(~closed))
+        moved = [final, sessions.entries.take(gone), entries.take(new)]
+        places = [Rows(part.key, plan.time(part)) for part in moved]
+        timers = (
+            Timers(entries.time, Rows(stored.key, plan.time(stored)), stored.time) if self.closes else None
+        )
+        written = Entries(entries.key, (plan.time(entries), *entries.columns[_START:]))
+        self._write_back(touched, written, places, timers, plan.dead_before(close_time))
 
-    def _to_store(self, sessions: _Sessions) -> tuple[Entries, Ints]:
-        """The entries to store for sessions, sorted by key and end, and the number of the session of each."""
+    def _to_store(self, sessions: _Sessions) -> tuple[Entries, Mask]:
+        """The entries to store for sessions, in the order of the store, and which of them are not stored as they are."""
         entries = sessions.entries
         whole = self.plan.longest is None
         starts = sessions.first if whole else run_starts(entries.key, entries.columns[_AT])
+        new = (
+            sessions.changed
+            if whole
+            else np.logical_or.reduceat(~sessions.stored | sessions.restarted, starts)
+        )
         number = sessions.number[starts]
         merged = self.plan.merged(entries, starts)
         bounds = sessions.end[number], sessions.start[number]
         merged = Entries(merged.key, (*bounds, *merged.columns[_AT:]))
-        order = row_order(merged.key, merged.time)
-        return (merged, number) if order is None else (merged.take(order), number[order])
+        order = row_order(merged.key, self.plan.time(merged))
+        return (merged, new) if order is None else (merged.take(order), new[order])
 
 
 def _alone(entries: Entries) -> tuple[Ints, Ints]:

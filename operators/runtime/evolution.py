@@ -22,6 +22,7 @@ from operators.columns.records import Records
 from operators.kinds.panes import join_states, split_states
 from operators.kinds.plan import WindowPlan
 from operators.kinds.rolling import LASTING
+from operators.kinds.sessions import ENTRIES
 from operators.runtime.identity import COLUMNS, SEGMENT, STATE, differences, differing
 from operators.runtime.program import Program
 from operators.runtime.state_changes import changed_states, check_names, new_lifetimes, without_merge
@@ -109,6 +110,9 @@ def settled(program: Program, stored_identity: dict[str, Any], *, moved: bool = 
     segment = stored_identity.get(SEGMENT)
     if not (moved or program.segment_given) and isinstance(segment, int) and segment > 0:
         program = replace(program, segment=segment)
+    if isinstance(program.plan, WindowPlan):
+        later: Any = program.plan.going_on(stored_identity)
+        program = program if later is program.plan else replace(program, plan=later)
     names, given = list(stored_identity.get(STATE) or []), program.output
     if not isinstance(given, AggregateOutput) or _has_states(program, stored_identity):
         return program
@@ -248,7 +252,7 @@ def adaption(
     """
     program = settled(program, stored_identity, moved=moved)
     own = program.identity()
-    ignored = {SEGMENT} if moved else set()
+    ignored = {SEGMENT, ENTRIES} if moved else {ENTRIES}  # `settled` has looked at the latter.
     if LASTING not in stored_identity:  # `check_lifetimes` looks into such a state.
         ignored.add(LASTING)
     different = [name for name in differing(stored_identity, own) if name not in ignored]
