@@ -218,6 +218,20 @@ def other_lookbacks(q: Pipeline) -> None:
     assert {4: (2, 3, 6, None), 8: (3, 4, None, None), 16: (3, 5, 16, 16)}.items() <= found.items()
 
 
+def other_pauses(q: Pipeline) -> None:
+    """A lifetime goes on if a pause is added, ends with one, and stays ended if the pause is removed."""
+    kept = RollingWindows({"ever": "lifetime"}, grace="10 minutes").group_by("k").aggregate(n=agg.count())
+    windows = RollingWindows({"ever": "lifetime"}, grace="10 minutes", forget_after="5 hours")
+    ends = windows.group_by("k").aggregate(n=agg.count())
+    q.run(kept, (0, 1), (90, 2))
+    q.run(ends, (180, 4), (190, 5))
+    q.run(ends, (580, 8), (600, 16))
+    q.run(kept, (1_000, 32), (1_100, 0))
+    q.run(kept, (1_200, 64), (1_300, 0))
+    counts = {1: 1, 2: 2, 4: 3, 5: 4, 8: 1, 16: 2, 32: 3}
+    assert counts.items() <= dict(q.rows("v", "n_ever")).items()
+
+
 def other_segments(q: Pipeline) -> None:
     """Refused on the checkpoint, and moved by a savepoint."""
     q.run(HOURLY, (0, 1), (30, 3))
@@ -289,6 +303,7 @@ ROWS: dict[str, Callable[[Pipeline], None]] = {
     "the code of": other_code,
     "`grace`": other_grace,
     "lookbacks": other_lookbacks,
+    "`forget_after`": other_pauses,
     "`state.segment`": other_segments,
     "the backend": other_backend,
     "keys, windows, emission": other_windows,
