@@ -1,5 +1,6 @@
 """What a bucket does in one call of Spark, in whichever process has its copy."""
 
+import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from operators.runtime.stateful import StatefulOperator
 from operators.spark import blobs as sizes
 from operators.spark.blobs import from_blobs, to_blobs
 from operators.spark.copies import held_copy
+from operators.spark.logs import warn_once
 from operators.spark.packing import PARTIALS, ROWS
 from operators.spark.parts import Part, can_be_parted, in_parts, in_stages
 from operators.spark.spool import Spool
@@ -23,6 +25,14 @@ from state_backends.checkpoints.savepoint import Savepoint
 from state_backends.durability.pointer import Pointer
 from state_backends.durability.progress import FAR_PAST, Progress
 from state_backends.journal import Journal
+
+LARGE_IN_SPARK = 100_000_000
+"""State of a bucket in bytes from which on it should have a snapshot folder."""
+_NO_FOLDER = (
+    "bucket %d has %d MB of state, and there is no snapshot folder: from time to time all of it is written into Spark's state "
+    "store, within a batch, which suits about 100 MB. Set state.snapshots.folder to a folder that all workers can reach"
+)
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +236,15 @@ class Job:
                     out.extend(to_blobs(table))
                     request.blobs.unload()
         metrics["windows"] += sum(table.num_rows for table in first)
+        self._warn_if_large(operator, request.label)
         return Outcome(out, metrics, timer)
+
+    def _warn_if_large(self, operator: StatefulOperator, label: int) -> None:
+        """Say where the state is, if it goes as a whole into Spark's state store from time to time, and is large for that."""
+        size = operator.store.usage.size
+        if size > LARGE_IN_SPARK and self.config.snapshots.folder is None and not operator.backend.resident:
+            bucket = self.labels.index(label) if label in self.labels else label
+            warn_once(_LOG, _NO_FOLDER, bucket, size // 10**6)
 
     def _begun(self, operator: StatefulOperator, label: int) -> list[pa.Table]:
         """Start from the savepoint, if there is one; return the rows that become due."""

@@ -118,6 +118,14 @@ def drop_copy(config: StateConfig, store_id: str) -> None:
         copy.close()
 
 
+def drop_all() -> None:
+    """Close this process's copies that no thread holds, when what they write in the background is complete."""
+    with _changing:
+        dropped = [_copies.pop(key) for key, copy in [*_copies.items()] if not copy.held]
+    for copy in dropped:
+        copy.close()
+
+
 def _taken(program: Program, key: _Key) -> _Copy | None:
     """Hold the copy that is open, if there is one that fits and is free; close those that are idle for long."""
     now = time.monotonic()

@@ -88,15 +88,24 @@ def what_failed(failed: Any) -> str | None:
     """Return what went wrong in a worker or in a table, in a few sentences, without Spark's stack traces.
 
     Args:
-        failed: a streaming query that has ended, or the exception that the query or an action on a frame raised.
+        failed: a streaming query, or the exception that one or an action on a frame raised.
 
     Returns:
         operator, bucket and batch, the error and its message; or what `upsert_to` or its sink raised; or that a worker process
         died, or could not import this library; that executors were lost; or that the query has other sources than its
-        checkpoint, as one that gets `idle`; None if nothing of this library failed.
+        checkpoint, as one that gets `idle`. Of a query, also how many buckets have no snapshot that was completed in time.
+        None if nothing of this library failed.
     """
-    error = failed.exception() if hasattr(failed, "lastProgress") else failed
-    text = str(error or "")
+    if not hasattr(failed, "lastProgress"):
+        return _told(str(failed or ""))
+    from operators.spark.overdue import overdue_snapshots
+
+    told = _told(str(failed.exception() or "")), overdue_snapshots(failed)
+    return "\n".join(filter(None, told)) or None
+
+
+def _told(text: str) -> str | None:
+    """What is said of the text of an error."""
     _, mark, message = text.rpartition(_MARK)
     if mark:
         return without_traces(message)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from threading import Lock, Thread
+from threading import Event, Lock, Thread
 
 from operators.spark.bucket import Job, Origin
 from operators.spark.connection import PATIENCE_S, Connection
@@ -69,21 +69,28 @@ class Service:
         self._used = time.monotonic()
         self.known = False
         """Whether a task has asked for work yet."""
+        self._ends = Event()
 
     def idle_s(self) -> float:
         """Return for how many seconds no task has asked for work; 0 while one waits for it."""
         return 0.0 if self._working else time.monotonic() - self._used
 
+    def end(self) -> None:
+        """Accept no more connections. To be called before the listener is closed."""
+        self._ends.set()
+
     def accept(self, listener: socket.socket) -> None:
-        """Serve each connection on a thread of its own, and send signs of life to those that wait for long, without an end."""
+        """Serve each connection on a thread of its own, and send signs of life to those that wait for long, until `end`."""
         listener.settimeout(_SIGNS_S)
         signed = time.monotonic()
-        while True:
+        while not self._ends.is_set():
             try:
                 self._serve_next(listener)
             except TimeoutError:
                 pass
             except (OSError, RuntimeError, MemoryError) as error:
+                if self._ends.is_set():
+                    return
                 warn_once(_LOG, "a task cannot be worked for at this moment: %s", error)
                 time.sleep(_PAUSE_S)
             if time.monotonic() - signed >= _SIGNS_S:

@@ -67,6 +67,8 @@ class Place:
 
     def close(self) -> None:
         """Listen no more. The next process that listens removes the files."""
+        with suppress(OSError):
+            self.listener.shutdown(socket.SHUT_RDWR)  # Also while a thread waits for a connection.
         self.listener.close()
         os.close(self.lock)
 

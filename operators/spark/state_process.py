@@ -10,11 +10,10 @@ It is in the process group of Spark's daemon of workers, which ends all of it wi
 
 import os
 import signal
-import sys
 import time
 from threading import Thread
 
-from operators.spark.copies import UNUSED_S
+from operators.spark.copies import UNUSED_S, drop_all
 from operators.spark.parents import Parent
 from operators.spark.serving import Service
 from operators.spark.sockets import listen
@@ -41,9 +40,16 @@ def main(key: str, number: str, began: str) -> None:
     Thread(target=service.accept, args=(place.listener,), name="buckets", daemon=True).start()
     os.write(1, f"{place.name}\n".encode())
     os.dup2(2, 1)  # What functions print goes where that of Spark's workers goes.
+    ending: Thread | None = None
+    """Closes the copies, for which snapshots that are being written are completed."""
     while parent.lives():
-        if service.idle_s() > (UNUSED_S if service.known else _UNKNOWN_S):
-            place.listener.close()
-            sys.exit()  # Snapshots that are being written are completed.
+        if ending is None and service.idle_s() > (UNUSED_S if service.known else _UNKNOWN_S):
+            service.end()
+            place.close()
+            ending = Thread(target=drop_all, name="end", daemon=True)
+            ending.start()
+        if ending is not None and not ending.is_alive() and service.idle_s():
+            break
         time.sleep(_LOOK_S)
+    # Not as programs end: that waits for all threads, also for those that functions of users have left.
     os._exit(0)

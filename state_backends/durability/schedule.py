@@ -52,6 +52,8 @@ _IN_JOURNAL = (
     "state %s: the changelog has %d MB and the snapshot folder fails: a snapshot is written into the checkpoint itself, which "
     "may take seconds. The folder is tried again"
 )
+_FAILURES = StateError, SerializationError, OSError, RuntimeError, MemoryError
+"""What a snapshot can fail with and a batch must not: of the storage, of this machine, and for lack of threads or memory."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -167,7 +169,7 @@ class SnapshotSchedule:
         snapshot = Snapshot(pointer.number, pointer.version, 0, self._policy.folder, name)
         try:
             self._uploads.begin(self.folder(pointer, snapshot), snapshot, pointer.newest)
-        except (StateError, OSError) as error:
+        except _FAILURES as error:
             _LOG.warning(
                 "state %s: cannot write a snapshot of version %d: %s", pointer.store_id, pointer.number, error
             )
@@ -198,7 +200,7 @@ class SnapshotSchedule:
                     return pointer  # The next one would wait for it, too.
             elif folder.has(snapshot.name):
                 manifest = folder.manifest(snapshot.name)
-        except (StateError, SerializationError, OSError) as error:
+        except _FAILURES as error:
             self._warn(pointer, snapshot.name, error)
             # A snapshot of another process may be complete when the storage is available again.
             if begun or isinstance(error, SerializationError):

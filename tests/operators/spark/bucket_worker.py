@@ -4,8 +4,9 @@
 
 works on the first batch of the bucket in each folder, prints their rows, and waits. CODE says by how much its functions count.
 The file FOLDER/fate says which process alone may add records, and whether others are `killed`, or only the first of them is
-(`once`), or one of their functions `fails`; or what each function does: it `exits`, `forks`, or `tells` what it meets.
-FOLDER/slow says that adding a record takes a few seconds.
+(`once`), or one of their functions `fails`; or what each function does: it `exits`, `forks`, `threads` and leaves one that does
+not end, `asks` Spark which task it is in, or `tells` what it meets.
+FOLDER/slow says that adding a record takes a few seconds; FOLDER/began that this has begun.
 
 The process that has the copies ends with the parent that the environment names, as it does with Spark's daemon of workers.
 """
@@ -16,14 +17,16 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from subprocess import PIPE, Popen
+from threading import Thread
 
 import pyarrow as pa
-from pyspark import cloudpickle
+from pyspark import TaskContext, cloudpickle
 
 from operators import TumblingWindows
 from operators import aggregates as agg
@@ -41,37 +44,68 @@ from state_backends.sqlite_journal import SqliteJournal
 
 SCHEMA = pa.schema([("k", pa.string()), ("at", pa.int64())])
 SLOW_S = 3
+SNAPSHOTS = "TEST_SNAPSHOTS"
+"""The variable of the environment that has the snapshot folder, if there is one."""
 PARENT = "TEST_PARENT"
 """The variable of the environment that has the number of the parent of all workers."""
 
 
 def counted(fate: Path, by: int, state: int) -> int:
     """Count one record, if this process may."""
-    if fate.with_name("slow").exists():
-        time.sleep(SLOW_S)
-    if fate.exists():
-        process, end = fate.read_text().split()
-        if process != str(os.getpid()) and end in ("killed", "once"):
-            if end == "once":
-                fate.unlink()
-            os.kill(os.getpid(), signal.SIGKILL)
-        if end == "exits":
-            sys.exit("as the function says")
-        if end == "forks":
-            os.fork()
-            return state + by
-        if end == "tells":
-            path = str(fate.with_name("modules"))
-            fate.with_name("told").write_text(f"{os.environ['MET']}\n{Path.cwd()}\n{path in sys.path}\n")
-            return state + by
-        if process != str(os.getpid()):
-            raise RuntimeError("not in this process")
+    slow, until = fate.with_name("slow"), time.monotonic() + SLOW_S
+    while slow.exists() and time.monotonic() < until:
+        slow.with_name("began").touch()
+        time.sleep(0.1)
+    if not fate.exists():
+        return state + by
+    process, end = fate.read_text().split()
+    mine = process == str(os.getpid())
+    if end in ("killed", "once") and not mine:
+        if end == "once":
+            fate.unlink()
+        os.kill(os.getpid(), signal.SIGKILL)
+    if end in ACTS:
+        ACTS[end](fate)
+    elif not mine:
+        raise RuntimeError("not in this process")
     return state + by
+
+
+def leave_thread(fate: Path) -> None:
+    """Use a thread, and leave another one that does not end."""
+    assert fate.exists()
+    Thread(target=time.sleep, args=(600,)).start()
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(fate.exists).result()
+
+
+def ask_spark(fate: Path) -> None:
+    """Ask Spark which task this is."""
+    assert fate.exists()
+    TaskContext.get().partitionId()  # type: ignore[union-attr]
+
+
+def tell(fate: Path) -> None:
+    """Write what this process meets."""
+    path = str(fate.with_name("modules"))
+    fate.with_name("told").write_text(f"{os.environ['MET']}\n{Path.cwd()}\n{path in sys.path}\n")
+
+
+ACTS: dict[str, Callable[[Path], object]] = {
+    "exits": lambda _: sys.exit("as the function says"),
+    "forks": lambda _: os.fork(),
+    "threads": leave_thread,
+    "asks": ask_spark,
+    "tells": tell,
+}
 
 
 def job(folder: Path, backend: str, code: int = 1) -> Job:
     """Return what the buckets of the test do: windows of 10 ms by key."""
-    config = resolve(backend, {"state.directory": str(folder / "local"), "state.snapshots.batches": 2})
+    options = {"state.directory": str(folder / "local"), "state.snapshots.batches": 2}
+    if SNAPSHOTS in os.environ:
+        options["state.snapshots.folder"] = os.environ[SNAPSHOTS]
+    config = resolve(backend, options)
     op = TumblingWindows(10).group_by("k")
     add = partial(counted, folder / "fate", code)
     op = op.aggregate(n=agg.fold(int, add, type="bigint", name="counted"))
@@ -150,10 +184,15 @@ def has_ended(number: int) -> bool:
     return not process.lives()
 
 
+def have_parent() -> None:
+    """Take the process that the environment names for the parent of this one."""
+    parents.parent = lambda: Parent.of(int(os.environ[PARENT]))
+
+
 def main(backend: str, run: str, code: str, *folders: str) -> None:
     """Work on the first batch of each bucket, and wait."""
     log_at("warning")
-    parents.parent = lambda: Parent.of(int(os.environ[PARENT]))
+    have_parent()
     for folder in folders:
         rows = batch(Path(folder), backend, run, 0, int(code))
         sys.stdout.write(f"{rows}\n")

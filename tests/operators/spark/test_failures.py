@@ -1,6 +1,10 @@
 """Errors of Spark that say that executors were lost, in words that help."""
 
+from dataclasses import dataclass
+from typing import Any
+
 import pytest
+from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from operators import what_failed
 
@@ -45,3 +49,55 @@ def test_an_indeterminate_stage_is_one_that_ran_again_for_lost_executors() -> No
         what_failed(RuntimeError("Job aborted due to stage failure: Task 1 in stage 3.0 failed 4 times"))
         is None
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What is asked of a query of Spark."""
+
+    recentProgress: list[StreamingQueryProgress]  # noqa: N815 - Spark's name
+    error: Exception | None = None
+    lastProgress: None = None  # noqa: N815 - Spark's name
+
+    def exception(self) -> Exception | None:
+        """The error that ended it."""
+        return self.error
+
+
+def progress(**overdue: int | None) -> StreamingQueryProgress:
+    """A batch in which operators worked, with their overdue snapshots; one that did nothing has none."""
+    plain: dict[str, Any] = {
+        "id": "00000000-0000-0000-0000-000000000001",
+        "runId": "00000000-0000-0000-0000-000000000002",
+        "name": None,
+        "timestamp": "2026-01-05T12:00:10.000Z",
+        "batchId": 7,
+        "batchDuration": 1_500,
+        "eventTime": {},
+        "stateOperators": [],
+        "sources": [],
+        "sink": {"description": "", "numOutputRows": 0, "metrics": {}},
+        "observedMetrics": {
+            f"{name}_out": {
+                "counts": {"live_keys": 0} | ({} if count is None else {"snapshots_overdue": count})
+            }
+            for name, count in overdue.items()
+        },
+    }
+    return StreamingQueryProgress.fromJson(plain)
+
+
+def test_overdue_snapshots_of_a_query_are_told() -> None:
+    """The last batch of each operator counts, of a query that runs as of one that has ended; with its error, if it has one."""
+    assert what_failed(Query([])) is None
+    assert what_failed(Query([progress(a=2, b=1), progress(a=0, b=None)])) is None
+    late = [progress(a=0), progress(a=2, b=0), progress(b=0)]
+    told = what_failed(Query(late))
+    assert told is not None
+    assert told.startswith("operator 'a': of 2 buckets, the last snapshot failed or takes over 15 minutes, ")
+    both = what_failed(Query([*late, progress(b=3)], RuntimeError(CASES["1 named: executor 7"])))
+    assert both is not None
+    dead, snapshots = both.split("\n")
+    assert dead.startswith("executors of Spark were lost")
+    assert snapshots.startswith(told)
+    assert "operator 'b': of 3 buckets" in snapshots

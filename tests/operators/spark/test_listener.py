@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
-from operators import DefinitionError, report_batches
+from operators import DefinitionError, report_batches, what_failed
 from operators.monitoring import JsonLinesOutput, OpenTelemetryOutput, OperatorBatch, PrometheusOutput
 from operators.monitoring.exported import EXPORTED, GAUGES
 from operators.spark.listener import operator_batches
@@ -68,6 +68,7 @@ class Outcome:
         lines: what the file of JSON has.
         given: what a function got.
         errors: what was logged as an error.
+        told: what `what_failed` said of the query while it ran, and after it.
     """
 
     query: tuple[str, str, str]
@@ -81,6 +82,7 @@ class Outcome:
     lines: list[dict[str, Any]]
     given: list[OperatorBatch]
     errors: list[str]
+    told: list[str | None]
 
     def total(self, side: str, name: str) -> int:
         """The sum of an observed metric."""
@@ -121,10 +123,12 @@ def outcome(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ou
             batches = [p for p in query.recentProgress if p["observedMetrics"]]
             wait_until(lambda: len(given) >= len(batches), f"{len(batches)} batches", lambda: len(given))
             values, observed = scraped(port), collected(reader)
+            told = [what_failed(query)]
         finally:
             query.stop()
         wait_until(lambda: "windows_query_running" not in scraped(port), "the end", lambda: len(given))
         after = scraped(port)
+        told += [what_failed(query)]
     finally:
         logging.getLogger("operators").removeHandler(errors)
         spark.streams.removeListener(listener)
@@ -142,6 +146,7 @@ def outcome(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ou
         [json.loads(line) for line in path.read_text().splitlines()],
         given,
         errors.messages,
+        told,
     )
 
 
@@ -199,6 +204,10 @@ def test_a_folder_for_snapshots_that_cannot_be_written_is_seen(outcome: Outcome)
     assert 3 <= outcome.scraped["windows_snapshot_failures_total"]
     assert 3 == outcome.scraped["windows_snapshots_overdue"]
     assert 0 == outcome.scraped["windows_snapshots_total"]
+    assert 1 == len({*outcome.told})
+    assert "operator 'ten': of 3 buckets, the last snapshot failed or takes over 15 minutes" in str(
+        outcome.told[0]
+    )
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ import msgpack
 import numpy as np
 import pytest
 
-from operators.spark import messages, owners, parents
+from operators.spark import bucket, messages, owners, parents
 from operators.spark.bucket import Origin
 from operators.spark.connection import Connection
 from operators.spark.copies import drop_copy, has_free_copy, held_copy
@@ -30,8 +30,18 @@ from state_backends import StateError
 from state_backends.durability.pointer import Pointer, read_pointer
 from state_backends.journal import MemoryJournal
 from state_backends.sqlite_journal import SqliteJournal
+from tests.effort import slow
 from tests.feeds import committed
-from tests.operators.spark.bucket_worker import batch, has_ended, job, state_process, worker
+from tests.operators.spark.bucket_worker import (
+    PARENT,
+    SNAPSHOTS,
+    batch,
+    has_ended,
+    job,
+    state_process,
+    worker,
+)
+from tests.patience import wait_until
 
 ROWS = [("a", 2), ("b", 1)]
 """Keys and counts of each batch but the first."""
@@ -184,6 +194,80 @@ def test_a_process_that_stands_still_is_replaced(
         assert not has_copy(one, "memory")
         assert state_process(one) not in (None, holder)
     assert 1 == caplog.text.count("a process that has copies of buckets is not asked for 300 s")
+
+
+def works_on(folder: Path, backend: str) -> bool:
+    """Whether the next batch has the right rows."""
+    return ROWS == counts(batch(folder, backend, "run", stored(folder).progress.sequence))
+
+
+CANCELLED = """
+import sys
+from pathlib import Path
+from tests.operators.spark.bucket_worker import batch, have_parent
+have_parent()
+batch(Path(sys.argv[1]), sys.argv[2], "run", 1, more=5)
+"""
+
+
+@pytest.mark.parametrize("backend", ["memory", slow("rocksdb"), slow("spark")])
+def test_work_of_a_cancelled_task_counts_for_nothing(folder: Path, backend: str) -> None:
+    """The process works on when Spark ends the worker. The next attempt, here with other records, does not wait for it."""
+    assert [] == batch(folder, backend, "run", 0)
+    holder = state_process(folder)
+    (folder / "slow").touch()
+    environment = {**os.environ, PARENT: str(os.getpid())}
+    with Popen([sys.executable, "-c", CANCELLED, str(folder), backend], env=environment) as cancelled:
+        while not (folder / "began").exists():
+            assert cancelled.poll() is None
+        cancelled.kill()
+    (folder / "slow").unlink()
+    assert ROWS == counts(batch(folder, backend, "run", 1))
+    assert has_copy(folder, backend)  # The process was busy.
+    wait_until(
+        lambda: works_on(folder, backend) and not has_copy(folder, backend),
+        "the end of the cancelled work",
+        lambda: stored(folder).number,
+    )
+    for _ in range(2):
+        assert works_on(folder, backend)
+    assert not has_copy(folder, backend)
+    assert holder == state_process(folder)
+
+
+@pytest.mark.parametrize(("backend", "told"), [("memory", True), ("rocksdb", True), ("spark", False)])
+def test_a_large_state_without_a_folder_is_told_once(
+    folder: Path,
+    backend: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    *,
+    told: bool,
+) -> None:
+    """What is in Spark's state store by the user's choice is no reason, nor is a small state."""
+    message = "there is no snapshot folder: from time to time all of it is written into Spark's state store"
+    assert [] == alone_batch(folder, backend, 0)
+    assert message not in caplog.text
+    monkeypatch.setattr(bucket, "LARGE_IN_SPARK", 10)
+    for number in (1, 2, 3):
+        assert ROWS == counts(alone_batch(folder, backend, number))
+    assert int(told) == sum(
+        message in one.getMessage() and one.levelname == "WARNING" for one in caplog.records
+    )
+    assert told == ("bucket 0 has 0 MB of state, and" in caplog.text)
+
+
+@pytest.mark.parametrize("backend", ["memory", "rocksdb"])
+def test_a_large_state_with_a_folder_is_as_it_should_be(
+    folder: Path, backend: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing is said."""
+    monkeypatch.setenv(SNAPSHOTS, str(folder / "snapshots"))
+    monkeypatch.setattr(bucket, "LARGE_IN_SPARK", 10)
+    assert [] == alone_batch(folder, backend, 0)
+    assert ROWS == counts(alone_batch(folder, backend, 1))
+    assert (folder / "snapshots").exists()
+    assert "no snapshot folder" not in caplog.text
 
 
 def test_an_error_of_the_operator_is_raised_here(folder: Path) -> None:

@@ -5,10 +5,12 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from pyspark import TaskContext
 
 from operators.spark import owners, starting
 from operators.spark.copies import drop_copy, has_free_copy
@@ -32,16 +34,49 @@ def folder(tmp_path: Path, processes: Started) -> Path:
     return tmp_path
 
 
-def begun(constant: str, parent: Parent) -> "subprocess.Popen[bytes]":
-    """A process for state of which one time is half a second."""
-    command = [sys.executable, "-c", SOON.format(constant), str(parent.number), parent.began]
-    return subprocess.Popen(command, stdout=subprocess.PIPE)
+@contextmanager
+def begun(constant: str, parent: Parent, first: str = "") -> Iterator["subprocess.Popen[bytes]"]:
+    """A process for state of which one time is half a second, and what it runs first. It is killed in the end."""
+    command = [sys.executable, "-c", first + SOON.format(constant), str(parent.number), parent.began]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def test_a_process_that_nobody_asks_ends() -> None:
     """The worker that started it may have been killed before it told others."""
     with begun("_UNKNOWN_S", Parent.of(os.getpid())) as process:
         assert 0 == process.wait(60)
+
+
+UNENDING = {
+    "a thread of a function": "import threading, time; threading.Thread(target=time.sleep, args=(600,)).start(); ",
+    "an upload": "from operators.spark import copies; copies._changing.acquire(); ",
+}
+"""What would keep a process from ending."""
+
+
+def test_a_thread_of_a_function_keeps_no_process() -> None:
+    """Such a thread would be waited for at the end of a program."""
+    code = UNENDING["a thread of a function"]
+    with begun("_UNKNOWN_S", Parent.of(os.getpid()), code) as process:
+        assert 0 == process.wait(60)
+
+
+@pytest.mark.parametrize("what", UNENDING)
+def test_a_process_that_waits_for_its_end_ends_with_its_parent(what: str) -> None:
+    """However long it would take to complete what it does."""
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as executor:
+        with begun("_UNKNOWN_S", Parent.of(executor.pid), UNENDING[what]) as process:
+            assert process.stdout is not None
+            name = process.stdout.readline().decode().strip()
+            while is_listening(name):
+                time.sleep(0.05)
+            executor.kill()
+            assert has_ended(process.pid)
+        executor.kill()
 
 
 @pytest.mark.parametrize("end", ["killed", "killed and not waited for", "another process has its number"])
@@ -103,6 +138,33 @@ def test_a_function_that_forks_is_answered_for_once(folder: Path) -> None:
     assert ROWS == counts(batch(folder, "memory", "run", 1))
     (folder / "fate").unlink()
     assert ROWS == counts(batch(folder, "memory", "run", 2))
+
+
+def test_a_function_that_starts_threads(folder: Path) -> None:
+    """They run in the process that has the copy, and one that does not end is no matter."""
+    assert [] == batch(folder, "memory", "run", 0)
+    holder = state_process(folder)
+    (folder / "fate").write_text("0 threads")
+    assert ROWS == counts(batch(folder, "memory", "run", 1))
+    assert ROWS == counts(batch(folder, "memory", "run", 2))
+    assert holder == state_process(folder)
+    assert not has_free_copy(job(folder, "memory").config, store_id(folder))
+
+
+def test_a_function_that_needs_the_task_is_called_in_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Only Spark's workers have a TaskContext: this one works itself, and says that it does."""
+    monkeypatch.setattr(TaskContext, "_taskContext", None)
+    TaskContext._getOrCreate()._partitionId = 3
+    assert [] == batch(folder, "memory", "run", 0)
+    (folder / "fate").write_text("0 asks")
+    for number in (1, 2):
+        assert ROWS == counts(batch(folder, "memory", "run", number))
+        assert has_free_copy(job(folder, "memory").config, store_id(folder))
+    assert 1 == caplog.text.count("functions of the operator fail in the process that has copies of buckets")
+    assert "'NoneType' object has no attribute 'partitionId'" in caplog.text
+    drop_copy(job(folder, "memory").config, store_id(folder))
 
 
 def test_functions_meet_the_environment_of_the_worker(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

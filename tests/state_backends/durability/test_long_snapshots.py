@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from threading import Thread
 from types import SimpleNamespace
 
 import pytest
@@ -194,6 +195,36 @@ def test_only_whole_files_of_attempts_after_the_last_complete_one_are_copied(
     assert copied == written.samefile(left)
     left.unlink()
     assert data == written.read_bytes()
+
+
+@pytest.mark.parametrize("of", ["snapshots", "snapshots and those that it sends with"])
+def test_a_shortage_of_threads_fails_no_batch(
+    tmp_path: Path,
+    opened: Callable[..., Store],
+    clock: SimpleNamespace,
+    monkeypatch: pytest.MonkeyPatch,
+    of: str,
+) -> None:
+    """The snapshot is written when the system can start threads again."""
+    store = opened(tmp_path, batches=1)
+    copy = store.copy("memory")
+    if of != "snapshots":
+        copy._uploads._pool.submit(int).result()  # It has its own thread.
+
+    def start(_: Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as short:
+        short.setattr(Thread, "start", start)
+        for _ in range(3):
+            store.commit(copy)
+            clock.now += 60
+    counts = copy.drain_snapshot_counts()
+    assert (0, True, True) == (counts.written, counts.failed > 0, counts.overdue)
+    clock.now += 1_000
+    while not store.pointer.newest.number:
+        store.commit(copy)
+    store.assert_restores("rocksdb")
 
 
 @pytest.fixture
