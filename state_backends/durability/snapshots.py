@@ -32,7 +32,8 @@ from state_backends.durability.signed import decode_signed, encode_signed, fetch
 MANIFEST_VERSION = 1
 PAGES = "pages"
 """The kind of a snapshot that holds pages in changelog blobs; any other kind is the name of the backend that wrote it."""
-_LEAST_SHARED = 1 << 20
+_LEAST_SHARED, _LEAST_COPIED = 1 << 20, 64 << 10
+"""Bytes of files that a snapshot has in common with the one before, and that the storage copies: others are sent."""
 _ORPHAN_SECONDS = 3_600.0
 _AT_ONCE = 4
 _MOST_DIGESTS = 65_536
@@ -158,7 +159,7 @@ class SnapshotFolder:
     ) -> Manifest:
         """Write a snapshot: its files, but for large ones that an earlier one has, then its manifest.
 
-        Large ones that an attempt has stored which broke off since are copied by the storage where it can.
+        What an attempt has stored which broke off since is copied by the storage where it can.
 
         Args:
             name: of the snapshot, never used before.
@@ -198,7 +199,7 @@ class SnapshotFolder:
         return manifest
 
     def _left_by_broken(self, there: Mapping[str, int]) -> dict[tuple[str, int], str]:
-        """Large files of attempts that are newer than every complete snapshot, by digest and bytes.
+        """Files of attempts that are newer than every complete snapshot, by digest and bytes.
 
         One that is not whole has fewer bytes. Those of complete snapshots may be damaged, which may be why this one is written.
 
@@ -209,7 +210,7 @@ class SnapshotFolder:
         left = {}
         for path, size in there.items():
             file = _FILE.fullmatch(path.rpartition("/")[2])
-            if file and size >= _LEAST_SHARED and int(file[2]) > newest:
+            if file and size >= _LEAST_COPIED and int(file[2]) > newest:
                 left[file[1], size] = path
         return left
 

@@ -42,11 +42,11 @@ def put(source: Path, number: int) -> None:
     (source / ".writing").rename(source / f"{number}.parquet")
 
 
-def started(spark: SparkSession, folder: Path, backend: str) -> StreamingQuery:
+def started(spark: SparkSession, folder: Path, backend: str, size: str = "1 day") -> StreamingQuery:
     """A query over windows that stay open, whose rows nobody needs."""
     local = {"state.directory": str(folder / "local" / backend)}
     stream = spark.readStream.schema(SCHEMA).parquet(str(folder / "source"))
-    op = TumblingWindows("1 day").group_by("k").aggregate(n=agg.count())
+    op = TumblingWindows(size).group_by("k").aggregate(n=agg.count())
     rows = op.apply(stream, "at", backend=backend, options=local)
     sink = rows.writeStream.format("noop").option("checkpointLocation", str(folder / "checkpoint" / backend))
     return sink.start()

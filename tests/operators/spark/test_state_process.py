@@ -1,5 +1,6 @@
 """What begins and ends a process that holds buckets' copies, and what functions of users meet in it."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -97,7 +98,12 @@ def test_a_process_ends_with_its_parent(end: str) -> None:
         executor.kill()
 
 
-@pytest.mark.parametrize("why", ["no interpreter", "no library"])
+def no_room(*_: object, **__: object) -> None:
+    """What the system does when its table of processes is full."""
+    raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+
+@pytest.mark.parametrize("why", ["no interpreter", "no library", "no room in the table of processes"])
 def test_where_no_process_can_be_started(
     folder: Path, why: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -105,6 +111,8 @@ def test_where_no_process_can_be_started(
     with monkeypatch.context() as broken:
         if why == "no interpreter":
             broken.setattr(sys, "executable", str(folder / "python"))
+        elif why != "no library":
+            broken.setattr(subprocess, "Popen", no_room)
         else:
             broken.setattr(sys, "path", [])
         assert [] == batch(folder, "memory", "run", 0)
