@@ -162,7 +162,7 @@ class Folder:
             else:
                 os.link(self._path(source), self._path(target), follow_symlinks=False)
                 sync_folder(self._path(target).rpartition("/")[0])
-        except (OSError, ArrowException) as error:
+        except (OSError, ArrowException, NotImplementedError) as error:
             _LOG.debug("cannot copy %s: %s", self.where(source), self._cause(error))
             return False
         return True

@@ -73,6 +73,12 @@ def assert_works(folder: Folder, tmp_path: Path) -> None:
     assert hashlib.sha256(large).digest() == digest.digest()
     assert folder.has("store/one.json")
     assert not folder.has("store/files")
+    assert not folder.copy("store/missing", "store/copied")
+    assert folder.copy("store/files/large", "store/copied") == folder.has("store/copied")
+    if folder.has("store/copied"):  # HDFS cannot copy.
+        assert large == folder.read("store/copied")
+        folder.remove("store/copied")
+    assert len(large) == {name: size for name, _, size in folder.list("store")}["store/files/large"]
     folder.remove("store/one.json")
     folder.remove("store/files/none")
     assert ["store/files/large"] == [one.name for one in folder.list("store")]
