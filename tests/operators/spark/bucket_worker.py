@@ -4,8 +4,8 @@
 
 works on the first batch of the bucket in each folder, prints their rows, and waits. CODE says by how much its functions count.
 The file FOLDER/fate says which process alone may add records, and whether others are `killed`, or only the first of them is
-(`once`), or one of their functions `fails`; or what each function does: it `exits`, `forks`, `threads` and leaves one that does
-not end, `asks` Spark which task it is in, or `tells` what it meets.
+(`once`), or one of their functions `fails`; or what each function does: it `exits`, `forks`, `grows`, `threads` and leaves one
+that does not end, `asks` Spark which task it is in, or `tells` what it meets.
 FOLDER/slow says that adding a record takes a few seconds; FOLDER/began that this has begun.
 
 The process that has the copies ends with the parent that the environment names, as it does with Spark's daemon of workers.
@@ -44,6 +44,8 @@ from state_backends.sqlite_journal import SqliteJournal
 
 SCHEMA = pa.schema([("k", pa.string()), ("at", pa.int64())])
 SLOW_S = 3
+TOO_MUCH = 1 << 40
+"""Bytes that no process gets which has a limit of memory."""
 SNAPSHOTS = "TEST_SNAPSHOTS"
 """The variable of the environment that has the snapshot folder, if there is one."""
 PARENT = "TEST_PARENT"
@@ -94,6 +96,7 @@ def tell(fate: Path) -> None:
 ACTS: dict[str, Callable[[Path], object]] = {
     "exits": lambda _: sys.exit("as the function says"),
     "forks": lambda _: os.fork(),
+    "grows": lambda _: bytearray(TOO_MUCH),
     "threads": leave_thread,
     "asks": ask_spark,
     "tells": tell,

@@ -18,6 +18,7 @@ from typing import Any
 import msgpack
 import numpy as np
 import pytest
+from s3_server import CREDENTIALS, running
 
 from operators.spark import bucket, messages, owners, parents
 from operators.spark.bucket import Origin
@@ -27,7 +28,9 @@ from operators.spark.parents import Parent
 from operators.spark.processor import label_of
 from operators.spark.sockets import listen, socket_of
 from state_backends import StateError
+from state_backends.durability.folders import Folder
 from state_backends.durability.pointer import Pointer, read_pointer
+from state_backends.durability.snapshots import SnapshotFolder
 from state_backends.journal import MemoryJournal
 from state_backends.sqlite_journal import SqliteJournal
 from tests.effort import slow
@@ -206,8 +209,36 @@ import sys
 from pathlib import Path
 from tests.operators.spark.bucket_worker import batch, have_parent
 have_parent()
-batch(Path(sys.argv[1]), sys.argv[2], "run", 1, more=5)
+batch(Path(sys.argv[1]), sys.argv[2], "run", 1, more=int(sys.argv[3]))
 """
+
+
+@pytest.mark.parametrize("backend", ["memory", slow("rocksdb")])
+def test_a_snapshot_is_completed_when_its_worker_has_ended(
+    folder: Path, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the process that has the copy, however slow the storage is; the next batch takes it up."""
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    with running() as s3:
+        s3.bucket("bucket")
+        monkeypatch.setenv(SNAPSHOTS, s3.uri("bucket/snapshots"))
+        assert [] == batch(folder, backend, "run", 0)
+        s3.switch(delay=1, methods="PUT,POST")
+        environment = {**os.environ, PARENT: str(os.getpid())}
+        with Popen([sys.executable, "-c", CANCELLED, str(folder), backend, "0"], env=environment) as ended:
+            assert 0 == ended.wait()
+        before = stored(folder)
+        assert before.pending is not None
+        name, files = (
+            before.pending.snapshot.name,
+            SnapshotFolder(Folder(os.environ[SNAPSHOTS]), before.store_id),
+        )
+        assert not files.has(name)
+        wait_until(lambda: files.has(name), "the snapshot", lambda: len(files.folder.list("")))
+        assert ROWS == counts(batch(folder, backend, "run", 2))
+        after = stored(folder)
+    assert (name, 0) == (after.newest.name, after.failures)
 
 
 @pytest.mark.parametrize("backend", ["memory", slow("rocksdb"), slow("spark")])
@@ -217,7 +248,7 @@ def test_work_of_a_cancelled_task_counts_for_nothing(folder: Path, backend: str)
     holder = state_process(folder)
     (folder / "slow").touch()
     environment = {**os.environ, PARENT: str(os.getpid())}
-    with Popen([sys.executable, "-c", CANCELLED, str(folder), backend], env=environment) as cancelled:
+    with Popen([sys.executable, "-c", CANCELLED, str(folder), backend, "5"], env=environment) as cancelled:
         while not (folder / "began").exists():
             assert cancelled.poll() is None
         cancelled.kill()

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from operators.spark.copies import drop_copy, has_free_copy
 from operators.spark.parents import Parent
 from operators.spark.slots import free_slot, remove_old_slots
 from operators.spark.sockets import is_listening, listen
-from tests.operators.spark.bucket_worker import batch, has_ended, job, state_process
+from tests.operators.spark.bucket_worker import PARENT, batch, has_ended, job, state_process
 from tests.operators.spark.test_owners import ROWS, counts, store_id
 
 Started = list["subprocess.Popen[bytes]"]
@@ -173,6 +174,41 @@ def test_a_function_that_needs_the_task_is_called_in_it(
     assert 1 == caplog.text.count("functions of the operator fail in the process that has copies of buckets")
     assert "'NoneType' object has no attribute 'partitionId'" in caplog.text
     drop_copy(job(folder, "memory").config, store_id(folder))
+
+
+LIMITED = """
+import resource, sys
+from pathlib import Path
+from tests.operators.spark.bucket_worker import batch, have_parent
+have_parent()
+folder, limit = Path(sys.argv[1]), int(sys.argv[2])
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+print(batch(folder, "memory", "run", 0))
+(folder / "fate").write_text("0 grows")
+try:
+    batch(folder, "memory", "run", 1)
+except Exception as error:
+    print(error)
+(folder / "fate").unlink()
+print(batch(folder, "memory", "run", 1))
+sys.stdout.flush()
+input()
+"""
+
+
+def test_the_limit_of_the_workers_memory_holds(folder: Path) -> None:
+    """spark.executor.pyspark.memory is a limit of each process. What is more than that is an error of the batch, by name."""
+    limit, environment = 6 << 30, {**os.environ, PARENT: str(os.getpid())}
+    command, pipe = [sys.executable, "-c", LIMITED, str(folder), str(limit)], subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment) as limited:
+        assert limited.stdout is not None
+        first, error, second = (limited.stdout.readline() for _ in range(3))
+        holder = state_process(folder)
+        limits = Path(f"/proc/{holder}/limits").read_text()
+        limited.kill()
+    assert ("[]\n", True) == (first, "MemoryError" in error)
+    assert 2 == second.count("'start'")
+    assert re.search(rf"Max address space +{limit} +{limit} ", limits)
 
 
 def test_functions_meet_the_environment_of_the_worker(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
