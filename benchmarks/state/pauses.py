@@ -25,7 +25,7 @@ from benchmarks.state.many_keys import records
 from operators import TumblingWindows, spark_session
 
 ROWS, AT_ONCE, WARM, BUCKETS = 20_000, 250_000, 3, 2
-TIMES = {0.0: 6}
+TIMES = {0.0: 6, 300.0: 1}
 """How many batches there are after a pause of so many seconds; 2 after the others."""
 _HOUR_MS = 3_600_000
 _PROCESS = b"operators.spark.state_process"
