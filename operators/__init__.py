@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from operators.definitions.windows import HoppingWindows, SessionWindows, SlidingWindows, TumblingWindows
     from operators.errors import DefinitionError, OperatorError, SessionSetupError, WorkerError
     from operators.explain.explanation import Explanation
+    from operators.runtime.forget_requests import RequestStatus, forget, forget_requests
     from operators.runtime.local import LocalRunner
     from operators.runtime.local_as_of import AsOfRunner
     from operators.runtime.local_cogroup import CoGroupedRunner
@@ -69,6 +70,11 @@ _HOMES = {
         "WorkerError",
     ),
     "operators.explain.explanation": ("Explanation",),
+    "operators.runtime.forget_requests": (
+        "RequestStatus",
+        "forget",
+        "forget_requests",
+    ),
     "operators.runtime.local": ("LocalRunner",),
     "operators.runtime.local_as_of": ("AsOfRunner",),
     "operators.runtime.local_cogroup": ("CoGroupedRunner",),
@@ -112,6 +118,7 @@ __all__ = [
     "Operator",
     "OperatorError",
     "OutputRows",
+    "RequestStatus",
     "RollingAggregation",
     "RollingWindows",
     "SessionSetupError",
@@ -124,6 +131,8 @@ __all__ = [
     "WorkerError",
     "aggregates",
     "ensure_java",
+    "forget",
+    "forget_requests",
     "plot_windows",
     "print_batches",
     "read_windows",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from state_backends.durability.folders import Folder
 from state_backends.durability.policy import SnapshotPolicy
 from state_backends.interface import StateBackend
 from state_backends.registry import BUILT_IN, ENTRY_POINTS, load_backend, unknown_name
@@ -28,6 +29,8 @@ _GENERAL = {
     "state.snapshots.retain": "batches for which a replaced snapshot is kept "
     "(default: spark.sql.streaming.minBatchesToRetain)",
     "state.snapshots.background": "whether batches continue while a snapshot is written: true (default) or false",
+    "state.forget.folder": "folder of requests to forget keys, written by operators.forget and looked for by each batch of a "
+    "query: a local path that all workers can access, or a URI, as for snapshots (default: none)",
     "state.sync": "of a local runner with a directory: whether a batch is on the disk, safe from a power loss, when `process` "
     "returns: true (default) or false",
     "state.savepoint": "folder of a savepoint that a query without a checkpoint starts from (default: the empty state)",
@@ -86,6 +89,14 @@ class StateConfig:
             retain=_count(f"{_SNAPSHOTS}retain", given.get("retain"), default.retain),
             background=self._flag(f"{_SNAPSHOTS}background"),
         )
+
+    @property
+    def forget_folder(self) -> str | None:
+        """Folder of the requests to forget keys, or None."""
+        folder = self._options.get("state.forget.folder") or None
+        if folder is not None:
+            Folder(folder)  # Refused on the driver, before any batch.
+        return folder
 
     @property
     def waits_for_disk(self) -> bool:
@@ -163,7 +174,8 @@ def resolve(
             raise ValueError(unknown_name(f"option {PREFIX}{key}", PREFIX + key, [PREFIX + k for k in known]))
     merged.pop("state.backend", None)
     config = StateConfig(name, tuple(sorted(merged.items())))
-    _ = config.buckets, config.snapshots, config.waits_for_disk, config.evolution, config.log_level
+    _ = config.buckets, config.snapshots, config.forget_folder, config.waits_for_disk
+    _ = config.evolution, config.log_level
     config.backend_class.check_options(config.backend_options)
     return config
 

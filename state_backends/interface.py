@@ -174,6 +174,16 @@ class StateBackend(ABC):
     def clear(self) -> None:
         """Drop every page and the version, all or nothing; they stay dropped after `close` and `open`."""
 
+    def purge(self) -> None:  # noqa: B027 - what keeps no bytes of deleted pages has nothing to do
+        """Remove the bytes of deleted and replaced pages, and of their keys, from the store's files.
+
+        Called after the write of a batch that forgets keys, and before the snapshot of it: no file of that snapshot may have
+        them. Cost: may be O(pages). By default nothing, for stores whose files hold only what is stored.
+
+        Raises:
+            StateError: says why. The batch fails, and is tried again.
+        """
+
     def attach(self, journal: Journal) -> None:  # noqa: B027 - most have nothing to do
         """Use the journal of this batch. Called before each batch, on backends that are `resident`, and on no others."""
 

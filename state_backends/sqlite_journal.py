@@ -165,6 +165,21 @@ class SqliteJournal:
             sync_file(log)
             sync_folder(log.parent)
 
+    def shrink(self) -> None:
+        """Write the file anew, without the bytes of blobs that were removed or replaced, and empty its log. O(blobs).
+
+        Raises:
+            StateError: there is no space for a second copy, or another owner holds the file.
+        """
+        with self._translated_errors():
+            self._db.execute("VACUUM")
+            busy = self._pragma("wal_checkpoint(TRUNCATE)")
+        if busy:
+            raise StateError(
+                f"the log of the journal {self._path} cannot be emptied, since another process reads the journal: stop it, "
+                "and try again"
+            )
+
     def rollback(self) -> None:
         with self._translated_errors():
             if self._db.in_transaction:

@@ -129,6 +129,11 @@ class SqliteBackend(StateBackend):
             self._db.execute("DELETE FROM pages")
             self._db.execute("DELETE FROM meta")
 
+    def purge(self) -> None:
+        with self._translated_errors("purge"):
+            self._db.execute("VACUUM")
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
     def close(self) -> None:
         with self._translated_errors("close"):
             self._db.close()

@@ -5,13 +5,14 @@ from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from operators.command import explain, open_windows, savepoint, state, summary, write_report
+from operators.command import explain, forget, open_windows, savepoint, state, summary, write_report
 from state_backends.checkpoints.survey import MOST_KEYS
 
 Run = Callable[[argparse.Namespace], None]
 _OPERATOR = "the operator: a module that Python can import, and a name in it"
 _PACKAGE = "spark-stateful-windows"
-_DESCRIPTION = """Looks at the checkpoints of stopped queries, and explains operators. Nothing in a checkpoint is changed.
+_DESCRIPTION = """Looks at the checkpoints of stopped queries, explains operators, and asks queries to forget keys.
+Nothing in a checkpoint is changed.
 
 A checkpoint is the folder that a query got as `checkpointLocation`. Times are in UTC."""
 
@@ -23,7 +24,7 @@ def parser() -> argparse.ArgumentParser:
     )
     whole.add_argument("--version", action="version", version=_version())
     commands = whole.add_subparsers(required=True, metavar="COMMAND")
-    for add in (_summary, _state, _windows, _savepoint, _explain, _report):
+    for add in (_summary, _state, _windows, _savepoint, _forget, _explain, _report):
         _running(add(commands))
     return whole
 
@@ -75,6 +76,20 @@ def _savepoint(commands: Any) -> argparse.ArgumentParser:
         "folder", metavar="FOLDER", help="a new folder: a path, or a URI of s3, gs, abfs or hdfs"
     )
     command.add_argument("--json", action="store_true", help="print the savepoint and its origin as JSON")
+    return command
+
+
+def _forget(commands: Any) -> argparse.ArgumentParser:
+    says = "Ask a query to forget keys, and print how far requests have come."
+    command = _command(commands, "forget", forget.run, says)
+    command.add_argument("folder", metavar="FOLDER", help="what the query has as option state.forget.folder")
+    command.add_argument(
+        "--keys",
+        metavar="FILE",
+        help="key columns of the keys: .parquet, .json with a line for each key, or .csv",
+    )
+    command.add_argument("--name", metavar="NAME", help="name of the operator, if there are several")
+    command.add_argument("--json", action="store_true", help="print a line of JSON for each request")
     return command
 
 

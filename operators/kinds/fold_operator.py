@@ -7,6 +7,7 @@ so a window is closed if its end is before the close time.
 
 from abc import abstractmethod
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -101,6 +102,14 @@ class FoldOperator(StoreOperator):
         windows = list(self._emit(touched.keys, stored, folded, (close_time_start, close_time_end)))
         self._save(touched, folded, close_time_end)
         return windows
+
+    @property
+    def retracts(self) -> bool:
+        return self.plan.on_update
+
+    def retracted(self, keys: list[bytes], entries: Entries) -> list[Emission]:
+        chosen = self.plan.is_window(entries) & (entries.time >= self.close_time)
+        return [replace(self._emission(keys, entries, chosen), retract=True)]
 
     def _load(self, touched: Touched, records: Records) -> Entries:
         """Read whole pages: those that are due, and those within reach of the records of their key."""

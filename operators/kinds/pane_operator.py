@@ -6,6 +6,7 @@ closed if its end is before the close time.
 """
 
 from abc import abstractmethod
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -122,6 +123,15 @@ class PaneOperator(SummingOperator):
             windows.append(self.closed(touched.keys, merged.panes, close_time_start, close_time_end))
         self._save(touched, new, merged, close_time_end)
         return windows
+
+    @property
+    def retracts(self) -> bool:
+        return self.plan.on_update
+
+    def retracted(self, keys: list[bytes], entries: Entries) -> list[Emission]:
+        panes = self.plan.schema.by_time(entries)
+        all_ = np.ones(len(panes), bool)
+        return [replace(self.changed(keys, MergedPanes(panes, all_, all_), self.close_time), retract=True)]
 
     def _load(self, touched: Touched, new: Rows, close_time: int) -> list[Entries]:
         """Read the panes that the step needs, by segment. If its windows contain a whole page, they need only its sum.

@@ -267,7 +267,8 @@ class SessionOperator(StoreOperator):
         step.counters.panes += sessions.begun
         if self.plan.on_update:
             windows = [
-                self._retracted(touched.keys, sessions),
+                # Stored sessions that are part of others now.
+                self._gone(touched.keys, sessions.entries.take(sessions.moved)),
                 self._emission(touched.keys, sessions.take(sessions.changed)),
             ]
         else:
@@ -278,6 +279,13 @@ class SessionOperator(StoreOperator):
             ]
         self._save(touched, (stored, final), sessions, close_time_end)
         return windows
+
+    @property
+    def retracts(self) -> bool:
+        return self.plan.on_update
+
+    def retracted(self, keys: list[bytes], entries: Entries) -> list[Emission]:
+        return [self._gone(keys, entries)]
 
     def _late(self, new: Entries, close_time: int) -> Mask:
         """If sessions have a maximum length: the entries that would alone be a closed session."""
@@ -332,10 +340,9 @@ class SessionOperator(StoreOperator):
         return Emission(keys, merged.key, sessions.start, sessions.end, states)
 
     @staticmethod
-    def _retracted(keys: list[bytes], sessions: _Sessions) -> Emission:
-        """The stored sessions that no longer exist: the first entry of each is in a session with other bounds now."""
-        entries = sessions.entries
-        gone = entries.take(sessions.moved & (entries.columns[_AT] == entries.columns[_START]))
+    def _gone(keys: list[bytes], entries: Entries) -> Emission:
+        """Retractions of the sessions of stored entries: of each, the first entry counts."""
+        gone = entries.take(entries.columns[_AT] == entries.columns[_START])
         return Emission(keys, gone.key, gone.columns[_START], gone.columns[_END], (), retract=True)
 
     def _save(

@@ -15,6 +15,7 @@ import pyarrow as pa
 from operators.columns.arrow import plain_table
 from operators.columns.records import FAR_PAST, event_ticks
 from operators.errors import DefinitionError
+from operators.runtime.forgetting import Keys, encoded_keys
 from operators.runtime.open_windows import open_windows
 from operators.runtime.program import Processed, Program
 from operators.runtime.stateful import StatefulOperator
@@ -104,7 +105,9 @@ class LocalRunner:
         """The window store, or None before the first batch."""
         return self._operator.store if self._operator else None
 
-    def process(self, table: pa.Table, stream_time: int | datetime | None = None) -> pa.Table:
+    def process(
+        self, table: pa.Table, stream_time: int | datetime | None = None, *, forget: Keys | None = None
+    ) -> pa.Table:
         """Process one batch and return the rows that the operator emits.
 
         Args:
@@ -112,36 +115,61 @@ class LocalRunner:
             stream_time: stream time after this batch, in ticks since the epoch or as a datetime. It closes windows, and decides
                 what is late in later batches. By default the highest event time so far, with this batch; of several inputs, the
                 least of theirs. It never goes back.
+            forget: keys to forget before the batch, as for `forget`; its records of these keys are the first ones.
 
         Raises:
             DefinitionError: a column is missing or of a wrong type.
         """
-        outcome = self._attempt(table, stream_time, self._journal)
+        outcome = self._attempt(table, stream_time, self._journal, forget)
         done = outcome.processed
         self.counters.add(done.counters)
         self.metrics = outcome.metrics
         self.close_time = outcome.pointer.progress.close_time
         self.late = None if done.late is None else pa.Table.from_struct_array(done.late)
+        if forget is not None and isinstance(self._journal, SqliteJournal):
+            self._journal.shrink()
         return done.rows
 
-    def abort(self, table: pa.Table, stream_time: int | datetime | None = None) -> pa.Table:
+    def forget(self, keys: Keys) -> pa.Table:
+        """Delete all that is stored of keys, as a batch without records, and return rows that retract open windows.
+
+        Nothing of the keys is left in the runner's directory, but for snapshots in a folder of their own: replaced ones go
+        after the batches that `state.snapshots.retain` says. Later records of the keys are the first ones. Stream time stays.
+
+        Args:
+            keys: rows of the key columns: a table, or a dictionary for each row. They need not be stored.
+
+        Raises:
+            DefinitionError: the keys are not those of the operator; says why.
+            StateError: no batch was processed yet.
+        """
+        pointer = read_pointer(self._journal)
+        if self._program is None or pointer is None:
+            raise StateError(_NO_BATCH)
+        return self.process(self._schema.empty_table(), pointer.progress.stream_time, forget=keys)
+
+    def abort(
+        self, table: pa.Table, stream_time: int | datetime | None = None, *, forget: Keys | None = None
+    ) -> pa.Table:
         """Process one batch that is never committed, like an attempt that Spark gives up, and return its rows.
 
         The local copy has what the batch wrote, the journal has not: the next batch finds the copy ahead of the journal and
         restores it. Its rows are those that it would have without this one, and nothing is counted.
 
         Args:
-            table, stream_time: as for `process`.
+            table, stream_time, forget: as for `process`.
 
         Raises:
             DefinitionError: as `process`.
         """
         try:
-            return self._attempt(table, stream_time, _NeverCommitted(self._journal)).processed.rows
+            return self._attempt(table, stream_time, _NeverCommitted(self._journal), forget).processed.rows
         finally:
             self._journal.rollback()
 
-    def _attempt(self, table: pa.Table, stream_time: int | datetime | None, journal: Journal) -> _Outcome:
+    def _attempt(
+        self, table: pa.Table, stream_time: int | datetime | None, journal: Journal, forget: Keys | None
+    ) -> _Outcome:
         if isinstance(table, pa.RecordBatch):
             table = pa.Table.from_batches([table])
         if not isinstance(table, pa.Table):
@@ -155,11 +183,12 @@ class LocalRunner:
             self._program = self._bind(table.schema, self._config)
             self._types = {name: table.schema.field(name).type for name in self._program.inputs.names}
         self._check_columns(table.schema)
+        gone = [] if forget is None else encoded_keys(forget, pa.schema(list(self._program.output.keys)))
         try:
             if isinstance(self._journal, SqliteJournal):
                 # From the first read on: another runner's batch in between would be lost.
                 self._journal.begin()
-            return self._step(self._open(self._program), table, stream_time, journal)
+            return self._step(self._open(self._program), table, stream_time, journal, gone)
         except BaseException:
             journal.rollback()
             raise
@@ -170,6 +199,7 @@ class LocalRunner:
         table: pa.Table,
         stream_time: int | datetime | None,
         journal: Journal,
+        forgotten: list[bytes],
     ) -> _Outcome:
         program = operator.program
         begins = self._config.savepoint is not None and read_pointer(journal) is None
@@ -182,6 +212,8 @@ class LocalRunner:
                 savepoint.origin.get(name) for name in ("stream_time", "highest", "inputs")
             )
             first = [operator.start_from(savepoint, 0, 1)]
+        if forgotten:
+            operator.forget(forgotten)
         if self._markers:
             inputs = self._highest_by_input(table, program, inputs or {})
             highest = min(inputs.values()) if len(inputs) == len(self._markers) else None

@@ -37,6 +37,9 @@ class WindowOperator(Protocol):
     def step(self, batch: Any, step: Step) -> Sequence[Any]:
         """Process one batch and return what to emit, as `Output.table` takes it."""
 
+    def forget(self, keys: list[bytes]) -> None:
+        """Delete all that is stored of keys; the next step retracts their open windows."""
+
 
 class Output(Protocol):
     """The rows that come out of an operator."""

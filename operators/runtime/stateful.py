@@ -44,6 +44,7 @@ class StatefulOperator:
         self._evolution = config.evolution
         self._sequence = 0
         self._failed_at_start: list[FailedCall] = []
+        self._forgets = False
         self._restoring = self._stepping = self._committing = 0.0
 
     @classmethod
@@ -99,6 +100,7 @@ class StatefulOperator:
         pointer = pointer or read_pointer(journal) or Pointer.fresh()
         progress = pointer.progress
         self._sequence = progress.sequence
+        self._forgets = False
         self._settle(progress.identity)
         change = stored_change(self.program, progress, self._evolution)
         done = self._durable.align(journal, pointer)
@@ -160,6 +162,18 @@ class StatefulOperator:
         self._check_lifetimes(savepoint.identity)
         self.operator.rebuild(savepoint.close_time)
         return program.output.table(emitted, self._sequence)
+
+    def forget(self, keys: list[bytes]) -> None:
+        """Delete all that is stored of keys before the next step, which begins with rows that retract their open windows.
+
+        With the next commit, log and snapshots begin with the state after it: O(state).
+
+        Args:
+            keys: distinct encoded keys; they need not be stored.
+        """
+        self._ready = False
+        self._forgets = True
+        self.operator.forget(keys)
 
     def step(
         self, closes: tuple[int, int], rows: Sequence[pa.Table], partials: Sequence[pa.Table] = ()
@@ -223,8 +237,8 @@ class StatefulOperator:
             keys=self.store.usage.keys,
             sequence=self._sequence + 1,
         )
-        pointer = self._durable.commit(journal, pointer, changes, progress, clock)
-        self._ready = True
+        pointer = self._durable.commit(journal, pointer, changes, progress, clock, forgets=self._forgets)
+        self._ready, self._forgets = True, False
         self._committing = time.perf_counter() - began
         return pointer
 

@@ -15,6 +15,7 @@ from operators.runtime.stateful import StatefulOperator
 from operators.spark import blobs as sizes
 from operators.spark.blobs import from_blobs, to_blobs
 from operators.spark.copies import held_copy
+from operators.spark.forgetting import Requests
 from operators.spark.logs import warn_once
 from operators.spark.packing import PARTIALS, ROWS
 from operators.spark.parts import Part, can_be_parted, in_parts, in_stages
@@ -171,6 +172,7 @@ class Job:
         labels: of all buckets, in their order.
         closing: how close times follow from the watermark.
         savepoint: what a query without a checkpoint starts from.
+        requests: to forget keys; None if the query looks for none.
     """
 
     program: Program
@@ -178,6 +180,19 @@ class Job:
     labels: tuple[int, ...]
     closing: Closing
     savepoint: Savepoint | None = None
+    requests: Requests | None = None
+
+    def forgets(self, call: Call, pointer: Pointer, batch: int | None) -> bool:
+        """Whether a bucket without rows has keys to forget, or has to remove files of a state that had them."""
+        forgotten = pointer.progress.forgotten
+        if self.requests is not None and self.requests.due(forgotten, call.clock):
+            return True
+        retain = self.config.snapshots.retain
+        return (
+            bool(forgotten)
+            and batch is not None
+            and any(0 <= one.retired < batch - retain for one in pointer.retired)
+        )
 
     def is_due(self, call: Call, progress: Progress) -> bool:
         """Whether a bucket without rows has work to do."""
@@ -205,6 +220,9 @@ class Job:
         call = request.call
         pointer = operator.open(journal, request.pointer)
         first = self._begun(operator, request.label) if request.begins else []
+        forgotten, keys = self._to_forget(call, pointer.progress, request.label)
+        if keys:
+            operator.forget(keys)
         closes = self._closes(call, pointer.progress, operator.operator.close_time)
         active = self._active(call, pointer.progress)
         behind = None if self.closing.chained else self.closing.behind_us
@@ -229,7 +247,9 @@ class Job:
                     tables, counters = iter([self.program.joined(done.rows, done.late)]), done.counters
                 # Asked before the commit, while the store knows of this batch's changes.
                 timer = None if operator.store.is_empty() else call.watermark + 1
-                host = Progress(buckets=len(self.labels), timer=timer, active=active, behind=behind)
+                host = Progress(
+                    buckets=len(self.labels), timer=timer, active=active, behind=behind, forgotten=forgotten
+                )
                 pointer = operator.commit(journal, pointer, host, request.batch)
                 metrics = added(metrics, operator.drain_metrics(counters))
                 for table in tables:
@@ -251,6 +271,16 @@ class Job:
         if self.savepoint is None:
             return []
         return [operator.start_from(self.savepoint, self.labels.index(label), len(self.labels))]
+
+    def _to_forget(self, call: Call, progress: Progress, label: int) -> tuple[int, list[bytes]]:
+        """The last request that is applied after this call, and the bucket's keys that it and others before it name."""
+        if self.requests is None:
+            return progress.forgotten, []
+        if (
+            progress.identity is None and self.savepoint is None
+        ):  # Nothing is stored yet, so that there is nothing to forget.
+            return max([0, *(file.number for file in self.requests.due(0, call.clock))]), []
+        return self.requests.keys(progress.forgotten, call.clock, label)
 
     def _tables(self, blobs: Blobs) -> tuple[list[pa.Table], list[pa.Table]]:
         """The batch's rows and partial aggregates."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 from pyspark import cloudpickle
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import ArrayType, BinaryType, LongType, StructField, StructType
@@ -19,6 +20,7 @@ from operators.runtime.metrics import line, names
 from operators.runtime.program import Program
 from operators.spark.bucket import Blobs, Call, Functions, Job, Origin, Outcome, Request, in_place
 from operators.spark.failures import MOVE_STATE, located
+from operators.spark.forgetting import Requests
 from operators.spark.journal import SparkJournal
 from operators.spark.logs import log_at
 from operators.spark.observed import COUNTS
@@ -28,6 +30,7 @@ from operators.spark.runs import batch_number, run_id
 from operators.spark.workers import prepare_worker
 from state_backends import StateConfig, StateError
 from state_backends.checkpoints.savepoint import Savepoint
+from state_backends.durability.forget_requests import RequestReader
 from state_backends.durability.pointer import Pointer, read_pointer
 from state_backends.durability.progress import Progress
 
@@ -77,7 +80,10 @@ class BucketProcessor(StatefulProcessor):
         closing: Closing,
         savepoint: Savepoint | None = None,
     ) -> None:
-        self._job = Job(program, config, labels, closing, savepoint)
+        folder, keys = config.forget_folder, pa.schema(list(program.output.keys))
+        reader = RequestReader(name, keys, len(labels))
+        requests = None if folder is None else Requests(folder, reader, labels)
+        self._job = Job(program, config, labels, closing, savepoint, requests)
         self._name = name
         self._metrics = names(program.counts)
         self._pickled = b""
@@ -143,7 +149,12 @@ class BucketProcessor(StatefulProcessor):
         # The bucket of label 0, which exists with any number of buckets, starts with the first batch: its pointer shows
         # queries with other buckets, or with another operator, that they cannot go on from here.
         begins = stored is None and (job.savepoint is not None or label == 0)
-        if not (blobs or begins or job.is_due(call, pointer.progress)) and self._fits(pointer):
+        if job.requests is not None:
+            if label == 0:
+                job.requests.announce()
+            job.requests.note(pointer.progress.forgotten, call.clock, label)
+        due = job.is_due(call, pointer.progress) or job.forgets(call, pointer, batch)
+        if not (blobs or begins or due) and self._fits(pointer):
             # A timer that a later one has replaced, or a call that only starts or checks the bucket.
             return
         request = Request(pointer, label, batch, call, blobs, begins)

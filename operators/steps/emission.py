@@ -2,8 +2,9 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +28,7 @@ class Emission:
         keys: encoded keys.
         key: shape (n,), int64: position of each window's key in `keys`.
         start, end: shape (n,), int64: bounds in ticks.
-        states: one state per operation; empty if windows are retracted.
+        states: one state per operation; empty if windows are retracted whose results are not known any more.
         retract: whether the windows were emitted before and no longer exist.
     """
 
@@ -37,6 +38,24 @@ class Emission:
     end: Ints
     states: Sequence[State]
     retract: bool = False
+
+    def without(self, emitted: Sequence[Any]) -> "Emission":
+        """Return the windows that are not among emitted rows, so that a batch has one row for each window.
+
+        Args:
+            emitted: emissions of other windows or of the same; those that retract do not count.
+        """
+        mine = {*self.keys}
+        again = set[tuple[bytes, int, int]]()
+        for rows in emitted:
+            number = {n: key for n, key in enumerate(rows.keys) if key in mine} if not rows.retract else {}
+            at = np.flatnonzero(np.isin(rows.key, list(number)))
+            names = [number[n] for n in rows.key[at].tolist()]
+            again.update(zip(names, rows.start[at].tolist(), rows.end[at].tolist(), strict=True))
+        bounds = zip(self.key.tolist(), self.start.tolist(), self.end.tolist(), strict=True)
+        kept = np.array([(self.keys[n], start, end) not in again for n, start, end in bounds], bool)
+        states = [tuple(column[kept] for column in state) for state in self.states]
+        return replace(self, key=self.key[kept], start=self.start[kept], end=self.end[kept], states=states)
 
 
 class AggregateOutput(ABC):
@@ -121,7 +140,7 @@ class OutputSchema(AggregateOutput):
         return pa.Table.from_arrays(columns, schema=schema)
 
     def _results(self, emission: Emission) -> list[pa.Array]:
-        if emission.retract:
+        if not emission.states:
             return [pa.nulls(len(emission.key), bound.type) for _, bound in self.aggregates]
         state_of = dict(zip(self.operations, emission.states, strict=True))
         return [bound.finish([state_of[op] for op in bound.operations]) for _, bound in self.aggregates]

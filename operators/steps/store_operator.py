@@ -12,6 +12,7 @@ import numpy as np
 
 from operators.columns.ranges import Ints, Mask, run_starts
 from operators.columns.records import FAR_PAST, Records
+from operators.steps.emission import Emission
 from operators.steps.step import Step
 from operators.steps.timers import NEVER, TimerQueue
 from operators.steps.touched import DuePages, Rows, Timers, Touched
@@ -59,6 +60,8 @@ class StoreOperator(ABC):
         """Segments whose timers have not been set since the store was opened, and when the first of them may be due."""
         self._unknown: dict[int, None] = {}
         """Segments whose keys have not been read since then."""
+        self._retracting: Sequence[Emission] = ()
+        """Windows of keys that were forgotten since the last step."""
 
     @abstractmethod
     def next_due(self, entries: Entries) -> Ints:
@@ -76,7 +79,7 @@ class StoreOperator(ABC):
             close_time: the close time of the stored state.
             changes: what was written since the timers were last right; None reads the whole store.
         """
-        self.close_time = close_time
+        self.close_time, self._retracting = close_time, ()
         if changes is None:
             self._timers.clear()
             self._open(self.store.segments())
@@ -156,7 +159,10 @@ class StoreOperator(ABC):
         """
         step.begin(self.close_time)
         self._read_on(step.close_time_end)
+        retracting, self._retracting = self._retracting, ()
         emitted = self.process(batch, step)
+        if retracting:
+            emitted = [*(rows.without(emitted) for rows in retracting), *emitted]
         self.close_time = step.close_time_end
         for rows in emitted:
             if rows.retract:
@@ -164,6 +170,33 @@ class StoreOperator(ABC):
             else:
                 step.counters.windows += len(rows.key)
         return emitted
+
+    def forget(self, keys: list[bytes]) -> None:
+        """Delete all that is stored of distinct keys; the next step begins with rows that retract their open windows.
+
+        Windows that are closed stay where they came out: they are final. Timers stay, as early ones of pages that are gone.
+
+        Cost: O(segments and pages of the keys).
+        """
+        store, parts, nothing = self.store, list[Entries](), merge_entries([], self.store.layout)
+        located = store.locate(keys)
+        for segment in store.segments():
+            present = np.flatnonzero(store.may_have(segment, keys, located))
+            pages = store.pages(segment, keys, present)
+            if self.retracts:
+                parts.append(store.read(segment, keys, pages))
+            self._write(segment, keys, pages, nothing)
+        self._retracting = self.retracted(keys, merge_entries(parts, store.layout)) if parts else ()
+
+    @property
+    def retracts(self) -> bool:
+        """Whether windows come out before they are closed, by rows that can be retracted; by default not."""
+        return False
+
+    def retracted(self, keys: list[bytes], entries: Entries) -> Sequence[Emission]:
+        """Return rows that retract the open windows of keys, given all of their stored entries. Called if `retracts`."""
+        del keys, entries
+        return ()
 
     @abstractmethod
     def process(self, batch: Any, step: Step) -> Sequence[Emitted]:

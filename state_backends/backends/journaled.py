@@ -272,6 +272,10 @@ class JournalBackend(StateBackend):
         if self._file_journal is not None:
             self._file_journal.commit()
 
+    def purge(self) -> None:
+        if self._file_journal is not None:
+            self._file_journal.shrink()
+
     def close(self) -> None:
         self._close_file()
         self._attached = self._index = None

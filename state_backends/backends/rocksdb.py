@@ -16,8 +16,10 @@ from weakref import WeakSet
 import numpy as np
 from rocksdict import (
     BlockBasedOptions,
+    BottommostLevelCompaction,
     Cache,
     Checkpoint,
+    CompactOptions,
     DBCompressionType,
     Options,
     Rdict,
@@ -233,6 +235,21 @@ class RocksDBBackend(StateBackend):
         self._apply(changes)
         self._segments.clear()
         self._version = None
+
+    def purge(self) -> None:
+        """Compact all levels, and open the database anew, since its list of files has the first and last keys of older ones."""
+
+        def compact() -> None:
+            self._db.flush()
+            # A file that alone makes its level would stay as it is, and with it the marks of deleted keys.
+            options = CompactOptions()
+            options.set_bottommost_level_compaction(BottommostLevelCompaction.force())
+            self._db.compact_range(None, None, options)
+
+        self._act(compact)
+        self.close()
+        self._open()
+        self._written = 0
 
     def snapshot(self, directory: Path) -> None:
         try:

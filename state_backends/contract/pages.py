@@ -55,6 +55,29 @@ class PagesContract(Contract):
             found,
         )
 
+    def test_a_purge_removes_the_bytes_of_what_is_gone(self, directory: Path) -> None:
+        """No file has deleted and replaced pages, and deleted keys, any more; what is stored stays, also for the next owner."""
+        kept = {n: {b"kept %d" % key: bytes(40) for key in range(300)} for n in (0, 1)}
+        with closing(self.open(directory)) as backend:
+            gone = dict.fromkeys([b"forgotten key %d" % key for key in range(3)], b"forgotten page")
+            for n in range(3):
+                last = {b"kept 0": b"replaced page" if n < 2 else bytes(40)}
+                puts = {0: kept[0] | gone | last, 1: kept[1], 2: gone}
+                backend.write(WriteBatch(puts=puts), b"%d" % n)
+            backend.write(WriteBatch(deletes={0: {*gone}, 2: {*gone}}), b"last")
+            backend.purge()
+            assert_holds(backend, kept, b"last", "purge leaves what is stored as it is")
+            for when in ("after purge", "after the write that follows"):
+                files = {path.name: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+                found = [
+                    name for name, data in files.items() if b"forgotten" in data or b"replaced page" in data
+                ]
+                check(f"no file has the bytes of what was deleted or replaced ({when})", [], found)
+                backend.write(WriteBatch(), b"next")
+        with closing(self.open(directory)) as backend:
+            if backend.version is not None:
+                assert_holds(backend, kept, b"next", "purge leaves what is stored as it is")
+
     def test_get_many_of_many_keys(self, backend: StateBackend) -> None:
         """150,000 pages are found at once, and as many missing ones are None."""
         pages = {b"%d" % n: b"page %d" % n for n in range(150_000)}

@@ -241,6 +241,8 @@ class Durable:
         batch: WriteBatch,
         progress: Progress,
         clock: int | None = None,
+        *,
+        forgets: bool = False,
     ) -> Pointer:
         """Write one batch to the local copy and to the journal, and return the pointer that now counts.
 
@@ -252,10 +254,14 @@ class Durable:
             batch: the changes.
             progress: of the operator after the batch.
             clock: number of the host's batch, by which replaced snapshots are kept; by default that of the version.
+            forgets: whether nothing that this batch deletes, and nothing that was deleted before, may stay in the log or in the
+                newest snapshot. Cost: O(state), since a snapshot is written at once.
         """
         resident = self.backend.resident
         self.logged_bytes = 0
-        if batch:
+        if forgets:
+            pointer = self._start_without(journal, pointer, batch)
+        elif batch:
             version = new_version(pointer.number + 1)
             self.backend.write(batch, version)
             entry = without_pages(batch) if resident else batch
@@ -278,3 +284,12 @@ class Durable:
         journal.put("pointer", pointer.encode())
         journal.commit()
         return pointer
+
+    def _start_without(self, journal: Journal, pointer: Pointer, batch: WriteBatch) -> Pointer:
+        """Write a batch, and let log and snapshots begin with the state after it: earlier ones have what it deletes."""
+        version = new_version(pointer.number + 1)
+        self.backend.write(batch, version)
+        self.backend.purge()
+        home = JOURNAL if self.backend.resident else COPIES
+        pointer = start_over(journal, replace(pointer, home=home, number=pointer.number + 1, version=version))
+        return pointer if self.backend.resident else self._schedule.write_now(journal, pointer)

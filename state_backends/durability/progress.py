@@ -48,6 +48,7 @@ class Progress:
         inputs: of a local runner of several inputs, the highest event time in ticks of each that has had a record, by name.
         sequence: number of the next batch, which the rows of the operator carry if later ones may replace them. It goes on from
             that of a savepoint.
+        forgotten: of a query, number of the last request to forget keys that the bucket has applied, or 0.
     """
 
     identity: dict[str, Any] | None = None
@@ -63,6 +64,7 @@ class Progress:
     highest: int | None = None
     inputs: dict[str, int] | None = None
     sequence: int = 0
+    forgotten: int = 0
 
     @property
     def has_further_pages(self) -> bool:
@@ -89,6 +91,7 @@ class Progress:
             "keys": self.keys or None,
             "behind": self.behind,
             "inputs": self.inputs,
+            "forgotten": self.forgotten or None,
         }
         return _given(operator) | host | _given(later)
 
@@ -117,6 +120,7 @@ class Progress:
                 inputs=checked_inputs(plain.get("inputs")),
                 sequence=count(plain.get("sequence", 0)),
                 keys=count(plain.get("keys", 0)),
+                forgotten=count(plain.get("forgotten", 0)),
             )
 
 

@@ -49,11 +49,12 @@ def trim_log(journal: Journal, pointer: Pointer, fewest: int) -> Pointer:
 
 
 def start_over(journal: Journal, pointer: Pointer) -> Pointer:
-    """Return the pointer without log and snapshots, which belong to another form of the state."""
+    """Return the pointer without log and snapshots, which belong to another form of the state, or have what must not stay."""
     for number in range(pointer.oldest, pointer.number + 1):
         journal.remove(entry_name(number))
     _remove_blobs(journal, pointer.snapshots)
-    retired = tuple(one for one in pointer.snapshots if one.name)
+    unfinished = () if pointer.pending is None else (pointer.pending.snapshot,)
+    retired = tuple(one for one in (*pointer.snapshots, *unfinished) if one.name)
     return replace(
         pointer,
         snapshots=(),

@@ -20,6 +20,7 @@ from serializers.pages import PAGE_VERSION
 from state_backends import known_options
 from state_backends.backends.journaled import FORMAT_VERSION
 from state_backends.checkpoints.savepoint import SAVEPOINT_VERSION
+from state_backends.durability.forget_requests import REQUEST_VERSION
 from state_backends.durability.pointer import POINTER_VERSION
 from state_backends.durability.snapshots import MANIFEST_VERSION
 from state_backends.sqlite_journal import JOURNAL_VERSION
@@ -37,6 +38,7 @@ FORMATS = {
     "blob of the backend `spark`": FORMAT_VERSION,
     "manifest of a snapshot": MANIFEST_VERSION,
     "savepoint": SAVEPOINT_VERSION,
+    "request to forget keys": REQUEST_VERSION,
     "journal in a file": JOURNAL_VERSION,
 }
 """Versions of what is stored."""

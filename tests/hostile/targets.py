@@ -26,6 +26,7 @@ from state_backends.backends.memory import MemoryBackend
 from state_backends.checkpoints.query import stored_query
 from state_backends.checkpoints.savepoint import HEADER, read_header
 from state_backends.durability.changelog import entries, entry_name
+from state_backends.durability.forget_requests import ForgetRequest, RequestFile, RequestReader
 from state_backends.durability.pointer import NO_VERSION, Pointer
 from state_backends.durability.snapshots import Manifest
 from state_backends.journal import MemoryJournal
@@ -200,6 +201,9 @@ def read_query(name: str, blob: bytes) -> object:
     return stored_query(str(place))
 
 
+REQUEST = ForgetRequest(RequestFile(1, "0" * 16, "requests/1.json"), "windows", 2, (b"one", b"other"))
+
+
 def targets() -> list[Target]:
     """Return all decoders."""
     return [
@@ -241,6 +245,18 @@ def targets() -> list[Target]:
             forge_signed,
         ),
         Target("savepoint file", saved_file, read_saved),
+        Target(
+            "request to forget",
+            lambda: [REQUEST.encode(), replace(REQUEST, keys=None).encode()],
+            lambda blob: ForgetRequest.decode(REQUEST.file, blob, "here"),
+            forge_signed,
+        ),
+        Target(
+            "reader of requests",
+            lambda: [RequestReader("windows", KEYS, 3).encode()],
+            lambda blob: RequestReader.decode(blob, "here"),
+            forge_signed,
+        ),
         *(
             Target(
                 f"query {name}",

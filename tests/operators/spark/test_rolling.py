@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
@@ -11,7 +12,15 @@ from pyspark.sql import functions as F
 from operators import RollingAggregation, RollingWindows, TumblingWindows
 from operators import aggregates as agg
 from tests.effort import slow, slow_but, soak
-from tests.operators.spark.frames import rows, run_query, stream, use_up, write_source
+from tests.operators.spark.frames import (
+    BASE_US,
+    rows,
+    run_query,
+    stream,
+    use_up,
+    write_numbered,
+    write_source,
+)
 
 pytestmark = pytest.mark.spark
 MS = {"100ms": 100, "1s": 1_000, "ever": None}
@@ -110,6 +119,40 @@ def test_lifetimes_end_with_pauses(spark: SparkSession, source: Path, tmp_path: 
     run_query(streamed, tmp_path / "out", tmp_path / "cp")
     close = frame.selectExpr("date_trunc('MILLISECOND', max(at)) - interval 8 seconds").first()[0]
     assert rows(expected.where(F.col("at") < F.lit(close))) == rows(spark.read.parquet(str(tmp_path / "out")))
+
+
+@pytest.mark.slow
+def test_forget_after_is_added_to_a_running_query(spark: SparkSession, tmp_path: Path) -> None:
+    """On arrival, too: what was stored before counts until a pause that is too long, and then no more."""
+    source, second = tmp_path / "in", 1_000_000
+    source.mkdir()
+    seconds = [("a", 0), ("b", 0)], [("a", 20), ("b", 20)], [("a", 40), ("b", 40)]
+    later = [("b", 100)], [("b", 150)], [("b", 200)], [("a", 3_600), ("b", 3_600)]
+
+    def put(number: int, given: list[tuple[str, int]]) -> None:
+        at = pa.array([BASE_US + time * second for _, time in given], pa.timestamp("us", "UTC"))
+        table = {"k": [key for key, _ in given], "at": at, "v": [1] * len(given), "x": [0.5] * len(given)}
+        write_numbered(pa.table(table), source, number)
+
+    def run(forget_after: str | None) -> None:
+        windows = RollingWindows(
+            {"100ms": "100 ms", "ever": "lifetime"}, grace="8 seconds", forget_after=forget_after
+        )
+        op = windows.group_by("k").aggregate(n=agg.count()).emit("on_arrival")
+        run_query(op.apply(stream(spark, source), event_time="at"), tmp_path / "out", tmp_path / "cp")
+
+    for number, given in enumerate(seconds):
+        put(number, given)
+    run(None)
+    for number, given in enumerate(later, len(seconds)):
+        put(number, given)
+    run("60 seconds")
+    found = spark.read.parquet(str(tmp_path / "out")).selectExpr(
+        "k", f"unix_seconds(at) - {BASE_US // second} AS second", "n_ever"
+    )
+    counted = {("a", 0): 1, ("b", 0): 1, ("a", 20): 2, ("b", 20): 2, ("a", 40): 3, ("b", 40): 3}
+    counted |= {("b", 100): 4, ("b", 150): 5, ("b", 200): 6, ("a", 3_600): 1, ("b", 3_600): 1}
+    assert counted == {(row["k"], row["second"]): row["n_ever"] for row in found.collect()}
 
 
 @pytest.mark.slow

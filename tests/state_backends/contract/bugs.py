@@ -182,6 +182,20 @@ SEVEN = [
 """The bugs that an author found to go through an earlier form of the suite, in each backend that can have them."""
 
 OTHERS = [
+    Bug(
+        "rocksdb",
+        "a purge that leaves the marks of deleted keys",
+        "            self._db.compact_range(None, None, options)\n",
+        "            self._db.compact_range(None, None)\n",
+        "a_purge_removes_the_bytes_of_what_is_gone",
+    ),
+    Bug(
+        "rocksdb",
+        "a purge that leaves the list of files",
+        "        self._act(compact)\n        self.close()\n        self._open()\n",
+        "        self._act(compact)\n",
+        "a_purge_removes_the_bytes_of_what_is_gone",
+    ),
     Bug("rocksdb", "a killed restore leaves what does not open", REMOVE, "", KILLED),
     Bug(
         "rocksdb",

@@ -1,0 +1,120 @@
+"""`forget`: ask a query to forget keys; and what became of such requests."""
+
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+
+from operators.columns.checks import listed_names
+from operators.errors import DefinitionError
+from operators.runtime.forgetting import Keys, encoded_keys
+from state_backends import StateError
+from state_backends.durability.folders import absolute
+from state_backends.durability.forget_requests import ForgetRequest, RequestFolder, RequestReader
+
+
+@dataclass(frozen=True, slots=True)
+class RequestStatus:
+    """A request to forget keys, and how far it has come.
+
+    Attributes:
+        number: of the request.
+        operator: name of the operator.
+        keys: how many keys it names.
+        counts_from: batches that begin at this time or later apply it.
+        applied: buckets whose committed state is without the keys.
+        buckets: how many buckets there are.
+    """
+
+    number: int
+    operator: str
+    keys: int
+    counts_from: datetime
+    applied: int
+    buckets: int
+
+    @property
+    def done(self) -> bool:
+        """Whether all buckets have applied it. The keys are then no longer in the request's file."""
+        return self.applied >= self.buckets
+
+
+def forget(folder: str | Path, keys: Keys, operator: str | None = None) -> RequestStatus:
+    """Ask an operator of a query to forget keys. A running query does it with its first batch that begins ten seconds later.
+
+    Of a stopped query, the first batches after its next start do it. All that is stored of the keys goes before the records of
+    that batch, in all kinds of windows and custom operators; windows that are open and came out on update are retracted. The
+    bucket's log and snapshots begin anew with that batch: O(state) for each bucket that has a key.
+
+    Args:
+        folder: what the operator has as option `state.forget.folder`.
+        keys: rows of the operator's key columns: a pyarrow Table, or a dictionary for each row. They need not be stored.
+        operator: name of the operator, as given to `apply`; None if only one operator looks for requests in the folder.
+
+    Returns:
+        the request; `forget_requests` says later how far it has come.
+
+    Raises:
+        DefinitionError: the keys are not those of the operator, or it is not clear which operator is meant; says why.
+        StateError: no operator has looked for requests in the folder yet, or the storage fails.
+    """
+    requests = RequestFolder(absolute(folder))
+    reader = _chosen(requests, operator)
+    return _status(requests, requests.write(reader.name, encoded_keys(keys, reader.keys)), reader)
+
+
+def key_columns(folder: str | Path, operator: str | None = None) -> RequestReader:
+    """Return the operator that requests in a folder are for, with its key columns; arguments and errors as for `forget`."""
+    return _chosen(RequestFolder(absolute(folder)), operator)
+
+
+def forget_requests(folder: str | Path) -> list[RequestStatus]:
+    """Return all requests to forget keys in a folder, in their order.
+
+    Args:
+        folder: as for `forget`.
+
+    Raises:
+        StateError: the storage fails.
+        CorruptDataError: a file is damaged; names it.
+    """
+    requests = RequestFolder(absolute(folder))
+    readers = {reader.name: reader for reader in requests.readers()}
+    found = [requests.read(file) for file in requests.files()]
+    return [
+        _status(requests, request, readers[request.operator])
+        for request in found
+        if request.operator in readers
+    ]
+
+
+def _chosen(requests: RequestFolder, operator: str | None) -> RequestReader:
+    readers = {reader.name: reader for reader in requests.readers()}
+    if not readers:
+        raise StateError(
+            f"no operator has looked for requests in the folder {requests.shown} yet: start the query with the option "
+            "state.forget.folder set to this folder, and wait for its first batch. A query can get the option at any restart"
+        )
+    if operator is None and len(readers) > 1:
+        raise DefinitionError(
+            f"several operators look for requests in the folder {requests.shown}: {', '.join(readers)}. Each has a state of "
+            "its own: say which one, and make a request for each that has the keys"
+        )
+    name = next(iter(readers)) if operator is None else operator
+    if name not in readers:
+        raise DefinitionError(
+            f"no operator named {name!r} has looked for requests in the folder {requests.shown}; those that have: "
+            f"{listed_names(name, readers)}"
+        )
+    return readers[name]
+
+
+def _status(requests: RequestFolder, request: ForgetRequest, reader: RequestReader) -> RequestStatus:
+    number = request.file.number
+    return RequestStatus(
+        number,
+        request.operator,
+        request.count,
+        datetime.fromtimestamp(number / 1_000, timezone.utc),
+        requests.applied(request.file),
+        reader.buckets,
+    )

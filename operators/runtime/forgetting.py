@@ -1,0 +1,117 @@
+"""Keys to forget: rows of key columns, as users give them, become keys as the store has them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.types as pat
+
+from operators.columns.arrow import plain_table
+from operators.columns.checks import listed_columns
+from operators.columns.records import number_keys
+from operators.errors import DefinitionError
+from serializers.keys import encode_keys
+from serializers.shapes import short
+
+Keys: TypeAlias = pa.Table | Sequence[Mapping[str, object]]
+"""Rows of key columns: a table, or a dictionary for each row."""
+
+
+def encoded_keys(keys: Keys, columns: pa.Schema) -> list[bytes]:
+    """Return the distinct keys of rows as the store has them.
+
+    Args:
+        keys: rows with all key columns of an operator. Other columns are refused, since a key may have been meant by them.
+        columns: the operator's key columns.
+
+    Raises:
+        DefinitionError: the operator has no key columns, there is no row, or a column is missing, too many, or of a type whose
+            values are not those of the key column; names it.
+    """
+    if not columns.names:
+        raise DefinitionError(
+            "the operator has no key columns, so that all records are of one key: to forget them all, start the query with a "
+            "new checkpoint"
+        )
+    table = _table(keys, columns)
+    if not table.num_rows:
+        raise DefinitionError("there is no key to forget: the keys have no rows")
+    for name in columns.names:
+        if name not in table.column_names:
+            raise DefinitionError(
+                f"the keys lack the key column {name!r}; they have the columns {listed_columns(name, table.column_names)}"
+            )
+    for name in table.column_names:
+        if name not in columns.names:
+            raise DefinitionError(
+                f"the keys have a column {name!r} that is no key column of the operator: give just "
+                f"{', '.join(columns.names)}"
+            )
+    return encode_keys(number_keys([_cast(table, field) for field in columns], table.num_rows)[1])
+
+
+def _table(keys: Any, columns: pa.Schema) -> pa.Table:
+    if isinstance(keys, pa.RecordBatch):
+        return plain_table(pa.Table.from_batches([keys]))
+    if isinstance(keys, pa.Table):
+        return plain_table(keys)
+    if isinstance(keys, Mapping | str) or not all(isinstance(row, Mapping) for row in keys):
+        raise DefinitionError(
+            f"keys are rows of the key columns {', '.join(columns.names)}: give a pyarrow.Table or a list of dictionaries, not "
+            f"{short(keys)}"
+        )
+    names = list(dict.fromkeys(name for row in keys for name in row))
+    arrays = []
+    for name in names:
+        missing = next((row for row in keys if name not in row), None)
+        if missing is not None:
+            raise DefinitionError(
+                f"a key lacks the column {name!r}: {short(dict(missing))}; for null, give None"
+            )
+        values = [row[name] for row in keys]
+        type_ = columns.field(name).type if name in columns.names else None
+        arrays.append(_array(name, values, type_))
+    return pa.table(arrays, names=names)
+
+
+def _array(name: str, values: Sequence[object], type_: pa.DataType | None) -> pa.Array:
+    """The values as a column; of the given type, if they are values of it."""
+    try:
+        found = pa.array(values)
+        return found if type_ is None or not _alike(found.type, type_) else pa.array(values, type_)
+    except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+        raise DefinitionError(f"key column {name!r} is {short(values[0])}: {error}") from error
+
+
+def _cast(table: pa.Table, field: pa.Field) -> pa.ChunkedArray:
+    column = table.column(field.name)
+    if column.type == field.type:
+        return column
+    if not _alike(column.type, field.type):
+        raise DefinitionError(
+            f"key column {field.name!r} is of type {column.type}, but the operator's is {field.type}: cast it"
+        )
+    try:
+        return column.cast(field.type)
+    except pa.ArrowException as error:
+        raise DefinitionError(
+            f"key column {field.name!r} has a value that is none of the operator's type {field.type}: {error}"
+        ) from error
+
+
+def _alike(given: pa.DataType, type_: pa.DataType) -> bool:
+    """Whether values of one type can be those of the other, so that no other key can be meant."""
+    if pat.is_null(given):
+        return True
+    if pat.is_timestamp(given) and pat.is_timestamp(type_):
+        return (given.tz is None) == (type_.tz is None)
+    kinds = (
+        pat.is_integer,
+        pat.is_floating,
+        pat.is_decimal,
+        lambda each: pat.is_string(each) or pat.is_large_string(each),
+        lambda each: pat.is_binary(each) or pat.is_large_binary(each) or pat.is_fixed_size_binary(each),
+        pat.is_date,
+        pat.is_boolean,
+    )
+    return any(kind(given) and kind(type_) for kind in kinds)
