@@ -9,7 +9,7 @@ from operators.errors import DefinitionError
 from operators.runtime.forgetting import Keys, encoded_keys
 from state_backends import StateError
 from state_backends.durability.folders import absolute
-from state_backends.durability.forget_requests import ForgetRequest, RequestFolder, RequestReader
+from state_backends.durability.request_folder import ForgetRequest, RequestFolder, RequestReader
 
 
 @dataclass(frozen=True, slots=True)

@@ -276,9 +276,8 @@ class Job:
         """The last request that is applied after this call, and the bucket's keys that it and others before it name."""
         if self.requests is None:
             return progress.forgotten, []
-        if (
-            progress.identity is None and self.savepoint is None
-        ):  # Nothing is stored yet, so that there is nothing to forget.
+        if progress.identity is None and self.savepoint is None:
+            # Nothing is stored yet, so that there is nothing to forget.
             return max([0, *(file.number for file in self.requests.due(0, call.clock))]), []
         return self.requests.keys(progress.forgotten, call.clock, label)
 

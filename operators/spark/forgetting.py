@@ -8,7 +8,7 @@ from operators.spark.logs import warn_once
 from serializers import SerializationError
 from serializers.keys import bucket_of
 from state_backends import StateError
-from state_backends.durability.forget_requests import (
+from state_backends.durability.request_folder import (
     RequestFile,
     RequestFolder,
     RequestReader,

@@ -30,9 +30,9 @@ from operators.spark.runs import batch_number, run_id
 from operators.spark.workers import prepare_worker
 from state_backends import StateConfig, StateError
 from state_backends.checkpoints.savepoint import Savepoint
-from state_backends.durability.forget_requests import RequestReader
 from state_backends.durability.pointer import Pointer, read_pointer
 from state_backends.durability.progress import Progress
+from state_backends.durability.request_folder import RequestReader
 
 _LOG = logging.getLogger(__name__)
 

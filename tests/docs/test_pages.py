@@ -20,8 +20,8 @@ from serializers.pages import PAGE_VERSION
 from state_backends import known_options
 from state_backends.backends.journaled import FORMAT_VERSION
 from state_backends.checkpoints.savepoint import SAVEPOINT_VERSION
-from state_backends.durability.forget_requests import REQUEST_VERSION
 from state_backends.durability.pointer import POINTER_VERSION
+from state_backends.durability.request_folder import REQUEST_VERSION
 from state_backends.durability.snapshots import MANIFEST_VERSION
 from state_backends.sqlite_journal import JOURNAL_VERSION
 from tests.mutations import MUTATIONS

@@ -26,8 +26,8 @@ from state_backends.backends.memory import MemoryBackend
 from state_backends.checkpoints.query import stored_query
 from state_backends.checkpoints.savepoint import HEADER, read_header
 from state_backends.durability.changelog import entries, entry_name
-from state_backends.durability.forget_requests import ForgetRequest, RequestFile, RequestReader
 from state_backends.durability.pointer import NO_VERSION, Pointer
+from state_backends.durability.request_folder import ForgetRequest, RequestFile, RequestReader
 from state_backends.durability.snapshots import Manifest
 from state_backends.journal import MemoryJournal
 from tests.hostile.forge import (

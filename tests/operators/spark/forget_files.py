@@ -17,7 +17,7 @@ from operators import TumblingWindows, spark_session
 from operators import aggregates as agg
 from operators.runtime.forget_requests import key_columns
 from operators.runtime.forgetting import encoded_keys
-from state_backends.durability.forget_requests import RequestFolder
+from state_backends.durability.request_folder import RequestFolder
 from tests.key_bytes import holding
 
 GONE, OTHER = "SECRET-PERSON-ONE", "ANOTHER-PERSON-TWO"

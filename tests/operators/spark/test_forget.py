@@ -18,7 +18,7 @@ from operators import aggregates as agg
 from operators.runtime.forget_requests import key_columns
 from operators.runtime.forgetting import encoded_keys
 from operators.sinks import SQLiteSink, upsert_to
-from state_backends.durability.forget_requests import RequestFolder
+from state_backends.durability.request_folder import RequestFolder
 from tests.effort import soak
 from tests.operators.spark.frames import use_up, write_numbered
 

@@ -23,8 +23,8 @@ from operators.spark.copies import drop_copy
 from operators.spark.forgetting import Requests
 from serializers.keys import bucket_of
 from state_backends import StateError, resolve
-from state_backends.durability.forget_requests import RequestFolder, RequestReader
 from state_backends.durability.pointer import Pointer, read_pointer
+from state_backends.durability.request_folder import RequestFolder, RequestReader
 from state_backends.journal import MemoryJournal
 from tests.key_bytes import holding
 
