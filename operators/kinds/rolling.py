@@ -178,9 +178,7 @@ class RollingOperator(SummingOperator):
         self._empty = plan.empty()
         self._lifetimes = None
         if plan.lifetime:
-            self._lifetimes = Lifetimes(
-                store, self._stored, self._empty, plan.lasting, plan.longest, plan.forget_after
-            )
+            self._lifetimes = Lifetimes(store, self._stored, self._empty, plan.lasting, plan.forget_after)
 
     def next_due(self, entries: Entries) -> Ints:
         return WaitingSchema.due(entries, self.close_time)
@@ -358,7 +356,7 @@ class RollingOperator(SummingOperator):
         old = new.time < forgotten
         if self._lifetimes is not None:
             self._lifetimes.fold(touched.keys, new.take(old), forgotten)
-            self._lifetimes.forget_idle(self.close_time, close_time)
+            self._lifetimes.forget_idle(self.close_time, close_time, forgotten)
         new = new.take(~old)
         changed, timers = [Rows(new.key, new.time)], None
         if not self.plan.on_arrival:

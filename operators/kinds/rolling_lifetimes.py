@@ -27,7 +27,6 @@ class Lifetimes:
         stored: the panes as they are stored.
         empty: a pane of no records.
         lasting: the operations whose states are kept.
-        longest: the longest other lookback in ticks.
         pause: the longest time in ticks between two records of one lifetime; None if there is no limit.
     """
 
@@ -37,10 +36,9 @@ class Lifetimes:
         stored: RollingPaneSchema,
         empty: Entries,
         lasting: Collection[Operation],
-        longest: int,
         pause: int | None,
     ) -> None:
-        self._store, self._stored, self._longest, self._pause = store, stored, longest, pause
+        self._store, self._stored, self._pause = store, stored, pause
         self._panes = PaneSchema(stored.operations)
         self._segment = store.segment_of(LIFE_PANE_TIME)
         self._nothing = self._panes.states(empty)
@@ -96,19 +94,20 @@ class Lifetimes:
         kept = self._stored.stored(schema.entries(whole.key, (whole.time,), states))
         self._store.replace_segment(self._segment, names, kept if last is None else with_last(kept, last))
 
-    def forget_idle(self, before: int, close_time: int) -> None:
-        """Delete the panes that no record can continue any more, some of the close times that pass.
+    def forget_idle(self, before: int, close_time: int, forgotten: int) -> None:
+        """Delete the panes that nothing can continue any more, some of the close times that pass.
 
         Rows that come out do not depend on when this is done. O(keys), eight times in each `forget_after`.
 
         Args:
             before: the close time of the last step.
             close_time: that of this step.
+            forgotten: the time of which all earlier panes are combined. So no other pane of a key, and no record, is earlier.
         """
         pause = self._pause
         if pause is None or close_time // (every := -(-pause // _SWEEPS)) == before // every:
             return
-        edge, changes = close_time - self._longest - pause, []
+        edge, changes = forgotten - pause, []
         for names, entries in self._store.scan_segment(self._segment):
             last = last_times(entries)
             # Nothing is known of panes that were stored before lifetimes had an end: they count as of now.

@@ -604,6 +604,27 @@ def test_a_pause_within_a_page_is_seen() -> None:
     assert [n for _, _, n in found] == [1, *range(1, 14)]
 
 
+@pytest.mark.parametrize("emit", ["on_close", "on_arrival"])
+def test_what_is_not_combined_yet_continues_a_lifetime(emit: Any) -> None:
+    """A key is not idle while it has a pane of its own behind what is combined, however far the close time has come.
+
+    segments  |-------------------|-------------------|-------------------|
+    records        0         4        8             14             20   25
+                   combined: 4    |   8 is within the pause of 4, and 14 of it, when the close time is far beyond 4
+    """
+    for shift in range(10):
+        times = [shift + time for time in (0, 4, 8, 14, 20, 25)]
+        batches = [(table([("a", time, 0)], n), time) for n, time in enumerate(times)]
+        batches.append((table([]), FAR))
+        windows = RollingWindows(ENDING, forget_after=6)
+        expected = expected_rows(windows, batches, "time", {"n": len}, ["key"], emit)
+        with ending(6, emit).local_runner("time", options={"state.segment": "10 ms"}) as runner:
+            for batch, rows in zip(batches, expected, strict=True):
+                assert counts(runner.process(*batch)) == sorted(
+                    (row["key"], row["time"], row["n_ever"]) for row in rows
+                )
+
+
 def test_a_late_record_older_than_the_other_lookbacks_continues_no_lifetime() -> None:
     """Its place may be in what is combined already. A younger late record continues it."""
     for late, expected in ((14, 1), (15, 2)):
