@@ -23,7 +23,9 @@ from operators import (
     what_failed,
 )
 from operators import aggregates as agg
+from operators.runtime.forgetting import encoded_keys
 from state_backends import StateError, write_savepoint
+from state_backends.durability.request_folder import RequestFolder
 from tests.effort import slow_but
 from tests.operators.spark.frames import run_query, use_up, write_numbered
 
@@ -232,6 +234,18 @@ def other_pauses(q: Pipeline) -> None:
     assert counts.items() <= dict(q.rows("v", "n_ever")).items()
 
 
+def forget_folder(q: Pipeline) -> None:
+    """A query that goes on with one applies the requests in it."""
+    options = {"state.forget.folder": str(q.folder / "forget")}
+    q.run(HOURLY, (0, 1))
+    q.run(HOURLY, (10, 2), options=options)
+    keys = encoded_keys([{"k": key} for key in KEYS], pa.schema([("k", pa.string())]))
+    RequestFolder(options["state.forget.folder"], later_ms=0).write("windows", keys)
+    q.run(HOURLY, (20, 4), options=options)
+    q.run(HOURLY, (75, 0), options=options)
+    assert [("08:00", 1, 4)] == q.rows("n", "low")
+
+
 def other_segments(q: Pipeline) -> None:
     """Refused on the checkpoint, and moved by a savepoint."""
     q.run(HOURLY, (0, 1), (30, 3))
@@ -304,6 +318,7 @@ ROWS: dict[str, Callable[[Pipeline], None]] = {
     "`grace`": other_grace,
     "lookbacks": other_lookbacks,
     "`forget_after`": other_pauses,
+    "`state.forget.folder`": forget_folder,
     "`state.segment`": other_segments,
     "the backend": other_backend,
     "keys, windows, emission": other_windows,
