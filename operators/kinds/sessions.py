@@ -285,7 +285,8 @@ class SessionOperator(StoreOperator):
         return self.plan.on_update
 
     def retracted(self, keys: list[bytes], entries: Entries) -> list[Emission]:
-        return [self._gone(keys, entries)]
+        stored = self.plan.loaded(entries)
+        return [self._gone(keys, stored.take(stored.columns[_END] >= self.close_time))]
 
     def _late(self, new: Entries, close_time: int) -> Mask:
         """If sessions have a maximum length: the entries that would alone be a closed session."""
