@@ -23,8 +23,9 @@ from operators.aggregates.distinct import CollectSet, CountDistinct
 from operators.aggregates.fold import fold
 from operators.aggregates.percentiles import Percentile
 from operators.aggregates.picks import Picked
+from operators.aggregates.quantile_sketches import ApproxQuantiles, several
 from operators.aggregates.regression import Together
-from operators.aggregates.sketches import ApproxCountDistinct, ApproxQuantiles, several
+from operators.aggregates.sketches import ApproxCountDistinct
 from operators.aggregates.top import TopN
 from operators.aggregates.user_operation import AggregateError, AggregateOperation
 from operators.columns.checks import listed_names

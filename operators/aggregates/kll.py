@@ -5,11 +5,12 @@ runs again, it has to send what it sent before, so the coins here are thrown by 
 
 A sketch is a list of levels. A value of level h stands for 2**h values. A level that is full is sorted, and of each two
 neighbours one goes up, all left ones or all right ones by one coin (Karnin, Lang, Liberty 2016).
+
+Many sketches are a few flat arrays, and each step is taken for all of them at once. While sketches are combined, a value is
+one number of 64 bits: its level, and its place among the values of all sketches. These sort fast and fit all types.
 """
 
-import hashlib
-import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -17,100 +18,301 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-_Values = npt.NDArray[np.float64]
-_LEAST_WIDTH = 8
-_FAMILY = 15
-_HEAD = struct.Struct("<BBBBHBxQHBx")
-"""Size of the head in ints, version, family, flags, k, least width of a level, n, least k, number of levels."""
-_HEAD_INTS, _VERSION = 5, 1
+from serializers.arrays import rows_between
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
+_Hashes = npt.NDArray[np.uint64]
+
+_LEAST_WIDTH, _LEVELS = 8, 63
+_LEVEL, _SKETCH = 32, 38
+"""Bits below the level of a value, and below its sketch, of which there are at most 2**25."""
+_PLACE, _BARE = (1 << _LEVEL) - 1, (1 << _SKETCH) - 1
+_AT_ONCE = 1_000
+"""How many sketches are made in one go: their arrays fit into a core's cache."""
+_ONE, _MORE = 0x040F0202, 0x000F0105
+"""First words of sketches of one value and of more: ints of the head, version, family (15) and flags."""
 
 
 @dataclass(frozen=True, slots=True)
-class Levels:
-    """A sketch of at least two values.
+class Sketches:
+    """Sketches in flat arrays.
 
     Attributes:
-        k: largest width of a level.
-        n: number of values.
-        extremes: the smallest value and the largest one.
-        levels: the values that are kept, those of weight 1 first; from the second on sorted.
+        values: shape (n,): those that are kept, one sketch after another, within a sketch by level, within a level ascending.
+        levels: shape (n,): of each value.
+        edges: shape (m + 1,): where the values of each sketch begin, and where the last end.
+        extremes: shape (2, m): the smallest and the largest value of each sketch; 0 where it has none.
     """
 
-    k: int
-    n: int
-    extremes: tuple[float, float]
-    levels: Sequence[_Values]
+    values: Floats
+    levels: Ints
+    edges: Ints
+    extremes: Floats
 
     @classmethod
-    def of(cls, values: _Values, k: int) -> "Levels":
-        """Return a sketch of values, none of which is NaN."""
-        values = values + 0.0  # -0.0 becomes 0.0: equal values have equal bits
-        extremes = float(values.min()), float(values.max())
-        return cls(k, len(values), extremes, _compressed([np.sort(values)], k))
+    def of(cls, values: Floats, edges: Ints, k: int) -> "Sketches":
+        """Return sketches of values, none of which is NaN: one of those between each two edges."""
+        values, sizes = values + 0.0, np.diff(edges)  # -0.0 becomes 0.0: equal values have equal bits
+        extremes, filled = np.zeros((2, len(sizes))), np.flatnonzero(sizes)
+        if len(filled):
+            extremes[0, filled] = np.minimum.reduceat(values, edges[filled])
+            extremes[1, filled] = np.maximum.reduceat(values, edges[filled])
+        full = np.flatnonzero(sizes > k).tolist()
+        if not full:
+            return cls(values, np.zeros(len(values), np.int64), edges, extremes)
+        for one in full:
+            values[edges[one] : edges[one + 1]].sort()
+        keys, edges = compressed(np.arange(len(values)), edges, values, k)
+        return cls(values[keys & _PLACE], keys >> _LEVEL, edges, extremes)
 
     @classmethod
-    def read(cls, stored: bytes) -> "Levels":
-        """Return the sketch of bytes of Apache DataSketches, not those of none or one value."""
-        _, _, _, _, k, _, n, _, number = _HEAD.unpack_from(stored)
-        starts = np.frombuffer(stored, "<u4", number, _HEAD.size).astype(np.int64)
-        low, high, *_ = floats = np.frombuffer(stored, "<f8", offset=_HEAD.size + 4 * number)
-        edges = [*(starts - starts[0] + 2), len(floats)]
-        levels = [floats[a:b] for a, b in pairwise(edges)]
-        return cls(k, n, (float(low), float(high)), levels)
+    def read(cls, stored: Sequence[bytes]) -> "Sketches":
+        """Return the sketches of bytes of Apache DataSketches; no bytes are a sketch without values."""
+        words = np.frombuffer(b"".join(stored), "<u4")
+        size = np.fromiter(map(len, stored), np.int64, len(stored)) // 4
+        start = np.cumsum(size) - size
+        more, filled = size > 4, np.flatnonzero(size > 2)
+        number = (size == 4).astype(np.int64)
+        number[more] = words[start[more] + 4] >> 16 & 0xFF
+        low = start + np.where(more, 5 + number, 2)
+        first = low + np.where(more, 4, 0)
+        sizes = np.where(size > 2, (start + size - first) // 2, 0)
+        edges = np.append(0, np.cumsum(sizes))
+        table, owner, level = start + np.where(more, 5, 0), _owners(number), _within(number)
+        begins = words[table[owner] + level].astype(np.int64) - words[table[owner]] + edges[owner]
+        levels = np.repeat(level, np.diff(begins, append=edges[-1]))
+        extremes = np.zeros((2, len(size)))
+        extremes[:, filled] = _doubles(words, low[filled]), _doubles(words, (first - 2)[filled])
+        extremes[1, size == 4] = extremes[0, size == 4]
+        return cls(_doubles(words, first[_owners(sizes)] + 2 * _within(sizes)), levels, edges, extremes)
 
-    @classmethod
-    def union(cls, sketches: Iterable["Levels"]) -> "Levels":
-        """Return a sketch of all values of the given ones, of equal k; their order makes no difference."""
-        found = list(sketches)
-        values = np.concatenate([level for one in found for level in one.levels]) + 0.0
-        height = np.concatenate(
-            [np.repeat(np.arange(len(one.levels), dtype=np.uint8), [*map(len, one.levels)]) for one in found]
+    def write(self, k: int) -> list[bytes]:
+        """Return the bytes of each sketch, as Apache DataSketches reads them; none for a sketch without values."""
+        sizes = np.diff(self.edges)
+        height = _heights(self.levels, _owners(sizes), len(sizes))
+        totals = self.totals
+        more, filled = totals > 1, np.flatnonzero(sizes)
+        number = np.where(more, height, 0)
+        size = np.where(more, 9 + number, np.where(sizes, 2, 0)) + 2 * sizes
+        ends = np.cumsum(size)
+        start = ends - size
+        words = np.zeros(ends[-1] if len(ends) else 0, "<u4")
+        words[start[filled]], words[start[filled] + 1] = (
+            np.where(more, _MORE, _ONE)[filled],
+            k | _LEAST_WIDTH << 16,
         )
-        order = np.argsort(values)
-        order = order[np.argsort(height[order], kind="stable")]  # 8 bits are sorted by counting
-        levels = np.split(values[order], np.cumsum(np.bincount(height))[:-1])
-        low, high = (min(one.extremes[0] for one in found), max(one.extremes[1] for one in found))
-        k = found[0].k
-        return cls(k, sum(one.n for one in found), (low + 0.0, high + 0.0), _compressed(levels, k))
+        several = np.flatnonzero(more)
+        begin = start[several]
+        words[begin + 2], words[begin + 3] = totals[several] & 0xFFFF_FFFF, totals[several] >> 32
+        words[begin + 4] = k | number[several] << 16
+        owner, level = _owners(number), _within(number)
+        # the values of a sketch end where the room of all its levels ends: level 0 begins after what room is left
+        begins = np.searchsorted(_owners(sizes) << 6 | self.levels, owner << 6 | level) - self.edges[owner]
+        begins += (_tables(k)[0][height] - sizes)[owner]
+        words[start[owner] + 5 + level] = begins
+        low = (start + 5 + number)[several]
+        _put(words, low, self.extremes[0, several])
+        _put(words, low + 2, self.extremes[1, several])
+        first = ends - 2 * sizes
+        _put(words, first[_owners(sizes)] + 2 * _within(sizes), self.values)
+        stored = words.tobytes()
+        return [stored[a:b] for a, b in zip((4 * start).tolist(), (4 * ends).tolist(), strict=True)]
 
-    def to_bytes(self) -> bytes:
-        """Return the bytes that Apache DataSketches reads."""
-        number = len(self.levels)
-        sizes = np.array([len(level) for level in self.levels])
-        starts = _room(self.k, number) - sizes[::-1].cumsum()[::-1]
-        head = _HEAD.pack(_HEAD_INTS, _VERSION, _FAMILY, 0, self.k, _LEAST_WIDTH, self.n, self.k, number)
-        floats = np.concatenate([np.array(self.extremes), *self.levels])
-        return head + starts.astype("<u4").tobytes() + floats.astype("<f8").tobytes()
+    @property
+    def totals(self) -> Ints:
+        """Shape (m,): how many values each sketch stands for."""
+        return np.diff(np.append(0, np.cumsum(1 << self.levels))[self.edges])
 
 
-def _compressed(levels: Sequence[_Values], k: int) -> list[_Values]:
-    """Sorted levels, with so many values sent up that all fit."""
-    found = list(levels)
-    while sum(map(len, found)) > _room(k, len(found)):
-        full = next(h for h, level in enumerate(found) if len(level) >= _width(k, len(found), h))
-        level = found[full]
-        pairs = level[: len(level) // 2 * 2]
-        if full + 1 == len(found):
-            found.append(np.empty(0))
-        found[full] = level[len(pairs) :]
-        up, above = pairs[_coin(pairs, full) :: 2], found[full + 1]
-        found[full + 1] = np.sort(np.concatenate([above, up])) if len(above) else up
+def quantiles(values: Floats, weights: Ints, edges: Ints, ranks: Sequence[float]) -> Floats:
+    """Return the values at ranks from 0 to 1, shape (m, ranks): the least up to which the share of all is the rank or more.
+
+    0 where a sketch has no values.
+
+    Args:
+        values: shape (n,): those of each sketch together, ascending.
+        weights: shape (n,): how many each stands for.
+        edges: shape (m + 1,): where each sketch begins, and the end of the last.
+    """
+    passed = np.append(0, np.cumsum(weights))
+    totals, found = np.diff(passed[edges]), np.zeros((len(edges) - 1, len(ranks)))
+    filled = np.flatnonzero(totals)
+    for column, rank in enumerate(ranks):
+        wanted = np.clip(np.ceil(rank * totals[filled]), 1, totals[filled]).astype(np.int64)
+        found[filled, column] = values[np.searchsorted(passed, passed[edges[filled]] + wanted) - 1]
     return found
 
 
-def _coin(values: _Values, level: int) -> int:
-    """0 or 1, by a hash of the values and their level."""
-    return hashlib.blake2b(values.tobytes(), digest_size=1, salt=level.to_bytes(8, "little")).digest()[0] & 1
+def union(parts: Sketches, runs: Ints, k: int) -> Sketches:
+    """Return the sketches of the values of neighbours: of all of those between each two of `runs`."""
+    edges = parts.edges[runs]
+    order = np.empty(len(parts.values), np.int64)
+    for first, last in pairwise(edges.tolist()):
+        order[first:last] = first + np.argsort(parts.values[first:last], kind="stable")  # runs of levels are merged
+    distinct = parts.values[order] + 0.0
+    keys, edges = compressed(parts.levels[order] << _LEVEL | np.arange(len(order)), edges, distinct, k)
+    extremes, sizes = np.zeros((2, len(runs) - 1)), np.diff(parts.edges)
+    full = np.flatnonzero(sizes)
+    begins = np.searchsorted(full, runs)
+    some = np.flatnonzero(np.diff(begins))
+    if len(some):
+        extremes[0, some] = np.minimum.reduceat(parts.extremes[0, full], begins[:-1][some])
+        extremes[1, some] = np.maximum.reduceat(parts.extremes[1, full], begins[:-1][some])
+    return Sketches(distinct[keys & _PLACE], keys >> _LEVEL, edges, extremes)
+
+
+def merged(left: Sequence[Ints], right: Sequence[Ints], distinct: Floats, k: int) -> list[Ints]:
+    """Return the keys of the sketch of each two. Keys of a sketch are its levels and places in order, see `compressed`."""
+    found: list[Ints] = []
+    for begin in range(0, len(left), _AT_ONCE):
+        pairs = zip(left[begin : begin + _AT_ONCE], right[begin : begin + _AT_ONCE], strict=True)
+        keys = [one for pair in pairs for one in pair]
+        edges = np.append(0, np.cumsum([len(one) for one in keys]))[::2]
+        flat, edges = compressed(np.concatenate(keys), edges, distinct, k)
+        found += [flat[a:b] for a, b in pairwise(edges.tolist())]
+    return found
+
+
+def keys_of(sketches: Sketches) -> tuple[list[Ints], Floats]:
+    """Return the keys of each sketch, in order, and the values of their places."""
+    distinct, place = _placed(sketches.values)
+    keys = np.sort(
+        _owners(np.diff(sketches.edges)) << _SKETCH | sketches.levels << _LEVEL | place, kind="stable"
+    )
+    keys &= _BARE
+    return [keys[a:b] for a, b in pairwise(sketches.edges.tolist())], distinct
+
+
+def ordered(keys: Sequence[Ints], distinct: Floats) -> list[Floats]:
+    """Return the values and the weights of each sketch of these keys: arrays of shape (2, n), values ascending."""
+    sizes = np.array([len(one) for one in keys], np.int64)
+    flat = np.concatenate([np.empty(0, np.int64), *keys])
+    placed_first = (flat & _PLACE) << _SKETCH - _LEVEL | flat >> _LEVEL
+    flat = np.sort(_owners(sizes) << _SKETCH | placed_first, kind="stable")
+    both = np.stack([distinct[flat >> _SKETCH - _LEVEL & _PLACE], 1 << (flat & _LEVELS)])
+    return [both[:, a:b] for a, b in pairwise([0, *np.cumsum(sizes).tolist()])]
+
+
+def _placed(values: Floats) -> tuple[Floats, Ints]:
+    """Return the values, ascending, and the place of each among them; -0.0 is 0.0."""
+    order = np.argsort(values + 0.0, kind="stable")
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    return values[order] + 0.0, place
+
+
+def compressed(keys: Ints, edges: Ints, distinct: Floats, k: int) -> tuple[Ints, Ints]:
+    """Return the values of sketches, sorted by level and place, with so many sent up that all fit, and their edges.
+
+    Args:
+        keys: shape (n,): level and place of each value, those of a sketch together.
+        edges: shape (m + 1,): where each sketch begins, and the end of the last.
+        distinct: the values of the places.
+        k: width of the highest level.
+    """
+    parts, sizes = [], []
+    for begin in range(0, len(edges) - 1, _AT_ONCE):
+        cut = edges[begin : begin + _AT_ONCE + 1]
+        part, size = _compressed(keys[cut[0] : cut[-1]], np.diff(cut), distinct, k)
+        parts.append(part)
+        sizes.append(size)
+    if not parts:
+        return keys, edges
+    return np.concatenate(parts), np.append(0, np.cumsum(np.concatenate(sizes)))
+
+
+def _compressed(keys: Ints, sizes: Ints, distinct: Floats, k: int) -> tuple[Ints, Ints]:
+    many, (room, width) = len(sizes), _tables(k)
+    owner = _owners(sizes)
+    keys = np.sort(owner << _SKETCH | keys, kind="stable")  # runs of sorted keys are merged
+    levels = (keys >> _LEVEL & _LEVELS).astype(np.uint8)
+    height, total = np.zeros(many, np.int64), sizes.copy()
+    filled = np.flatnonzero(sizes)
+    height[filled] = levels[np.cumsum(sizes)[filled] - 1] + np.int64(1)
+    over = total > room[height]
+    if not over.any():
+        return keys & _BARE, sizes
+    chosen = np.repeat(over, sizes)
+    kept, keys, levels = [keys[~chosen]], keys[chosen], levels[chosen]
+    keys = keys[np.argsort(levels, kind="stable")]  # 8 bits are sorted by counting
+    ends = np.cumsum(np.bincount(levels))
+    keys &= ~(_LEVELS << _LEVEL)
+    by_level = np.split(keys, ends[:-1])
+    carried, level = keys[:0], 0
+    while level < len(by_level) or len(carried):
+        here = by_level[level] if level < len(by_level) else keys[:0]
+        if len(carried):
+            here = np.sort(np.concatenate([here, carried]), kind="stable") if len(here) else carried
+        count = np.bincount(here >> _SKETCH, minlength=many)
+        full = (total > room[height]) & (count >= width[height, level])
+        leaving = np.repeat(full, count)
+        kept.append(here[~leaving] | level << _LEVEL)
+        count = np.where(full, count, 0)
+        height[full & (height == level + 1)] += 1
+        total -= count // 2
+        here = here[leaving]
+        odd = np.cumsum(count)[count & 1 == 1] - 1
+        kept.append(here[odd] | level << _LEVEL)
+        carried = _sent_up(here, count, distinct, level)
+        level += 1
+    return np.sort(np.concatenate(kept), kind="stable") & _BARE, total
+
+
+def _sent_up(here: Ints, count: Ints, distinct: Floats, level: int) -> Ints:
+    """One of each two neighbours of each sketch."""
+    start = np.cumsum(count) - count
+    sums = np.append(np.uint64(0), np.cumsum(distinct.view(np.uint64)[here & _PLACE]))
+    coin = _mixed(sums[start + (count & ~1)] - sums[start] + np.uint64(level)) >> np.uint64(63)
+    pairs = count // 2
+    return here[np.repeat(start + coin.astype(np.int64), pairs) + 2 * _within(pairs)]
+
+
+def _mixed(bits: _Hashes) -> _Hashes:
+    """Return a hash of each 64 bits.
+
+    (SplitMix64)
+    """
+    bits = bits + np.uint64(0x9E3779B97F4A7C15)
+    bits = (bits ^ bits >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
+    bits = (bits ^ bits >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
+    return bits ^ bits >> np.uint64(31)
 
 
 @cache
-def _width(k: int, levels: int, level: int) -> int:
-    """How many values make a level full: k of the highest one, and a third fewer of each below."""
-    depth = levels - level - 1
-    return max(_LEAST_WIDTH, ((2 * k << depth) // 3**depth + 1) >> 1)
+def _tables(k: int) -> tuple[Ints, Ints]:
+    """How many values n levels hold, and how many make each of them full: k the highest, a third fewer each below."""
+    width = np.zeros((_LEVELS + 1, _LEVELS + 1), np.int64)
+    for levels in range(1, _LEVELS + 1):
+        for depth in range(levels):
+            least = ((2 * k << depth) // 3**depth + 1) >> 1
+            width[levels, levels - depth - 1] = max(_LEAST_WIDTH, least)
+    return width.sum(axis=1), width
 
 
-@cache
-def _room(k: int, levels: int) -> int:
-    """How many values so many levels hold."""
-    return sum(_width(k, levels, level) for level in range(levels))
+def _owners(sizes: Ints) -> Ints:
+    """The number of its run for each row, of runs of these sizes."""
+    return np.repeat(np.arange(len(sizes)), sizes)
+
+
+def _within(sizes: Ints) -> Ints:
+    """The place in its run of each row, of runs of these sizes."""
+    return rows_between(np.zeros_like(sizes), sizes)
+
+
+def _heights(levels: Ints, owner: Ints, many: int) -> Ints:
+    """How many levels each sketch has."""
+    height = np.zeros(many, np.int64)
+    np.maximum.at(height, owner, levels + 1)
+    return height
+
+
+def _doubles(words: npt.NDArray[np.uint32], at: Ints) -> Floats:
+    """The doubles that begin at these words."""
+    return np.stack([words[at], words[at + 1]], axis=1).view("<f8")[:, 0].astype(np.float64)
+
+
+def _put(words: npt.NDArray[np.uint32], at: Ints, values: Floats) -> None:
+    pairs = values.astype("<f8").view("<u4").reshape(-1, 2)
+    words[at], words[at + 1] = pairs[:, 0], pairs[:, 1]

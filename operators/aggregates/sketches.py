@@ -1,4 +1,4 @@
-"""Approximate answers from sketches of bounded size: how many distinct values, and quantiles.
+"""How many distinct values there are, from sketches of bounded size.
 
 A state is the bytes of a sketch of Apache DataSketches, an optional package: spark-stateful-windows[sketches].
 """
@@ -6,24 +6,20 @@ A state is the bytes of a sketch of Apache DataSketches, an optional package: sp
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from operators.aggregates.definitions import Aggregate, Bound, Types, is_atomic, is_number
+from operators.aggregates.definitions import Aggregate, Bound, Types, is_atomic
 from operators.aggregates.operation import Operation, runs
 from operators.columns.ranges import Ints, State, combine_ranges
 from operators.columns.records import Records
 from operators.errors import DefinitionError
 from serializers.arrays import fill
 
-if TYPE_CHECKING:
-    from operators.aggregates.kll import Levels
-
 _LOG_SIZES = range(7, 22)
-_QUANTILE_SIZES = range(8, 65536)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,42 +132,6 @@ class DistinctSketch(Sketch):
 
 
 @dataclass(frozen=True, slots=True)
-class QuantileSketch(Sketch):
-    """A KLL sketch: up to `size` values are kept, then a sample of them, which follows from the values.
-
-    (Karnin, Lang, Liberty 2016) Up to `size` values, the library does not draw; beyond that, `kll` does in its place.
-    """
-
-    def of(self, values: npt.NDArray[Any]) -> Any:
-        floats = np.array(values, np.float64)  # a copy: read-only arrays are not accepted
-        if len(floats) > self.size and len(floats := floats[~np.isnan(floats)]) > self.size:
-            return self.from_bytes(_levels().of(floats, self.size).to_bytes())
-        sketch = _library().kll_doubles_sketch(self.size)
-        sketch.update(floats)
-        return sketch
-
-    def from_bytes(self, stored: bytes) -> Any:
-        return _library().kll_doubles_sketch.deserialize(stored)
-
-    def to_bytes(self, sketch: Any) -> bytes:
-        return sketch.serialize()
-
-    def union(self, sketches: Iterable[Any]) -> Any:
-        filled = [sketch for sketch in sketches if not sketch.is_empty()]
-        if sum(sketch.n for sketch in filled) > self.size:
-            return self.from_bytes(_levels().union(map(self._opened, filled)).to_bytes())
-        merged = _library().kll_doubles_sketch(self.size)
-        for sketch in filled:
-            merged.merge(sketch)
-        return merged
-
-    def _opened(self, sketch: Any) -> "Levels":
-        if sketch.n > 1:
-            return _levels().read(sketch.serialize())
-        return _levels().of(np.array([sketch.get_min_value()]), self.size)  # its bytes have another head
-
-
-@dataclass(frozen=True, slots=True)
 class ApproxCountDistinct(Aggregate):
     """Number of distinct values, estimated.
 
@@ -209,72 +169,9 @@ class ApproxCountDistinct(Aggregate):
         return Bound((operation,), pa.int64(), finish, nullable=False)
 
 
-@dataclass(frozen=True, slots=True)
-class ApproxQuantiles(Aggregate):
-    """Values at the given ranks, estimated; null without values.
-
-    Attributes:
-        probabilities: the ranks, from 0 for the smallest value to 1 for the largest.
-        size: of the sketch.
-    """
-
-    probabilities: tuple[float, ...] = field(kw_only=True)
-    size: int = field(kw_only=True)
-
-    def __post_init__(self) -> None:
-        Aggregate.__post_init__(self)
-        _check_library(self._name)
-        if not self.probabilities or not all(0 <= rank <= 1 for rank in self.probabilities):
-            raise DefinitionError(
-                f"{self._name}: probabilities must be numbers from 0 to 1, got {list(self.probabilities)}"
-            )
-        if self.size not in _QUANTILE_SIZES:
-            raise DefinitionError(
-                f"{self._name}: k must be a whole number from 8 to 65535, got {self.size!r}"
-            )
-
-    @property
-    def _name(self) -> str:
-        return f"approx_quantiles({self.column})"
-
-    def bind(self, types: Types) -> Bound:
-        if not is_number(type_ := self._type(types)):
-            raise self._refuse(type_, "an integer or floating-point number")
-        operation, ranks = QuantileSketch(self.column, self.size, where=self.where), list(self.probabilities)
-
-        def quantiles(sketch: Any) -> list[float] | None:
-            if sketch is None or sketch.is_empty():
-                return None
-            return [value + 0.0 for value in sketch.get_quantiles(ranks, True)]  # -0.0 becomes 0.0
-
-        def finish(states: Sequence[State]) -> pa.Array:
-            return pa.array(list(map(quantiles, states[0][0].tolist())), pa.list_(pa.float64()))
-
-        return Bound((operation,), pa.list_(pa.float64()), finish)
-
-
-def several(probabilities: Sequence[float]) -> tuple[float, ...]:
-    """Return the ranks that a user gave.
-
-    Raises:
-        DefinitionError: they are no list.
-    """
-    if not isinstance(probabilities, Iterable):
-        raise DefinitionError(
-            f"probabilities must be a list of numbers, such as [0.5, 0.99], got {probabilities!r}"
-        )
-    return tuple(probabilities)
-
-
 def _text(value: Any) -> str:
     """A distinct text for each value of one type, never empty: sketches do not accept bytes and ignore empty texts."""
     return f"={value.decode('latin-1') if isinstance(value, bytes) else value}"
-
-
-def _levels() -> "type[Levels]":
-    from operators.aggregates.kll import Levels
-
-    return Levels
 
 
 def _library() -> Any:

@@ -10,6 +10,7 @@ from operators.aggregates.moments import SumsOfProducts
 from operators.aggregates.operation import Operation
 from operators.aggregates.operations import Collect, CountRows, SumFloat, SumLong
 from operators.aggregates.percentiles import Values
+from operators.aggregates.quantile_sketches import QuantileSketch
 from operators.aggregates.sketches import Sketch
 from operators.aggregates.top import Top
 from operators.aggregates.user_operation import UserOperation
@@ -80,6 +81,7 @@ BY_METHOD: dict[Callable[..., Any], Strategy] = {
     Distinct.combine_ranges: RANGES,
     Values.combine_ranges: RANGES,
     Top.combine_ranges: DOUBLING,
+    QuantileSketch.combine_ranges: DOUBLING,
     Sketch.combine_ranges: DOUBLING,
     UserOperation.combine_ranges: DOUBLING,
     MergeableFold.combine_ranges: TWO_STACKS,

@@ -29,7 +29,7 @@ def applied(frame: DataFrame, kind: str, backend: str | None = None) -> DataFram
     if kind == TABLE:
         return operator("on_update", "session").apply(frame, event_time="at", backend=backend)
     if kind == OWN:
-        first = frame.withWatermark("at", _GRACE).groupBy(F.window("at", "700 ms"), "k")
+        first = frame.withWatermark("at", _GRACE).groupBy(F.window("at", "700 milliseconds"), "k")
         counted = first.agg(F.count("*").alias("n"), F.sum("v").alias("total"))
         second = counted.groupBy(F.window(F.window_time("window"), "3 seconds"), "k")
         return second.agg(F.sum("n").alias("n"), F.sum("total").alias("total"))

@@ -13,7 +13,7 @@ from aggregate_cases import finished
 from operators import aggregates as agg
 from operators.aggregates import Aggregate
 from operators.aggregates.operation import Operation
-from operators.aggregates.sketches import QuantileSketch
+from operators.aggregates.sketches import DistinctSketch
 from operators.columns.arrow import column_data
 from operators.columns.ranges import State
 from operators.columns.records import Records
@@ -99,22 +99,45 @@ def test_equal_values_make_equal_quantiles(k: int, count: int) -> None:
     assert (2, 1) == (len(states), len(results))
 
 
-def test_the_library_opens_its_own_sketch_and_ours_alike() -> None:
-    """A state that the library drew before is combined with others, and none of its values is lost."""
+@pytest.mark.parametrize("k", [8, 200])
+def test_the_library_opens_our_sketches_and_we_open_its_own(k: int) -> None:
+    """Sketches of no value, one, k and many; and the library's are combined with ours, and none of its values is lost."""
     import datasketches
 
     rng = np.random.default_rng(10)
-    drawn = datasketches.kll_doubles_sketch(200)
-    drawn.update(rng.normal(size=10_000))
-    operation = QuantileSketch("v", 200)
-    one, none = operation.of(np.array([9.0])), operation.of(np.array([float("nan")] * 300))
-    for several in ([drawn, operation.of(rng.normal(size=999))], [drawn, one], [none, one, drawn]):
-        union = operation.union(several)
-        assert sum(sketch.n for sketch in several) == union.n
-        assert max(sketch.get_max_value() for sketch in several if sketch.n) == union.get_max_value()
-        weights = [weight for _, weight in union]
-        assert union.n == sum(weights)
-        assert union.num_retained <= 3 * 200 + 8 * 20
+    ranks = [0.0, 0.01, 0.5, 0.99, 1.0]
+    aggregate = agg.approx_quantiles("v", ranks, k=k)
+    bound = aggregate.bind({"v": pa.float64()})
+    (operation,) = bound.operations
+    drawn = [datasketches.kll_doubles_sketch(k) for _ in range(6)]
+    for sketch, count in zip(drawn, (0, 1, 2, k, k + 1, 10_000), strict=True):
+        sketch.update(rng.normal(size=count))
+    theirs = (np.array([sketch.serialize() for sketch in drawn], object),)
+    assert [quantiles_of(sketch, ranks) for sketch in drawn] == finished(bound, [theirs]).to_pylist()
+    _, ours = lifted(aggregate, rng.normal(size=9 * k + 1), k + 2)
+    for left in (theirs, ours):
+        for right in (theirs, ours):
+            pairs = [np.resize(state[0], 12) for state in (left, right)]
+            both = operation.combine((pairs[0],), (pairs[1],))
+            opened = [
+                [datasketches.kll_doubles_sketch.deserialize(one) if one else drawn[0] for one in states]
+                for states in (*pairs, both[0].tolist())
+            ]
+            assert [a.n + b.n for a, b, _ in zip(*opened, strict=True)] == [union.n for union in opened[2]]
+            assert finished(bound, [both]).to_pylist() == [quantiles_of(union, ranks) for union in opened[2]]
+            for a, b, union in zip(*opened, strict=True):
+                if union.n:
+                    ends = [[one.get_min_value(), one.get_max_value()] for one in (a, b) if one.n]
+                    assert [min(ends)[0], max(end[1] for end in ends)] == [
+                        union.get_min_value(),
+                        union.get_max_value(),
+                    ]
+                assert union.num_retained <= 3 * k + 8 * 20
+
+
+def quantiles_of(sketch: Any, ranks: list[float]) -> list[float] | None:
+    """What the library says of a sketch."""
+    return None if sketch.is_empty() else sketch.get_quantiles(ranks, True)
 
 
 def test_quantiles_are_exact_up_to_k_values() -> None:
@@ -149,32 +172,32 @@ def test_panes_are_opened_once() -> None:
     """A thousand windows over a thousand panes open each pane's sketch once, and close none."""
     opened: list[bytes] = []
 
-    class Counting(QuantileSketch):
+    class Counting(DistinctSketch):
         __slots__ = ()
 
         def from_bytes(self, stored: bytes) -> Any:
             opened.append(stored)
-            return QuantileSketch.from_bytes(self, stored)
+            return DistinctSketch.from_bytes(self, stored)
 
         def to_bytes(self, sketch: Any) -> bytes:
             raise AssertionError(sketch)
 
-    _, state = lifted(agg.approx_quantiles("v", [0.5]), np.arange(1_000.0), 1)
+    _, state = lifted(agg.approx_count_distinct("v"), np.arange(1_000), 1)
     lo = np.arange(900)
-    Counting("v", 200).combine_ranges(state, lo, lo + 100)
+    Counting("v", 12).combine_ranges(state, lo, lo + 100)
     assert state[0].tolist() == opened
 
 
-@pytest.mark.parametrize("call", ['approx_count_distinct("v")', 'approx_quantiles("v", [0.5])'])
-def test_without_the_package(call: str) -> None:
+def test_without_the_package() -> None:
     """Where datasketches is not installed, all else works, and asking for a sketch says what to install."""
-    code = f"""
+    code = """
 import sys
 sys.modules["datasketches"] = None
 from operators import DefinitionError, aggregates as agg
 agg.count_distinct("v")
+agg.approx_quantiles("v", [0.5])
 try:
-    agg.{call}
+    agg.approx_count_distinct("v")
 except DefinitionError as error:
     print(error)
 """

@@ -1,0 +1,129 @@
+"""Quantiles from sketches of bounded size."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from operators.aggregates.definitions import Aggregate, Bound, Types, is_number
+from operators.aggregates.kll import Floats, Sketches, keys_of, merged, ordered, quantiles, union
+from operators.aggregates.operation import Operation
+from operators.columns.ranges import Ints, State, combine_ranges
+from operators.columns.records import Records
+from operators.errors import DefinitionError
+from serializers.arrays import fill
+
+_SIZES = range(8, 65536)
+
+
+@dataclass(frozen=True, slots=True)
+class QuantileSketch(Operation):
+    """Bytes of a KLL sketch: up to `size` values are kept, then a sample of them; empty where no record counts.
+
+    Attributes:
+        size: k, the width of the highest level of a sketch.
+    """
+
+    size: int
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        return ("object",)
+
+    def lift(self, records: Records) -> State:
+        return self.accumulate(records, np.arange(len(records)))
+
+    def accumulate(self, records: Records, starts: Ints) -> State:
+        data = self.read(records)
+        values = data.values.astype(np.float64)
+        counted = ~np.isnan(values)
+        if data.valid is not None:
+            counted &= data.valid
+        edges = np.append(0, np.cumsum(counted))[np.append(starts, len(values))]
+        return self._stored(Sketches.of(values[counted], edges, self.size))
+
+    def combine(self, left: State, right: State) -> State:
+        stored = np.stack([left[0], right[0]], axis=1).reshape(-1)
+        return self.reduce((stored,), np.arange(0, len(stored), 2))
+
+    def reduce(self, state: State, starts: Ints) -> State:
+        sketches = Sketches.read(state[0].tolist())
+        return self._stored(union(sketches, np.append(starts, len(state[0])), self.size))
+
+    def combine_ranges(self, state: State, lo: Ints, hi: Ints) -> State:
+        """Return the values and weights of each range, arrays of shape (2, n), values ascending."""
+        keys, distinct = keys_of(Sketches.read(state[0].tolist()))
+
+        def both(left: State, right: State) -> State:
+            return (fill(merged(left[0].tolist(), right[0].tolist(), distinct, self.size)),)
+
+        (combined,) = combine_ranges(both, (fill(keys),), lo, hi)
+        return (fill(ordered(combined.tolist(), distinct)),)
+
+    def _stored(self, sketches: Sketches) -> State:
+        return (fill(sketches.write(self.size)),)
+
+
+@dataclass(frozen=True, slots=True)
+class ApproxQuantiles(Aggregate):
+    """Values at the given ranks, estimated; null without values.
+
+    Attributes:
+        probabilities: the ranks, from 0 for the smallest value to 1 for the largest.
+        size: of the sketch.
+    """
+
+    probabilities: tuple[float, ...] = field(kw_only=True)
+    size: int = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        Aggregate.__post_init__(self)
+        if not self.probabilities or not all(0 <= rank <= 1 for rank in self.probabilities):
+            raise DefinitionError(
+                f"{self._name}: probabilities must be numbers from 0 to 1, got {list(self.probabilities)}"
+            )
+        if self.size not in _SIZES:
+            raise DefinitionError(
+                f"{self._name}: k must be a whole number from 8 to 65535, got {self.size!r}"
+            )
+
+    @property
+    def _name(self) -> str:
+        return f"approx_quantiles({self.column})"
+
+    def bind(self, types: Types) -> Bound:
+        if not is_number(type_ := self._type(types)):
+            raise self._refuse(type_, "an integer or floating-point number")
+        operation, ranks = QuantileSketch(self.column, self.size, where=self.where), self.probabilities
+
+        def finish(states: Sequence[State]) -> pa.Array:
+            return _quantiles(states[0][0].tolist(), ranks)
+
+        return Bound((operation,), pa.list_(pa.float64()), finish)
+
+
+def several(probabilities: Sequence[float]) -> tuple[float, ...]:
+    """Return the ranks that a user gave.
+
+    Raises:
+        DefinitionError: they are no list.
+    """
+    if not isinstance(probabilities, Iterable):
+        raise DefinitionError(
+            f"probabilities must be a list of numbers, such as [0.5, 0.99], got {probabilities!r}"
+        )
+    return tuple(probabilities)
+
+
+def _quantiles(windows: Sequence[Floats], ranks: Sequence[float]) -> pa.Array:
+    """Lists of the values at the ranks of each window, null where it has no values."""
+    sizes = np.array([window.shape[1] for window in windows], np.int64)
+    edges = np.append(0, np.cumsum(sizes))
+    values, weights = np.concatenate([np.empty((2, 0)), *windows], axis=1)
+    found = quantiles(values, weights.astype(np.int64), edges, ranks)
+    filled = sizes > 0
+    offsets = np.append(0, np.cumsum(np.where(filled, len(ranks), 0)))
+    return pa.ListArray.from_arrays(
+        pa.array(offsets, pa.int32()), pa.array(found[filled].reshape(-1)), mask=pa.array(~filled)
+    )
