@@ -150,7 +150,9 @@ def union(parts: Sketches, runs: Ints, k: int) -> Sketches:
     edges = parts.edges[runs]
     order = np.empty(len(parts.values), np.int64)
     for first, last in pairwise(edges.tolist()):
-        order[first:last] = first + np.argsort(parts.values[first:last], kind="stable")  # runs of levels are merged
+        order[first:last] = first + np.argsort(
+            parts.values[first:last], kind="stable"
+        )  # runs of levels are merged
     distinct = parts.values[order] + 0.0
     keys, edges = compressed(parts.levels[order] << _LEVEL | np.arange(len(order)), edges, distinct, k)
     extremes, sizes = np.zeros((2, len(runs) - 1)), np.diff(parts.edges)

@@ -59,13 +59,19 @@ class Explanation(Parts):
         backend: str | None,
         options: Mapping[str, object] | None,
     ) -> "Explanation":
+        from operators.spark.chains import is_shuffled
         from operators.spark.prepare import prepare
 
         prepared = prepare(operator, df, event_time, backend, options)
         types = {field.name: field.dataType for field in prepared.df.schema.fields}
         programs, buckets = (prepared.program, prepared.bounded), prepared.buckets
         found = cls._of(programs, types, prepared.config, buckets, streaming=df.isStreaming)
-        return replace(found, closing=prepared.incoming().closing) if df.isStreaming else found
+        if not df.isStreaming:
+            bounded = bounded_stage(prepared.bounded, types, shuffled=is_shuffled(prepared.df))
+            return replace(found, bounded=bounded)
+        incoming = prepared.incoming()
+        streamed = streamed_stage(prepared.program, shuffled=incoming.shuffled)
+        return replace(found, closing=incoming.closing, streamed=streamed)
 
     @classmethod
     def _of_schema(

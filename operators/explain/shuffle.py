@@ -15,15 +15,20 @@ from operators.steps.partials import TwoStagePlan, first_stage
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
+_SORTS = (
+    "Rows come out of a shuffle in any order, so each task sorts its rows first, to send the same if it has to run again: 0.1 "
+    "to 0.8 microseconds a row"
+)
 ENGINE, PYTHON, ROWS, ADAPTIVE = "engine", "python", "rows", "adaptive"
 
 
-def bounded_stage(program: Program, types: "Mapping[str, DataType]") -> StagePart:
+def bounded_stage(program: Program, types: "Mapping[str, DataType]", *, shuffled: bool = False) -> StagePart:
     """Return what a bounded frame sends.
 
     Args:
         program: the program for the bounded frame.
         types: Spark's type of the event time, by its name.
+        shuffled: whether its rows come out of a shuffle of Spark.
     """
     from operators.spark.first_stage import obstacle
 
@@ -38,20 +43,31 @@ def bounded_stage(program: Program, types: "Mapping[str, DataType]") -> StagePar
     if plan is not None and plan.condenses:
         return StagePart(
             PYTHON,
-            f"Python workers compute {sums}, and send one row for each key and pane; not in generated code: {why_not}",
+            f"Python workers compute {sums}, and send one row for each key and pane; not in generated code: {why_not}"
+            f"{_sorts(shuffled)}",
         )
     return StagePart(ROWS, f"{_rows(program)}; {_why_rows(program)}")
 
 
-def streamed_stage(program: Program) -> StagePart:
-    """Return what a stream sends."""
+def streamed_stage(program: Program, *, shuffled: bool = False) -> StagePart:
+    """Return what a stream sends.
+
+    Args:
+        program: the program of the stream.
+        shuffled: whether its rows come out of a shuffle of Spark.
+    """
+    sorts = _sorts(shuffled)
     if first_stage(program.plan) is not None:
         return StagePart(
             ADAPTIVE,
             "each task aggregates its rows partially if this makes its first rows much fewer; otherwise it sends "
-            f"{_rows(program)}. One blob for each bucket",
+            f"{_rows(program)}. One blob for each bucket{sorts}",
         )
-    return StagePart(ROWS, f"{_rows(program)}, one blob for each bucket; {_why_rows(program)}")
+    return StagePart(ROWS, f"{_rows(program)}, one blob for each bucket; {_why_rows(program)}{sorts}")
+
+
+def _sorts(shuffled: bool) -> str:  # noqa: FBT001 - it stands in sentences
+    return f". {_SORTS}" if shuffled else ""
 
 
 def _rows(program: Program) -> str:

@@ -59,6 +59,10 @@ def _seconds(name: str) -> Value:
     return lambda batch: batch.counts_out.get(name, 0) / 1_000
 
 
+def _seconds_in(name: str) -> Value:
+    return lambda batch: batch.counts_in.get(name, 0) / 1_000
+
+
 def _watermark(batch: OperatorBatch) -> float | None:
     return None if batch.watermark is None else batch.watermark.timestamp()
 
@@ -79,6 +83,7 @@ TOTALS = tuple(
         ),
         ("shuffled_rows", "", "Rows that crossed the shuffle.", _in("sent")),
         ("shuffled", "bytes", "Bytes that crossed the shuffle.", _in("sent_bytes")),
+        ("sort", "seconds", "Time in which tasks sorted rows from a shuffle.", _seconds_in("sort_ms")),
         ("opened_panes", "", "Panes or sessions that began.", _out("panes_opened")),
         ("emitted_rows", "", "Emitted rows, without those that retract.", _out("windows")),
         ("final_rows", "", "Emitted rows of windows that are final.", _out("windows_closed")),

@@ -8,6 +8,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from operators.runtime.program import Program
 from operators.spark.bounded import FirstStage, FirstStageRows, InputRows, Slicing, Source
+from operators.spark.chains import is_shuffled
 from operators.spark.declared import known, known_columns
 from operators.spark.first_stage import PANE, EngineStage
 from operators.spark.sorting import ORDER, in_order
@@ -60,6 +61,8 @@ def sorted_input(df: DataFrame, program: Program, name: str) -> SortedInput:
         df, micros, source = stage.grouped(df), F.col(PANE), stage
     elif (plan := first_stage(program.plan)) is not None and plan.condenses and program.late is None:
         first = FirstStage(program, name, SLICING.rows)
+        if columns is not None or is_shuffled(df):
+            df = _by_content(df, columns or df.schema, program)
         df, keys, source = df.mapInArrow(first, first.types), [KEY], FirstStageRows(program)
         columns = columns and first.types
         micros = _micros(program.tick_us)
@@ -70,6 +73,18 @@ def sorted_input(df: DataFrame, program: Program, name: str) -> SortedInput:
     if columns is not None:
         ordered = known(ordered, StructType([*columns, StructField(ORDER, LongType())]))
     return SortedInput(ordered, source, SLICING.rows)
+
+
+def _by_content(df: DataFrame, columns: StructType, program: Program) -> DataFrame:
+    """Sort the rows of each task by time and by what they hold: a task that runs again gets them in any other order."""
+    time = program.inputs.aliases[program.inputs.event_time]
+    return df.sortWithinPartitions(F.col(time), F.xxhash64(*map(_hashed, columns.fields)))
+
+
+def _hashed(field: StructField) -> Column:
+    """A column as Spark can hash it, which it refuses for maps."""
+    column = F.col(field.name)
+    return F.to_json(F.struct(column)) if "map<" in field.dataType.simpleString() else column
 
 
 def _micros(tick_us: int) -> Column:

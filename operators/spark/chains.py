@@ -105,7 +105,16 @@ def incoming(df: DataFrame, event_time: str, grace_us: int, *, takes_updates: bo
     """
     nodes = _nodes(df)
     found = _incoming(df, event_time, grace_us, nodes, takes_updates=takes_updates)
-    return replace(found, shuffled=any(_SHUFFLING.fullmatch(name) is not None for _, name in nodes))
+    return replace(found, shuffled=_shuffle(nodes))
+
+
+def is_shuffled(df: DataFrame) -> bool:
+    """Return whether rows of a frame may come in any order, since a shuffle lies below."""
+    return _shuffle(_nodes(df))
+
+
+def _shuffle(nodes: Iterable[tuple[int, str]]) -> bool:
+    return any(_SHUFFLING.fullmatch(name) is not None for _, name in nodes)
 
 
 def _incoming(
@@ -168,7 +177,7 @@ def _given(event_time: str, delay: int, grace_ms: int) -> Incoming:
 
 
 def _nodes(df: DataFrame) -> list[tuple[int, str]]:
-    """The physical plan of a stream: depth and name of each node, the last operator first."""
+    """The physical plan of a frame: depth and name of each node, the last operator first."""
     found = [_NODE.match(line) for line in _plan(df).splitlines() if not line.startswith("==")]
     return [(len(match[1]), match[2]) for match in found if match]
 

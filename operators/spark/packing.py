@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import chain
 from queue import Queue
 from threading import Condition, Event, Thread
+from time import perf_counter_ns
 from typing import Any
 
 import numpy as np
@@ -32,8 +33,8 @@ from operators.steps.partials import Partials, first_stage, to_table
 from serializers.arrays import row_bytes, take_rows
 from serializers.keys import NO_COLUMNS, bucket_of, encode_keys
 
-PACKED_COUNTS = ("rows", "bad", "sent", "row_bytes", "sent_bytes")
-"""What is counted of blobs: usable and bad records, rows that cross the shuffle, bytes of the records and of the blobs."""
+PACKED_COUNTS = ("rows", "bad", "sent", "row_bytes", "sent_bytes", "sort_ms")
+"""What is counted: usable and bad records, rows that cross the shuffle, bytes of records and of blobs, time of sorting."""
 PACKED = pa.schema(
     [
         ("bucket", pa.int32()),
@@ -54,6 +55,24 @@ _LEAST_SAVING = 2
 _MOST_BLOBS_BITS = 40
 _Part = tuple[int, int, int, int, int, int, bytes | None]
 """Bucket, rows, bad, sent, row_bytes, kind and blob, as in `PACKED` and `PACKED_COUNTS`."""
+
+
+class Stopwatch:
+    """Time of blocks, until it is taken."""
+
+    def __init__(self) -> None:
+        self._ns = 0
+
+    def __enter__(self) -> None:
+        self._ns -= perf_counter_ns()
+
+    def __exit__(self, *_: object) -> None:
+        self._ns += perf_counter_ns()
+
+    def take_ms(self) -> int:
+        """Return the time in milliseconds, rounded up, and begin anew."""
+        taken, self._ns = self._ns, 0
+        return -(-taken // 1_000_000)
 
 
 @dataclass(frozen=True)
@@ -80,17 +99,20 @@ class Pack:
         prepare_worker()
         with located(f"operator {self.name!r}, reading rows in {task()}"):
             number, place = partition(), 0
-            for all_parts in self._buckets(batches, first=number == 0):
+            sorting = Stopwatch()
+            for all_parts in self._buckets(batches, sorting, first=number == 0):
                 for parts in _some_at_a_time(all_parts):
-                    yield _packed(parts, (number << _MOST_BLOBS_BITS) + place)
+                    yield _packed(parts, (number << _MOST_BLOBS_BITS) + place, sorting.take_ms())
                     place += len(parts)
 
-    def _buckets(self, batches: Iterable[pa.RecordBatch], *, first: bool) -> Iterator[Iterable[_Part]]:
+    def _buckets(
+        self, batches: Iterable[pa.RecordBatch], sorting: Stopwatch, *, first: bool
+    ) -> Iterator[Iterable[_Part]]:
         """Yield what goes to buckets. The first task calls all of them, so that those without records work, too."""
         if first:
             yield [_call(label) for label in self.labels]
         columns = self.program.inputs.records
-        for number, table in enumerate(self._tables(batches)):
+        for number, table in enumerate(self._tables(batches, sorting)):
             if self.tells and not number:
                 yield [_call(label, ARRIVED) for label in self.labels]
             if self.program.sifts:  # A bad row is reported, or comes out, where its key is.
@@ -103,7 +125,7 @@ class Pack:
             bad = [_call(self.labels[0], bad=usable.bad)] if usable.bad else []
             yield chain(parts, bad)
 
-    def _tables(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    def _tables(self, batches: Iterable[pa.RecordBatch], sorting: Stopwatch) -> Iterator[pa.Table]:
         """The task's rows, a few hundred thousand at a time, or fewer if they are wide."""
         inputs = self.program.inputs
         if not self.sorts:
@@ -114,7 +136,8 @@ class Pack:
         if not arrived:
             return
         table = pa.Table.from_batches(arrived).rename_columns(inputs.names)
-        table = take_rows(table, content_order(table, [inputs.event_time]))
+        with sorting:
+            table = take_rows(table, content_order(table, [inputs.event_time]))
         yield from cut_tables(table.to_batches(), blobs.BLOB_ROWS)
 
     def _first_stage(self, columns: RecordColumns, usable: UsableRows) -> Partials | None:
@@ -200,10 +223,10 @@ def _some_at_a_time(parts: Iterable[_Part]) -> Iterator[list[_Part]]:
         yield waiting
 
 
-def _packed(parts: list[_Part], place: int) -> pa.RecordBatch:
+def _packed(parts: list[_Part], place: int, sort_ms: int) -> pa.RecordBatch:
     """Parts as rows, the first of which has this place, and the counts of all."""
     buckets, *counts, kinds, sent = zip(*parts, strict=True)
-    totals = [*map(sum, counts), sum(len(blob) for blob in sent if blob is not None)]
+    totals = [*map(sum, counts), sum(len(blob) for blob in sent if blob is not None), sort_ms]
     places, told = range(place, place + len(parts)), [totals, *[None] * (len(parts) - 1)]
     columns = zip((buckets, kinds, places, sent, told), PACKED.types, strict=True)
     arrays = [pa.array(column, type_) for column, type_ in columns]

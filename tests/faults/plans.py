@@ -109,6 +109,16 @@ def committed(plan: Plan) -> int:
     return _newest(plan.checkpoint_path / "commits")
 
 
+def notes_of(plan: Plan, what: str) -> dict[str, float]:
+    """Return what the query's trouble did, and how many seconds later its batch was committed."""
+    commits = plan.checkpoint_path / "commits"
+    notes = sorted(Path(plan.folder, "troubles").glob(f"{what}-*"))
+    return {
+        note.name: round((commits / note.name.split("-")[1]).stat().st_mtime - note.stat().st_mtime, 1)
+        for note in notes
+    }
+
+
 def in_flight(plan: Plan) -> bool:
     """Whether a batch of the query has begun that is not done."""
     return _newest(plan.checkpoint_path / "offsets") > committed(plan)

@@ -5,25 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.effort import soak
 from tests.faults.cluster import Cluster
 from tests.faults.kinds import OWN
-from tests.faults.plans import BACKENDS, Feed, Plan, committed
+from tests.faults.plans import BACKENDS, Feed, Plan, committed, notes_of
 from tests.faults.processes import Driver, assert_exact
 
 pytestmark = pytest.mark.slow
 
 FILES = 4
-SCENES = [
-    pytest.param("chain", "rocksdb", 1),
-    *(
-        soak(kind, backend, 2)
-        for kind in ("sliding", "rolling", "session", "chain", "custom", "cogroup")
-        for backend in BACKENDS
-    ),
-    soak(OWN, "memory", 2),
-]
-"""Kind, backend, and how many batches with records each of two runs has; Spark adds one without, and kills come in it, too."""
 
 
 @pytest.fixture(scope="module")
@@ -34,15 +23,37 @@ def remote(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory, mark: str
     started.stop()
 
 
-@pytest.mark.parametrize(("kind", "backend", "batches"), SCENES)
-def test_a_lost_executor_costs_its_tasks_and_not_the_query(
-    tmp_path: Path, remote: Driver, kind: str, backend: str, batches: int
-) -> None:
+def test_a_lost_executor_costs_its_tasks_and_not_the_query(tmp_path: Path, remote: Driver) -> None:
     """Kills in the first batch, in the first one of a run that goes on, and in later ones, some of which take a snapshot."""
-    feed = Feed(tmp_path, files=2 * FILES * batches, rows=600, seed=7)
+    _lose(tmp_path, remote, "chain", "rocksdb", batches=1)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("kind", ["sliding", "rolling", "session", "chain", "custom", "cogroup"])
+def test_operators_of_all_kinds_lose_executors(
+    tmp_path: Path, remote: Driver, kind: str, backend: str
+) -> None:
+    """More batches, so that each kind of batch is hit."""
+    _lose(tmp_path, remote, kind, backend, batches=2)
+
+
+@pytest.mark.soak
+def test_sparks_own_chain_loses_executors(tmp_path: Path, remote: Driver) -> None:
+    """What the others are compared with."""
+    _lose(tmp_path, remote, OWN, "memory", batches=2)
+
+
+def _lose(folder: Path, remote: Driver, kind: str, backend: str, batches: int) -> None:
+    """Run a query twice, and kill an executor in nearly every batch.
+
+    Args:
+        batches: with records, in each of the two runs. Spark adds one without, and kills come in it, too.
+    """
+    feed = Feed(folder, files=2 * FILES * batches, rows=600, seed=7)
     plan = Plan(
-        str(tmp_path / "query"),
-        str(tmp_path / "in"),
+        str(folder / "query"),
+        str(folder / "in"),
         backend,
         kind,
         trouble="Killed",
@@ -53,8 +64,10 @@ def test_a_lost_executor_costs_its_tasks_and_not_the_query(
     for _ in range(2):
         feed.give(FILES * batches)
         restarts += remote.run([plan])
-    notes = sorted(note.name for note in Path(plan.folder, "troubles").glob("killed-*"))
-    print(f"{kind}, {backend}: {committed(plan)} batches, killed in {notes}")  # noqa: T201
+    kills = notes_of(plan, "killed")
+    (verdict,) = remote.judge([plan])
+    counts = f"{committed(plan)} batches, {verdict['rows']} rows"
+    print(f"{kind}, {backend}: {counts}, seconds to the commit: {kills}")  # noqa: T201
     assert [None, None] == restarts
-    assert len(notes) > 2
-    assert_exact(remote.judge([plan]))
+    assert len(kills) > 2
+    assert_exact([verdict])

@@ -62,7 +62,7 @@ def test_panels_have_titles_and_places_of_their_own(dashboard: dict[str, Any]) -
         if panel["type"] != "row":
             assert panel["description"].endswith(".")
             assert "${datasource}" == panel["datasource"]["uid"]
-            assert [target["refId"] for target in panel["targets"]] == list("ABC"[: len(panel["targets"])])
+            assert [target["refId"] for target in panel["targets"]] == list("ABCD"[: len(panel["targets"])])
     assert max(x for x, _ in places) < 24
 
 

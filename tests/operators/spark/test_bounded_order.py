@@ -2,13 +2,20 @@
 
 from datetime import datetime, timedelta, timezone
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from operators import SessionWindows, SlidingWindows
 from operators import aggregates as agg
-from operators.spark import sorting
+from operators.spark import bounded_input, sorting
+from operators.spark.bounded import Slicing
+from state_backends import resolve
+from tests.operators.spark.stage_kinds import KINDS
+from tests.operators.spark.stage_kinds import SCHEMA as STAGED
+from tests.operators.spark.stage_worker import rows_of
 
 pytestmark = pytest.mark.spark
 YEARS = (-200, -141, -1, 0, 139, 140, 300)
@@ -59,3 +66,22 @@ def test_windows_of_far_times_are_those_of_the_local_runner(
         expected = runner.process(rows.toArrow(), stream_time=10**15)
     found = operator.apply(rows, event_time="at").toArrow().cast(expected.schema)
     assert sorted(map(repr, expected.to_pylist())) == sorted(map(repr, found.to_pylist()))
+
+
+@pytest.mark.parametrize("rows", [70, 250_000])
+@pytest.mark.parametrize("kind", ["hopping", "session", "user operation"])
+def test_a_first_stage_behind_a_shuffle_sends_the_same_rows(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, kind: str, rows: int
+) -> None:
+    """In whichever order a task gets its rows, and in however many parts it takes them."""
+    monkeypatch.setattr(bounded_input, "SLICING", Slicing(rows=rows))
+    program = KINDS[kind]().bounded().program(STAGED, "at", resolve("memory", {}))
+    table = pa.concat_tables(part for task in rows_of(program, kind, 1) for part in task)
+    sent = []
+    for seed in range(2):
+        shuffled = table.take(np.random.default_rng(seed).permutation(table.num_rows))
+        frame = spark.createDataFrame(shuffled).repartition(2, "k")
+        columns = bounded_input.input_columns(frame, program, streaming=False)
+        sent.append(sorted(map(str, bounded_input.sorted_input(columns, program, "w").df.collect())))
+    assert len(sent[0]) > 3
+    assert sent[0] == sent[1]

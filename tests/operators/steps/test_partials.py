@@ -120,11 +120,11 @@ def test_stages_give_the_windows_of_plain_rows(
     assert expected_counters == counters
 
 
-def packed(kind: str, rows: list[Any]) -> tuple[Program, list[dict[str, Any]]]:
+def packed(kind: str, rows: list[Any], *, sorts: bool = False) -> tuple[Program, list[dict[str, Any]]]:
     """What one task sends; that it calls all buckets is left out."""
     program_ = program(kind)
     batches = table(rows, program_).rename_columns(list(program_.inputs.aliases.values())).to_batches()
-    sent = [row for batch in Pack(program_, LABELS)(batches) for row in batch.to_pylist()]
+    sent = [row for batch in Pack(program_, LABELS, sorts=sorts)(batches) for row in batch.to_pylist()]
     assert list(LABELS) == [row["bucket"] for row in sent[: len(LABELS)] if row["kind"] == CALL]
     return program_, sent[len(LABELS) :]
 
@@ -156,6 +156,16 @@ def test_records_with_panes_of_their_own_are_sent_as_they_are() -> None:
 
     assert PARTIALS not in {row["kind"] for row in sent}
     assert [600, 600] == [totals(sent)[name] for name in ("rows", "sent")]
+
+
+@pytest.mark.parametrize("kind", ["hopping", "sliding"])
+def test_the_time_of_a_sort_is_told(kind: str) -> None:
+    """Where rows come out of a shuffle; it is not in what is sent."""
+    rows = [("ab"[n % 2], 0, n % 7, n, n / 8, 2) for n in range(600)]
+    plain, sorted_ = (packed(kind, rows, sorts=sorts)[1] for sorts in (False, True))
+    assert totals(plain)["sort_ms"] == 0 < totals(sorted_)["sort_ms"]
+    again = packed(kind, rows[::-1], sorts=True)[1]
+    assert [row["blob"] for row in again] == [row["blob"] for row in sorted_]
 
 
 def test_bad_rows_are_told_beside_the_entries() -> None:
