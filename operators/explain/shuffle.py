@@ -66,7 +66,7 @@ def streamed_stage(program: Program, *, shuffled: bool = False) -> StagePart:
     return StagePart(ROWS, f"{_rows(program)}, one blob for each bucket; {_why_rows(program)}{sorts}")
 
 
-def _sorts(shuffled: bool) -> str:  # noqa: FBT001 - it stands in sentences
+def _sorts(shuffled: bool) -> str:
     return f". {_SORTS}" if shuffled else ""
 
 
