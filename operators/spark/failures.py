@@ -8,6 +8,7 @@ from itertools import takewhile
 from typing import Any
 
 from operators.errors import WorkerError
+from operators.spark.executors import gone_lately
 
 _MARK = f"{WorkerError.__name__}: "
 _ON_DRIVER = re.compile(
@@ -151,7 +152,10 @@ def _executors_lost(text: str) -> str | None:
         one["lost"] or f"{one['source']} on {one['host']}" for one in found if one["lost"] or one["source"]
     }
     which = ", ".join(f"executor {name}" for name in sorted(named))
-    return _LOST_MESSAGE.format(f"{len(named)} named: {which}" if named else "none is named")
+    told = f"{len(named)} named: {which}" if named else "none is named"
+    if gone := gone_lately():
+        told += f"; {len(gone)} in the last ten minutes: {', '.join(gone)}"
+    return _LOST_MESSAGE.format(told)
 
 
 def _not_imported(text: str) -> str | None:

@@ -10,12 +10,15 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from operators import what_failed
 from tests.faults import troubles
 from tests.faults.kinds import applied, undisturbed, writer, written
 from tests.faults.plans import Plan
 from tests.operators.spark.frames import stream
 from tests.patience import TOO_BUSY, TRIES
 
+TOLD = "what_failed: "
+"""Stands in an error that ended a query before what the library says of it."""
 _SHOWN = 5
 
 
@@ -77,7 +80,7 @@ def _end(query: Any) -> str | None:
     try:
         query.processAllAvailable()
     except Exception as error:  # noqa: BLE001 - whatever it is, the test judges it
-        return _text(error)
+        return f"{_text(error)}\n\n{TOLD}{what_failed(error)}"
     return None
 
 

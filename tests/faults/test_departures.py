@@ -1,5 +1,6 @@
 """Executors that leave in other ways, and shuffles that are lost while they live: no query ends, and no row is lost."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +11,8 @@ from tests.faults.cluster import HOSTS, Cluster
 from tests.faults.kinds import OWN
 from tests.faults.plans import Feed, Plan, committed, notes_of, plans_for
 from tests.faults.processes import Driver, assert_exact
+from tests.faults.query import TOLD
+from tests.faults.troubles import KilledInARow
 from tests.patience import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.soak]
@@ -80,6 +83,28 @@ def test_no_query_ends(
             assert len(notes_of(plan, what)) > 2
             assert any(said in log.removeprefix(before.get(path, "")) for path, log in after.items())
             assert_exact([verdict])
+
+
+def test_more_losses_than_spark_bears_end_a_query_and_are_told(
+    tmp_path: Path, cluster: Cluster, mark: str
+) -> None:
+    """A task that takes four executors with it: the error says which, and that the query may be started again; it goes on."""
+    Feed(tmp_path, files=FILES, rows=600, seed=9).give(FILES)
+    plan = Plan(str(tmp_path / "query"), str(tmp_path / "in"), "rocksdb", trouble="KilledInARow", files=FILES)
+    with started(tmp_path, cluster, mark, {}) as driver:
+        (error,) = driver.run([plan])
+        assert error is not None
+        told = error.partition(TOLD)[2]
+        print(told)  # noqa: T201
+        found = re.match(
+            r"executors of Spark were lost \(1 named: executor \d+; (\d+) in the last ten minutes: ", told
+        )
+        assert found is not None, error
+        assert (
+            KilledInARow.TIMES - 1 <= int(found[1]) <= KilledInARow.TIMES
+        )  # Spark may hear of the last one later.
+        assert [None] == driver.run([plan])
+        assert_exact(driver.judge([plan]))
 
 
 def test_executors_come_and_go_with_the_load(tmp_path: Path, cluster: Cluster, mark: str) -> None:

@@ -126,6 +126,23 @@ class Killed(_LastOfStage):
         yield from ()
 
 
+class KilledInARow(_Step):
+    """A task kills its executor each time that it runs, as often as Spark bears it; then no more."""
+
+    TIMES = 4
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Pass the rows through, and kill the executor."""
+        context = TaskContext.get()
+        assert context is not None
+        yield from batches
+        if context.partitionId() == 0 and len(list(self._notes.glob("killed-*"))) < self.TIMES:
+            self.note("killed", context)
+            os.kill(_executor(), signal.SIGKILL)
+            time.sleep(60)
+        self.note("done", context)
+
+
 class Decommissioned(_LastOfStage):
     """The executor is told to go, as where a machine is taken away in a minute: it sends its blocks to another first."""
 
