@@ -42,7 +42,7 @@ def test_first_stage(measure: Measure, ties: str, count: int, sorts: bool) -> No
     def run() -> None:
         for batch in pack(iter(batches)):
             told.extend(
-                counts[PACKED_COUNTS.index("rows")] for counts in batch["counts"].to_pylist() if counts
+                counts[1 + PACKED_COUNTS.index("rows")] for counts in batch["counts"].to_pylist() if counts
             )
 
     measure(

@@ -1,7 +1,10 @@
-"""Metrics on their way to the driver: an array of each bucket, of which the driver makes totals by name.
+"""Metrics on their way to the driver: an array of each task or bucket, of which the driver makes totals by name.
 
 Spark sends the expressions of observed metrics with the result of each task. A sum for each metric made that 65 kB; a list of
 arrays, and what makes totals of it, takes a quarter.
+
+Spark counts what each attempt of a task observed, also of a task that runs again because an executor was lost. So each array
+has a number that tells who counted, the same in each attempt, and counts once.
 """
 
 from collections.abc import Sequence
@@ -17,18 +20,20 @@ def observed(df: DataFrame, name: str, metrics: Sequence[str], largest: int = 0)
     """Return a frame that reports the totals of its column `counts`.
 
     Args:
-        df: has arrays of a bigint for each metric in this column, or null.
+        df: has arrays of bigint in this column, or null: who counted, a number above 0, and the value of each metric.
         name: of the row that Spark reports. It has one value, `counts`: a map of the totals by metric, 0 without arrays.
         metrics: their names.
         largest: of so many, the first ones, the total is the largest value; of the others, it is the sum.
     """
-    return df.observe(
-        name, F.map_from_arrays(F.array(*map(F.lit, metrics)), _totals(len(metrics), largest)).alias(COUNTS)
-    )
+    return df.observe(name, totals(metrics, largest).alias(COUNTS))
 
 
-def _totals(metrics: int, largest: int) -> Column:
-    return F.expr(
-        f"aggregate(collect_list({COUNTS}), array_repeat(0L, {metrics}), (totals, one) -> transform(totals, (total, n) -> "
-        f"if(n < {largest}, greatest(total, one[n]), total + one[n])))"
+def totals(metrics: Sequence[str], largest: int) -> Column:
+    """Return the aggregate that `observed` reports."""
+    many = len(metrics)
+    found = F.expr(
+        f"slice(aggregate(sort_array(collect_list({COUNTS})), array_repeat(0L, {many + 1}), (totals, one) -> "
+        "if(totals[0] = one[0], totals, transform(totals, (total, n) -> "
+        f"if(n <= {largest}, greatest(total, one[n]), total + one[n])))), 2, {many})"
     )
+    return F.map_from_arrays(F.array(*map(F.lit, metrics)), found)

@@ -224,9 +224,9 @@ def _some_at_a_time(parts: Iterable[_Part]) -> Iterator[list[_Part]]:
 
 
 def _packed(parts: list[_Part], place: int, sort_ms: int) -> pa.RecordBatch:
-    """Parts as rows, the first of which has this place, and the counts of all."""
+    """Parts as rows, the first of which has this place, and the counts of all, which the place tells from others."""
     buckets, *counts, kinds, sent = zip(*parts, strict=True)
-    totals = [*map(sum, counts), sum(len(blob) for blob in sent if blob is not None), sort_ms]
+    totals = [place + 1, *map(sum, counts), sum(len(blob) for blob in sent if blob is not None), sort_ms]
     places, told = range(place, place + len(parts)), [totals, *[None] * (len(parts) - 1)]
     columns = zip((buckets, kinds, places, sent, told), PACKED.types, strict=True)
     arrays = [pa.array(column, type_) for column, type_ in columns]

@@ -38,7 +38,7 @@ _LOG = logging.getLogger(__name__)
 
 
 RESULT_TYPES = StructType([StructField(COUNTS, ArrayType(LongType())), StructField("blob", BinaryType())])
-"""The columns that a bucket returns: its metrics in the order of `names`, and rows as a blob."""
+"""The columns that a bucket returns: the number of its call and its metrics in the order of `names`, and rows as a blob."""
 
 
 def check_buckets(progress: Progress, buckets: int) -> None:
@@ -168,7 +168,7 @@ class BucketProcessor(StatefulProcessor):
             batch,
             line(outcome.metrics),
         )
-        yield from self._results(outcome)
+        yield from self._results(outcome, _number(label, call))
 
     def _fits(self, pointer: Pointer) -> bool:
         """Whether the stored state says all that this operator records, in its form; otherwise the bucket has to be opened.
@@ -183,9 +183,9 @@ class BucketProcessor(StatefulProcessor):
         same = stored_change(program, progress, self._job.config.evolution) is None
         return same and (progress.identity is None or are_recorded(program, progress.identity))
 
-    def _results(self, outcome: Outcome) -> Iterator[pd.DataFrame]:
-        """Yield the result blobs; the first one has the metrics."""
-        counts: list[int] | None = [outcome.metrics.get(name, 0) for name in self._metrics]
+    def _results(self, outcome: Outcome, number: int) -> Iterator[pd.DataFrame]:
+        """Yield the result blobs; the first one has the metrics, and the number of the call."""
+        counts: list[int] | None = [number, *(outcome.metrics.get(name, 0) for name in self._metrics)]
         for blob in outcome.blobs or (None,):
             yield pd.DataFrame({COUNTS: [counts], "blob": [blob]})
             counts = None
@@ -196,6 +196,11 @@ class BucketProcessor(StatefulProcessor):
             self._handle.deleteTimer(before)
         if timer is not None and (timer != before or fired is not None):
             self._handle.registerTimer(timer)
+
+
+def _number(label: int, call: Call) -> int:
+    """A number above 0 of a bucket's call in a batch: one for its rows, one for its timer."""
+    return 2 * (label + 2**31) + 1 + (call.fired is not None)
 
 
 def label_of(key: Any) -> int:

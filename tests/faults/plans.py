@@ -1,5 +1,6 @@
 """What a disturbed query is: its folder, its backend, what goes wrong in it, and how its input grows."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -52,6 +53,11 @@ class Plan:
     def checkpoint_path(self) -> Path:
         """Where its checkpoint is."""
         return Path(self.folder, self.checkpoint)
+
+    @property
+    def metrics(self) -> Path:
+        """Where the metrics of its runs are, a file for each."""
+        return Path(self.folder, "metrics")
 
     def all_conf(self) -> dict[str, str]:
         """Return the conf that the query runs with."""
@@ -117,6 +123,16 @@ def notes_of(plan: Plan, what: str) -> dict[str, float]:
         note.name: round((commits / note.name.split("-")[1]).stat().st_mtime - note.stat().st_mtime, 1)
         for note in notes
     }
+
+
+def counted(plan: Plan, name: str, metric: str) -> int:
+    """Return the sum of a metric over the batches of all runs of a query.
+
+    Args:
+        name: of the row of metrics, such as "windows_in".
+    """
+    batches = [batch for path in plan.metrics.iterdir() for batch in json.loads(path.read_text())]
+    return sum((batch.get(name) or {}).get(metric, 0) for batch in batches)
 
 
 def in_flight(plan: Plan) -> bool:

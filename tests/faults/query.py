@@ -1,5 +1,6 @@
 """How a plan's query runs on Spark, and whether its rows are those of an undisturbed one."""
 
+import json
 import os
 import time
 from collections import Counter
@@ -48,6 +49,20 @@ def _run(spark: SparkSession, plans: Sequence[Plan]) -> list[str | None]:
     finally:
         for query in queries:
             query.stop()
+        for plan, query in zip(plans, started, strict=True):
+            if not isinstance(query, str):
+                _keep_metrics(plan, query)
+
+
+def _keep_metrics(plan: Plan, query: Any) -> None:
+    """Write down what each of the last hundred batches of a run counted."""
+    told = [
+        {name: row.asDict().get("counts") for name, row in progress.observedMetrics.items()}
+        for progress in query.recentProgress
+    ]
+    path = plan.metrics / f"{query.runId}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(told))
 
 
 def start(spark: SparkSession, plan: Plan) -> Any:

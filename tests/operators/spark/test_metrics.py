@@ -21,6 +21,7 @@ from operators import (
 )
 from operators import aggregates as agg
 from operators.monitoring import PrometheusOutput
+from operators.spark.observed import COUNTS, totals
 from serializers.keys import bucket_of, encode_keys
 from state_backends import read_state, summarize_state
 from tests.operators.spark.frames import BASE_US, operator, run_query, stream, write_numbered, write_source
@@ -183,3 +184,14 @@ def test_a_failure_in_a_worker_is_told_on_the_driver(
     assert re.match(
         r"operator 'sums', partition \d+: .*77 is more than I can count to$", what_failed(caught_.value)
     )
+
+
+def test_what_two_attempts_of_a_task_counted_counts_once(spark: SparkSession) -> None:
+    """Whatever the attempts took; values of others are added, or the largest is taken."""
+    told = [[7, 3, 10, 5], [9, 4, 20, 6], [7, 3, 10, 50], None, [1, 2, 30, 7]]
+    frame = spark.createDataFrame([(counts,) for counts in told], f"{COUNTS} array<bigint>")
+    for frames in (frame.repartition(3), frame.coalesce(1)):
+        (found,) = frames.agg(totals(["most", "rows", "ms"], largest=1).alias("t")).first()
+        assert {"most": 4, "rows": 60, "ms": 18} == found
+    (none,) = frame.where("false").agg(totals(["most", "rows"]).alias("t")).first()
+    assert {"most": 0, "rows": 0} == none
