@@ -151,8 +151,12 @@ def program(kind: str) -> Program:
     )
 
 
-def following(first: Program) -> Program:
-    """Rolling windows over the rows of an operator, with all of their columns."""
+THREE = ("sliding on update", "hopping", "session", "rolling", "user operator")
+"""Kinds of which chains of three are tried, too."""
+
+
+def following(first: Program, result: str = "rows") -> Program:
+    """Rolling windows over the rows of an operator, with all of their columns and a result of this name."""
     schema = first.rows
     time = next((name for name in ("at", EVENT_TIME, "asked") if name in schema.names), "end")
     if time == "end":
@@ -162,5 +166,5 @@ def following(first: Program) -> Program:
                 pa.field("end", FIELDS["at"]),
             ]
         )
-    operator = RollingWindows("1 second").group_by("k").aggregate(rows=agg.count())
+    operator = RollingWindows("1 second").group_by("k").aggregate(**{result: agg.count()})
     return operator.program(schema, time, resolve("memory", {}))

@@ -31,7 +31,7 @@ from operators.spark.packing import Pack
 from state_backends import resolve
 from state_backends.durability.pointer import Pointer, read_pointer
 from state_backends.sqlite_journal import SqliteJournal
-from tests.operators.spark.stage_kinds import KINDS, following, program
+from tests.operators.spark.stage_kinds import KINDS, THREE, following, program
 
 LABELS = (7, 3, 11)
 TASKS = 3
@@ -60,7 +60,15 @@ def main(folder: Path, arrival: int, age: str) -> None:
         sent[f"{kind}, from files"] = digests(stage(first, 1, rows, arrival, shuffled=False))
         out = [emitted(folder / age, kind, first, label, 1, found, arrival) for label in LABELS]
         rows = [[_as_input(second, table) for table in tables] for tables in out]
-        sent[f"what follows {kind}"] = digests(stage(second, 1, rows, arrival, shuffled=True))
+        found = stage(second, 1, rows, arrival, shuffled=True)
+        sent[f"what follows {kind}"] = digests(found)
+        if kind in THREE:
+            third = following(second, "more")
+            for label in LABELS:  # before any of its rows is late
+                emitted(folder / age, f"after {kind}", second, label, 0, found, arrival)
+            out = [emitted(folder / age, f"after {kind}", second, label, 2, [], arrival) for label in LABELS]
+            rows = [[_as_input(third, table) for table in tables] for tables in out]
+            sent[f"third after {kind}"] = digests(stage(third, 1, rows, arrival, shuffled=True))
     sys.stdout.write(json.dumps(sent))
 
 

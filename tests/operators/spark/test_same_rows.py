@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.operators.spark.stage_kinds import KINDS
+from tests.operators.spark.stage_kinds import KINDS, THREE
 
 STAGES = [
     stage
     for kind in KINDS
     for stage in (f"{kind}, from files", f"{kind}, after a shuffle", f"what follows {kind}")
-]
+] + [f"third after {kind}" for kind in THREE]
 Sent = dict[str, list[str]]
 
 
