@@ -28,7 +28,7 @@ def observed(df: DataFrame, name: str, metrics: Sequence[str], largest: int = 0)
     return df.observe(name, totals(metrics, largest).alias(COUNTS))
 
 
-def totals(metrics: Sequence[str], largest: int) -> Column:
+def totals(metrics: Sequence[str], largest: int = 0) -> Column:
     """Return the aggregate that `observed` reports."""
     many = len(metrics)
     found = F.expr(

@@ -57,8 +57,8 @@ def test_a_chain_is_told(spark: SparkSession) -> None:
     first = SlidingWindows("1 minute", grace="10 seconds").group_by("value").aggregate(n=agg.count())
     rows = first.apply(stream, "timestamp").select("n", "window.*")
     second = TumblingWindows("1 hour").aggregate(n=agg.sum("n"))
-    assert "out of a shuffle" not in Explanation.of(first, stream, "timestamp").streamed.why
-    assert "out of a shuffle" in Explanation.of(second, rows, "end").streamed.why
+    assert "out of a shuffle" not in Explanation.of(first, stream, "timestamp").streamed.text
+    assert "out of a shuffle" in Explanation.of(second, rows, "end").streamed.text
     assert "the watermark of the first operator of the query; records" in str(
         Explanation.of(second, rows, "end")
     ).replace("\n               ", " ")
