@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from operators import what_failed
+from operators.spark.types import arrow_schema
 from tests.faults import troubles
 from tests.faults.kinds import applied, undisturbed, writer, written
 from tests.faults.plans import Plan
@@ -75,7 +75,7 @@ def start(spark: SparkSession, plan: Plan) -> Any:
         source = stream(spark, Path(plan.source), plan.files)
         frame = applied(source, plan.kind, plan.backend)
         if plan.trouble:
-            schema = to_arrow_schema(frame.schema)
+            schema = arrow_schema(frame.schema)
             step = getattr(troubles, plan.trouble)(Path(plan.folder, "troubles"), schema)
             frame = frame.mapInArrow(step, frame.schema)
         rows = writer(frame, plan.kind, Path(plan.folder))
