@@ -77,8 +77,9 @@ def measured(backend: str, kind: str, keys: int) -> dict[str, int]:
 
 
 def of_a_key(few: dict[str, int], many: dict[str, int], what: str, unit: int = 10**6) -> int:
-    """Return the bytes by which a key more makes a process larger."""
-    return round((many[what] - few[what]) * unit / (many["live_keys"] - few["live_keys"]))
+    """Return the bytes by which a key more makes a process larger. All keys are live when it has the most."""
+    keys = MANY - FEW if what == "most_mb" else many["live_keys"] - few["live_keys"]
+    return round((many[what] - few[what]) * unit / keys)
 
 
 def main() -> None:
