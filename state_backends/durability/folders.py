@@ -136,16 +136,20 @@ class Folder:
                 self._make_parent(target)
             with io.BytesIO(data) if isinstance(data, bytes) else data.open("rb") as source:
                 stream = system.open_output_stream(aside)
+                given = False
                 try:
                     with stream as sink:
                         while chunk := source.read(_CHUNK):
                             sink.write(chunk)
+                        given = True
                     if not whole:
                         self._rename(aside, target)
                 except BaseException:
-                    # Closing creates a file of what was written so far, even in a store where files appear as a whole.
-                    with suppress(OSError):
-                        system.delete_file(aside)
+                    # Closing creates a file of what was written so far, even in a store where files appear as a whole. There
+                    # one that was given all bytes is whole if it exists: its answer was lost, and others may use it by now.
+                    if not (whole and given):
+                        with suppress(OSError):
+                            system.delete_file(aside)
                     raise
 
         self._do(f"write {self.where(name)}", act)
@@ -220,6 +224,12 @@ class Folder:
             f"look for {self.where(name)}",
             lambda: system.get_file_info(self._path(name)).type == fs.FileType.File,
         )
+
+    def confirm(self, name: str) -> None:
+        """Wait until the name of a local file that another process wrote is on the disk. Its bytes were before it had it."""
+        if self._local is not None:
+            parent = self._path(name).rpartition("/")[0]
+            self._do(f"sync the folder of {self.where(name)}", lambda: sync_folder(parent))
 
     def list(self, below: str) -> list["Listed"]:
         """Return the files below a name."""

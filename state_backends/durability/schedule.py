@@ -199,6 +199,7 @@ class SnapshotSchedule:
                 if manifest is None:
                     return pointer  # The next one would wait for it, too.
             elif folder.has(snapshot.name):
+                folder.confirm(snapshot.name)
                 manifest = folder.manifest(snapshot.name)
         except _FAILURES as error:
             self._warn(pointer, snapshot.name, error)

@@ -129,6 +129,10 @@ class SnapshotFolder:
         """Return whether the snapshot is complete."""
         return self.folder.has(self._manifest(name))
 
+    def confirm(self, name: str) -> None:
+        """Wait until a snapshot that another process has completed is on the disk: that process may have died before."""
+        self.folder.confirm(self._manifest(name))
+
     def where(self, name: str) -> str:
         """Return the path of a snapshot's manifest, for messages."""
         return self.folder.where(self._manifest(name))

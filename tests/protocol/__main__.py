@@ -1,0 +1,98 @@
+"""Search the commit protocol: python -m tests.protocol {bugs,exhaustive,random}. Figures are of one core's time."""
+
+# ruff: noqa: T201 - a script that prints
+
+import argparse
+import sys
+import time
+from collections import Counter
+
+import numpy as np  # noqa: F401 - before the processes with bugs, which need it, too
+import pyarrow.fs  # noqa: F401 - as NumPy
+
+from tests.protocol.bugs import BUGS, in_process, played, searched
+
+
+def bugs(seconds: float, *, draw: bool, recorded: bool) -> int:
+    """Find each planted bug: by the seed that stands with it, or by a search."""
+    missed = 0
+    for number, bug in enumerate(BUGS, 1):
+        name = f"{number:2}. {bug.mutation.breaks}"
+        if recorded:
+            failed = in_process(bug.mutation, lambda seed=bug.seed: played(seed)[0])
+            missed += failed is None
+            print(f"{name}: {failed or 'NOT FOUND'}", flush=True)
+            continue
+        seed, runs, took, drawn = in_process(bug.mutation, lambda: searched(seconds, draw=draw))
+        missed += seed is None
+        print(
+            f"{name}: {'NOT FOUND' if seed is None else f'seed {seed}'}, {runs} runs, {took:.1f} s",
+            flush=True,
+        )
+        if draw:
+            print(drawn)
+    return missed
+
+
+def every(seconds: float) -> int:
+    """Search small worlds through, as far as the seconds last for each."""
+    from tests.protocol.runs import drawing, exhaustive, shortest
+    from tests.protocol.worlds import SMALL
+
+    failed = 0
+    for name, scenario in SMALL.items():
+        began = time.process_time()
+        search = exhaustive(scenario, lambda _, began=began: time.process_time() - began < seconds)
+        how = "all of them" if search.complete else "not all"
+        took = time.process_time() - began
+        print(
+            f"{name}: {search.states} states, {how}, {search.runs} runs, {search.ends} ends, {took:.0f} s",
+            flush=True,
+        )
+        if search.failed is not None:
+            failed += 1
+            print(drawing(shortest(scenario, search.failed)))
+    return failed
+
+
+def drawn(seconds: float, first: int) -> int:
+    """Play random runs, and tell how often each kind of fault struck where it was planned."""
+    from tests.protocol.runs import drawing, random_run, scenario_of, shortest
+
+    began, seed, failed = time.process_time(), first, 0
+    planned, struck = Counter[str](), Counter[str]()
+    while time.process_time() - began < seconds:
+        run = random_run(scenario_of(seed), seed)
+        planned.update(run.planned)
+        struck.update(run.struck)
+        if run.failure is not None:
+            failed += 1
+            print(f"seed {seed}:\n{drawing(shortest(scenario_of(seed), run))}", flush=True)
+        seed += 1
+    rates = ", ".join(f"{kind} {struck[kind] / planned[kind]:.0%}" for kind in sorted(planned))
+    print(f"{seed - first} runs, {failed} failed; struck where planned: {rates}")
+    return failed
+
+
+def main() -> int:
+    """Return 1 if a planted bug was not found, or the product has one."""
+    parser = argparse.ArgumentParser(prog="python -m tests.protocol", description=__doc__)
+    parser.add_argument("what", choices=["bugs", "exhaustive", "random"])
+    parser.add_argument(
+        "--seconds", type=float, default=60.0, help="at most for each bug or world, or for all random runs"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of the first random run")
+    parser.add_argument("--draw", action="store_true", help="draw the run that finds each bug")
+    parser.add_argument(
+        "--recorded", action="store_true", help="play only the seeds that stand with the bugs"
+    )
+    given = parser.parse_args()
+    if given.what == "bugs":
+        bad = bugs(given.seconds, draw=given.draw, recorded=given.recorded)
+    else:
+        bad = every(given.seconds) if given.what == "exhaustive" else drawn(given.seconds, given.seed)
+    return min(bad, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

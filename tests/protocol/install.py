@@ -1,0 +1,78 @@
+"""The product's modules in a simulated world: their folder, clock, threads, random tokens and processes are the world's."""
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+from pyarrow import fs
+
+from state_backends.durability import durable, folders, parts, pointer, schedule, snapshots, uploads
+from tests.protocol.tasks import InlineExecutor
+
+LEAST_SHARED = 32
+"""Files of so many bytes are shared between snapshots, so that a small state has some."""
+
+
+class _Instead:
+    """A module but for some of its names."""
+
+    def __init__(self, module: Any, **names: Any) -> None:
+        self._module = module
+        self.__dict__.update(names)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._module, name)
+
+
+@contextmanager
+def installed(world: Any) -> Iterator[None]:
+    """Use a world for as long as this lasts. One at a time."""
+    clock = _Instead(time, time=world.now)
+    tokens = _Instead(os, urandom=world.token)
+    storage = world.storage
+    changes: list[tuple[Any, str, Any]] = [
+        (pointer, "os", tokens),
+        (schedule, "os", tokens),
+        (schedule, "time", clock),
+        (snapshots, "time", clock),
+        (snapshots, "ThreadPoolExecutor", InlineExecutor),
+        (snapshots, "_LEAST_SHARED", LEAST_SHARED),
+        (folders, "os", _Instead(os, urandom=tokens.urandom, link=storage.link)),
+        (folders, "sync_file", storage.sync_file),
+        (folders, "sync_folder", storage.sync_folder),
+        (folders, "make_folder", lambda _: None),
+        (folders, "fs", _file_systems(storage)),
+        (uploads, "ThreadPoolExecutor", lambda *_: world.executor()),
+        (uploads, "socket", SimpleNamespace(gethostname=lambda: world.process().host)),
+        (
+            uploads,
+            "os",
+            _Instead(os, urandom=tokens.urandom, getpid=lambda: world.process().number, kill=world.kill),
+        ),
+        (uploads, "_beginning", world.beginning),
+        (parts, "PART_BYTES", 64),
+        (durable, "KEPT_ENTRIES", 1),
+    ]
+    before = [(module, name, getattr(module, name)) for module, name, _ in changes]
+    for module, name, new in changes:
+        setattr(module, name, new)
+    try:
+        yield
+    finally:
+        for module, name, old in before:
+            setattr(module, name, old)
+
+
+def _file_systems(storage: Any) -> SimpleNamespace:
+    def from_uri(uri: str) -> tuple[Any, str]:
+        return storage, uri.partition("://")[2]
+
+    return SimpleNamespace(
+        FileSystem=SimpleNamespace(from_uri=from_uri),
+        FileSelector=fs.FileSelector,
+        FileType=fs.FileType,
+        LocalFileSystem=lambda: storage,
+    )

@@ -1,0 +1,223 @@
+"""Runs: lists of choices, found depth first, drawn at random, made shorter, and drawn as a table."""
+
+import logging
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from tests.protocol.install import installed
+from tests.protocol.world import FAULTS, Choice, Scenario, World
+
+
+@dataclass(slots=True)
+class Run:
+    """What happened.
+
+    Attributes:
+        chosen: the number of each choice among the options that there were.
+        widths: how many options each time.
+        struck: the faults.
+        failure: what the judge found, or None.
+        cut: whether it ended in a state that was known.
+        log: lines of its drawing: a column and a text.
+        planned: kinds of faults that a random run was to have.
+    """
+
+    chosen: list[int] = field(default_factory=list)
+    widths: list[int] = field(default_factory=list)
+    struck: list[str] = field(default_factory=list)
+    failure: BaseException | None = None
+    cut: bool = False
+    log: list[tuple[str, str]] = field(default_factory=list)
+    planned: set[str] = field(default_factory=set)
+
+
+def play(
+    scenario: Scenario,
+    choose: Callable[[int, list[Choice]], int],
+    known: Callable[[int, bytes], bool] | None = None,
+) -> Run:
+    """Play one run.
+
+    Args:
+        scenario: what may happen.
+        choose: the number of the option that happens, given the number of the step and the options.
+        known: whether a state, at a step, was seen before: the run ends there.
+    """
+    run, world = Run(), World(scenario)
+    logging.getLogger("state_backends").setLevel(logging.CRITICAL)  # Each run has its failures.
+    with installed(world):
+        try:
+            while options := world.options():
+                step = len(run.chosen)
+                world.judge.goes_on(step)
+                if known is not None and known(step, world.state()):
+                    run.cut = True
+                    break
+                number = choose(step, options)
+                run.chosen.append(number)
+                run.widths.append(len(options))
+                world.do(options[number])
+            if not run.cut:
+                world.judge.ends()
+        except Exception as error:  # noqa: BLE001 - the product's and the judge's: shown with the run
+            run.failure = error
+        finally:
+            run.struck, run.log = world.struck, world.log
+            world.close()
+            logging.getLogger("state_backends").setLevel(logging.NOTSET)
+    return run
+
+
+def replay(scenario: Scenario, chosen: Sequence[int]) -> Run:
+    """Play these choices; after them, and where one does not exist, the first option."""
+
+    def choose(step: int, options: list[Choice]) -> int:
+        return chosen[step] if step < len(chosen) and chosen[step] < len(options) else 0
+
+    return play(scenario, choose)
+
+
+@dataclass(slots=True)
+class Search:
+    """How far a search went.
+
+    Attributes:
+        states: different ones.
+        runs: that were played.
+        ends: of them, those that reached an end that no other had.
+        failed: the first run that failed, or None.
+        complete: whether there is nothing left to try.
+    """
+
+    states: int = 0
+    runs: int = 0
+    ends: int = 0
+    failed: Run | None = None
+    complete: bool = False
+
+
+def exhaustive(scenario: Scenario, go_on: Callable[[Search], bool] = lambda _: True) -> Search:
+    """Try all runs of a scenario, as long as `go_on` says so."""
+    search, seen = Search(), set[bytes]()
+    prefix: list[int] = []
+    while True:
+        fixed = len(prefix)
+
+        def choose(step: int, options: list[Choice], prefix: list[int] = prefix) -> int:
+            del options
+            return prefix[step] if step < len(prefix) else 0
+
+        def known(step: int, state: bytes, fixed: int = fixed) -> bool:
+            if step < fixed:
+                return False
+            if state in seen:
+                return True
+            seen.add(state)
+            return False
+
+        run = play(scenario, choose, known)
+        search.runs += 1
+        search.states = len(seen)
+        search.ends += not run.cut
+        if run.failure is not None:
+            search.failed = run
+            return search
+        while run.chosen and run.chosen[-1] + 1 >= run.widths[-1]:
+            run.chosen.pop()
+            run.widths.pop()
+        if not run.chosen:
+            search.complete = True
+            return search
+        if not go_on(search):
+            return search
+        prefix = [*run.chosen[:-1], run.chosen[-1] + 1]
+
+
+def scenario_of(seed: int) -> Scenario:
+    """A larger world: nine batches, three processes, up to three faults of different kinds."""
+    disk = seed // 2 % 2 == 1
+    return Scenario(
+        kind=("memory", "files")[seed % 2],
+        disk=disk,
+        batches=9,
+        processes=3,
+        faults=3,
+        allowed=("death", "failure", "lost answer", "clock", *(("power",) if disk else ())),
+        every=1 + (seed // 4) % 4 // 3,
+        one_host=seed // 16 % 2 == 1,
+    )
+
+
+def random_run(scenario: Scenario, seed: int) -> Run:
+    """Play a run that is drawn by its seed."""
+    rng = random.Random(seed)
+    eager, often = rng.choice((0.05, 0.2, 0.5)), rng.choice((0.03, 0.1, 0.3))
+    most = min(scenario.faults, len(scenario.allowed))
+    planned = set(rng.sample(scenario.allowed, rng.randint(0, most)))
+    open_kinds = set(planned)
+    sleeper = chr(65 + rng.randrange(scenario.processes))
+    begins = rng.randrange(120)
+    asleep = range(begins, begins + rng.choice((0, 30, 300)))
+
+    def choose(step: int, options: list[Choice]) -> int:
+        kinds = sorted({one[0] for one in options} & open_kinds)
+        if kinds and rng.random() < often:
+            kind = rng.choice(kinds)
+            open_kinds.discard(kind)
+            whom = rng.choice(sorted({one[1] for one in options if one[0] == kind}))
+            return rng.choice([n for n, one in enumerate(options) if one[:2] == (kind, whom)])
+        rest = [n for n, one in enumerate(options) if one[0] not in FAULTS]
+        if step in asleep:
+            rest = [n for n in rest if options[n][-1][0] != sleeper] or rest
+        return rest[0] if rng.random() > eager else rng.choice(rest)
+
+    run = play(scenario, choose)
+    run.planned = planned
+    return run
+
+
+def shortest(scenario: Scenario, run: Run) -> Run:
+    """A run that fails, made as short as it gets by leaving choices out."""
+
+    def fails(chosen: list[int]) -> Run | None:
+        found = replay(scenario, chosen)
+        return found if found.failure is not None and type(found.failure) is type(run.failure) else None
+
+    best = fails(run.chosen) or run
+    improved = True
+    while improved:
+        improved = False
+        for chosen in _shorter(best.chosen):
+            found = fails(chosen)
+            if found is not None and _cost(found) < _cost(best):
+                best, improved = found, True
+                break
+    return best
+
+
+def _cost(run: Run) -> tuple[int, int, int]:
+    """A run is simpler with fewer faults, fewer choices that are not the first, and fewer steps."""
+    return len(run.struck), sum(1 for number in run.chosen if number), len(run.chosen)
+
+
+def _shorter(chosen: list[int]) -> Iterator[list[int]]:
+    places = [n for n, number in enumerate(chosen) if number]
+    for size in (len(chosen) // 2, len(chosen) // 4, 8, 4, 2, 1):
+        if size:
+            for at in range(0, len(chosen), size):
+                yield chosen[:at] + chosen[at + size :]
+    for place in places:
+        yield [*chosen[:place], 0, *chosen[place + 1 :]]
+        yield chosen[:place] + chosen[place + 1 :]
+
+
+def drawing(run: Run, width: int = 46) -> str:
+    """The run in time, from above: one column per process."""
+    names = sorted({name for name, _ in run.log} - {"fault"})
+    columns = [*names, "fault"]
+    lines = ["  ".join(name.ljust(width) for name in columns).rstrip()]
+    for name, text in run.log:
+        short = text if len(text) <= width else text[: width // 2 - 1] + ".." + text[-(width // 2 - 1) :]
+        lines.append("  ".join((short if one == name else "|").ljust(width) for one in columns).rstrip())
+    return "\n".join([*lines, f"=> {type(run.failure).__name__}: {run.failure}"])
