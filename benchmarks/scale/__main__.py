@@ -20,12 +20,22 @@ from benchmarks.scale.simulation import Simulation
 
 BATCHES = 300
 INTERVALS = 2.0, 5.0, 10.0, 30.0, 60.0, 120.0
+_RARE = {"snapshot_bytes": 256 * 2**20, "rewritten": 0.6}
+"""Rare snapshots: files that RocksDB has written anew since the last one are sent once."""
 OPTIONS: dict[str, dict[str, Any]] = {
     "as given": {},
     "interval of 60 s": {"interval": 60.0},
     "4,000 buckets": {"buckets": 4_000},
-    "snapshots.bytes of 256m": {"snapshot_bytes": 256 * 2**20},
-    "both, 60 s and 256m": {"interval": 60.0, "snapshot_bytes": 256 * 2**20},
+    "snapshots.bytes of 64m": {"snapshot_bytes": 64 * 2**20, "rewritten": 1.6},
+    "snapshots.bytes of 256m": {**_RARE},
+    "both, 60 s and 256m": {"interval": 60.0, **_RARE},
+    "50 million busy keys": {
+        "keys": 5e7,
+        "state_bytes": 6e11,
+        "row_seconds": 30e-6,
+        "logged_bytes": 75.0,
+        "rewritten": 0.43,
+    },
     "a row at 60 µs": {"row_seconds": 60e-6},
     "unequal buckets (skew 0.5)": {"skew": 0.5},
     "unequal, 4,000 buckets": {"skew": 0.5, "buckets": 4_000},

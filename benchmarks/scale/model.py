@@ -80,12 +80,12 @@ class Measured:
     batch_seconds: float = 0.4
     task_seconds: float = 0.14
     row_bytes: float = 20.0
-    logged_bytes: float = 300.0
+    logged_bytes: float = 107.0
     log_share: float = 0.45
-    rewritten: float = 2.4
+    rewritten: float = 2.6
     snapshot_requests: float = 6.0
     file_requests: float = 1.0
-    result_bytes: float = 58_000.0
+    result_bytes: float = 28_400.0
     restored_bytes: float = 400e6
     key_bytes: float = 105.0
 

@@ -1,7 +1,9 @@
 """A worker with a live pane for each of very many keys, in its own process, so that its memory can be measured.
 
-    python -m benchmarks.state.many_keys fill KEYS FOLDER      gives each key a record, then works on
-    python -m benchmarks.state.many_keys restart KEYS FOLDER   goes on where that one was
+    python -m benchmarks.state.many_keys fill KEYS FOLDER [NAME=VALUE ...]     gives each key a record, then works on
+    python -m benchmarks.state.many_keys restart KEYS FOLDER                   goes on where that one was
+
+NAME=VALUE are options of the state, such as state.snapshots.bytes=64m.
 
 A record of each key falls into the first 40 minutes, and its windows are an hour long. From the end of the hour on each batch
 moves the close time by ten seconds and so closes a 240th of what the records of the beginning opened.
@@ -28,10 +30,10 @@ _PRIME = 2_654_435_761
 """Makes of counted numbers scattered ones: each key once, and no two neighbours in one batch."""
 
 
-def opened(folder: Path) -> LocalRunner:
+def opened(folder: Path, **options: str) -> LocalRunner:
     """Return a runner on rocksdb that keeps its journal and snapshots on disk, as a worker of Spark does."""
     op = SlidingWindows("1 hour").group_by("k").aggregate(**five_aggregates())
-    options = {"state.snapshots.folder": str(folder / "snapshots")}
+    options |= {"state.snapshots.folder": str(folder / "snapshots")}
     return op.local_runner(event_time="at", backend=COUNTED, directory=folder / "runner", options=options)
 
 
@@ -107,9 +109,9 @@ def memory_of(name: str) -> int:
     return int(status.partition(f"{name}:")[2].split()[0]) * 1_024 // 10**6
 
 
-def main(what: str, keys: int, folder: Path) -> None:
+def main(what: str, keys: int, folder: Path, *options: str) -> None:
     """Run the stages and print a line of JSON for each."""
-    with opened(folder) as runner:
+    with opened(folder, **dict(option.split("=") for option in options)) as runner:
         if what == "fill":
             report("growing", clocked(runner, filling(keys)))
             sent = Sent(runner, folder / "snapshots")
@@ -122,4 +124,4 @@ def main(what: str, keys: int, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]))
+    main(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]), *sys.argv[4:])

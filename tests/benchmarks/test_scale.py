@@ -45,7 +45,7 @@ def test_uploads_are_what_was_changed() -> None:
 
 def test_a_slow_storage_lets_snapshots_wait() -> None:
     """What it cannot take waits, batch after batch."""
-    job, cluster = replace(JOB, snapshot_bytes=1.0), replace(CLUSTER, storage_bytes=1e6)
+    job, cluster = replace(JOB, snapshot_bytes=1.0), replace(CLUSTER, storage_bytes=4e5)
     formula = batch(job, cluster, Measured())
     found = simulated(job, cluster, batches=50)
     took = cluster.storage_bytes * cluster.executors * max(formula.seconds, job.interval)
