@@ -15,6 +15,8 @@ EDITS = CHECKPOINTS / "edits"
 """Directories whose changelog has the rows of pages that have changed."""
 SEVERAL_PAGES = CHECKPOINTS / "several-pages"
 """Directories in which a key has several pages in a segment."""
+REQUESTS = CHECKPOINTS / "requests"
+"""A folder of requests to forget keys."""
 _LEFT_OUT = ("local", "stored", "later")
 """Local copies, which Spark's workers make anew, and the input."""
 _FOLDER = "/folder-of-the-query"

@@ -6,13 +6,24 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from operators.runtime.forgetting import encoded_keys
 from serializers import unpack_value
 from serializers.changes import Puts, decode_changes, decode_edits
+from state_backends.durability.request_folder import RequestFolder, RequestReader
 from state_backends.store.page_ids import key_of
-from tests.compatibility.archives import CHECKPOINTS, EDITS, OF_SPARK_4_0, SEEDED_SLOTS, SEVERAL_PAGES, unpack
+from tests.compatibility.archives import (
+    CHECKPOINTS,
+    EDITS,
+    OF_SPARK_4_0,
+    REQUESTS,
+    SEEDED_SLOTS,
+    SEVERAL_PAGES,
+    unpack,
+)
 
 PAGE = Path(__file__).parents[2] / "docs" / "versions.md"
 ARCHIVES = [
@@ -24,6 +35,7 @@ ARCHIVES = [
     EDITS / "memory-directories.tar.gz",
     SEVERAL_PAGES / "memory-directories.tar.gz",
     SEVERAL_PAGES / "spark-directories.tar.gz",
+    REQUESTS / "requests.tar.gz",
 ]
 Found = tuple[str, int]
 """A format and a version."""
@@ -47,6 +59,8 @@ def formats(folder: Path) -> Iterator[Found]:
             yield "savepoint", signed(path)
         elif path.suffix == ".json" and "snapshots" in path.parts:
             yield "manifest of a snapshot", signed(path)
+        elif path.parent.name in ("requests", "operators"):
+            yield "request to forget keys", signed(path)
 
 
 def of_journal(path: Path) -> Iterator[Found]:
@@ -100,3 +114,13 @@ def said() -> set[Found]:
 def test_every_version_that_is_read_is_stored(found: set[Found]) -> None:
     """A new version of a format needs a set of its own, written by the first code that writes it."""
     assert said() == found
+
+
+def test_stored_requests_are_read(tmp_path: Path) -> None:
+    """The keys, as the store has them, and the operator that looks for them."""
+    requests = RequestFolder(str(unpack(REQUESTS / "requests.tar.gz", tmp_path)))
+    keys = pa.schema([("k", pa.string()), ("i", pa.int64())])
+    assert [RequestReader("windows", keys, 4)] == requests.readers()
+    (file,) = requests.files()
+    wanted = encoded_keys([{"k": "a", "i": 1}, {"k": "b", "i": None}], keys)
+    assert ("windows", tuple(wanted)) == (requests.read(file).operator, requests.read(file).keys)
