@@ -10,7 +10,7 @@ import pyarrow.types as pat
 
 from operators.aggregates.definitions import Aggregate, Bound, Types
 from operators.aggregates.fold_operation import FoldOperation, Functions, MergeableFold
-from operators.aggregates.user_code import fingerprint, result_type
+from operators.aggregates.user_code import FAIL, SKIP, check_on_error, fingerprint, result_type
 from operators.aggregates.user_operation import AggregateError
 from operators.columns.checks import check_column_name
 from operators.columns.expressions import named
@@ -34,12 +34,14 @@ class Fold(Aggregate):
         type: Arrow type of the result.
         name: identifies the fold in errors and checkpoints.
         functions: the user's functions.
+        on_error: what an exception in `add` does.
     """
 
     columns: tuple[str, ...]
     type: pa.DataType
     name: str
     functions: Functions
+    on_error: str = FAIL
 
     @property
     def _name(self) -> str:
@@ -51,7 +53,10 @@ class Fold(Aggregate):
         functions = self.functions
         code = fingerprint(functions.init, functions.add, functions.merge, functions.finish)
         kind = FoldOperation if functions.merge is None else MergeableFold
-        operation = kind(self.column, self.columns, taken, self.name, code, functions, where=self.where)
+        skips = self.on_error == SKIP
+        operation = kind(
+            self.column, self.columns, taken, self.name, code, functions, skips=skips, where=self.where
+        )
         return Bound((operation,), self.type, _Results(operation, self.type))
 
 
@@ -81,7 +86,7 @@ class _Results:
             ) from error
 
 
-def fold(
+def fold(  # noqa: PLR0913 - functions, columns, and what becomes of them
     init: Any,
     add: Callable[..., Any],
     *columns: "str | Column",
@@ -90,6 +95,7 @@ def fold(
     finish: Callable[[Any], Any] | None = None,
     name: str | None = None,
     where: "str | Column | None" = None,
+    on_error: str = FAIL,
 ) -> Aggregate:
     """An aggregate in plain Python, such as `agg.fold(0, lambda total, x: total + x, "x", type="bigint")`.
 
@@ -113,6 +119,11 @@ def fold(
         finish: called with a state; returns the result. By default the result is the state.
         name: identifies the fold in errors and checkpoints; by default the name of `add`.
         where: a boolean column or expression: records where it is not true do not count.
+        on_error: what an exception in `add` does. "fail" ends the query. "skip" leaves out records that cannot be added to the
+            initial state, as if `where` were not true: other aggregates count them. They are counted in the metric `failed`,
+            late ones too, and `apply_with_late` returns them. An exception for a state that other records made, or in
+            another function, ends the query all the same: no record is to blame for it. Costs two further calls of `add` for
+            each record, and there is no partial aggregation before the shuffle.
 
     Raises:
         DefinitionError: an argument is not a function, a column name or a type, or `init` cannot be stored.
@@ -125,10 +136,11 @@ def fold(
     inputs = tuple(map(named, columns))
     for column in inputs:
         check_column_name("fold", column)
+    check_on_error("fold", on_error)
     name = name or getattr(add, "__name__", "function").strip("<>")
     functions = Functions(init if callable(init) else _constant(name, init), add, merge, finish)
     first = inputs[0] if inputs else None
-    return Fold(first, inputs, result_type(type), name, functions, where=named(where))
+    return Fold(first, inputs, result_type(type), name, functions, on_error, where=named(where))
 
 
 def _constant(name: str, value: Any) -> Callable[[], Any]:

@@ -17,6 +17,7 @@ import pyarrow.types as pat
 
 from operators.aggregates.definitions import Bound
 from operators.aggregates.operation import Operation
+from operators.aggregates.user_code import MEETS_STATE, error_text, reason_with_place
 from operators.aggregates.user_operation import AggregateError
 from operators.columns.arrow import ColumnData, arrow_column
 from operators.columns.ranges import Ints, State, run_starts
@@ -50,6 +51,7 @@ class FoldOperation(Operation):
         name: identifies the fold in errors and checkpoints.
         code: fingerprint of the functions; folds are equal if their descriptions and fingerprints are equal.
         functions: the user's functions; in each process that the fold is sent to, they are different objects.
+        skips: whether a record is left out that cannot be added to the initial state.
     """
 
     combines: ClassVar[bool] = False
@@ -60,6 +62,7 @@ class FoldOperation(Operation):
     name: str
     code: str
     functions: Functions = field(compare=False, repr=False)
+    skips: bool = field(default=False, kw_only=True)
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -125,8 +128,32 @@ class FoldOperation(Operation):
         state, finish = self._unpacked(packed), self.functions.finish
         return state if finish is None else self._call("finish", finish, state)
 
+    def refused(self, records: Records) -> dict[int, str]:
+        return self._refusals(self._counted(records)) if self.skips else {}
+
+    def _refusals(self, rows: Sequence[Row]) -> dict[int, str]:
+        """Why rows cannot be added to the initial state, by their position."""
+        initial, found = self._initial(), {}
+        for number, row in enumerate(rows):
+            try:
+                self._packed("add", self._sum(initial, [row]))
+            except AggregateError as error:
+                cause = error.__cause__ or error
+                if isinstance(cause, MemoryError):
+                    raise
+                found[number] = reason_with_place(str(error), cause)
+        return found
+
+    def _accepted(self, rows: list[Row]) -> list[Row]:
+        """The rows; None for those that are refused."""
+        refused = self._refusals(rows) if self.skips else {}
+        return [None if n in refused else row for n, row in enumerate(rows)] if refused else rows
+
     def _rows(self, records: Records) -> list[Row]:
         """The values of each record as Python objects."""
+        return self._accepted(self._counted(records))
+
+    def _counted(self, records: Records) -> list[Row]:
         lists = [
             _python_values(records.values[name], type_)
             for name, type_ in zip(self.columns, self.types, strict=True)
@@ -141,7 +168,12 @@ class FoldOperation(Operation):
     def _added(self, packed: bytes | None, rows: Sequence[Row]) -> bytes:
         if packed is not None and not rows:
             return packed
-        state = self._unpacked(self._initial() if packed is None else packed)
+        hint = MEETS_STATE if self.skips else ""
+        return self._packed("add", self._sum(self._initial() if packed is None else packed, rows, hint))
+
+    def _sum(self, packed: bytes, rows: Sequence[Row], hint: str = "") -> Any:
+        """A state with rows added. What is said of an error ends with the hint."""
+        state = self._unpacked(packed)
         add, nested = self.functions.add, any(map(pat.is_nested, self.types))
         try:
             for row in rows:
@@ -150,8 +182,8 @@ class FoldOperation(Operation):
                     if isinstance(state, tuple):
                         state = list(state)  # as it is read from the store
         except Exception as error:
-            raise self._failed("add", error, state) from error
-        return self._packed("add", state)
+            raise self._failed("add", error, state, hint) from error
+        return state
 
     def _initial(self) -> bytes:
         return self._packed("init", self._call("init", self.functions.init))
@@ -178,9 +210,10 @@ class FoldOperation(Operation):
                 f"{self.describe()}: a state cannot be read back; the keys of its dicts must be text, bytes or numbers: {error}"
             ) from error
 
-    def _failed(self, role: str, error: Exception, state: Any = _UNKNOWN) -> AggregateError:
-        hint = ": its state was None, add must return the new state" if state is None else ""
-        return AggregateError(f"{self.describe()}: {role} raised {type(error).__name__}: {error}{hint}")
+    def _failed(self, role: str, error: Exception, state: Any = _UNKNOWN, hint: str = "") -> AggregateError:
+        if state is None and not isinstance(error, MemoryError):
+            hint = f": its state was None, add must return the new state{hint}"
+        return AggregateError(f"{self.describe()}: {role} raised {error_text(error)}{hint}")
 
     def _unmerged(self) -> AggregateError:
         return AggregateError(f"{self.describe()} has no merge: its states cannot be combined")
@@ -241,7 +274,14 @@ class KeptFold(FoldOperation):
     def of(cls, fold: FoldOperation) -> "KeptFold":
         """Return the operation of a fold."""
         return cls(
-            fold.column, fold.columns, fold.types, fold.name, fold.code, fold.functions, where=fold.where
+            fold.column,
+            fold.columns,
+            fold.types,
+            fold.name,
+            fold.code,
+            fold.functions,
+            skips=fold.skips,
+            where=fold.where,
         )
 
     def describe(self) -> str:
@@ -266,7 +306,8 @@ class KeptFold(FoldOperation):
         """Return the state of the fold for each range. Cost: one call of `add` for each record in each range."""
         lists = state[0].tolist()
         edges = np.concatenate([[0], np.cumsum([len(each) for each in lists], dtype=np.int64)])
-        rows: list[Row] = [tuple(row) for _, *row in chain.from_iterable(lists)]
+        # The switch may be newer than the records.
+        rows = self._accepted([tuple(row) for _, *row in chain.from_iterable(lists)])
         ranges = zip(edges[lo].tolist(), edges[hi].tolist(), strict=True)
         return (fill([self._added(None, rows[a:b]) for a, b in ranges]),)
 

@@ -46,6 +46,16 @@ class Operation(ABC):
     """Former name of the operation, when its state had fewer columns: the first ones. The others of such a state are 0."""
 
     @property
+    def skips(self) -> bool:
+        """Whether records that its functions cannot take are left out, see `refused`. If not, they end the query."""
+        return False
+
+    def refused(self, records: Records) -> dict[int, str]:
+        """Return why records cannot be taken, by their position. They do not count, as if `where` were not true there."""
+        del records
+        return {}
+
+    @property
     def bare(self) -> "Operation":
         """The operation itself, whenever its state was begun."""
         return self

@@ -1,12 +1,24 @@
 """Common parts of custom aggregates and operators: the types of results, and fingerprints of functions."""
 
 import hashlib
+import traceback
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from operators.errors import DefinitionError
 
+FAIL, SKIP = "fail", "skip"
+"""What an exception in a function does, as users say it: `on_error`."""
+MEETS_STATE = (
+    ". Each record can be added to the initial state, but not to the one that it met: on_error='skip' skips only records that "
+    "cannot be added to the initial state, so that what is skipped does not depend on other records"
+)
+"""What is said of an error that no record is to blame for."""
+_LONGEST = 1_000
+"""Limit on the text of an error, in characters: it may quote a record."""
+_ROOT = Path(__file__).parents[1]
 _TYPES = {
     "boolean": pa.bool_(),
     "int": pa.int32(),
@@ -44,6 +56,36 @@ def result_type(given: str | pa.DataType) -> pa.DataType:
             f"unknown result type {given!r}; known are {', '.join(_TYPES)}, array<...> of these, and Arrow types"
         )
     return _TYPES[name]
+
+
+def check_on_error(of: str, given: object) -> None:
+    """Refuse an unknown `on_error`.
+
+    Raises:
+        DefinitionError: names what has it.
+    """
+    if given not in (FAIL, SKIP):
+        raise DefinitionError(f"on_error of {of} is {given!r}: expected {FAIL!r} or {SKIP!r}")
+
+
+def error_text(error: BaseException) -> str:
+    """Return an error's type and text."""
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - of a user's class
+        text = "its text cannot be made"
+    return f"{type(error).__name__}: {text}"
+
+
+def reason_with_place(text: str, error: BaseException) -> str:
+    """Return a text of limited length, with the file and line of the user's code that raised, if there is any."""
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not Path(frame.filename).is_relative_to(_ROOT)
+    ]
+    place = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
+    return text[:_LONGEST] + place
 
 
 def fingerprint(*values: Any) -> str:

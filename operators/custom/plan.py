@@ -63,6 +63,7 @@ class CustomPlan:
 
     operations: tuple[Operation, ...] = ()
     calls_user_code = True
+    reports_inputs_only = True
 
     def __init__(
         self,
@@ -101,13 +102,8 @@ class CustomPlan:
             self.inputs,
             self.keys,
             self.grace,
-            self.skips_errors,
+            self.definition.skips_errors,
         )
-
-    @property
-    def skips_errors(self) -> bool:
-        """Whether calls for a record or timer that raise are skipped."""
-        return self.definition.skips_errors
 
     @property
     def head(self) -> tuple[tuple[str, str], ...]:

@@ -1,16 +1,15 @@
 """Runs an operator for one key at a time, and goes on without the records and timers whose function raises."""
 
 import logging
-import traceback
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.types as pat
 
+from operators.aggregates.user_code import reason_with_place
 from operators.custom.contract import CallContext
 from operators.custom.key_context import KeyContext
 from operators.custom.output import CustomOutput
@@ -19,11 +18,8 @@ from operators.errors import OperatorError
 from serializers import CorruptDataError
 from state_backends import StateError
 
-_LONGEST = 1_000
-"""Limit on the text of an error, in characters: it may quote a record."""
 _FATAL = (OperatorError, StateError, CorruptDataError, MemoryError)
 """Errors that end the query all the same: an operator may raise an `OperatorError` for that."""
-_HERE = Path(__file__).parent
 _LOG = logging.getLogger(__name__)
 
 
@@ -160,17 +156,8 @@ class SkippingWalk(Walk):
         return "process" if call.values is not None else f"on_timer({call.timer!r})", call.time
 
     def _report(self, call: _Call, error: Exception) -> None:
-        reason = self._reason(call, error)
+        reason = reason_with_place(failure(self._definition, self._place_of(call), error), error)
         self._first = self._first or reason
         self.skipped += 1
         time = None if call.values is None else call.time
         self._context.report_failed(reason, self._number, time, call.values)
-
-    def _reason(self, call: _Call, error: Exception) -> str:
-        text = failure(self._definition, self._place_of(call), error)[:_LONGEST]
-        frames = [
-            frame
-            for frame in traceback.extract_tb(error.__traceback__)
-            if Path(frame.filename).parent != _HERE
-        ]
-        return f"{text} ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else text

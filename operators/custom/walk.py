@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
+from operators.aggregates.user_code import error_text
 from operators.columns.records import FAR_FUTURE
 from operators.custom.contract import CallContext, OutputRows
 from operators.custom.key_context import KeyContext
@@ -128,8 +129,4 @@ def failure(definition: KeyFunctions, at: Place, error: Exception) -> str:
     except OverflowError:
         moment = "not a date"
     where = f"{type(definition).__name__}.{method} at event time {time} ({moment})"
-    try:
-        text = str(error)
-    except Exception:  # noqa: BLE001 - of a user's class
-        text = "its text cannot be made"
-    return f"{where} failed: {type(error).__name__}: {text}"
+    return f"{where} failed: {error_text(error)}"

@@ -35,8 +35,6 @@ from state_backends import StateConfig
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-_FREE = ("grace", "on_error")
-"""Settings that may change over the same state."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
@@ -98,7 +96,11 @@ class Operator(ABC):
 
     @abstractmethod
     def process_batch(self, context: CallContext) -> OutputRows | None:
-        """Process the records of a batch: update the store, and return the rows to emit, if any. Not called without records."""
+        """Process the records of a batch: update the store, and return the rows to emit, if any. Not called without records.
+
+        An exception ends the query, since it is of all records at once. Find records that cannot be processed by their columns,
+        leave them out, and call `context.report_failed` for each.
+        """
 
     def fire(self, context: CallContext) -> OutputRows | None:
         """Process the entries whose timers are due, and return the rows to emit, if any.
@@ -127,11 +129,11 @@ class Operator(ABC):
         return False
 
     def settings(self) -> dict[str, Any]:
-        """Return the settings that stored state depends on: by default all fields except `grace` and `on_error`.
+        """Return the settings that stored state depends on: by default all fields except `grace`.
 
         State that was stored under other settings is refused. Plain values are compared directly, others by their `repr`.
         """
-        return {field.name: getattr(self, field.name) for field in fields(self) if field.name not in _FREE}
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "grace"}
 
     def ticks(self, length: Duration) -> int:
         """Return a length of time (text, a timedelta, or whole milliseconds) in ticks.

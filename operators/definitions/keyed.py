@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from operators.aggregates.user_code import result_type
+from operators.aggregates.user_code import FAIL, SKIP, check_on_error, result_type
 from operators.columns.durations import tick_length
 from operators.columns.records import FAR_FUTURE
 from operators.custom.contract import CallContext, Declaration, Ints, OutputRows, StoredEntries
@@ -21,7 +21,6 @@ from operators.steps.timers import NEVER
 from serializers import SerializationError
 
 _RECORD, _STATE = 0, 1
-FAIL, SKIP = "fail", "skip"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +48,7 @@ class KeyedOperator(Operator):
     records of 1,000 keys with a timer each, in memory, on one busy core: 0.4 s in one batch, 0.6 s in 10, 2.5 s in 100.)
     """
 
-    on_error: str = "fail"
+    on_error: str = FAIL
 
     keeps_inputs: ClassVar[bool] = True
     entry: ClassVar[str] = "a record that waits for earlier ones, or a key's value and timers"
@@ -91,11 +90,12 @@ class KeyedOperator(Operator):
     def skips_errors(self) -> bool:
         return self.on_error == SKIP
 
+    def settings(self) -> dict[str, Any]:
+        """Return the settings that stored state depends on: by default all fields except `grace` and `on_error`."""
+        return {name: value for name, value in Operator.settings(self).items() if name != "on_error"}
+
     def declare(self, types: Mapping[str, pa.DataType]) -> Declaration:
-        if self.on_error not in (FAIL, SKIP):
-            raise DefinitionError(
-                f"on_error of {type(self).__name__} is {self.on_error!r}: expected {FAIL!r} or {SKIP!r}"
-            )
+        check_on_error(type(self).__name__, self.on_error)
         declared = self.schema(types)
         if not isinstance(declared, Declaration):
             raise DefinitionError(f"{type(self).__name__}.schema must return a Declaration, got {declared!r}")

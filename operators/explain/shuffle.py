@@ -80,6 +80,8 @@ def _why_rows(program: Program) -> str:
         return "a custom operator processes single records"
     if isinstance(plan, RollingPlan):
         return "each row comes out with all its columns"
+    if skips := ", ".join(op.describe() for op in plan.operations if op.bare.skips):
+        return f"{skips} may skip records, which are counted behind the shuffle"
     if isinstance(plan, TwoStagePlan):
         return "a pane is one event time, so that partial aggregation would save little"
     unmerged = ", ".join(op.describe() for op in plan.operations if not op.combines)

@@ -1,7 +1,7 @@
 """An operator bound to a frame: everything that a worker needs, checked on the driver and sent as one value."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ from operators.runtime.inputs import Inputs
 from operators.steps.emission import AggregateOutput, OutputSchema
 from operators.steps.late import FailedRecords, LateSide
 from operators.steps.partials import Partials, TwoStagePlan, from_table, join
+from operators.steps.refused import Refused
 from operators.steps.step import Counters, FailedCall, Step
 from serializers.pages import PageLayout
 from state_backends import Entries, StateConfig, WindowStore, WriteBatch
@@ -97,12 +98,12 @@ class Plan(Protocol):
 
 
 @runtime_checkable
-class SkippingPlan(Protocol):
-    """A plan whose functions may raise without ending the query."""
+class ReportingPlan(Protocol):
+    """A plan whose operator may report records that it cannot process."""
 
     @property
-    def skips_errors(self) -> bool:
-        """Whether calls for a record or timer that raise are skipped."""
+    def reports_inputs_only(self) -> bool:
+        """Whether it knows only their keys, event times and declared inputs, so that other columns are reported as null."""
 
 
 class Runnable(Protocol):
@@ -159,10 +160,12 @@ class Batch:
     Attributes:
         records: the usable records, accumulated if the plan has two stages.
         sifted: all rows by whether they can be used, if bad ones are not only counted.
+        refused: usable records that aggregates leave out.
     """
 
     records: Records | Partials
     sifted: Sifted | None = None
+    refused: Refused = field(default_factory=Refused)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,15 +227,15 @@ class Program:
 
     def reporting(self, late: LateSide | None) -> "Program":
         """Return the program with late and bad records reported in this way, or only counted."""
-        if late is not None and self.skips_errors:
+        if late is not None and isinstance(self.plan, ReportingPlan) and self.plan.reports_inputs_only:
             late = late.with_unknown()
         others = () if late is None else tuple(zip(late.record.names, late.record.types, strict=True))
         return replace(self, late=late, inputs=replace(self.inputs, others=others))
 
     @property
-    def skips_errors(self) -> bool:
-        """Whether a custom operator skips calls that raise."""
-        return isinstance(self.plan, SkippingPlan) and self.plan.skips_errors
+    def refuses(self) -> bool:
+        """Whether aggregates may leave out records that their functions cannot take."""
+        return any(operation.bare.skips for operation in self.plan.operations)
 
     @property
     def sifts(self) -> bool:
@@ -259,34 +262,39 @@ class Program:
         return join(self.plan, parts)
 
     def batch(self, rows: Sequence[pa.Table], partials: Sequence[pa.Table] = ()) -> Batch:
-        """Return a batch with its bad rows set aside, if these are needed; arguments as for `read`."""
-        if not self.sifts:
-            return Batch(self.read(rows, partials))
-        sifted = self.inputs.records.sift_all(rows)
-        records = self.inputs.records.records(sifted.usable)
-        plan = self.plan
-        return Batch(plan.accumulate(records) if isinstance(plan, TwoStagePlan) else records, sifted)
+        """Return a batch with its bad rows set aside, and refused records named, if these are needed.
 
-    def step(
-        self, closes: tuple[int, int], sifted: Sifted | None, failed_before: Sequence[FailedCall] = ()
-    ) -> Step:
+        Arguments are those of `read`.
+        """
+        plan, columns = self.plan, self.inputs.records
+        if not (self.sifts or (self.refuses and rows)):
+            return Batch(self.read(rows, partials))
+        sifted = columns.sift_all(rows) if self.sifts else None
+        records = columns.read(pa.concat_tables(rows)) if sifted is None else columns.records(sifted.usable)
+        refused = Refused.by(plan.operations, records)
+        return Batch(plan.accumulate(records) if isinstance(plan, TwoStagePlan) else records, sifted, refused)
+
+    def step(self, closes: tuple[int, int], batch: Batch, failed_before: Sequence[FailedCall] = ()) -> Step:
         """Return a step that takes what is reported of a batch.
 
         Args:
             closes: close times in ticks at the start and at the end of the batch.
-            sifted: rows of the batch by whether they can be used; without, what is late or fails is only counted.
+            batch: if its rows are not sifted, what is late or fails is only counted.
             failed_before: calls that raised before the batch, to be reported with it.
         """
-        counters = Counters(failed=len(failed_before))
-        if sifted is None:
+        counters = Counters(failed=len(failed_before) + len(batch.refused))
+        if batch.sifted is None:
             return Step(*closes, counters)
         return Step(*closes, counters, late=[], failed=[*failed_before])
 
-    def failed(self, step: Step) -> FailedRecords | None:
-        """Return the records of a step whose function raised, to be reported; None if there are none."""
-        if self.late is None or not step.failed:
+    def failed(self, step: Step, batch: Batch) -> FailedRecords | None:
+        """Return the records of a batch for which a function raised, to be reported; None if there are none."""
+        if self.late is None or batch.sifted is None or not (step.failed or len(batch.refused)):
             return None
-        return self.late.failed(step.failed, dict(self.inputs.keys), self.inputs.event_time)
+        calls = self.late.failed(step.failed or [], dict(self.inputs.keys), self.inputs.event_time)
+        if not len(batch.refused):
+            return calls
+        return calls.and_refused(self.late.of_rows(batch.sifted.usable.table, batch.refused))
 
     def process(
         self,
@@ -306,7 +314,7 @@ class Program:
             failed_before: as for `step`.
         """
         sifted = batch.sifted
-        step = self.step(closes, sifted, failed_before)
+        step = self.step(closes, batch, failed_before)
         rows = self.output.table(operator.step(batch.records, step), sequence)
         if sifted is None:
             return Processed(rows, None, step.counters)
@@ -314,7 +322,11 @@ class Program:
         step.counters.bad += sifted.bad.num_rows
         if self.labels is not None and sifted.bad.num_rows:
             rows = pa.concat_tables([rows, self.labels.without_results(sifted.bad)])
-        late = None if self.late is None else self.late.reports(sifted, step.late or [], self.failed(step))
+        late = (
+            None
+            if self.late is None
+            else self.late.reports(sifted, step.late or [], self.failed(step, batch))
+        )
         return Processed(rows, late, step.counters)
 
     def joined(self, rows: pa.Table, late: pa.ChunkedArray | None) -> pa.Table:

@@ -38,7 +38,7 @@ def process_wide(
         piece_bytes: of a table, about; a row that is larger is a table of its own.
     """
     sifted, records, output = batch.sifted, batch.records, program.output
-    step = program.step(closes, sifted, failed_before)
+    step = program.step(closes, batch, failed_before)
     source = None
     arrival = isinstance(program.plan, RollingPlan) and program.plan.on_arrival
     if (
@@ -53,18 +53,18 @@ def process_wide(
     if sifted is not None:
         step.counters.rows += sifted.bad.num_rows
         step.counters.bad += sifted.bad.num_rows
-    return _tables(program, rows, source, sifted, step, piece_bytes), step.counters
+    return _tables(program, rows, source, batch, step, piece_bytes), step.counters
 
 
 def _tables(
     program: Program,
     rows: pa.Table,
     source: pa.Table | None,
-    sifted: Sifted | None,
+    batch: Batch,
     step: Step,
     piece_bytes: int,
 ) -> Iterator[pa.Table]:
-    side = program.late
+    side, sifted = program.late, batch.sifted
     nothing = None if side is None else pa.chunked_array([], side.type)
     for table in [rows] if source is None else _with_columns(rows, source, program.output.arrow, piece_bytes):
         yield program.joined(table, nothing)
@@ -73,7 +73,7 @@ def _tables(
     if program.labels is not None and sifted.bad.num_rows:
         yield program.joined(program.labels.without_results(sifted.bad), nothing)
     if side is not None:
-        for reports in _reports(side, sifted, step.late or [], program.failed(step), piece_bytes):
+        for reports in _reports(side, sifted, step.late or [], program.failed(step, batch), piece_bytes):
             yield program.joined(program.output.arrow.empty_table(), reports)
 
 

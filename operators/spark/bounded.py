@@ -201,7 +201,7 @@ class BoundedRun:
 
     def _batch(self, table: pa.Table) -> Batch:
         program, rows = self.program, table.drop_columns([ORDER])
-        if not program.sifts:
+        if not (program.sifts or program.refuses):
             return Batch(self.source.read(rows))
         return program.batch([rows.rename_columns(program.inputs.names)])
 

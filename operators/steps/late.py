@@ -9,6 +9,7 @@ import pyarrow as pa
 from operators.columns.arrow import to_unit
 from operators.columns.ranges import Ints
 from operators.columns.records import Sifted
+from operators.steps.refused import Refused
 from operators.steps.step import FailedCall, LateRecords
 from serializers import decode_keys
 from serializers.arrays import take_rows
@@ -84,6 +85,15 @@ class LateSide:
         """Return the same with records of which columns may be unknown, and so null."""
         return replace(self, record=pa.schema([field.with_nullable(True) for field in self.record]))
 
+    def of_rows(self, rows: pa.Table, refused: Refused) -> "FailedRecords":
+        """Return refused records, as they came.
+
+        Args:
+            rows: of the batch, those that can be used.
+            refused: which of them.
+        """
+        return FailedRecords(refused.reasons, self._records(take_rows(rows, refused.row)))
+
     def failed(
         self, calls: Sequence[FailedCall], keys: Mapping[str, pa.DataType], event_time: str
     ) -> "FailedRecords":
@@ -152,6 +162,11 @@ class FailedRecords:
 
     reasons: pa.Array
     records: pa.Table
+
+    def and_refused(self, others: "FailedRecords") -> "FailedRecords":
+        """Return these and others."""
+        reasons = pa.concat_arrays([self.reasons, others.reasons])
+        return FailedRecords(reasons, pa.concat_tables([self.records, others.records]))
 
 
 def _joined(parts: Sequence[Ints]) -> Ints:

@@ -114,9 +114,12 @@ class TwoStagePlan(Protocol):
 def first_stage(plan: object) -> TwoStagePlan | None:
     """Return a plan whose records tasks may accumulate before the shuffle, or None.
 
-    A task that runs again has to send what it sent before: the same records in the same order make the same states.
+    A task that runs again has to send what it sent before: the same records in the same order make the same states. Records
+    that operations may skip are counted and reported behind the shuffle.
     """
-    return plan if isinstance(plan, TwoStagePlan) else None
+    if not isinstance(plan, TwoStagePlan) or any(operation.bare.skips for operation in plan.operations):
+        return None
+    return plan
 
 
 def join(plan: TwoStagePlan, parts: Sequence[Partials]) -> Partials:

@@ -240,3 +240,53 @@ def test_a_frame_that_is_all_there_is_kept_in_few_segments() -> None:
     assert 2 == len(operator.store.segments())
     found = program.output.table(operator.step(program.read([table([])]), Step(FAR_FUTURE, FAR_FUTURE)))
     assert sorted(judge(records, 3)) == sorted(plain(found))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Roots(Operator):
+    """Reports values below 0, and in `fire` those of which a timer finds that they are above 50."""
+
+    def declare(self, types):
+        return Declaration(["v"], {"value": int}, {"at": "timestamp", "value": "bigint"})
+
+    def due(self, entries):
+        return entries.time
+
+    def process_batch(self, context):
+        records = context.records
+        value = records.values["v"].filled(0)
+        for row in np.flatnonzero(value < 0).tolist():
+            context.report_failed("below 0", int(records.key[row]), int(records.time[row]), [int(value[row])])
+        fine = value >= 0
+        context.add(context.stored(records.key[fine], records.time[fine], value=value[fine]))
+
+    def fire(self, context):
+        large = context.due["value"] > 50
+        for row in np.flatnonzero(large).tolist():
+            context.report_failed("above 50", int(context.due.key[row]))
+        due = context.due.take(~large)
+        return context.rows(due.key, at=due.time, value=due["value"])
+
+
+@pytest.mark.parametrize("late", [True, False])
+def test_an_operator_reports_what_it_cannot_process(late: bool) -> None:
+    """From records and from timers: key, time and inputs as far as they are known; other columns are null."""
+    schema = pa.schema(
+        [
+            pa.field("other", pa.string(), nullable=False),
+            pa.field("k", pa.string(), nullable=False),
+            pa.field("t", pa.int64(), nullable=False),
+            pa.field("v", pa.int64(), nullable=False),
+        ]
+    )
+    rows = [("x", "a", 7, -1), ("y", "b", 8, 60), ("z", "b", 9, 5), ("x", "a", 8, -3)]
+    batch = pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema)
+    with Roots().group_by("k").local_runner("t", late=late) as runner:
+        assert [5] == runner.process(batch, 1_000).column("value").to_pylist()
+        assert 3 == runner.metrics["failed"] == runner.counters.failed
+        if late:
+            assert [
+                ("below 0", {"other": None, "k": "a", "t": 7, "v": -1}),
+                ("below 0", {"other": None, "k": "a", "t": 8, "v": -3}),
+                ("above 50", {"other": None, "k": "b", "t": None, "v": None}),
+            ] == [(report["reason"], report["record"]) for report in runner.late.to_pylist()]
