@@ -10,7 +10,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from operators import Declaration, KeyedOperator, what_failed
+from operators import Declaration, KeyedOperator, TumblingWindows, WindowedAggregation, what_failed
+from operators import aggregates as agg
 from tests.operators.spark.frames import run_query, stream, use_up, write_source
 
 pytestmark = pytest.mark.spark
@@ -117,3 +118,45 @@ def test_without_a_late_side_they_are_counted(spark: SparkSession, source: Path,
     spark.read.parquet(str(source)).createOrReplaceTempView("source")
     due = spark.table("source").where("at < (select max(at) - interval 8 seconds from source)")
     assert sum(count["failed"] for count in counts) == wrong(due).total() > 0
+
+
+def added(total: int, v: int) -> int:
+    if v % 10 == 0:
+        raise ValueError(f"cannot take {v}")
+    return total + v
+
+
+def windows(**skip: str) -> WindowedAggregation:
+    total = agg.fold(0, added, "v", type="bigint", merge=lambda a, b: a + b, **skip)
+    return TumblingWindows("5 seconds", grace="8 seconds").group_by("k").aggregate(total=total, n=agg.count())
+
+
+def judged(frame: DataFrame) -> Counter[Any]:
+    """The windows by Spark itself."""
+    keyed = frame.groupBy("k", F.window("at", "5 seconds"))
+    total = F.coalesce(F.sum(F.expr(f"if({IS_WRONG}, 0, v)")), F.lit(0))
+    return Counter(map(tuple, keyed.agg(total, F.count("*")).collect()))
+
+
+def test_a_fold_leaves_out_what_it_cannot_add(spark: SparkSession, source: Path, tmp_path: Path) -> None:
+    """In a bounded frame and in a stream that has ended because of a record; all columns are reported."""
+    frame, operator = spark.read.parquet(str(source)), windows(on_error="skip")
+    both = operator.apply_with_late(frame, event_time="at")
+    columns = ["k", "window", "total", "n"]
+    assert judged(frame) == Counter(map(tuple, both.windows.select(columns).collect()))
+    refused = Counter(map(tuple, frame.where(IS_WRONG).collect()))
+    assert refused == Counter(tuple(row.record) for row in both.late.collect()) != Counter()
+    assert judged(frame) == Counter(
+        map(tuple, operator.apply(frame, event_time="at").select(columns).collect())
+    )
+
+    rows = stream(spark, source, 2)
+    with pytest.raises(StreamingQueryException):
+        run_query(windows().apply(rows, event_time="at"), tmp_path / "out", tmp_path / "cp")
+    query = run_query(operator.apply(rows, event_time="at"), tmp_path / "out", tmp_path / "cp")
+    found = spark.read.parquet(str(tmp_path / "out")).select(columns)
+    assert Counter(map(tuple, found.collect())) <= judged(frame)
+    counts = [
+        p["observedMetrics"]["windows_out"]["counts"] for p in query.recentProgress if p["observedMetrics"]
+    ]
+    assert sum(count["failed"] for count in counts) == refused.total()
