@@ -146,7 +146,10 @@ class Durable:
         found = [one for one in pointer.snapshots if one.number >= pointer.oldest - 1]
         if pointer.oldest == 1:
             found.append(Snapshot(0, NO_VERSION, 0))
-        problems = []
+        problems: list[CorruptDataError] = []
+        if not found:
+            begins = f"the log begins at {pointer.oldest}"
+            problems.append(CorruptDataError(f"no snapshot leads to version {pointer.number}, and {begins}"))
         for snapshot in found:
             try:
                 self._load(journal, pointer, snapshot)

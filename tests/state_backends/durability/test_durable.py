@@ -464,6 +464,17 @@ def test_every_flipped_byte_of_an_entry() -> None:
             assert bucket.pages == pages_of(copy)
 
 
+def test_a_pointer_that_no_snapshot_leads_to_is_refused(open_copy: Opener) -> None:
+    """By name, and not for want of a problem to tell."""
+    bucket, copy = Bucket(), open_copy("a")
+    bucket.commits(copy, 1, 2, 3)
+    pointer = replace(bucket.pointer, oldest=3)
+    with pytest.raises(
+        CorruptDataError, match=r"restored: no snapshot leads to version 3, and the log begins at 3"
+    ):
+        align(open_copy("b"), bucket.journal, pointer)
+
+
 def test_copy_is_at_the_version_after_a_damaged_header() -> None:
     """A log entry whose own version is altered is an error, or leaves the copy at the pointer's version."""
     bucket = Bucket()
