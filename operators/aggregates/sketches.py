@@ -20,6 +20,8 @@ from operators.errors import DefinitionError
 from serializers.arrays import fill
 
 _LOG_SIZES = range(7, 22)
+_AT_ONCE = 4
+"""How many sketches a union of many takes in the time of a union of two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,13 @@ class Sketch(Operation):
     def combine_ranges(self, state: State, lo: Ints, hi: Ints) -> State:
         """Return sketch objects, None where no record counts: each row is deserialised once, and results are not serialised."""
         sketches = fill([self.from_bytes(stored) if stored else None for stored in state[0].tolist()])
-        return combine_ranges(self._unions, (sketches,), lo, hi)
+        length = hi - lo
+        levels = int(length.max(initial=1)).bit_length() - 1
+        if int(length.sum()) > _AT_ONCE * len(sketches) * levels:
+            return combine_ranges(self._unions, (sketches,), lo, hi)
+        ranges = (sketches[a:b].tolist() for a, b in zip(lo.tolist(), hi.tolist(), strict=True))
+        found = ([one for one in of_range if one is not None] for of_range in ranges)
+        return (fill([(self.union(some) if len(some) > 1 else some[0]) if some else None for some in found]),)
 
     def _packed(self, values: npt.NDArray[Any]) -> bytes:
         return self.to_bytes(self.of(values)) if len(values) else b""

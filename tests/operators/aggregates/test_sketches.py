@@ -11,7 +11,7 @@ import pytest
 from aggregate_cases import finished
 
 from operators import aggregates as agg
-from operators.aggregates import Aggregate
+from operators.aggregates import Aggregate, sketches
 from operators.aggregates.operation import Operation
 from operators.aggregates.sketches import DistinctSketch
 from operators.columns.arrow import column_data
@@ -166,6 +166,24 @@ def test_quantiles_of_nan_and_infinity() -> None:
     ):
         _, state = lifted(aggregate, pa.array(values, from_pandas=False), len(values))
         assert [expected] == finished(bound, [state]).to_pylist()
+
+
+@pytest.mark.parametrize("per_pane", [1, 40, 3_000])
+def test_unions_of_many_and_of_two_give_one_estimate(monkeypatch: pytest.MonkeyPatch, per_pane: int) -> None:
+    """Whichever is cheaper for the windows: few long ones, or many; panes without a value among them."""
+    rng = np.random.default_rng(per_pane)
+    values = np.where(rng.random(60 * per_pane) < 0.9, rng.integers(0, 20 * per_pane, 60 * per_pane), None)
+    aggregate = agg.approx_count_distinct("v")
+    operation, state = lifted(aggregate, pa.array(values.tolist(), pa.int64()), per_pane)
+    lo = rng.integers(0, 60, 40)
+    hi = lo + rng.integers(1, 61 - lo)
+    finish = aggregate.bind({"v": pa.int64()}).finish
+    found = []
+    for at_once in (0, 1_000):
+        monkeypatch.setattr(sketches, "_AT_ONCE", at_once)
+        found.append(finish([operation.combine_ranges(state, lo, hi)]).to_pylist())
+    assert found[0] == found[1]
+    assert max(found[0]) > 1
 
 
 def test_panes_are_opened_once() -> None:

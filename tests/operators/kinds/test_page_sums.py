@@ -184,5 +184,5 @@ def _step(runner: LocalRunner, tables: list[pa.Table], number: int, aborts: bool
     return runner.process(tables[number])
 
 
-def _full(*_: Any) -> None:
+def _full(*_: Any, **__: Any) -> None:
     raise OSError("the disk is full")
