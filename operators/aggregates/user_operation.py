@@ -339,9 +339,9 @@ class UserAggregate(Aggregate):
     on_error: str = field(default=FAIL, kw_only=True)
 
     def __post_init__(self) -> None:
-        check_on_error(self._name, self.on_error)
         for column in self.columns:
             check_column_name(self.given.name, column)
+        check_on_error(self._name, self.on_error)
         Aggregate.__post_init__(self)
         try:
             inspect.signature(self.given.accumulate).bind(None, *self.columns)

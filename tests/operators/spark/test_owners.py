@@ -44,7 +44,7 @@ from tests.operators.spark.bucket_worker import (
     state_process,
     worker,
 )
-from tests.patience import wait_until
+from tests.patience import files, wait_until
 
 ROWS = [("a", 2), ("b", 1)]
 """Keys and counts of each batch but the first."""
@@ -297,7 +297,7 @@ def test_a_large_state_with_a_folder_is_as_it_should_be(
     monkeypatch.setattr(bucket, "LARGE_IN_SPARK", 10)
     assert [] == alone_batch(folder, backend, 0)
     assert ROWS == counts(alone_batch(folder, backend, 1))
-    assert (folder / "snapshots").exists()
+    wait_until((folder / "snapshots").exists, "a snapshot", files(folder))
     assert "no snapshot folder" not in caplog.text
 
 
