@@ -1,13 +1,12 @@
 """The results of an operator over windows: what is refused where users name aggregates."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from operators.aggregates import AggregateOperation
 from operators.aggregates.inputs import inputs_of
 from operators.aggregates.operation import Operation
 from operators.aggregates.over import OverLookbacks
-from operators.columns.durations import Duration, ticks
 from operators.errors import DefinitionError
 from operators.kinds.rolling_rows import RollingOutput
 
@@ -76,42 +75,3 @@ def lasting(output: RollingOutput, lifetimes: Collection[int]) -> tuple[Operatio
             )
         found |= dict.fromkeys(bound.operations)
     return tuple(found)
-
-
-def pause_ticks(forget_after: Duration | None, tick_us: int, *, lifetime: bool) -> int | None:
-    """Return how long a key may be idle before its lifetime begins anew, in ticks; None if for ever.
-
-    Args:
-        forget_after: a length of time.
-        tick_us: length of a tick in microseconds.
-        lifetime: whether there is a lookback without end.
-
-    Raises:
-        DefinitionError: the length is invalid, or nothing needs it.
-    """
-    if forget_after is None:
-        return None
-    found = ticks(forget_after, tick_us, "forget_after", 1)
-    if not lifetime:
-        raise DefinitionError(
-            "forget_after ends the lifetime of a key that is idle, and no lookback is 'lifetime': leave it out, the state of "
-            "other lookbacks goes by itself"
-        )
-    return found
-
-
-def lookbacks_by_name(given: Duration | Mapping[str, Duration]) -> dict[Any, Duration]:
-    """Return lengths by name; that of a single one is empty.
-
-    Raises:
-        DefinitionError: the lengths have no names, or there are none.
-    """
-    if isinstance(given, list | tuple | set | frozenset):
-        raise DefinitionError(
-            f"lookbacks is {given!r}: give lengths by name, such as {{'1h': '1 hour', '1d': '1 day'}}; results are named "
-            "after them"
-        )
-    named: dict[Any, Duration] = dict(given) if isinstance(given, Mapping) else {"": given}
-    if not named:
-        raise DefinitionError("lookbacks is empty: give at least one, such as {'1h': '1 hour'}")
-    return named

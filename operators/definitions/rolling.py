@@ -18,14 +18,13 @@ from operators.columns.expressions import named, refuse_expressions
 from operators.definitions.attributes import OF_OPERATORS, unknown_attribute
 from operators.definitions.keys import key_columns, named_keys
 from operators.definitions.labels import Aggregated, EmittedRows, with_labels
+from operators.definitions.lookbacks import lookbacks_by_name, pause_ticks
 from operators.definitions.results import (
     check_computes,
     check_named,
     inputs_of_results,
     lasting,
-    lookbacks_by_name,
     no_aggregate,
-    pause_ticks,
 )
 from operators.definitions.runnable import RunnableOperator
 from operators.errors import DefinitionError

@@ -65,13 +65,12 @@ class Explanation(Parts):
         prepared = prepare(operator, df, event_time, backend, options)
         types = {field.name: field.dataType for field in prepared.df.schema.fields}
         programs, buckets = (prepared.program, prepared.bounded), prepared.buckets
-        found = cls._of(programs, types, prepared.config, buckets, streaming=df.isStreaming)
-        if not df.isStreaming:
-            bounded = bounded_stage(prepared.bounded, types, shuffled=is_shuffled(prepared.df))
-            return replace(found, bounded=bounded)
-        incoming = prepared.incoming()
-        streamed = streamed_stage(prepared.program, shuffled=incoming.shuffled)
-        return replace(found, closing=incoming.closing, streamed=streamed)
+        incoming = prepared.incoming() if df.isStreaming else None
+        shuffled = is_shuffled(prepared.df) if incoming is None else incoming.shuffled
+        found = cls._of(
+            programs, types, prepared.config, buckets, streaming=df.isStreaming, shuffled=shuffled
+        )
+        return found if incoming is None else replace(found, closing=incoming.closing)
 
     @classmethod
     def _of_schema(
@@ -91,6 +90,7 @@ class Explanation(Parts):
         buckets: int | None,
         *,
         streaming: bool | None,
+        shuffled: bool = False,
     ) -> "Explanation":
         """Explain a stream, a bounded frame, or both if `streaming` is None.
 
@@ -100,6 +100,7 @@ class Explanation(Parts):
             config: effective backend and options.
             buckets: number of buckets, or None if it is not known.
             streaming: whether the frame is a stream, or None if it is not known.
+            shuffled: whether its rows come out of a shuffle of Spark.
         """
         streamed, bounded = programs
         program = bounded if streaming is False else streamed
@@ -108,8 +109,8 @@ class Explanation(Parts):
             windows,
             aggregates_of(program.plan, output) if isinstance(output, AggregateOutput) else (),
             state_of(program, windows),
-            None if streaming else bounded_stage(bounded, types),
-            None if streaming is False else streamed_stage(program),
+            None if streaming else bounded_stage(bounded, types, shuffled=shuffled),
+            None if streaming is False else streamed_stage(program, shuffled=shuffled),
             program,
             config,
             buckets,

@@ -154,9 +154,8 @@ class StatePart:
     @property
     def changed_bytes(self) -> tuple[int, int]:
         """What the backend gets for one changed entry of a key: the least, and the most, a full page that is cut in two."""
-        return self.key_bytes(1, 1), self.key_bytes(1, 1) if self.lone else self.key_bytes(
-            PAGE_ENTRIES + 1, 2
-        )
+        least = self.key_bytes(1, 1)
+        return least, least if self.lone else self.key_bytes(PAGE_ENTRIES + 1, 2)
 
     @property
     def logged_bytes(self) -> int:

@@ -375,12 +375,11 @@ class SessionOperator(StoreOperator):
         entries = sessions.entries
         whole = self.plan.longest is None
         starts = sessions.first if whole else run_starts(entries.key, entries.columns[_AT])
-        new = (
-            sessions.changed
-            if whole
-            else np.logical_or.reduceat(~sessions.stored | sessions.restarted, starts)
-        )
         number = sessions.number[starts]
+        if self.plan.by_end:
+            new = sessions.changed[number]
+        else:
+            new = np.logical_or.reduceat(~sessions.stored | sessions.restarted, starts)
         merged = self.plan.merged(entries, starts)
         bounds = sessions.end[number], sessions.start[number]
         merged = Entries(merged.key, (*bounds, *merged.columns[_AT:]))
