@@ -187,12 +187,10 @@ class Job:
         forgotten = pointer.progress.forgotten
         if self.requests is not None and self.requests.due(forgotten, call.clock):
             return True
-        retain = self.config.snapshots.retain
-        return (
-            bool(forgotten)
-            and batch is not None
-            and any(0 <= one.retired < batch - retain for one in pointer.retired)
-        )
+        if not forgotten or batch is None:
+            return False
+        policy = self.config.snapshots
+        return any(policy.is_over(one.retired, batch) for one in pointer.retired)
 
     def is_due(self, call: Call, progress: Progress) -> bool:
         """Whether a bucket without rows has work to do."""

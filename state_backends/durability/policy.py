@@ -26,6 +26,15 @@ class SnapshotPolicy:
     retain: int = 100
     background: bool = True
 
+    def is_over(self, retired: int, clock: int) -> bool:
+        """Return whether the host can no longer return to a batch that needs a snapshot.
+
+        Args:
+            retired: number of the batch that replaced the snapshot; negative if that batch is not known yet.
+            clock: number of the batch now.
+        """
+        return 0 <= retired < clock - self.retain
+
     def __post_init__(self) -> None:
         if self.folder is not None:
             Folder(self.folder)  # Refused on the driver, before any batch.

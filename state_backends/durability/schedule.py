@@ -119,8 +119,8 @@ class SnapshotSchedule:
     def retire(self, pointer: Pointer, clock: int) -> Pointer:
         """Record when snapshots were replaced, and remove those that the host can no longer return to."""
         retired = [one if one.retired >= 0 else replace(one, retired=clock) for one in pointer.retired]
-        gone = [one for one in retired if clock - one.retired > self._policy.retain]
-        kept = [one for one in retired if clock - one.retired <= self._policy.retain]
+        gone = [one for one in retired if self._policy.is_over(one.retired, clock)]
+        kept = [one for one in retired if not self._policy.is_over(one.retired, clock)]
         needed = [*pointer.snapshots, *kept, *([pointer.pending.snapshot] if pointer.pending else [])]
         for uri in {one.folder for one in gone}:
             self._uploads.clean(

@@ -345,9 +345,8 @@ class WindowStore:
         if self._directory.has_further(segment):
             numbers = {*self._directory.further(segment, keys)[0].tolist()}
             keys = [key for number, key in enumerate(keys) if number not in numbers]
-        unsure = [
-            key for key in keys if key not in gone
-        ]  # Their first page is not among those that are deleted.
+        # Of those whose first page is not among the deleted ones, it may be left.
+        unsure = [key for key in keys if key not in gone]
         pages = self._staged.get(segment, unsure)[0] if unsure else []
         left = {key for key, page in zip(unsure, pages, strict=True) if page is not None}
         return [key for key in keys if key not in left] if left else keys
@@ -391,7 +390,7 @@ class WindowStore:
         old = self._staged.before(segment, names, self._directory.may_store(segment, names))
         stored = [page is not None for page in old[len(puts) :]]
         gone = changes.deletes[segment] = set(compress(deletes, stored))
-        without = self._without_pages(segment, gone)
+        without = self._without_pages(segment, gone) if gone else []
         fresh = self.usage.record_writes(segment, puts, gone, old, without)
         self._directory.note_keys(segment, fresh)
         if puts and changes.logged is not None:
