@@ -6,13 +6,12 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
-from s3_server import CREDENTIALS, S3, running
+from s3_server import S3
 
 from state_backends import StateError
 from state_backends.durability.folders import Folder
@@ -37,16 +36,6 @@ AWKWARD = [
     "s3:",
 ]
 MOST = 12 << 20
-
-
-@pytest.fixture(scope="module")
-def s3() -> Iterator[S3]:
-    """A server with one bucket."""
-    with running() as server, pytest.MonkeyPatch.context() as patch:
-        for name, value in CREDENTIALS.items():
-            patch.setenv(name, value)
-        server.bucket("bucket")
-        yield server
 
 
 def assert_works(folder: Folder, tmp_path: Path) -> None:
