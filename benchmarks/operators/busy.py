@@ -23,6 +23,9 @@ KINDS: dict[str, Callable[[], Any]] = {
     "hopping": lambda: HoppingWindows("1 hour", "1 minute", GRACE).group_by("k").aggregate(**RESULTS),
     "tumbling": lambda: TumblingWindows("1 hour", GRACE).group_by("k").aggregate(**RESULTS),
     "session": lambda: SessionWindows("1 minute", grace=GRACE).group_by("k").aggregate(**RESULTS),
+    "session up to an hour": lambda: (
+        SessionWindows("1 minute", grace=GRACE, max_length="1 hour").group_by("k").aggregate(**RESULTS)
+    ),
 }
 
 

@@ -15,17 +15,17 @@ import os
 import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from benchmarks.data import write_next
-from benchmarks.state.written import Written
 
 ROOT = Path(__file__).parents[2]
 RETAINED = 20
@@ -65,7 +65,10 @@ class Stream:
 
 
 def work(stream: Stream, folder: Path) -> None:
-    """Run the query; for each line of input, take the batches of a look and print what was found."""
+    """Run the query; for each line of input, take the batches of a look and print what was found.
+
+    It needs only what all versions have.
+    """
     from benchmarks.data import SCHEMA
     from operators import RollingWindows, SlidingWindows, spark_session
     from operators import aggregates as agg
@@ -88,24 +91,18 @@ def work(stream: Stream, folder: Path) -> None:
     frame = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(source))
     results = op.apply(frame, event_time="at", backend=stream.backend)
     query = results.writeStream.format("noop").option("checkpointLocation", str(checkpoint)).start()
-    written = Written([checkpoint / "state", folder / "snapshots"])
-    first, before = 0, written.see()
+    first = 0
     for _ in sys.stdin:
         for number in range(first, first + stream.look):
             write_next(stream.table(number), source / f"{number:06d}.parquet", number)
         first += stream.look
-        while query.isActive and not (query.lastProgress and query.lastProgress["batchId"] >= first - 1):
-            time.sleep(0.5)
-            written.see()
         query.processAllAvailable()
-        now = written.see()
-        print(json.dumps(look(query, stream, first, now - before)), flush=True)
-        before = now
+        print(json.dumps(look(query, stream, first)), flush=True)
     query.stop()
     spark.stop()
 
 
-def look(query: Any, stream: Stream, batches: int, written: np.ndarray) -> dict[str, Any]:
+def look(query: Any, stream: Stream, batches: int) -> dict[str, Any]:
     """Return the figures of the last batches; bytes are for each row."""
     from operators.spark.listener import operator_batches
 
@@ -116,7 +113,6 @@ def look(query: Any, stream: Stream, batches: int, written: np.ndarray) -> dict[
         "batches": batches,
         "seconds": round(statistics.median(one["batchDuration"] for one in recent) / 1e3, 2),
         **{name: round(sum(one[f"{name}_bytes"] for one in counts) / rows) for name in ("changed", "logged")},
-        **dict(zip(("checkpoint", "snapshots"), (written / rows).round(1).tolist(), strict=True)),
         "step_ms": round(statistics.median(one["step_ms"] + one["commit_ms"] for one in counts)),
     }
 
@@ -135,22 +131,53 @@ def started(stream: Stream, folder: Path, checkout: Path) -> subprocess.Popen[st
 
 def looks(stream: Stream, folder: Path, checkouts: list[Path]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield what each look finds, of each version in turn."""
-    processes = [
-        (checkout.name, started(stream, folder / str(number), checkout))
-        for number, checkout in enumerate(checkouts)
-    ]
+    from benchmarks.state.written import Written
+
+    processes = []
+    for number, checkout in enumerate(checkouts):
+        home = folder / str(number)
+        written = Written([home / "checkpoint" / "state", home / "snapshots"])
+        processes.append((checkout.name, started(stream, home, checkout), written))
     for _ in range(0, stream.batches, stream.look):
-        for name, process in processes:
-            assert process.stdin is not None
-            assert process.stdout is not None
-            process.stdin.write("\n")
-            process.stdin.flush()
-            line = next((line for line in process.stdout if line.startswith('{"batches"')), None)
-            if line is None:
-                raise RuntimeError(f"the query of {name} ended")
-            yield name, json.loads(line)
-    for _, process in processes:
+        for name, process, written in processes:
+            before = written.see()
+            with watched(written):
+                found = asked(process)
+            sent = ((written.see() - before) / (stream.look * stream.rows)).round(1).tolist()
+            yield name, {**found, **dict(zip(("checkpoint", "snapshots"), sent, strict=True))}
+    for _, process, _ in processes:
         process.communicate()
+
+
+def asked(process: subprocess.Popen[str]) -> dict[str, Any]:
+    """Have a process go on to its next look, and return what it found."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
+    line = next((line for line in process.stdout if line.startswith('{"batches"')), None)
+    if line is None:
+        raise RuntimeError(f"a query ended: {process.args!r}")
+    found: dict[str, Any] = json.loads(line)
+    return found
+
+
+@contextmanager
+def watched(written: Any) -> Iterator[None]:
+    """Look at files every half a second, so that none comes and goes unseen."""
+    ends = Event()
+
+    def watch() -> None:
+        while not ends.wait(0.5):
+            written.see()
+
+    thread = Thread(target=watch)
+    thread.start()
+    try:
+        yield
+    finally:
+        ends.set()
+        thread.join()
 
 
 def main() -> None:

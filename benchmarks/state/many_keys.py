@@ -103,9 +103,9 @@ def most_resident_mb() -> int:
     return memory_of("VmHWM")
 
 
-def memory_of(name: str) -> int:
-    """Return what Linux says of the memory of this process, in MB: "VmRSS" is what it has now."""
-    status = Path("/proc/self/status").read_text()
+def memory_of(name: str, process: Path = Path("/proc/self")) -> int:
+    """Return what Linux says of the memory of a process, by default of this one, in MB: "VmRSS" is what it has now."""
+    status = (process / "status").read_text()
     return int(status.partition(f"{name}:")[2].split()[0]) * 1_024 // 10**6
 
 

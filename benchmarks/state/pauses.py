@@ -21,8 +21,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from benchmarks.data import SCHEMA, five_aggregates, write_next
-from benchmarks.state.many_keys import records
+from benchmarks.state.many_keys import memory_of, records
 from operators import TumblingWindows, spark_session
+from operators.spark.listener import operator_batches
 
 ROWS, AT_ONCE, WARM, BUCKETS = 20_000, 250_000, 3, 2
 TIMES = {0.0: 6, 300.0: 1}
@@ -48,7 +49,7 @@ def worked(query: StreamingQuery) -> dict[str, float]:
     """Have a query work on what has arrived; return what its last batch with rows took."""
     query.processAllAvailable()
     progress: Any = [one for one in query.recentProgress if one["numInputRows"]][-1]
-    counts = progress["observedMetrics"]["windows_out"]["counts"]
+    (counts,) = [found.counts_out for found in operator_batches(progress)]
     return {
         "seconds": progress["durationMs"]["triggerExecution"] / 1_000,
         "restore_ms": counts["restore_ms"],
@@ -62,8 +63,7 @@ def memory_mb() -> int:
     for path in Path("/proc").iterdir():
         try:
             if path.name.isdecimal() and _PROCESS in (path / "cmdline").read_bytes():
-                status = (path / "status").read_text()
-                found += int(status.partition("VmRSS:")[2].split()[0]) * 1_024 // 10**6
+                found += memory_of("VmRSS", path)
         except (OSError, IndexError):
             continue
     return found
