@@ -81,7 +81,7 @@ class Measured:
     task_seconds: float = 0.14
     row_bytes: float = 20.0
     logged_bytes: float = 107.0
-    log_share: float = 0.45
+    log_share: float = 0.24
     rewritten: float = 2.6
     snapshot_requests: float = 6.0
     file_requests: float = 1.0
