@@ -1,11 +1,14 @@
-"""The bugs that `python -m tests.mutations` puts into the product can still be put there."""
+"""The bugs that `python -m tests.mutations` and `python -m tests.protocol` put into the product can still be put there."""
 
 import pytest
 
 from tests.mutations import MUTATIONS, file_of
+from tests.protocol.bugs import BUGS
+
+PLANTED = *MUTATIONS, *(bug.mutation for bug in BUGS)
 
 
-@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.breaks)
+@pytest.mark.parametrize("mutation", PLANTED, ids=lambda mutation: mutation.breaks)
 def test_each_text_stands_in_one_place(mutation) -> None:
     """The text that a bug replaces is in the packages exactly once, so that a change of the code updates the list."""
     path = file_of(mutation.old)

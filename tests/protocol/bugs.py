@@ -80,10 +80,10 @@ BUGS = (
         "kept = before[:0]",
     ),
     _bug(
-        0,
+        1,
         "snapshots are removed a batch too early",
-        "gone = [one for one in retired if clock - one.retired > self._policy.retain]",
-        "gone = [one for one in retired if clock - one.retired >= self._policy.retain]",
+        "return 0 <= retired < clock - self.retain",
+        "return 0 <= retired <= clock - self.retain",
     ),
     _bug(
         0,
