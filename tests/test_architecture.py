@@ -1,6 +1,8 @@
 """The layout of the packages is what their names say: imports point one way, nothing goes in circles, modules stay short."""
 
 import ast
+import functools
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -229,6 +231,96 @@ def test_spark_is_imported_at_the_edge() -> None:
     assert {} == offenders(spark)
 
 
+INSIDE = {
+    Path("operators/spark/inside.py"),
+    Path("operators/spark/daemon.py"),
+    Path("state_backends/checkpoints/metadata.py"),
+    Path("state_backends/checkpoints/labels.py"),
+}
+"""Where what Spark does not promise is used. `daemon.py` is a module that Spark runs by its name."""
+NOT_PROMISED = {
+    "pyspark.daemon",
+    "pyspark.worker",
+    "pyspark.logger",
+    "pyspark.core",
+    "py4j",
+    "pyspark.java_gateway",
+}
+UNDOCUMENTED = {"explain", "getCondition", "getErrorClass", "pythonExec", "to_proto", "getLocalProperty"}
+CONDITION = re.compile(r"_?[A-Z0-9]+(_[A-Z0-9]+){2,}(\.[A-Z0-9_]+)?")
+OWN_VARIABLES = ("SPARK_", "PYSPARK_", "OTEL_", "XDG_")
+
+
+def of_inside(module: Path) -> set[str]:
+    """What a module that has to do with Spark uses of its inside: private attributes, names of conditions, and the like."""
+    text = (ROOT / module).read_text()
+    if "spark" not in text:
+        return set()
+    found = {name for name in imports(module) for other in NOT_PROMISED if f"{name}.".startswith(f"{other}.")}
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name | ast.Attribute | ast.Call):
+            own = ast.unparse(node.value) in {"self", "cls", "super()", "os"}
+            private = (
+                node.attr.startswith("_")
+                and not node.attr.startswith("__")
+                and node.attr not in own_attributes()
+            )
+            if (private and not own) or node.attr in UNDOCUMENTED:
+                found.add(node.attr)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            condition = CONDITION.fullmatch(node.value)
+            if condition and not node.value.startswith(OWN_VARIABLES):
+                found.add(node.value)
+            if re.fullmatch(r"_j\w+|_cached_\w+|_plan|(streaming\.)?sql\.(streaming|batchId).*", node.value):
+                found.add(node.value)
+    return found
+
+
+@functools.cache
+def own_attributes() -> set[str]:
+    """Private names of our own classes, functions and fields."""
+    return {
+        name
+        for module in MODULES
+        if module not in INSIDE
+        for node in ast.walk(parsed(module))
+        for name in defined(node)
+        if name.startswith("_")
+    }
+
+
+def defined(node: ast.AST) -> Iterator[str]:
+    """The names that a statement defines, of fields and attributes of an object itself, too."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        yield node.name
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        yield node.id
+    if (
+        isinstance(node, ast.Attribute)
+        and isinstance(node.ctx, ast.Store)
+        and ast.unparse(node.value) == "self"
+    ):
+        yield node.attr
+
+
+def test_sparks_inside_is_in_one_place() -> None:
+    """What Spark does not promise is used in few modules, which have a test for each part of it."""
+    assert {} == offenders(lambda module: set() if module in INSIDE else of_inside(module))
+    assert {} == {
+        str(module): "uses nothing of it"
+        for module in INSIDE - {Path("state_backends/checkpoints/labels.py")}
+        if not of_inside(module)
+    }
+    tested = (ROOT / "tests/operators/spark/test_inside.py").read_text()
+    functions = [
+        node.name
+        for node in parsed(Path("operators/spark/inside.py")).body
+        if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
+    ]
+    untested = [name for name in functions if f"inside.{name}(" not in tested]
+    assert [] == untested
+
+
 def test_modules_stay_short() -> None:
     """No module has more than 400 lines."""
     lengths = {str(module): len((ROOT / module).read_text().splitlines()) for module in MODULES}
@@ -261,7 +353,7 @@ HEAVY = {"pyspark", "py4j", "rocksdict", "sqlite3", "psycopg", "deltalake", "pan
         ("import state_backends", {"operators", *HEAVY}, 5),
         ("import operators", HEAVY, 2),
         ("from operators import SlidingWindows, aggregates", HEAVY, 101),
-        ("from operators.sinks import DeltaSink, PostgresSink, SQLiteSink, upsert_to", HEAVY, 36),
+        ("from operators.sinks import DeltaSink, PostgresSink, SQLiteSink, upsert_to", HEAVY, 38),
     ],
 )
 def test_import_stays_light(code: str, absent: set[str], most_modules: int) -> None:

@@ -1,6 +1,5 @@
 """A function for `foreachBatch` that brings a table up to date with each batch."""
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -11,13 +10,11 @@ from operators.errors import DefinitionError
 from operators.sinks.changes import changes_of
 from operators.sinks.fingerprints import fingerprint_of, fingerprint_of_rows
 from operators.sinks.interface import Sink, SinkError
+from operators.spark.inside import is_connect_client, query_id
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_QUERY_ID = "sql.streaming.queryId"
-_OF_CONNECT = "SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE"
-"""Variables of the environment of a client, the first set by PySpark."""
 _NAMELESS = (
     "upsert_to cannot find the query's id, since this session is one of Spark Connect, or the call does not come from "
     "foreachBatch: give the query a name with query=..., which no other query on the table has"
@@ -123,7 +120,7 @@ def upsert_to(sink: Sink, *, keys: Sequence[str], query: str | None = None) -> U
     for key in keys:
         check_column_name("keys", key)
     _check_query(query)
-    if not any(name in os.environ for name in _OF_CONNECT):
+    if not is_connect_client():
         sink.check()
     return Upsert(sink, tuple(key for key in keys if key != "window"), query)
 
@@ -135,5 +132,4 @@ def _check_query(query: object) -> None:
 
 def _query_of(rows: "DataFrame") -> str | None:
     """Return the id of the query that the rows are a batch of, which its checkpoint keeps; None if it cannot be seen."""
-    context = getattr(rows.sparkSession, "sparkContext", None)  # a Spark Connect session has none
-    return None if context is None else context.getLocalProperty(_QUERY_ID)
+    return query_id(rows.sparkSession)

@@ -24,10 +24,10 @@ from operators.spark.declared import (
     declared,
     input_types,
     known,
-    known_columns,
     no_analysis_needed,
 )
 from operators.spark.heartbeats import with_heartbeats
+from operators.spark.inside import SAME_METRICS, has_condition, known_columns
 from operators.spark.observed import observed
 from operators.spark.packing import PACKED, PACKED_COUNTS, TO_BUCKETS, Pack, Unpack
 from operators.spark.prepare import check_frame, prepare
@@ -137,7 +137,7 @@ def apply(
     try:
         return _streaming(narrow, program, config, prepared.buckets, out, name, incoming)
     except AnalysisException as error:
-        if error.getCondition() != "DUPLICATED_METRICS_NAME":
+        if not has_condition(error, SAME_METRICS):
             raise
         raise DefinitionError(
             f"the frame comes from another operator named {name!r}: give each operator of a query its own name, "

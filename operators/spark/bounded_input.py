@@ -9,8 +9,9 @@ from pyspark.sql.types import LongType, StructField, StructType
 from operators.runtime.program import Program
 from operators.spark.bounded import FirstStage, FirstStageRows, InputRows, Slicing, Source
 from operators.spark.chains import is_shuffled
-from operators.spark.declared import known, known_columns
+from operators.spark.declared import known
 from operators.spark.first_stage import PANE, EngineStage
+from operators.spark.inside import known_columns
 from operators.spark.sorting import ORDER, in_order
 from operators.spark.watermarks import utc, zoned_column
 from operators.steps.partials import KEY, TIME, first_stage

@@ -6,7 +6,6 @@ for rows that the first emits only when it moves. Instead, result columns carry 
 Spark's operators, so that Spark's windows, joins and `dropDuplicatesWithinWatermark` accept them as event time.
 """
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,27 +13,24 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql.types import DataType, StructField, StructType, TimestampType
 
-from operators.errors import DefinitionError
+from operators.errors import DefinitionError, SessionSetupError
 from operators.runtime.closing import Closing
 from operators.runtime.program import OutputTime
 from operators.spark.gaps import quoted
+from operators.spark.inside import (
+    DELAY,
+    TIME_WINDOW,
+    WATERMARK,
+    gets_any_order,
+    keeps_state,
+    plan_nodes,
+)
 
-_DELAY = "spark.watermarkDelayMs"
-_WINDOW = "spark.timeWindow"
 _BEHIND, _OUR_DELAY, _UPDATES, _UNBOUNDED, _OPEN = (
     f"stateful_windows.{name}" for name in ("behindUs", "delayMs", "updates", "unbounded", "openUs")
 )
 _TICK_OF_SPARK_US = 1_000
 """Spark's watermark has a resolution of a millisecond, and rows at the watermark itself are late."""
-_NODE = re.compile(r"([\s:+\-]*)(?:\*(?:\(\d+\))? )?!?(\w+)")
-_STATEFUL = re.compile(
-    r"\w*StateStoreSave|StreamingSymmetricHashJoin|TransformWithState\w*|FlatMapGroups\w*WithState|ApplyInPandasWithState"
-)
-_SHUFFLING = re.compile(
-    rf"{_STATEFUL.pattern}|(?:Reused)?Exchange|\w*Shuffle\w*|StateStore\w*|TakeOrderedAndProject|CollectLimit"
-)
-"""Nodes of a plan that get rows from several tasks, in any order."""
-_WATERMARK = "EventTimeWatermark"
 _BY_TABLE = "write the first operator's rows to a table and read them in a second query"
 _WAY_OUT = (
     "use 'window.end' or F.window_time('window') of windows that are emitted on close, or the event_time that a "
@@ -103,18 +99,21 @@ def incoming(df: DataFrame, event_time: str, grace_us: int, *, takes_updates: bo
     Raises:
         DefinitionError: the column has a watermark with another delay, or lost the one that it needs.
     """
-    nodes = _nodes(df)
+    nodes = plan_nodes(df)
     found = _incoming(df, event_time, grace_us, nodes, takes_updates=takes_updates)
     return replace(found, shuffled=_shuffle(nodes))
 
 
 def is_shuffled(df: DataFrame) -> bool:
-    """Return whether rows of a frame may come in any order, since a shuffle lies below."""
-    return _shuffle(_nodes(df))
+    """Return whether rows of a frame may come in any order, since a shuffle lies below, or since its plan cannot be read."""
+    try:
+        return _shuffle(plan_nodes(df))
+    except SessionSetupError:
+        return True
 
 
 def _shuffle(nodes: Iterable[tuple[int, str]]) -> bool:
-    return any(_SHUFFLING.fullmatch(name) is not None for _, name in nodes)
+    return any(gets_any_order(name) for _, name in nodes)
 
 
 def _incoming(
@@ -123,11 +122,11 @@ def _incoming(
     """What is known of the event time, but for shuffles."""
     metadata = df.schema[event_time].metadata
     grace_ms = -(-grace_us // 1_000)
-    if _WATERMARK not in (name for _, name in nodes):
+    if WATERMARK not in (name for _, name in nodes):
         return direct(grace_ms)  # Metadata may come from a file that a query wrote: it means nothing here.
-    stateful = [name for _, name in nodes if _STATEFUL.fullmatch(name)]
+    stateful = [name for _, name in nodes if keeps_state(name)]
     if not stateful:
-        return direct(grace_ms) if _DELAY not in metadata else _given(event_time, metadata[_DELAY], grace_ms)
+        return direct(grace_ms) if DELAY not in metadata else _given(event_time, metadata[DELAY], grace_ms)
     names = ", ".join(dict.fromkeys(stateful))
     if _sets_another(nodes):
         raise DefinitionError(
@@ -145,12 +144,12 @@ def _incoming(
             "in one query, use 'window.end' of sessions without max_length, or with one gap for all records; "
             f"or {_BY_TABLE}"
         )
-    if not {_DELAY, _BEHIND} & metadata.keys():
+    if not {DELAY, _BEHIND} & metadata.keys():
         raise DefinitionError(
             f"event time {event_time!r} has no watermark, and the frame is the output of a stateful operator ({names}): "
             f"in one query, {_WAY_OUT}"
         )
-    given = metadata.get(_DELAY, metadata.get(_OUR_DELAY, 0))
+    given = metadata.get(DELAY, metadata.get(_OUR_DELAY, 0))
     behind = metadata.get(_BEHIND, 0)
     if _BEHIND not in metadata or not stateful[0].startswith("TransformWithState"):
         # Spark's own operators emit rows that are a microsecond later than the watermark.
@@ -176,29 +175,15 @@ def _given(event_time: str, delay: int, grace_ms: int) -> Incoming:
     return Incoming(Closing(behind_us=_TICK_OF_SPARK_US * (grace_ms + 1 - delay)), None, grace_ms)
 
 
-def _nodes(df: DataFrame) -> list[tuple[int, str]]:
-    """The physical plan of a frame: depth and name of each node, the last operator first."""
-    found = [_NODE.match(line) for line in _plan(df).splitlines() if not line.startswith("==")]
-    return [(len(match[1]), match[2]) for match in found if match]
-
-
-def _plan(df: Any) -> str:
-    """The physical plan as the frame's `explain` prints it: what prints it writes to the output of all threads."""
-    if hasattr(df, "_jdf"):
-        utils = df.sparkSession.sparkContext._jvm.PythonSQLUtils  # noqa: SLF001 - only `explain` has it in public
-        return str(utils.explainString(df._jdf.queryExecution(), "simple"))  # noqa: SLF001
-    return str(df._explain_string(mode="simple"))  # noqa: SLF001
-
-
 def _sets_another(nodes: Iterable[tuple[int, str]]) -> bool:
     """Whether a watermark is set on what a stateful operator emits."""
     above: int | None = None
     for depth, name in nodes:
         if above is not None and depth <= above:
             above = None
-        if name == _WATERMARK and above is None:
+        if name == WATERMARK and above is None:
             above = depth
-        elif above is not None and _STATEFUL.fullmatch(name):
+        elif above is not None and keeps_state(name):
             return True
     return False
 
@@ -232,7 +217,7 @@ def _marked(field: StructField, times: list[OutputTime], input_: Incoming, tick_
         ]
         type_ = StructType(inner)
         if time.is_end:  # Spark takes the end of a window that is given as a whole.
-            metadata |= {key: said[key] for key in (_DELAY, _UNBOUNDED) if key in said}
+            metadata |= {key: said[key] for key in (DELAY, _UNBOUNDED) if key in said}
     return StructField(field.name, type_, field.nullable, metadata)
 
 
@@ -246,13 +231,13 @@ def _metadata(time: OutputTime, input_: Incoming, tick_us: int) -> dict[str, Any
     if time.updates:
         said[_UPDATES] = True
     elif behind + 1 < _TICK_OF_SPARK_US:  # F.window_time is a microsecond before the end
-        said[_DELAY] = input_.given_ms
+        said[DELAY] = input_.given_ms
     return said
 
 
 def _readable(said: dict[str, Any], type_: DataType) -> dict[str, Any]:
     """What Spark can read of a time: watermarks are for timestamps with a zone."""
-    return said if isinstance(type_, TimestampType) else {key: said[key] for key in said if key != _DELAY}
+    return said if isinstance(type_, TimestampType) else {key: said[key] for key in said if key != DELAY}
 
 
 def as_windows(schema: StructType, columns: Iterable[str]) -> StructType:
@@ -264,7 +249,7 @@ def as_windows(schema: StructType, columns: Iterable[str]) -> StructType:
                 f.name,
                 f.dataType,
                 f.nullable,
-                {**f.metadata, _WINDOW: True} if f.name in names else f.metadata,
+                {**f.metadata, TIME_WINDOW: True} if f.name in names else f.metadata,
             )
             for f in schema
         ]

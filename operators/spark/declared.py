@@ -7,7 +7,6 @@ the pipeline do not exist yet. Columns are cast to the types that were given ins
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
@@ -17,10 +16,7 @@ from pyspark.sql.types import StructField, StructType, TimestampNTZType, Timesta
 from operators.errors import DefinitionError
 from operators.runtime.program import Program
 from operators.spark.gaps import quoted
-
-_REFUSED = "ATTEMPT_ANALYSIS_IN_PIPELINE_QUERY_FUNCTION"
-_KNOWN = "_cached_schema"
-"""Where a frame of Spark Connect keeps its columns."""
+from operators.spark.inside import NO_ANALYSIS, has_condition, knows, sets_watermark
 
 
 @contextmanager
@@ -29,7 +25,7 @@ def no_analysis_needed() -> Iterator[None]:
     try:
         yield
     except AnalysisException as error:
-        if error.getCondition() != _REFUSED:
+        if not has_condition(error, NO_ANALYSIS):
             raise
         raise DefinitionError(
             "in a query function of a declarative pipeline Spark does not analyse frames: give its columns, and whether it is "
@@ -54,27 +50,11 @@ def check_declared(df: DataFrame, schema: object, streaming: bool | None) -> Non
         raise DefinitionError(
             "schema and streaming belong together: give both, or none, and Spark finds them out"
         )
-    if schema is not None and _has_watermark(df):
+    if schema is not None and sets_watermark(df):
         raise DefinitionError(
             "the frame has a watermark, from withWatermark or from another operator: leave withWatermark out, since apply sets "
             "it from grace; and write the rows of the other operator to a table, to run this one in an ordinary query"
         )
-
-
-def _has_watermark(df: DataFrame) -> bool:
-    """Whether the plan of a frame of Spark Connect sets a watermark. The plan is not analysed."""
-    plan = getattr(df, "_plan", None)
-    return plan is not None and _sets_watermark(plan.to_proto(df.sparkSession.client))
-
-
-def _sets_watermark(message: Any) -> bool:
-    """Whether a part of a plan, which is a message of protobuf, sets a watermark."""
-    return any(
-        field.name == "with_watermark"
-        or any(_sets_watermark(part) for part in ([value] if hasattr(value, "ListFields") else value))
-        for field, value in message.ListFields()
-        if field.message_type is not None and not field.message_type.GetOptions().map_entry
-    )
 
 
 def declared(df: DataFrame, schema: StructType | None) -> DataFrame:
@@ -86,15 +66,9 @@ def declared(df: DataFrame, schema: StructType | None) -> DataFrame:
 
 def known(df: DataFrame, columns: StructType | None) -> DataFrame:
     """Return a frame that has just been made; if its columns are given, it needs no analysis to know them."""
-    if columns is not None and hasattr(df, _KNOWN):
-        setattr(df, _KNOWN, columns)
+    if columns is not None:
+        knows(df, columns)
     return df
-
-
-def known_columns(df: DataFrame) -> StructType | None:
-    """Return the columns of a frame of Spark Connect that knows them."""
-    columns: StructType | None = getattr(df, _KNOWN, None)
-    return columns
 
 
 def input_types(program: Program, schema: StructType, *, streaming: bool) -> StructType:

@@ -10,6 +10,15 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that every Spark
 from operators.columns.expressions import Expression
 from operators.errors import DefinitionError
 from operators.spark.gaps import quoted
+from operators.spark.inside import (
+    GENERATOR,
+    NESTED_AGGREGATE,
+    NOT_DETERMINISTIC,
+    WINDOW_FUNCTION,
+    expression_text,
+    first_words,
+    has_condition,
+)
 from operators.spark.logs import unlogged
 
 Given = tuple[str, str]
@@ -17,12 +26,12 @@ Given = tuple[str, str]
 _SUFFIXES = {"group_by": " (key)", "event_time": " (event time)", "label_time": " (event time)"}
 """What makes a name unique, by argument, if a column has it already. State does not depend on these names."""
 _REASONS = {
-    "NESTED_AGGREGATE_FUNCTION": "is an aggregate of pyspark.sql.functions: give what it reads, as in agg.sum('v')",
-    "AGGREGATE_FUNCTION_WITH_NONDETERMINISTIC_EXPRESSION": (
+    NESTED_AGGREGATE: "is an aggregate of pyspark.sql.functions: give what it reads, as in agg.sum('v')",
+    NOT_DETERMINISTIC: (
         "is not deterministic, so that a batch that runs again would have other values: use a column of the source"
     ),
-    "UNSUPPORTED_GENERATOR": "makes several rows of one: make it a column first, with df.select",
-    "_LEGACY_ERROR_TEMP_1031": "has a window function of Spark: make it a column first, with df.withColumn",
+    GENERATOR: "makes several rows of one: make it a column first, with df.select",
+    WINDOW_FUNCTION: "has a window function of Spark: make it a column first, with df.withColumn",
 }
 """What is wrong with an expression, by the beginning of the condition of Spark's error."""
 
@@ -198,11 +207,9 @@ def _analysed(df: DataFrame, given: Sequence[tuple[str, Expression]]) -> Iterato
             f"{', '.join(what for what, _ in given)}: one of the expressions stands for several columns"
         )
     for (argument, expression), text, result in zip(given, texts, results, strict=True):
-        yield _Analysed(argument, expression.column, text.removeprefix("count(").removesuffix(")"), result)
+        yield _Analysed(argument, expression.column, expression_text(text), result)
 
 
 def _reason(error: AnalysisException) -> str:
-    condition = error.getCondition() or ""
-    said = str(error).strip().partition("\n")[0].partition(" SQLSTATE")[0]
-    known = (reason for begin, reason in _REASONS.items() if condition.startswith(begin))
-    return next(known, f"cannot be resolved: {said}")
+    known = (reason for condition, reason in _REASONS.items() if has_condition(error, condition))
+    return next(known, f"cannot be resolved: {first_words(error)}")

@@ -9,17 +9,13 @@ from typing import Any
 
 from operators.errors import WorkerError
 from operators.spark.executors import gone_lately
+from operators.spark.inside import APPENDED, DEAD_WORKER, lost_executors, other_sources
 
 _MARK = f"{WorkerError.__name__}: "
 _ON_DRIVER = re.compile(
     r"^(?:operators\.sinks\.interface\.SinkError|operators\.errors\.DefinitionError): ", re.MULTILINE
 )
 """How the last line of a traceback begins that ends in an error of a table, or of a batch that cannot go into one."""
-_APPENDED = re.compile(
-    r"at [\w.$/]+\(|Caused by: |JVM stacktrace|Driver stacktrace|SQLSTATE: |=== Streaming Query ==="
-    r"|Traceback \(|During handling of |The above exception "
-)
-"""How lines begin that Spark or Python appends to the message of an error in a worker."""
 _HIDDEN = re.compile(r"ImportError: (another module named '\w+' hides the one of this library: .*)")
 _MISSING = re.compile(
     r"ModuleNotFoundError: (No module named '((?:operators|state_backends|serializers)(?:\.\w+)*)')"
@@ -32,19 +28,11 @@ _ANOTHER = (
     "the workers import another module named {1!r} in the place of this library's: {0}. It is in a file that was added to the "
     "job, as by addPyFile or --py-files, or in the folder in which the workers run: rename it, or move it into a package"
 )
-_SOURCES = re.compile(
-    r"There are \[(\d+)\] sources in the checkpoint offsets and now there are \[(\d+)\] sources requested by the query"
-)
 MOVE_STATE = (
     "move the state: write_savepoint(checkpoint, folder), then start with a new checkpoint and "
     "options={'state.savepoint': folder}"
 )
 """The way out where a query cannot go on from its checkpoint, but its state can."""
-_LOST = re.compile(
-    r"ExecutorLostFailure \(executor (?P<lost>[^\s)]+)|FetchFailed\(BlockManagerId\((?P<source>[^,]+), (?P<host>[^,]+),"
-    r"|FetchFailedException|with indeterminate output|due to indeterminate"
-)
-"""What Spark says where a job ends because of lost executors, with those that it names."""
 _LOST_MESSAGE = (
     "executors of Spark were lost ({0}), and with them what their tasks had sent to others. Nothing is lost of the query: "
     "start it again, and it goes on from its last batch. Spark bears spark.stage.maxConsecutiveAttempts losses of one stage in "
@@ -52,7 +40,6 @@ _LOST_MESSAGE = (
     "executors' logs, or those of the cluster, say why they ended; code 137 is for lack of memory or a machine that was taken "
     "away"
 )
-_DEAD = "Python worker exited unexpectedly"
 _DEAD_MESSAGE = (
     "a Python worker of Spark died without an error message: it was killed, perhaps for lack of memory, or crashed in native "
     "code. The executor's stderr may have more; spark.python.worker.faulthandler.enabled=true shows where it crashed. "
@@ -113,13 +100,13 @@ def _told(text: str) -> str | None:
     if on_driver := [*_ON_DRIVER.finditer(text)]:
         return without_traces(text[on_driver[-1].end() :])
     found = _not_imported(text) or _other_sources(text) or _executors_lost(text)
-    return found or (_DEAD_MESSAGE if _DEAD in text else None)
+    return found or (_DEAD_MESSAGE if DEAD_WORKER in text else None)
 
 
 def without_traces(message: str) -> str:
     """Return a message up to the first line that is not its own: line by line, since it may quote a whole record."""
     first, *more = message.split("\n")
-    own = takewhile(lambda line: _APPENDED.match(line.lstrip()) is None, more)
+    own = takewhile(lambda line: APPENDED.match(line.lstrip()) is None, more)
     return "\n".join([first, *own]).rstrip()
 
 
@@ -127,10 +114,10 @@ def _other_sources(text: str) -> str | None:
     """Why a query cannot start on a checkpoint that has another number of sources; None if that is not what failed."""
     from operators.spark.heartbeats import NAME
 
-    found = _SOURCES.search(text)
+    found = other_sources(text)
     if found is None:
         return None
-    before, now = map(int, found.groups())
+    before, now = found
     added = now > before and NAME in text
     idle = (
         "This one has idle, which is a source of its own: leave it out"
@@ -145,12 +132,9 @@ def _other_sources(text: str) -> str | None:
 
 def _executors_lost(text: str) -> str | None:
     """Which executors were lost, from the error of a job that Spark gave up for that; None if it did not."""
-    found = [*_LOST.finditer(text)]
-    if not found:
+    named = lost_executors(text)
+    if named is None:
         return None
-    named = {
-        one["lost"] or f"{one['source']} on {one['host']}" for one in found if one["lost"] or one["source"]
-    }
     which = ", ".join(f"executor {name}" for name in sorted(named))
     told = f"{len(named)} named: {which}" if named else "none is named"
     if gone := gone_lately():

@@ -4,7 +4,6 @@ import atexit
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import datetime, timezone
-from typing import Any
 
 from pyspark.sql import Row, SparkSession
 from pyspark.sql.streaming import StreamingQueryListener
@@ -21,6 +20,7 @@ from operators.monitoring.batch import OperatorBatch, QueryRun
 from operators.monitoring.lines import TextOutput
 from operators.monitoring.output import BatchOutput, as_output
 from operators.monitoring.reporter import Reporter
+from operators.spark.inside import plain_row, wait_for_listeners
 from operators.spark.observed import COUNTS
 
 _IN, _OUT = "_in", "_out"
@@ -75,12 +75,8 @@ def operator_batches(progress: StreamingQueryProgress) -> Iterator[OperatorBatch
 
 
 def _counts(row: Row) -> dict[str, int]:
-    """The totals of a row of `observed`, or none. Spark Connect has a row as its values and their schema."""
-    found: dict[str, Any] = row.asDict()
-    if found.keys() == {"schema", "values"}:
-        names = [field["name"] for field in found["schema"]["fields"]]
-        found = dict(zip(names, found["values"], strict=True))
-    counts = found.get(COUNTS)
+    """The totals of a row of `observed`, or none."""
+    counts = plain_row(row.asDict()).get(COUNTS)
     return counts if isinstance(counts, dict) else {}
 
 
@@ -148,4 +144,4 @@ def _remove(spark: SparkSession, listener: BatchListener) -> None:
     with suppress(Exception):  # The session was stopped, or Java is gone.
         spark.streams.removeListener(listener)
         # It may be in the middle of a call.
-        spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(_MOST_MS_AT_END)  # noqa: SLF001
+        wait_for_listeners(spark, _MOST_MS_AT_END)

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import get_ident
 
+from operators.spark.inside import loggers_of_errors
+
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _ROOTS = ("operators", "state_backends")
 _warned: set[str] = set()
-_OF_PYSPARK = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
-"""To which PySpark writes each error of an analysis as it comes from Java: kilobytes of JSON, with both stack traces."""
 
 
 def log_at(level: str) -> None:
@@ -42,15 +42,12 @@ def warn_once(logger: logging.Logger, message: str, *values: object) -> None:
 @contextmanager
 def unlogged() -> Iterator[None]:
     """Keep PySpark from logging errors of this thread in the block, which are raised again in words of ours."""
-    from pyspark.logger import PySparkLogger
-
     thread = get_ident()
 
     def of_others(record: logging.LogRecord) -> bool:
         return record.thread != thread
 
-    # Not logging.getLogger, which would make them loggers of a class that PySpark cannot use.
-    loggers = [PySparkLogger.getLogger(name) for name in _OF_PYSPARK]
+    loggers = loggers_of_errors()
     for logger in loggers:
         logger.addFilter(of_others)
     try:

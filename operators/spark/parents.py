@@ -11,9 +11,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from operators.spark.inside import FILES_OF_SESSION
+
 _ENDED = ("Z", "X", "")
-_SESSION = "SPARK_JOB_ARTIFACT_UUID"
-"""Workers of one executor have another value if they belong to a Connect session with files of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Parent:
 
         The parent, its namespace of processes, the interpreter, the folder of this library, and the session if it has files.
         """
-        library, session = str(Path(__file__).parent), os.environ.get(_SESSION, "")
+        library, session = str(Path(__file__).parent), os.environ.get(FILES_OF_SESSION, "")
         parts = self.number, self.began, _namespace(), sys.executable, library, session
         return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from operators.errors import SessionSetupError
+from operators.spark.inside import python_of_workers, set_python_of_workers
 from operators.spark.java import ensure_java
 from operators.spark.loopback import CONF as LOOPBACK
 from operators.spark.loopback import on_loopback, stays_local
@@ -110,8 +111,7 @@ def spark_session(
         spark = builder.getOrCreate()
     context = _context(spark)
     if context is not None and _wrong_python(spark):
-        # Someone else made it. Functions name their interpreter when they are sent, so that it can still be changed.
-        context.pythonExec = os.environ["PYSPARK_PYTHON"]
+        set_python_of_workers(context, os.environ["PYSPARK_PYTHON"])  # Someone else made it.
     return spark
 
 
@@ -270,10 +270,11 @@ def _wrong_python(spark: "SparkSession") -> list[str]:
     context = _context(spark)
     if context is None or not (context.master or "").startswith("local"):
         return []
-    if os.environ.get("PYSPARK_PYTHON") == context.pythonExec or _can_work(shutil.which(context.pythonExec)):
+    python = python_of_workers(context)
+    if os.environ.get("PYSPARK_PYTHON") == python or _can_work(shutil.which(python)):
         return []
     problem = (
-        f"its workers run {context.pythonExec!r}, which cannot import this library; this is {sys.executable!r}. "
+        f"its workers run {python!r}, which cannot import this library; this is {sys.executable!r}. "
         "Call operators.spark_session(), which also fixes a running session, or set the environment variable "
         "PYSPARK_PYTHON to sys.executable before the session is created"
     )

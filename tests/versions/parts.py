@@ -29,7 +29,7 @@ PARTS: Mapping[str, Sequence[str]] = {
         f"{_SPARK}test_sessions.py::test_bounded_frame_gives_sparks_own_sessions",
         f"{_SPARK}test_rolling.py::test_bounded_frame_gives_sparks_own_ranges",
     ],
-    "streams on each backend": _STREAMS,
+    "streams on each backend": [f"{_SPARK}test_inside.py", *_STREAMS],
     "session and rolling windows": _OTHER_WINDOWS,
     "stopped and started; state is read": [*_GOES_ON, _READ],
     "checkpoints of Spark 4.0 go on": [f"{_STORED}test_queries_of_the_oldest_spark_go_on"],

@@ -10,13 +10,11 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import GroupedData, SparkSession
-from pyspark.sql import functions as F
 
 from operators import DefinitionError, SessionSetupError, SlidingWindows
 from operators import aggregates as agg
 from operators.spark import session
 from operators.spark.session import check_partitions
-from state_backends.checkpoints.labels import partition_labels, spark_hash
 
 pytestmark = pytest.mark.spark
 OP = SlidingWindows(size="1 minute", grace="1 minute").group_by("k").aggregate(n=agg.count())
@@ -31,15 +29,6 @@ def rate(spark: SparkSession):  # type: ignore[no-untyped-def]
         .withColumnRenamed("timestamp", "at")
         .withColumnRenamed("value", "k")
     )
-
-
-def test_hash_is_sparks(spark: SparkSession) -> None:
-    """Our hash of an int is Spark's, so each label lands on the shuffle partition that it was chosen for."""
-    numbers = [*range(100), 2**31 - 1]
-    frame = spark.createDataFrame([(n,) for n in numbers], "n int")
-    assert [r[0] for r in frame.select(F.hash("n")).collect()] == [spark_hash(n) for n in numbers]
-    labels = spark.createDataFrame([(n,) for n in partition_labels(7)], "n int")
-    assert list(range(7)) == [r[0] for r in labels.select(F.expr("pmod(hash(n), 7)")).collect()]
 
 
 @pytest.mark.parametrize(
