@@ -75,6 +75,11 @@ class Cluster:
         """Return the processes of a worker's executors."""
         return running(self._workers[host], "CoarseGrainedExecutorBackend")
 
+    def logs(self) -> dict[Path, str]:
+        """Return what each executor has said that was ever started."""
+        paths = sorted((self._folder / "work").glob("*/app-*/*/stderr"))
+        return {path: path.read_text(errors="replace") for path in paths}
+
     def conf(self) -> dict[str, str]:
         """Return the conf of a driver that runs on both workers."""
         return {

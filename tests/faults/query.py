@@ -11,6 +11,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from operators import what_failed
+from operators.spark.types import arrow_schema
 from tests.faults import troubles
 from tests.faults.kinds import applied, undisturbed, writer, written
 from tests.faults.plans import Plan
@@ -74,7 +75,8 @@ def start(spark: SparkSession, plan: Plan) -> Any:
         source = stream(spark, Path(plan.source), plan.files)
         frame = applied(source, plan.kind, plan.backend)
         if plan.trouble:
-            step = getattr(troubles, plan.trouble)(Path(plan.folder, "troubles"))
+            schema = arrow_schema(frame.schema)
+            step = getattr(troubles, plan.trouble)(Path(plan.folder, "troubles"), schema)
             frame = frame.mapInArrow(step, frame.schema)
         rows = writer(frame, plan.kind, Path(plan.folder))
         return rows.option("checkpointLocation", str(plan.checkpoint_path)).start()
