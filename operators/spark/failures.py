@@ -136,10 +136,10 @@ def _executors_lost(text: str) -> str | None:
     if named is None:
         return None
     which = ", ".join(f"executor {name}" for name in sorted(named))
-    told = f"{len(named)} named: {which}" if named else "none is named"
+    told = [f"{len(named)} named: {which}"] if named else []
     if gone := gone_lately():
-        told += f"; {len(gone)} in the last ten minutes: {', '.join(gone)}"
-    return _LOST_MESSAGE.format(told)
+        told.append(f"{len(gone)} in the last ten minutes: {', '.join(f'executor {name}' for name in gone)}")
+    return _LOST_MESSAGE.format("; ".join(told) or "none is named")
 
 
 def _not_imported(text: str) -> str | None:

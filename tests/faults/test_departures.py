@@ -34,7 +34,7 @@ SCENES = [
     ),
     pytest.param("ShuffleGone", "deleted", _ALIVE, "FetchFailed", id="files of the shuffle are gone"),
 ]
-"""A step behind the operator, what its notes say, the conf, and what executors say of it in their logs."""
+"""A step behind the operator, what its notes say, the conf, and what executors or the driver say of it in their logs."""
 _DYNAMIC = {
     **_ALIVE,
     "spark.dynamicAllocation.enabled": "true",
@@ -58,6 +58,11 @@ def started(folder: Path, cluster: Cluster, mark: str, conf: dict[str, str]) -> 
         driver.stop()
 
 
+def _logs(cluster: Cluster, driver: Driver) -> dict[Path, str]:
+    """What the executors and the driver have said."""
+    return cluster.logs() | {driver.log: driver.log.read_text(errors="replace")}
+
+
 @pytest.mark.parametrize(("trouble", "what", "conf", "said"), SCENES)
 def test_no_query_ends(
     tmp_path: Path, cluster: Cluster, mark: str, trouble: str, what: str, conf: dict[str, str], said: str
@@ -70,39 +75,46 @@ def test_no_query_ends(
             plan = Plan(
                 str(folder / "query"), str(folder / "in"), backend, kind, trouble=trouble, files=FILES
             )
-            before = cluster.logs()
+            before = _logs(cluster, driver)
             errors: list[str | None] = []
             for _ in range(2):
                 feed.give(FILES)
                 errors += driver.run([plan])
             (verdict,) = driver.judge([plan])
-            after = cluster.logs()
+            after = _logs(cluster, driver)
+            events = sum(log.removeprefix(before.get(path, "")).count(said) for path, log in after.items())
             shown = f"{committed(plan)} batches, {verdict['rows']} rows, {len(after) - len(before)} executors more"
-            print(f"{trouble}, {kind}, {backend}: {shown}, {notes_of(plan, what)}")  # noqa: T201
+            print(f"{trouble}, {kind}, {backend}: {shown}, {events} x {said}, {notes_of(plan, what)}")  # noqa: T201
             assert [None, None] == errors
             assert len(notes_of(plan, what)) > 2
-            assert any(said in log.removeprefix(before.get(path, "")) for path, log in after.items())
+            assert events > 0
             assert_exact([verdict])
 
 
+@pytest.mark.parametrize(("kind", "backend"), [("sliding", "rocksdb"), (OWN, "memory")])
 def test_more_losses_than_spark_bears_end_a_query_and_are_told(
-    tmp_path: Path, cluster: Cluster, mark: str
+    tmp_path: Path, cluster: Cluster, mark: str, kind: str, backend: str
 ) -> None:
     """A task that takes four executors with it: the error says which, and that the query may be started again; it goes on."""
     Feed(tmp_path, files=FILES, rows=600, seed=9).give(FILES)
-    plan = Plan(str(tmp_path / "query"), str(tmp_path / "in"), "rocksdb", trouble="KilledInARow", files=FILES)
+    folder, source = str(tmp_path / "query"), str(tmp_path / "in")
+    plan = Plan(folder, source, backend, kind, trouble="KilledInARow", files=FILES)
     with started(tmp_path, cluster, mark, {}) as driver:
         (error,) = driver.run([plan])
         assert error is not None
         told = error.partition(TOLD)[2]
-        print(told)  # noqa: T201
+        print(f"{kind}: {told}")  # noqa: T201
+        named = r"(?:\d named: executor \d+[^;]*; )?"
         found = re.match(
-            r"executors of Spark were lost \(1 named: executor \d+; (\d+) in the last ten minutes: ", told
+            rf"executors of Spark were lost \({named}(\d) in the last ten minutes: ((?:executor \d+(?:, )?)+)\)",
+            told,
         )
         assert found is not None, error
-        assert (
-            KilledInARow.TIMES - 1 <= int(found[1]) <= KilledInARow.TIMES
-        )  # Spark may hear of the last one later.
+        number = int(found[1])
+        assert number == found[2].count("executor")
+        assert KilledInARow.TIMES - 1 <= number <= KilledInARow.TIMES  # Spark may hear of the last one later.
+        assert "start it again" in told
+        assert "spark.stage.maxConsecutiveAttempts" in told
         assert [None] == driver.run([plan])
         assert_exact(driver.judge([plan]))
 
