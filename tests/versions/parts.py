@@ -17,6 +17,7 @@ _GOES_ON = [f"{_SPARK}test_streaming.py::test_a_query_goes_on_with_another_backe
 _READ = f"{_SPARK}test_state.py::test_state_is_read_as_it_was_after_each_batch"
 _FORMAT_2 = f"{_SPARK}test_checkpoint_format.py"
 _KILLS = "tests/faults/test_kills.py::test_a_query_outlives_a_worker_and_its_driver"
+_LOST = "tests/faults/test_lost_executors.py::test_a_lost_executor_costs_its_tasks_and_not_the_query"
 _STORED = "tests/compatibility/test_old_checkpoints.py::"
 
 PARTS: Mapping[str, Sequence[str]] = {
@@ -34,6 +35,7 @@ PARTS: Mapping[str, Sequence[str]] = {
     "stopped and started; state is read": [*_GOES_ON, _READ],
     "checkpoints of Spark 4.0 go on": [f"{_STORED}test_queries_of_the_oldest_spark_go_on"],
     "a worker and the driver are killed": [_KILLS],
+    "executors are killed, and no query ends": [_LOST],
     "Spark Connect": [f"{_SPARK}test_connect.py"],
 }
 """With the settings that Spark has by itself."""
