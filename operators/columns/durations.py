@@ -76,9 +76,10 @@ def is_odd(value: object) -> bool:
 
 def odd(value: object, name: str) -> str:
     """Return the message for such a length."""
+    unit = "second" if value == 1 else "seconds"
     return (
         f"{name} is {value!r}, which is {value} ms, since a bare number is of milliseconds: give text such as "
-        f"'{value} seconds', or '{value} ms' if you mean that"
+        f"'{value} {unit}', or '{value} ms' if you mean that"
     )
 
 

@@ -31,7 +31,8 @@ from state_backends.journal import Journal, MemoryJournal
 from state_backends.registry import BUILT_IN
 from state_backends.sqlite_journal import SqliteJournal
 
-_NO_BATCH = "the runner has no state yet: process a batch first, which may be empty"
+NO_BATCH = "the runner has no state yet: process a batch first, which may be empty"
+"""What is said of a runner without state."""
 Binder = Callable[[pa.Schema, StateConfig], Program]
 
 
@@ -145,7 +146,7 @@ class LocalRunner:
         """
         pointer = read_pointer(self._journal)
         if self._program is None or pointer is None:
-            raise StateError(_NO_BATCH)
+            raise StateError(NO_BATCH)
         return self.process(self._schema.empty_table(), pointer.progress.stream_time, forget=keys)
 
     def abort(
@@ -279,7 +280,7 @@ class LocalRunner:
             StateError: no batch was processed yet.
         """
         if self._program is None:
-            raise StateError(_NO_BATCH)
+            raise StateError(NO_BATCH)
         closing = self._bind_closing(self._schema, self._config)
         with self._stored() as bucket:
             return open_windows(self._program, closing, bucket)
@@ -287,7 +288,7 @@ class LocalRunner:
     def _stored(self) -> AbstractContextManager[Bucket]:
         """The state after the last batch, as a copy."""
         if read_pointer(self._journal) is None:
-            raise StateError(_NO_BATCH)
+            raise StateError(NO_BATCH)
         backend = None if self._config.backend in BUILT_IN else self._config.backend
         return open_bucket(self._journal, backend, self._config.snapshots.folder)
 

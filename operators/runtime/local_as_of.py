@@ -8,8 +8,10 @@ import pyarrow as pa
 
 from operators.aggregates.sides import Side
 from operators.errors import DefinitionError
-from operators.runtime.local import LocalRunner
+from operators.runtime.forgetting import Keys
+from operators.runtime.local import NO_BATCH, LocalRunner
 from operators.runtime.local_cogroup import CoGroupedRunner
+from state_backends import StateError
 
 
 class AsOfRunner:
@@ -73,3 +75,20 @@ class AsOfRunner:
         return self.frames.process(
             {name: table for name, table in given.items() if table is not None}, stream_time
         )
+
+    def forget(self, keys: Keys) -> pa.Table:
+        """Delete what is stored of keys: their records, and their labels that wait, whose rows then never come out.
+
+        Args:
+            keys: rows of the key columns: a table, or a dictionary for each row.
+
+        Returns:
+            labels of other keys whose time is closed, of which there are none: batches have returned them.
+
+        Raises:
+            DefinitionError: the keys are not those of the operator; says why.
+            StateError: no batch was processed yet.
+        """
+        if self.frames is None:
+            raise StateError(NO_BATCH)
+        return self.frames.forget(keys)

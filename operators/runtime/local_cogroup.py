@@ -16,6 +16,7 @@ from operators.aggregates.sides import (
 )
 from operators.columns.arrow import plain_type
 from operators.columns.checks import check_event_time
+from operators.runtime.forgetting import Keys
 from operators.runtime.local import LocalRunner
 from operators.steps.step import Counters
 
@@ -68,6 +69,18 @@ class CoGroupedRunner:
         times = event_times(self._sides, self._schemas, self._event_time)
         given = {name: tables.get(name, schema.empty_table()) for name, schema in self._schemas.items()}
         return self.runner.process(self._united(given, times), stream_time)
+
+    def forget(self, keys: Keys) -> pa.Table:
+        """Delete what is stored of keys, of all frames, and return rows that retract open windows: see `LocalRunner.forget`.
+
+        Args:
+            keys: rows of the key columns, which all frames have: a table, or a dictionary for each row.
+
+        Raises:
+            DefinitionError: the keys are not those of the operator; says why.
+            StateError: no batch was processed yet.
+        """
+        return self.runner.forget(keys)
 
     def _united(self, tables: Mapping[str, pa.Table], times: Mapping[str, str]) -> pa.Table:
         parts = [self._part(side, tables, times[side.name]) for side in self._sides]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operators import DefinitionError
-from operators.columns.durations import as_text, microseconds, ticks
+from operators.columns.durations import as_text, microseconds, odd, ticks
 
 DAY = 86_400_000_000
 
@@ -301,3 +301,11 @@ def test_too_long(value: str | int) -> None:
     with pytest.raises(DefinitionError, match=r"segment .* is too long: times would overflow 64 bits"):
         ticks(value, 1_000, "segment", 1)
     assert 2**59 - 1 == ticks(2**59 - 1, 1_000, "segment", 1)
+
+
+@pytest.mark.parametrize(("value", "text"), [(1, "'1 second'"), (2, "'2 seconds'"), (999, "'999 seconds'")])
+def test_a_bare_number_is_told_what_to_write(value: int, text: str) -> None:
+    """The text that is proposed is one that is taken, and good English."""
+    message = odd(value, "size")
+    assert f"give text such as {text}, or '{value} ms' if" in message
+    assert value * 1_000_000 == microseconds(text.strip("'"), "size")

@@ -335,15 +335,35 @@ def test_custom_operators_in_plain_python_forget_values_and_timers() -> None:
 
 
 def test_frames_in_one_window_forget_a_key() -> None:
-    """The runner of the frames as one has it."""
-    frames_ = {"left": {"n": agg.count()}, "right": {"m": agg.count()}}
-    op = TumblingWindows("10 ms").group_by("k").cogroup(**frames_)
-    with op.local_runner("t") as frames:
-        table = pa.table({"k": ["x", "y"], "t": [1, 2]})
+    """What each frame had of it goes; if windows come out on update, its open window is retracted."""
+    op = TumblingWindows("10 ms").group_by("k").cogroup(left={"n": agg.count()}, right={"m": agg.count()})
+    table = pa.table({"k": ["x", "y"], "t": [1, 2]})
+    with op.emit("on_update").local_runner("t") as frames:
+        with pytest.raises(StateError, match="process a batch first"):
+            frames.forget([{"k": "x"}])
         frames.process({"left": table, "right": table})
-        frames.runner.forget([{"k": "x"}])
-        rows = frames.process({"left": table.slice(0, 0), "right": table.slice(0, 0)}, 100)
-    assert {"y"} == {*rows.column("k").to_pylist()}
+        gone = frames.forget([{"k": "x"}]).to_pylist()
+        assert [("x", "retract")] == [(row["k"], row["change"]) for row in gone]
+        with pytest.raises(DefinitionError, match="key column 'k'"):
+            frames.forget([{"k": 7}])
+        rows = frames.process({"left": table, "right": table.slice(0, 0)}).to_pylist()
+    assert [("x", 1, 0), ("y", 2, 1)] == sorted((row["k"], row["n"], row["m"]) for row in rows)
+
+
+def test_labels_and_records_forget_a_key() -> None:
+    """Labels of it that wait never come out, and its earlier records count for no label; those of other keys do."""
+    op = RollingWindows({"10": "10 ms"}).group_by("k").aggregate(n=agg.count()).emit("on_close")
+    with op.local_runner_as_of("t", "t") as join:
+        with pytest.raises(StateError, match="process a batch first"):
+            join.forget([{"k": "x"}])
+        both = pa.table({"k": ["x", "y"], "t": [3, 3]})
+        join.process(both, both)
+        assert 0 == join.forget([{"k": "x"}]).num_rows
+        later = pa.table({"k": ["x", "y"], "t": [5, 5]})
+        rows = join.process(later, later.slice(0, 0), 100).to_pylist()
+    assert [("x", 5, 0), ("y", 3, 1), ("y", 5, 1)] == sorted(
+        (row["k"], row["t"], row["n_10"]) for row in rows
+    )
 
 
 def test_a_batch_that_fails_forgets_nothing() -> None:
