@@ -1,6 +1,7 @@
 """From the rows that a query emits in a batch to the changes of a table: the last row of each key counts."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,9 @@ from operators.sinks.interface import Changes, SinkError
 from operators.sinks.times import refuse_times
 from serializers.arrays import one_array, take_rows
 from serializers.shapes import short
+
+if TYPE_CHECKING:
+    from operators.runtime.forgetting import Keys
 
 _Ints = npt.NDArray[np.int64]
 _ONE_ZERO = " (-0.0 and 0.0 are one key)"
@@ -54,6 +58,47 @@ def changes_of(rows: pa.Table, keys: Sequence[str], query: str, batch: int) -> C
     if "change" in upserts.column_names:
         upserts = upserts.drop_columns("change")
     return Changes(query, batch, kept.filter(pc.invert(updates)).select(names), upserts)
+
+
+def forgotten_keys(keys: "Keys", names: Sequence[str]) -> pa.Table:
+    """Return the distinct keys whose rows are to go from a table, with its key columns in their order.
+
+    Args:
+        keys: rows of the key columns: a table, or a dictionary for each row.
+        names: of the key columns, without the window.
+
+    Raises:
+        DefinitionError: there is no key column or no key, or the keys have other columns; names them.
+    """
+    if not names:
+        raise DefinitionError(
+            "the table has no key columns but the window: there is nothing to forget a key by"
+        )
+    given = keys if isinstance(keys, pa.Table) else _rows_of(keys, names)
+    if not given.num_rows:
+        raise DefinitionError("there is no key to forget: the keys have no rows")
+    _check_names(given.column_names, names)
+    table = _with_one_zero(_flat(given, names)[0], names).select(list(names))
+    return table.group_by(list(names)).aggregate([])
+
+
+def _rows_of(keys: Sequence[Mapping[str, object]], names: Sequence[str]) -> pa.Table:
+    """Keys that were given as dictionaries. One that lacks a column would be taken for a null."""
+    if isinstance(keys, Mapping | str) or not all(isinstance(key, Mapping) for key in keys):
+        raise DefinitionError(
+            f"keys are rows of the columns {', '.join(names)}: give a pyarrow.Table or a list of dictionaries, "
+            f"not {short(keys)}"
+        )
+    for key in keys:
+        _check_names(list(key), names)
+    return pa.table({name: pa.array([key[name] for key in keys]) for name in names})
+
+
+def _check_names(given: Sequence[str], names: Sequence[str]) -> None:
+    if {*given} != {*names}:
+        raise DefinitionError(
+            f"the keys have the columns {', '.join(given)}, but the table's key columns are {', '.join(names)}"
+        )
 
 
 def _refuse_late(schema: pa.Schema) -> None:

@@ -3,7 +3,7 @@
 import json
 import random
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ import pyarrow.types as pat
 
 from operators.errors import DefinitionError
 from operators.sinks.interface import Changes, Sink, SinkError, WrittenBatch
-from operators.sinks.tables import declared_types
+from operators.sinks.tables import check_columns, declared_types
 from state_backends.uris import may_have_password
 
 if TYPE_CHECKING:
@@ -83,17 +83,18 @@ class DeltaSink(Sink):
     def write(self, changes: Changes) -> bool:
         declared_types(changes.upserts.schema, _declared, "Delta")
         with _in_words(self.path):
-            return self._write(changes)
+            return self._repeated(lambda: self._try_to_write(changes))
 
-    def _write(self, changes: Changes) -> bool:
-        """Write a batch; again, if another writer was faster: the merge has to see what that one has written."""
+    @staticmethod
+    def _repeated(act: Callable[[], bool]) -> bool:
+        """Merge; again, if another writer was faster: the merge has to see what that one has written."""
         conflict = _deltalake().exceptions.CommitFailedError
         for wait in _WAITS:
             try:
-                return self._try_to_write(changes)
+                return act()
             except conflict:
                 time.sleep(wait * (1 + random.random()))  # noqa: S311 - no secret
-        return self._try_to_write(changes)
+        return act()
 
     def _try_to_write(self, changes: Changes) -> bool:
         table = self._table(changes)
@@ -112,6 +113,22 @@ class DeltaSink(Sink):
             if table is None or number is None:
                 return None
             return WrittenBatch(number, table.transaction_version(_FINGERPRINT.format(query)))
+
+    def forget(self, keys: pa.Table) -> None:
+        with _in_words(self.path):
+            self._repeated(lambda: self._try_to_forget(keys))
+
+    def _try_to_forget(self, keys: pa.Table) -> bool:
+        table = self._existing()
+        if table is None:
+            return False
+        columns = {one.name: one for one in pa.schema(table.schema().to_arrow())}
+        check_columns(f"at {self.path}", columns, keys.column_names)
+        keys = keys.cast(pa.schema([columns[name] for name in keys.column_names]))
+        table.merge(
+            keys, _same(keys.column_names), source_alias="new", target_alias="old"
+        ).when_matched_delete().execute()
+        return True
 
     def _existing(self) -> "DeltaTable | None":
         table, options = _deltalake().DeltaTable, dict(self.storage_options or {})
@@ -190,7 +207,6 @@ def _merge(table: "DeltaTable", changes: Changes) -> None:
     lake = _deltalake()
     deleted = _free_name(_DELETED, changes.upserts.column_names)
     source = _source(changes, deleted)
-    same = " AND ".join(f"(old.{_quoted(k)} IS NOT DISTINCT FROM new.{_quoted(k)})" for k in changes.keys)
     values = {_quoted(name): f"new.{_quoted(name)}" for name in changes.upserts.column_names}
     noted = [
         lake.Transaction(changes.query, changes.batch),
@@ -198,13 +214,18 @@ def _merge(table: "DeltaTable", changes: Changes) -> None:
     ]
     merge = table.merge(
         source,
-        same,
+        _same(changes.keys),
         source_alias="new",
         target_alias="old",
         commit_properties=lake.CommitProperties(app_transactions=noted),
     )
     merge = merge.when_matched_delete(f"new.{deleted}").when_matched_update(values)
     merge.when_not_matched_insert(values, predicate=f"NOT new.{deleted}").execute()
+
+
+def _same(keys: Sequence[str]) -> str:
+    """Return the condition that a row of the table has the key of one that is merged."""
+    return " AND ".join(f"(old.{_quoted(k)} IS NOT DISTINCT FROM new.{_quoted(k)})" for k in keys)
 
 
 def _free_name(name: str, taken: Collection[str]) -> str:

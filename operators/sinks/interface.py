@@ -101,3 +101,18 @@ class Sink(ABC):
     @abstractmethod
     def last_batch(self, query: str) -> WrittenBatch | None:
         """Return the query's last batch that was written to this table, or None."""
+
+    def forget(self, keys: pa.Table) -> None:
+        """Delete all rows of keys, whatever their windows, in one transaction; a sink need not be able to.
+
+        A table that does not exist has none. What is noted of batches stays.
+
+        Args:
+            keys: distinct rows of the key columns without those of the window. Null is equal to null.
+
+        Raises:
+            SinkError: the table lacks such a column, or the sink cannot forget. Nothing has changed.
+        """
+        raise SinkError(
+            f"{type(self).__name__} has no method forget: delete the rows of {keys.num_rows} keys in the table yourself"
+        )

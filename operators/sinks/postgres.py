@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from operators.sinks.interface import Changes, Sink, SinkError, WrittenBatch
 from operators.sinks.postgres_arguments import check_conninfo, check_table, wrong_name
 from operators.sinks.postgres_values import declared
@@ -58,6 +60,9 @@ class PostgresSink(Sink):
 
     def last_batch(self, query: str) -> WrittenBatch | None:
         return self._database().last_batch(query)
+
+    def forget(self, keys: pa.Table) -> None:
+        self._database().forget(keys)
 
     def _database(self) -> "Database":
         try:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import psycopg
+import pyarrow as pa
 from psycopg import Connection
 from psycopg.sql import Composed, Identifier
 
@@ -12,7 +13,7 @@ from operators.errors import DefinitionError
 from operators.sinks import postgres_statements as to
 from operators.sinks.interface import Changes, SinkError, WrittenBatch
 from operators.sinks.postgres_rights import has_schema, missing_rights
-from operators.sinks.tables import BATCHES, FINGERPRINT, check_layout, quoted
+from operators.sinks.tables import BATCHES, FINGERPRINT, check_columns, check_layout, quoted
 
 Db = Connection[Any]
 T = TypeVar("T")
@@ -62,6 +63,16 @@ class Database:
             lambda db: to.noted(db, self._batches, self.table, query),
             f"the question for the last batch of query {query!r}",
         )
+
+    def forget(self, keys: pa.Table) -> None:
+        """Delete all rows of keys, as `Sink.forget` does."""
+
+        def act(db: Db) -> None:
+            if columns := [column for column, _, _ in to.columns_of(db, self._name)]:
+                check_columns(self._shown, columns, keys.column_names)
+                to.delete_keys(db, self._name, keys)
+
+        self._in_words(act, f"the deletion of {keys.num_rows} keys")
 
     @property
     def _name(self) -> Identifier:

@@ -116,8 +116,12 @@ def noted(db: Db, batches: Identifier, table: str, query: str) -> WrittenBatch |
 
 
 def delete(db: Db, table: Identifier, changes: Changes) -> None:
-    """Delete rows by their keys. An index serves `=` and IS NULL, not IS NOT DISTINCT FROM: so nulls go apart."""
-    keys = pa.concat_tables([changes.deletes, null_keys(changes.upserts, changes.keys)])
+    """Delete the rows that a batch deletes, and those of null keys that it replaces."""
+    delete_keys(db, table, pa.concat_tables([changes.deletes, null_keys(changes.upserts, changes.keys)]))
+
+
+def delete_keys(db: Db, table: Identifier, keys: pa.Table) -> None:
+    """Delete rows by key columns. An index serves `=` and IS NULL, not IS NOT DISTINCT FROM: so nulls go apart."""
     if not keys.num_rows:
         return
     gone = _copy(db, table, "windows_deletes", keys)

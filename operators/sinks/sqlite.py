@@ -17,6 +17,7 @@ from operators.sinks.tables import (
     BATCHES,
     FINGERPRINT,
     Layout,
+    check_columns,
     check_layout,
     create_table,
     declared_types,
@@ -87,6 +88,12 @@ class SQLiteSink(Sink):
             asked = f"SELECT batch, {fingerprint} FROM {BATCHES} WHERE table_name = ? AND query = ?"
             found = db.execute(asked, (self.table, query)).fetchone()
         return None if found is None else WrittenBatch(*found)
+
+    def forget(self, keys: pa.Table) -> None:
+        with self._open() as db, _transaction(db):
+            if columns := _layout(db, self.table).required:
+                check_columns(quoted(self.table), columns, keys.column_names)
+                self._delete(db, _plain(keys))
 
     @contextmanager
     def _open(self) -> "Iterator[Connection]":

@@ -98,6 +98,15 @@ def check_layout(table: str, layout: Layout, changes: Changes, types: Mapping[st
     _refuse_nulls(table, layout, changes)
 
 
+def check_columns(table: str, columns: Iterable[str], names: Sequence[str]) -> None:
+    """Refuse a table that lacks columns by which rows are to be deleted; a SinkError names them."""
+    there = list(columns)
+    if missing := [name for name in names if name not in there]:
+        raise SinkError(
+            f"table {table} has no columns {', '.join(missing)}, by which rows are to be deleted; it has {', '.join(there)}"
+        )
+
+
 def _refuse_nulls(table: str, layout: Layout, changes: Changes) -> None:
     for key in changes.keys:
         if layout.required[key] and (nulls := changes.upserts.column(key).null_count):

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 
 from operators.columns.checks import check_column_name
 from operators.errors import DefinitionError
-from operators.sinks.changes import changes_of
+from operators.sinks.changes import changes_of, forgotten_keys
 from operators.sinks.fingerprints import fingerprint_of, fingerprint_of_rows
 from operators.sinks.interface import Sink, SinkError
 from operators.spark.inside import is_connect_client, query_id
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from operators.runtime.forgetting import Keys
 
 _NAMELESS = (
     "upsert_to cannot find the query's id, since this session is one of Spark Connect, or the call does not come from "
@@ -48,6 +50,22 @@ class Upsert:
         with _in_words(self.sink, query, batch):
             if not self.sink.write(replace(changes, fingerprint=of)):
                 _check_repeated(self.sink, query, batch, of, has_checkpoint=running is not None)
+
+    def forget(self, keys: "Keys") -> None:
+        """Delete all rows of keys from the table, those of closed windows, too, in one transaction.
+
+        Ask the query first, with `operators.forget`, and wait until that request is done: until then it may write such rows
+        again. Call it from any machine that can write to the table; the query may run.
+
+        Args:
+            keys: rows of the columns that `upsert_to` has as `keys`: a pyarrow Table, or a dictionary for each row. They
+                need not be in the table.
+
+        Raises:
+            DefinitionError: there are no keys, or they have other columns.
+            SinkError: the sink cannot forget, or the table cannot be reached or lacks a column.
+        """
+        self.sink.forget(forgotten_keys(keys, self.keys))
 
 
 @contextmanager

@@ -3,7 +3,10 @@
 import random
 from typing import Any
 
-from operators.sinks.contract.base import KEYS, Contract, Row, changes, check, row
+import pyarrow as pa
+
+from operators.sinks.contract.base import KEYS, Contract, Row, changes, check, number_of, row
+from operators.sinks.interface import Sink, SinkError
 
 
 class RowContract(Contract):
@@ -40,6 +43,29 @@ class RowContract(Contract):
         ):
             sink.write(changes(batch, upserts, deletes))
         check("a row that was deleted can be inserted again", {row("a", n=2)}, self.rows(place))
+
+    def test_all_rows_of_keys_can_be_forgotten(self, place: Any) -> None:
+        """Whatever their windows; null is a key, other keys and the number of the batch stay. A sink need not be able to."""
+        sink = self.sink(place, "t")
+        if type(sink).forget is Sink.forget:
+            return
+        gone = pa.table({"k": pa.array(["a", None, "nobody"], pa.string())})
+        sink.forget(gone)
+        sink.write(changes(0, [row("a", 1, 1), row("a", 2, 2), row("b", 1, 3), row(None, 1), row("", 1, 5)]))
+        sink.forget(gone)
+        check("all rows of the keys go, and no others", {row("b", 1, 3), row("", 1, 5)}, self.rows(place))
+        check("the last batch stays", 0, number_of(sink.last_batch("one")))
+        check("the batch is not written again", False, sink.write(changes(0, [row("a", 1, 1)])))
+        sink.write(changes(1, [row("a", 3, 7)]))
+        later = {row("b", 1, 3), row("", 1, 5), row("a", 3, 7)}
+        check("later rows of the keys are written", later, self.rows(place))
+        try:
+            sink.forget(pa.table({"other": ["a"]}))
+        except SinkError as error:
+            check("what cannot be forgotten is named", True, "other" in str(error))
+        else:
+            check("keys of columns that the table lacks are refused", "SinkError", None)
+        check("what cannot be forgotten changes nothing", later, self.rows(place))
 
     def test_tables_are_independent(self, place: Any) -> None:
         """A query that writes to two tables has its batches in both."""

@@ -1,0 +1,92 @@
+"""All rows of keys go from a table of windows, those of closed windows, too."""
+
+import datetime as dt
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from operators import DefinitionError
+from operators.sinks import Changes, DeltaSink, Sink, SinkError, SQLiteSink, upsert_to
+from operators.sinks.changes import changes_of, forgotten_keys
+from tests.operators.sinks.reading import read_delta, read_sqlite
+
+UTC = dt.timezone.utc
+BERLIN = pa.timestamp("us", "Europe/Berlin")
+TYPES = {"text": pa.string(), "number": pa.int64(), "float": pa.float64(), "at": pa.timestamp("us", "UTC")}
+NOON = dt.datetime(2026, 1, 5, 12, tzinfo=UTC)
+KEYS = {
+    "text": ["a", "b"],
+    "number": [7, 8],
+    "float": [0.0, 1.5],
+    "at": [NOON, NOON + dt.timedelta(hours=1)],
+}
+
+
+@pytest.mark.parametrize("of", KEYS)
+@pytest.mark.parametrize("sink", ["sqlite", "delta"])
+@pytest.mark.parametrize("null", [False, True])
+def test_rows_of_a_key_go(of: str, sink: str, null: bool, tmp_path: Path) -> None:
+    """With keys of each type and null, given as Python has them."""
+    gone, other = [None, KEYS[of][1]] if null else KEYS[of]
+    schema = pa.schema({"k": TYPES[of], "n": pa.int64()})
+    written = pa.table({"k": [gone, other], "n": [1, 2]}, schema=schema)
+    table: Sink = SQLiteSink(tmp_path / "t.db", "t") if sink == "sqlite" else DeltaSink(str(tmp_path / "t"))
+    upsert = upsert_to(table, keys=["k"], query="q")
+    assert table.write(changes_of(written, ["k"], "q", 0))
+    upsert.forget([{"k": gone}, {"k": gone}])
+    left = (
+        read_sqlite(tmp_path / "t.db", "t", schema)
+        if sink == "sqlite"
+        else read_delta(tmp_path / "t", schema)
+    )
+    assert [{"k": other, "n": 2}] == left.to_pylist()
+
+
+def test_keys_are_as_rows_have_them() -> None:
+    """Times in UTC, one zero, each once, and in the order of the table's key."""
+    given = pa.table({"at": pa.array([NOON, NOON], BERLIN), "x": [-0.0, 0.0]})
+    found = forgotten_keys(given, ["x", "at"])
+    assert pa.schema({"x": pa.float64(), "at": pa.timestamp("us", "UTC")}).types == found.schema.types
+    assert [{"x": 0.0, "at": NOON}] == found.to_pylist()
+    assert "-" not in str(found["x"][0])
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ([{"user": "a"}], "the keys have the columns user, but the table's key columns are k, site"),
+        ([{"k": "a", "site": "x"}, {"k": "b"}], "the keys have the columns k, but"),
+        (pa.table({"k": ["a"]}), "the keys have the columns k, but"),
+        ([], "there is no key to forget"),
+        ({"k": "a", "site": "x"}, "give a pyarrow.Table or a list of dictionaries, not"),
+        ("a", "give a pyarrow.Table or a list of dictionaries, not 'a'"),
+    ],
+)
+def test_other_keys_are_refused(keys: Any, message: str) -> None:
+    """A column that is missing is no null."""
+    with pytest.raises(DefinitionError, match=message):
+        forgotten_keys(keys, ["k", "site"])
+
+
+def test_without_key_columns_there_is_no_key() -> None:
+    """The window alone is none."""
+    with pytest.raises(DefinitionError, match="no key columns but the window"):
+        forgotten_keys([{"k": 1}], [])
+
+
+def test_a_sink_that_cannot_forget_says_so() -> None:
+    """And what to do."""
+
+    class Own(Sink):
+        def write(self, changes: Changes) -> bool:
+            return True
+
+        def last_batch(self, query: str) -> None:
+            return None
+
+    with pytest.raises(
+        SinkError, match="Own has no method forget: delete the rows of 1 keys in the table yourself"
+    ):
+        upsert_to(Own(), keys=["k"]).forget([{"k": 1}])
