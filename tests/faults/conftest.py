@@ -14,6 +14,7 @@ from tests.operators.sinks.postgres_server import postgres_server
 
 _LOCAL: dict[str, list[pytest.MarkDecorator]] = {
     "test_everybyte.py": [],
+    "test_local_forgets.py": [pytest.mark.kill],
     "test_local_troubles.py": [],
     "test_long.py": [],
     "test_soak_local.py": [pytest.mark.kill],
