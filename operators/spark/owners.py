@@ -59,6 +59,10 @@ _DEAD = (
     "killed, perhaps for lack of memory, or crashed in native code. The executor's stderr may have more. The state is safe in "
     "the checkpoint"
 )
+_DIED = (
+    "the process that had the copy of %s has died without an error message: it was killed, perhaps for lack of memory, or "
+    "crashed in native code. The copy is rebuilt from the checkpoint: %s"
+)
 _LOG = logging.getLogger(__name__)
 _resting: dict[str, float] = {}
 """Until when they are not asked, in monotonic seconds: by the names of sockets, by origins, and for the start of processes."""
@@ -233,7 +237,7 @@ class _Call:
             self._stands_still(name, error)
             return
         self._deaths += 1
-        _LOG.warning("the process that had the copy of %s has died: %s", self._home.name, error)
+        _LOG.warning(_DIED, self._home.name, error)
 
 
 def _rests(what: str) -> bool:

@@ -149,6 +149,31 @@ def test_a_process_that_dies_at_work_is_replaced(folder: Path, caplog: pytest.Lo
     assert 1 == caplog.text.count("the process that had the copy of")
 
 
+def test_a_process_that_is_killed_at_work_is_replaced(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """From outside, as the kernel does for lack of memory: the copy is rebuilt within the task, and the log says why."""
+    assert [] == batch(folder, "memory", "run", 0)
+    before = state_process(folder)
+    assert before is not None
+    (folder / "slow").touch()
+
+    def kill() -> None:
+        wait_until((folder / "began").exists, "the work", files(folder))
+        os.kill(before, signal.SIGKILL)
+        (folder / "slow").unlink()
+
+    killer = Thread(target=kill)
+    killer.start()
+    assert ROWS == counts(batch(folder, "memory", "run", 1))
+    killer.join()
+    after = state_process(folder)
+    assert after not in (None, before)
+    assert 1 == caplog.text.count(
+        "has died without an error message: it was killed, perhaps for lack of memory"
+    )
+    assert ROWS == counts(batch(folder, "memory", "run", 2))
+    assert (after, False) == (state_process(folder), has_copy(folder, "memory"))
+
+
 def test_what_kills_each_process_is_an_error(folder: Path) -> None:
     """The worker does not try the same itself: it would be killed without a word, too. The batch can be repeated."""
     assert [] == batch(folder, "memory", "run", 0)

@@ -279,9 +279,13 @@ def test_the_changelog_stays_bounded_while_the_folder_fails(
 
 @pytest.mark.usefixtures("short_logs")
 def test_a_large_state_is_not_written_into_the_journal(
-    tmp_path: Path, opened: Callable[..., Store], clock: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    opened: Callable[..., Store],
+    clock: SimpleNamespace,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """It would stop the batch for long: the changelog grows, and the metric says so."""
+    """It would stop the batch for long: the changelog grows without a bound, and the metric and the log say so."""
     monkeypatch.setattr(schedule, "MOST_IN_JOURNAL", 999)
     (tmp_path / "folder").write_bytes(b"a file in the way")
     store = opened(tmp_path, bytes=1_000)
@@ -293,6 +297,9 @@ def test_a_large_state_is_not_written_into_the_journal(
             clock.now += 60
         assert copy.drain_snapshot_counts().overdue
         assert large == (store.pointer.newest.number == 0)
+        assert large == (store.pointer.log_bytes > 18_000)
+        assert store.pointer.store_id in caplog.text
+        assert "cannot write a snapshot" in caplog.text or "was not completed" in caplog.text
 
 
 @pytest.mark.usefixtures("short_logs")
