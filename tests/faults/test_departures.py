@@ -46,6 +46,8 @@ _DYNAMIC = {
     "spark.dynamicAllocation.shuffleTracking.timeout": "1s",
 }
 _ROUNDS = 3
+_BORNE = 4
+"""Losses in a row that end a query, by Spark's own conf."""
 
 
 @contextmanager
@@ -95,7 +97,7 @@ def test_no_query_ends(
 def test_more_losses_than_spark_bears_end_a_query_and_are_told(
     tmp_path: Path, cluster: Cluster, mark: str, kind: str, backend: str
 ) -> None:
-    """A task that takes four executors with it: the error says which, and that the query may be started again; it goes on."""
+    """A task that takes each executor with it: the error says which, and that the query may be started again; it goes on."""
     Feed(tmp_path, files=FILES, rows=600, seed=9).give(FILES)
     folder, source = str(tmp_path / "query"), str(tmp_path / "in")
     plan = Plan(folder, source, backend, kind, trouble="KilledInARow", files=FILES)
@@ -106,15 +108,16 @@ def test_more_losses_than_spark_bears_end_a_query_and_are_told(
         print(f"{kind}: {told}")  # noqa: T201
         named = r"(?:\d named: executor \d+[^;]*; )?"
         found = re.match(
-            rf"executors of Spark were lost \({named}(\d) in the last ten minutes: ((?:executor \d+(?:, )?)+)\)",
+            rf"executors of Spark were lost \({named}(\d+) in the last ten minutes: ((?:executor \d+(?:, )?)+)\)",
             told,
         )
         assert found is not None, error
         number = int(found[1])
         assert number == found[2].count("executor")
-        assert KilledInARow.TIMES - 1 <= number <= KilledInARow.TIMES  # Spark may hear of the last one later.
+        assert number >= _BORNE - 1  # Spark may hear of the last one later.
         assert "start it again" in told
         assert "spark.stage.maxConsecutiveAttempts" in told
+        Path(plan.folder, "troubles", KilledInARow.SPARED).touch()
         assert [None] == driver.run([plan])
         assert_exact(driver.judge([plan]))
 
