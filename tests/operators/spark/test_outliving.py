@@ -51,6 +51,25 @@ def the_same_throughout(said: list[dict[str, Any]]) -> set[int]:
     return {*first["processes"]}
 
 
+@pytest.mark.parametrize("turns", [3, soak(10)])
+def test_queries_in_turn_share_their_processes(tmp_path: Path, turns: int) -> None:
+    """Those of a stopped query, and of one that failed at its start, work for the next one: there are never more."""
+    command = [sys.executable, "-m", "tests.operators.spark.turning", str(tmp_path), str(turns)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        try:
+            said = [json.loads(process.stdout.readline()) for _ in range(turns)]
+        finally:
+            process.kill()
+    assert [8] * turns == [line["rows"] for line in said]
+    first, *later = [line["processes"] for line in said]
+    assert 1 <= len(first) <= 2
+    assert all({*first} <= {*now} for now in later)
+    assert all(len(now) <= 2 for now in later)
+    assert all(has_ended(holder) for holder in said[-1]["processes"])
+
+
 @pytest.mark.parametrize("conf", CONFS)
 def test_processes_end_with_the_session(tmp_path: Path, conf: str) -> None:
     """However Spark starts its workers. Without a daemon, Java is the workers' parent, and ends with the program."""
