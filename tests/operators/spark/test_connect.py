@@ -6,12 +6,14 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyspark
 import pytest
 
 from operators.spark.java import ensure_java
+from tests.operators.spark.bucket_worker import has_ended, process_at
 from tests.operators.spark.connect_client import CASES
 from tests.patience import files, wait_until
 
@@ -22,9 +24,27 @@ STREAMS = "streams through Spark Connect need PySpark 4.1 or newer"
 SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
 
+@dataclass(frozen=True)
+class Server:
+    """The address of a local server, its directory of local state, and its process."""
+
+    url: str
+    state: Path
+    process: "subprocess.Popen[bytes]"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What went wrong in each case; which processes had copies of buckets, and which of them have outlived the server."""
+
+    wrong: dict[str, str | None]
+    holders: set[int]
+    left: set[int]
+
+
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
-    """The address of a local server with no conf for windows but the directory of local state, and that directory."""
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server with no conf for windows but the directory of local state."""
     folder = tmp_path_factory.mktemp("server")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -51,7 +71,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path
         )
     try:
         wait_for(port, process, folder / "log")
-        yield f"sc://127.0.0.1:{port}", folder / "state"
+        yield Server(f"sc://127.0.0.1:{port}", folder / "state", process)
     finally:
         process.terminate()
         process.wait()
@@ -69,30 +89,48 @@ def wait_for(port: int, process: "subprocess.Popen[bytes]", log: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def outcome(server: tuple[str, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, str | None]:
-    """What went wrong in each case, by a client that finds no Java."""
-    url, state = server
+def outcome(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    """All cases, by a client that finds no Java; then the server ends."""
     hidden = {"JAVA_HOME", "PYSPARK_PYTHON", "SPARK_HOME"}
     env = {name: value for name, value in os.environ.items() if name not in hidden}
     env |= {"PATH": str(Path(sys.executable).parent), "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, str(Path(__file__).with_name("connect_client.py")), url]
+    command = [sys.executable, str(Path(__file__).with_name("connect_client.py")), server.url]
     home = tmp_path_factory.mktemp("client")
     folder, out, err = (home / name for name in ("work", "out", "err"))
     with out.open("wb") as stdout, err.open("wb") as stderr:
-        client = subprocess.Popen([*command, str(folder), str(state)], env=env, stdout=stdout, stderr=stderr)
+        client = subprocess.Popen(
+            [*command, str(folder), str(server.state)], env=env, stdout=stdout, stderr=stderr
+        )
     try:
-        wait_until(lambda: client.poll() is not None, "the client's end", files(home, state.parent))
+        wait_until(lambda: client.poll() is not None, "the client's end", files(home, server.state.parent))
     finally:
         client.kill()
     assert 0 == client.wait(), err.read_text()
     told = [json.loads(line) for line in out.read_text().splitlines() if line.startswith('{"case"')]
-    return {one["case"]: one["wrong"] for one in told}
+    found = {process_at(owner) for owner in server.state.glob("*/owner")}
+    holders = {holder for holder in found if holder is not None and is_state_process(holder)}
+    server.process.terminate()
+    server.process.wait()
+    left = {holder for holder in holders if not has_ended(holder)}
+    return Outcome({one["case"]: one["wrong"] for one in told}, holders, left)
+
+
+def is_state_process(number: int) -> bool:
+    """Whether a process is one for state, by its command."""
+    return b"operators.spark.state_process" in Path(f"/proc/{number}/cmdline").read_bytes()
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_works_through_connect(outcome: dict[str, str | None], case: str) -> None:
+def test_works_through_connect(outcome: Outcome, case: str) -> None:
     """Each of the client's cases holds. On PySpark 4.0, those with streams are refused, and the reason is said."""
-    wrong = outcome[case]
+    wrong = outcome.wrong[case]
     if pyspark.__version__.startswith("4.0.") and wrong is not None and STREAMS in wrong:
         pytest.skip(STREAMS)
     assert wrong is None, wrong
+
+
+@pytest.mark.skipif(pyspark.__version__.startswith("4.0."), reason=STREAMS)
+def test_state_is_in_processes_that_end_with_the_server(outcome: Outcome) -> None:
+    """They have the buckets of a client's streams after its end."""
+    assert outcome.holders
+    assert not outcome.left
