@@ -172,11 +172,12 @@ class Service:
             before = self._origins.get(store_id)
             former = None if before is None else self._jobs.get(before)
         mine = asked.key == self._key
+        answers = mine or before == origin
         # With other functions, nothing of the operator that worked with the former ones may stay; or another process will.
-        if former is not None and before is not None and (before.digest != origin.digest or not mine):
+        if former is not None and before is not None and (before.digest != origin.digest or not answers):
             drop_copy(former.config, store_id)
-        if job is not None or not mine:
-            return job if mine or before == origin else None
+        if job is not None or not answers:
+            return job if answers else None
         self._drop_ended(origin.run)
         return _loaded(task)
 

@@ -26,6 +26,17 @@ all that each task has seen are equal: the rest of a run depends on nothing else
 a run that fails is made shorter and drawn, one column per process. `bugs` has bugs that are planted one at a time:
 `python -m tests.protocol` tells what the search is good for.
 
-Out of reach today: replicas, sockets and messages; the bytes of RocksDB and of Spark's state store; two writes of one snapshot
-that go on at the same time; a late attempt that replaces the files of a batch that Spark has committed.
+A second world has workers, and the processes that hold buckets' copies for them (`executor_world`). Under test are `owners`,
+`serving`, `copies`, `slots`, `messages`, the job of a bucket and all below it. Simulated are connections, the clock, Spark's
+journal, and which processes live, stand still, or are started (`executor_install`). Executors share a machine. The driver may
+restart the query, with other functions and with a name that was used before. Its judge (`executor_judge`) wants, beside the
+rows:
+
+- an attempt fails only if two processes died of it;
+- nobody gives up a process that works, nor waits twice for one that stands still;
+- afterwards, in quiet batches, one process has the copy: nothing is restored, workers have none of their own.
+
+Out of reach today: how processes end when nobody needs them; several buckets at once; two runs at the same time; the bytes of
+RocksDB and of Spark's state store; two writes of one snapshot that go on at the same time; a late attempt that replaces the
+files of a batch that Spark has committed.
 """

@@ -6,24 +6,30 @@ import argparse
 import sys
 import time
 from collections import Counter
+from collections.abc import Collection
 
 import numpy as np  # noqa: F401 - before the processes with bugs, which need it, too
 import pyarrow.fs  # noqa: F401 - as NumPy
+import pyspark.sql.streaming  # noqa: F401 - as NumPy
 
 from tests.protocol.bugs import BUGS, in_process, played, searched
 
 
-def bugs(seconds: float, *, draw: bool, recorded: bool) -> int:
+def bugs(seconds: float, chosen: Collection[int], *, draw: bool, recorded: bool) -> int:
     """Find each planted bug: by the seed that stands with it, or by a search."""
     missed = 0
     for number, bug in enumerate(BUGS, 1):
+        if chosen and number not in chosen:
+            continue
         name = f"{number:2}. {bug.mutation.breaks}"
         if recorded:
-            failed = in_process(bug.mutation, lambda seed=bug.seed: played(seed)[0])
+            failed = in_process(bug.mutation, lambda bug=bug: played(bug.seed, bug.kind)[0])
             missed += failed is None
             print(f"{name}: {failed or 'NOT FOUND'}", flush=True)
             continue
-        seed, runs, took, drawn = in_process(bug.mutation, lambda: searched(seconds, draw=draw))
+        seed, runs, took, drawn = in_process(
+            bug.mutation, lambda bug=bug: searched(seconds, bug.kind, draw=draw)
+        )
         missed += seed is None
         print(
             f"{name}: {'NOT FOUND' if seed is None else f'seed {seed}'}, {runs} runs, {took:.1f} s",
@@ -57,17 +63,20 @@ def every(seconds: float) -> int:
 
 def drawn(seconds: float, first: int) -> int:
     """Play random runs, and tell how often each kind of fault struck where it was planned."""
-    from tests.protocol.runs import drawing, random_run, scenario_of, shortest
+    from tests.protocol.runs import SCENARIOS, drawing, random_run, shortest
 
     began, seed, failed = time.process_time(), first, 0
     planned, struck = Counter[str](), Counter[str]()
+    kinds = [*SCENARIOS]
     while time.process_time() - began < seconds:
-        run = random_run(scenario_of(seed), seed)
+        kind = kinds[seed % len(kinds)]
+        scenario = SCENARIOS[kind](seed // len(kinds))
+        run = random_run(scenario, seed // len(kinds))
         planned.update(run.planned)
         struck.update(run.struck)
         if run.failure is not None:
             failed += 1
-            print(f"seed {seed}:\n{drawing(shortest(scenario_of(seed), run))}", flush=True)
+            print(f"{kind}, seed {seed // len(kinds)}:\n{drawing(shortest(scenario, run))}", flush=True)
         seed += 1
     rates = ", ".join(f"{kind} {struck[kind] / planned[kind]:.0%}" for kind in sorted(planned))
     print(f"{seed - first} runs, {failed} failed; struck where planned: {rates}")
@@ -78,6 +87,7 @@ def main() -> int:
     """Return 1 if a planted bug was not found, or the product has one."""
     parser = argparse.ArgumentParser(prog="python -m tests.protocol", description=__doc__)
     parser.add_argument("what", choices=["bugs", "exhaustive", "random"])
+    parser.add_argument("numbers", type=int, nargs="*", help="of bugs; all by default")
     parser.add_argument(
         "--seconds", type=float, default=60.0, help="at most for each bug or world, or for all random runs"
     )
@@ -88,7 +98,7 @@ def main() -> int:
     )
     given = parser.parse_args()
     if given.what == "bugs":
-        bad = bugs(given.seconds, draw=given.draw, recorded=given.recorded)
+        bad = bugs(given.seconds, given.numbers, draw=given.draw, recorded=given.recorded)
     else:
         bad = every(given.seconds) if given.what == "exhaustive" else drawn(given.seconds, given.seed)
     return min(bad, 1)

@@ -20,14 +20,21 @@ from tests.mutations import Mutation, file_of
 
 @dataclass(frozen=True, slots=True)
 class Bug:
-    """A bug, and the seed of a random run that finds it."""
+    """A bug, and the seed of a random run that finds it.
+
+    Attributes:
+        mutation: of the product's text.
+        seed: of a run that finds it.
+        kind: of worlds in which it is found, as of `runs.SCENARIOS`.
+    """
 
     mutation: Mutation
     seed: int
+    kind: str
 
 
-def _bug(seed: int, breaks: str, old: str, new: str) -> Bug:
-    return Bug(Mutation(breaks, old, new), seed)
+def _bug(seed: int, breaks: str, old: str, new: str, kind: str = "folder") -> Bug:
+    return Bug(Mutation(breaks, old, new), seed, kind)
 
 
 BUGS = (
@@ -127,6 +134,69 @@ BUGS = (
         "return abs(time.time() - when)",
         "return time.time() - when",
     ),
+    _bug(
+        0,
+        "a process of another executor closes its copy with each call",
+        "(before.digest != origin.digest or not answers)",
+        "(before.digest != origin.digest or not mine)",
+        "executors",
+    ),
+    _bug(
+        8,
+        "functions of another code answer, since the runs have the same name",
+        "job = self._jobs.get(origin)",
+        "job = next((job for one, job in self._jobs.items() if one.run == origin.run), None)",
+        "executors",
+    ),
+    _bug(
+        0,
+        "what a process has removed from the journal stays there",
+        "                journal.remove(name)\n",
+        "                pass\n",
+        "executors",
+    ),
+    _bug(
+        0,
+        "workers keep the copies that they had while a process stood still",
+        "        drop_copy(job.config, request.pointer.store_id)\n        for name, blob in answer.changes:",
+        "        for name, blob in answer.changes:",
+        "executors",
+    ),
+    _bug(
+        6,
+        "a process that stands still is waited for with each call",
+        "        self._given_up = True\n        _rest(name)\n",
+        "        self._given_up = True\n",
+        "executors",
+    ),
+    _bug(
+        0,
+        "a task that waits for work hears nothing of the process",
+        "self._working.add(task)",
+        "self._working.discard(task)",
+        "executors",
+    ),
+    _bug(
+        6,
+        "one process that died fails the task",
+        "if self._deaths > 1:",
+        "if self._deaths > 0:",
+        "executors",
+    ),
+    _bug(
+        10,
+        "a worker's own copy keeps the functions of the run before",
+        "not copy.operator.takes(program)",
+        "copy.operator.takes(program) is None",
+        "executors",
+    ),
+    _bug(
+        0,
+        "what the process asks of the journal is answered with nothing",
+        "process.send(encode_blob(self._journal.get(answer.name)))",
+        "process.send(encode_blob(None))",
+        "executors",
+    ),
 )
 
 
@@ -186,24 +256,25 @@ class _Loader(importlib.machinery.SourceFileLoader):
         return text.replace(self._mutation.old, self._mutation.new).encode()
 
 
-def played(seed: int) -> tuple[str | None, list[str], list[str]]:
+def played(seed: int, kind: str) -> tuple[str | None, list[str], list[str]]:
     """Play a random run; return what failed, the faults that were planned, and those that struck."""
-    from tests.protocol.runs import random_run, scenario_of
+    from tests.protocol.runs import SCENARIOS, random_run
 
-    run = random_run(scenario_of(seed), seed)
+    run = random_run(SCENARIOS[kind](seed), seed)
     failed = None if run.failure is None else f"{type(run.failure).__name__}: {run.failure}"
     return failed, sorted(run.planned), run.struck
 
 
-def searched(seconds: float, *, draw: bool) -> tuple[int | None, int, float, str]:
+def searched(seconds: float, kind: str, *, draw: bool) -> tuple[int | None, int, float, str]:
     """Play random runs until one fails; return its seed, the number of runs, the seconds of the processor, and its drawing."""
-    from tests.protocol.runs import drawing, random_run, scenario_of, shortest
+    from tests.protocol.runs import SCENARIOS, drawing, random_run, shortest
 
     began, seed = time.process_time(), 0
     while time.process_time() - began < seconds:
-        run = random_run(scenario_of(seed), seed)
+        scenario = SCENARIOS[kind](seed)
+        run = random_run(scenario, seed)
         if run.failure is not None:
             took = time.process_time() - began
-            return seed, seed + 1, took, drawing(shortest(scenario_of(seed), run)) if draw else ""
+            return seed, seed + 1, took, drawing(shortest(scenario, run)) if draw else ""
         seed += 1
     return None, seed, time.process_time() - began, ""

@@ -16,7 +16,7 @@ LEAST_SHARED = 32
 """Files of so many bytes are shared between snapshots, so that a small state has some."""
 
 
-class _Instead:
+class Instead:
     """A module but for some of its names."""
 
     def __init__(self, module: Any, **names: Any) -> None:
@@ -30,8 +30,8 @@ class _Instead:
 @contextmanager
 def installed(world: Any) -> Iterator[None]:
     """Use a world for as long as this lasts. One at a time."""
-    clock = _Instead(time, time=world.now)
-    tokens = _Instead(os, urandom=world.token)
+    clock = Instead(time, time=world.now)
+    tokens = Instead(os, urandom=world.token)
     storage = world.storage
     changes: list[tuple[Any, str, Any]] = [
         (pointer, "os", tokens),
@@ -40,7 +40,7 @@ def installed(world: Any) -> Iterator[None]:
         (snapshots, "time", clock),
         (snapshots, "ThreadPoolExecutor", InlineExecutor),
         (snapshots, "_LEAST_SHARED", LEAST_SHARED),
-        (folders, "os", _Instead(os, urandom=tokens.urandom, link=storage.link)),
+        (folders, "os", Instead(os, urandom=tokens.urandom, link=storage.link)),
         (folders, "sync_file", storage.sync_file),
         (folders, "sync_folder", storage.sync_folder),
         (folders, "make_folder", lambda _: None),
@@ -50,7 +50,7 @@ def installed(world: Any) -> Iterator[None]:
         (
             uploads,
             "os",
-            _Instead(os, urandom=tokens.urandom, getpid=lambda: world.process().number, kill=world.kill),
+            Instead(os, urandom=tokens.urandom, getpid=lambda: world.process().number, kill=world.kill),
         ),
         (uploads, "_beginning", world.beginning),
         (parts, "PART_BYTES", 64),

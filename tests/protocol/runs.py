@@ -3,10 +3,11 @@
 import logging
 import random
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from tests.protocol.install import installed
-from tests.protocol.world import FAULTS, Choice, Scenario, World
+from tests.protocol.executor_world import Executors
+from tests.protocol.world import FAULTS, Choice, Scenario
 
 
 @dataclass(slots=True)
@@ -33,7 +34,7 @@ class Run:
 
 
 def play(
-    scenario: Scenario,
+    scenario: Scenario | Executors,
     choose: Callable[[int, list[Choice]], int],
     known: Callable[[int, bytes], bool] | None = None,
 ) -> Run:
@@ -44,9 +45,8 @@ def play(
         choose: the number of the option that happens, given the number of the step and the options.
         known: whether a state, at a step, was seen before: the run ends there.
     """
-    run, world = Run(), World(scenario)
-    logging.getLogger("state_backends").setLevel(logging.CRITICAL)  # Each run has its failures.
-    with installed(world):
+    run, world = Run(), scenario.world()
+    with unlogged(), world.installed():  # Each run has its failures.
         try:
             while options := world.options():
                 step = len(run.chosen)
@@ -65,11 +65,24 @@ def play(
         finally:
             run.struck, run.log = world.struck, world.log
             world.close()
-            logging.getLogger("state_backends").setLevel(logging.NOTSET)
     return run
 
 
-def replay(scenario: Scenario, chosen: Sequence[int]) -> Run:
+@contextmanager
+def unlogged() -> Iterator[None]:
+    """Have the product say nothing, as long as this lasts."""
+    loggers = [logging.getLogger(name) for name in ("state_backends", "operators")]
+    before = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, before, strict=True):
+            logger.setLevel(level)
+
+
+def replay(scenario: Scenario | Executors, chosen: Sequence[int]) -> Run:
     """Play these choices; after them, and where one does not exist, the first option."""
 
     def choose(step: int, options: list[Choice]) -> int:
@@ -97,7 +110,7 @@ class Search:
     complete: bool = False
 
 
-def exhaustive(scenario: Scenario, go_on: Callable[[Search], bool] = lambda _: True) -> Search:
+def exhaustive(scenario: Scenario | Executors, go_on: Callable[[Search], bool] = lambda _: True) -> Search:
     """Try all runs of a scenario, as long as `go_on` says so."""
     search, seen = Search(), set[bytes]()
     prefix: list[int] = []
@@ -149,14 +162,26 @@ def scenario_of(seed: int) -> Scenario:
     )
 
 
-def random_run(scenario: Scenario, seed: int) -> Run:
+def executors_of(seed: int) -> Executors:
+    """A world of workers and of processes with copies."""
+    return Executors(functions=seed % 2 == 0)
+
+
+SCENARIOS: dict[str, Callable[[int], Scenario | Executors]] = {
+    "folder": scenario_of,
+    "executors": executors_of,
+}
+"""What a random run of a seed may do, by the kind of its world."""
+
+
+def random_run(scenario: Scenario | Executors, seed: int) -> Run:
     """Play a run that is drawn by its seed."""
     rng = random.Random(seed)
     eager, often = rng.choice((0.05, 0.2, 0.5)), rng.choice((0.03, 0.1, 0.3))
     most = min(scenario.faults, len(scenario.allowed))
     planned = set(rng.sample(scenario.allowed, rng.randint(0, most)))
     open_kinds = set(planned)
-    sleeper = chr(65 + rng.randrange(scenario.processes))
+    sleeper = rng.choice(scenario.names)
     begins = rng.randrange(120)
     asleep = range(begins, begins + rng.choice((0, 30, 300)))
 
@@ -177,7 +202,7 @@ def random_run(scenario: Scenario, seed: int) -> Run:
     return run
 
 
-def shortest(scenario: Scenario, run: Run) -> Run:
+def shortest(scenario: Scenario | Executors, run: Run) -> Run:
     """A run that fails, made as short as it gets by leaving choices out."""
 
     def fails(chosen: list[int]) -> Run | None:

@@ -2,6 +2,7 @@
 
 import tempfile
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -21,7 +22,7 @@ from tests.protocol.storage import Storage
 from tests.protocol.tasks import Baton, SimulatedExecutor, Task
 
 START = 1_000_000_000.0
-FAULTS = ("death", "failure", "lost answer", "power", "clock", "return")
+FAULTS = ("death", "failure", "lost answer", "power", "clock", "return", "freeze", "pause", "restart")
 _JUMPS = {"10 s": 10.0, "20 min": 1_200.0, "3 h": 10_800.0, "-1 day": -86_400.0}
 Choice = tuple[str, ...]
 
@@ -53,6 +54,15 @@ class Scenario:
     every: int = 1
     retain: int = 1
     one_host: bool = True
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the processes: a letter each."""
+        return tuple(chr(65 + n) for n in range(self.processes))
+
+    def world(self) -> "World":
+        """A world in which this can happen."""
+        return World(self)
 
 
 @dataclass(eq=False)
@@ -112,8 +122,8 @@ class World:
         self.policy = SnapshotPolicy(self.uri, bytes=1 << 40, batches=scenario.every, retain=scenario.retain)
         self.home = tempfile.TemporaryDirectory(prefix="protocol-", dir=_memory())
         self.processes = [
-            Process(chr(65 + n), "host" if scenario.one_host else f"host-{n}", n + 1)
-            for n in range(scenario.processes)
+            Process(name, "host" if scenario.one_host else f"host-{n}", n + 1)
+            for n, name in enumerate(scenario.names)
         ]
         self.ended: set[tuple[str, int]] = set()
         self.committed: list[dict[str, Any]] = [{}]
@@ -128,6 +138,12 @@ class World:
         self.struck: list[str] = []
         self.log: list[tuple[str, str]] = []
         self.judge = Judge(self)
+
+    def installed(self) -> AbstractContextManager[None]:
+        """Have the product's modules use this world, as long as this lasts."""
+        from tests.protocol.install import installed
+
+        return installed(self)
 
     def close(self) -> None:
         """End all tasks."""

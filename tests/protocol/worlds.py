@@ -1,7 +1,8 @@
-"""The small worlds that are searched through: two attempts, three batches, at most one fault."""
+"""The small worlds that are searched through: two attempts, a few batches, at most one fault."""
 
 from dataclasses import replace
 
+from tests.protocol.executor_world import Executors
 from tests.protocol.world import Scenario
 
 _BASE = Scenario(batches=3, processes=2, attempts=1, every=2)
@@ -16,7 +17,20 @@ FAULTY = {
     for where in ("objects", "disk")
     for fault in ("death", "failure", "lost answer", "clock", *(("power",) if where == "disk" else ()))
 }
-SMALL = QUIET | FAULTY
+TWO_WORKERS = Executors(batches=1, executors=1, workers=2, faults=0)
+EXECUTORS = {
+    "executors, two workers, one batch, no fault": TWO_WORKERS,
+    "executors, two workers, two batches, no fault": replace(TWO_WORKERS, batches=2),
+    **{
+        f"executors, {where}, one batch, {fault}": replace(world, faults=1, allowed=(fault,))
+        for where, world in (
+            ("two workers", TWO_WORKERS),
+            ("two of a worker each", replace(TWO_WORKERS, executors=2, workers=1)),
+        )
+        for fault in TWO_WORKERS.allowed
+    },
+}
+SMALL: dict[str, Scenario | Executors] = {**QUIET, **FAULTY, **EXECUTORS}
 TINY = {
     "memory, objects, two batches and no fault": replace(_BASE, batches=2, faults=0),
     "memory, disk, one attempt, a loss of power": replace(

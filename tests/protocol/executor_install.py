@@ -1,0 +1,102 @@
+"""The modules of workers and of processes with copies, in a simulated world: sockets, clock and processes are the world's."""
+
+import os
+import time
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
+from typing import Any
+
+from operators.spark import copies, owners, serving, slots, user_code
+from state_backends.durability import durable, pointer, schedule
+from tests.protocol.executor_world import HOME, End
+from tests.protocol.install import Instead
+
+
+class _OfProcess(MutableMapping[Any, Any]):
+    """What a module keeps in each process."""
+
+    def __init__(self, world: Any, name: str) -> None:
+        self._world = world
+        self._name = name
+
+    def _held(self) -> dict[Any, Any]:
+        return getattr(self._world.member(), self._name)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._held()[key]
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._held()[key] = value
+
+    def __delitem__(self, key: Any) -> None:
+        del self._held()[key]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._held())
+
+    def __len__(self) -> int:
+        return len(self._held())
+
+
+class _Turn:
+    """The turn of user functions in the process that runs."""
+
+    def __init__(self, world: Any) -> None:
+        self._world = world
+
+    def __enter__(self) -> None:
+        self._world.member().turn.__enter__()
+
+    def __exit__(self, *error: object) -> None:
+        self._world.member().turn.__exit__(*error)
+
+
+class _Parents:
+    """The executor of the process that runs."""
+
+    def __init__(self, world: Any) -> None:
+        self._world = world
+
+    def parent(self) -> Any:
+        return self._world.member()
+
+
+@contextmanager
+def installed(world: Any) -> Iterator[None]:
+    """Use a world for as long as this lasts. One at a time."""
+    clock = Instead(time, time=world.monotonic, monotonic=world.monotonic, sleep=world.sleep)
+    tokens = Instead(os, urandom=world.token)
+    changes: list[tuple[Any, str, Any]] = [
+        (copies, "_copies", _OfProcess(world, "copies")),
+        (copies, "time", clock),
+        (durable, "KEPT_ENTRIES", 1),
+        (owners, "Connection", End),
+        (owners, "_resting", _OfProcess(world, "resting")),
+        (owners, "free_slot", world.free_slot),
+        (owners, "is_listening", world.is_listening),
+        (owners, "parents", _Parents(world)),
+        (owners, "read_small", world.read_owner),
+        (owners, "socket_of", world.socket_of),
+        (owners, "start", world.start),
+        (owners, "time", clock),
+        (owners, "write_small", world.write_owner),
+        (pointer, "os", tokens),
+        (schedule, "os", tokens),
+        (schedule, "time", clock),
+        (serving, "Connection", lambda end, _: end),
+        (serving, "log_at", lambda _: None),
+        (serving, "prepare_worker", lambda: None),
+        (serving, "time", clock),
+        (slots, "folder", lambda: HOME / "slots"),
+        (slots, "is_listening", world.is_listening),
+        (user_code, "_turn", _Turn(world)),
+    ]
+    before = [(module, name, getattr(module, name)) for module, name, _ in changes]
+    for module, name, new in changes:
+        setattr(module, name, new)
+    try:
+        with world.current():
+            yield
+    finally:
+        for module, name, old in before:
+            setattr(module, name, old)
