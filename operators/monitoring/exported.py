@@ -157,6 +157,12 @@ _OF_BATCH = tuple(
         ),
         ("max_key_rows", "", "Records of the key that had the most in the last batch.", _out("max_key_rows")),
         (
+            "max_page",
+            "bytes",
+            "Bytes of the largest page that was written in the last batch.",
+            _out("max_page_bytes"),
+        ),
+        (
             "time_skew",
             "ratio",
             "Time of the bucket that took the longest, over the mean of all.",

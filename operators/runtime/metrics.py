@@ -12,6 +12,7 @@ LARGEST = {
     "max_bucket_ms": "milliseconds of the bucket that took the longest, for its step, commit and restore",
     "max_bucket_bytes": "bytes of the pages of the bucket that had the most",
     "max_key_rows": "input records of the key that had the most",
+    "max_page_bytes": "bytes of the largest page that was written",
 }
 """Metrics that show skew: a stream takes the largest of the buckets that worked in the batch."""
 METRICS = {
@@ -42,6 +43,8 @@ METRICS = {
 """The metrics of each batch, all bigint. A stream sums them over the buckets that worked in the batch, but for `LARGEST`."""
 _LAST = {"live_keys", "live_panes", "state_bytes", "snapshots_overdue", "buckets", "max_bucket_bytes"}
 """Metrics of a moment, not of what was done."""
+_MOST = {"max_page_bytes"}
+"""Metrics of the largest thing in any part of a batch."""
 
 
 def names(counts: Sequence[str]) -> list[str]:
@@ -81,7 +84,14 @@ def added(before: Mapping[str, int], now: Mapping[str, int]) -> dict[str, int]:
 
     `max_key_rows` is the sum of the parts' largest, which may be of different keys.
     """
-    return {name: value if name in _LAST else before.get(name, 0) + value for name, value in now.items()}
+    return {name: _with(name, before.get(name, 0), value) for name, value in now.items()}
+
+
+def _with(name: str, before: int, now: int) -> int:
+    """One metric of the parts until now, and of one more."""
+    if name in _MOST:
+        return max(before, now)
+    return now if name in _LAST else before + now
 
 
 def line(metrics: Mapping[str, int]) -> str:

@@ -250,7 +250,7 @@ class StatefulOperator:
         """
         usage, restoring = self.store.usage, self._restoring
         self._restoring = 0.0
-        read, written, changed = usage.drain_traffic()
+        traffic = usage.drain_traffic()
         working_ms = round(1_000 * (self._stepping + self._committing + restoring))
         snapshots = self._durable.drain_snapshot_counts()
         return {
@@ -258,9 +258,9 @@ class StatefulOperator:
             "live_keys": usage.keys,
             "live_panes": usage.entries,
             "state_bytes": usage.size,
-            "pages_read": read,
-            "pages_written": written,
-            "changed_bytes": changed,
+            "pages_read": traffic.pages_read,
+            "pages_written": traffic.pages_written,
+            "changed_bytes": traffic.bytes_written,
             "logged_bytes": self._durable.logged_bytes,
             "step_ms": round(1_000 * self._stepping),
             "commit_ms": round(1_000 * self._committing),
@@ -270,6 +270,7 @@ class StatefulOperator:
             "snapshots_overdue": int(snapshots.overdue),
             "max_bucket_ms": working_ms,
             "max_bucket_bytes": usage.size,
+            "max_page_bytes": traffic.largest_page,
         }
 
     def close(self) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -104,6 +104,16 @@ class SegmentUsage:
         return size
 
 
+class Traffic(NamedTuple):
+    """What went between a store and its backend."""
+
+    pages_read: int
+    pages_written: int
+    bytes_written: int
+    largest_page: int
+    """Bytes of the largest page that was written; 0 if none was."""
+
+
 class StoreUsage:
     """What a store holds, by segment, and how much was read and written since `drain_traffic`.
 
@@ -121,6 +131,7 @@ class StoreUsage:
         self.pages_read = 0
         self.pages_written = 0
         self.bytes_written = 0
+        self.largest_page = 0
 
     @property
     def pages(self) -> int:
@@ -175,6 +186,7 @@ class StoreUsage:
         usage.add([page for page in old if page is not None], -1)
         self.bytes_written += usage.add(list(puts.values()), 1)
         self.pages_written += len(puts)
+        self.largest_page = max(self.largest_page, max(map(len, puts.values()), default=0))
         added = _without_page(list(puts), old[: len(puts)])
         usage.further += count_further(added) - count_further(deletes)
         fresh = hashes(keys_of(added))
@@ -221,10 +233,10 @@ class StoreUsage:
                 usage.add(pages, 1)
                 usage.further += count_further(names)
 
-    def drain_traffic(self) -> tuple[int, int, int]:
-        """Return the pages read, those written, and the bytes of these, since the last call."""
-        traffic = self.pages_read, self.pages_written, self.bytes_written
-        self.pages_read = self.pages_written = self.bytes_written = 0
+    def drain_traffic(self) -> Traffic:
+        """Return what was read and written since the last call."""
+        traffic = Traffic(self.pages_read, self.pages_written, self.bytes_written, self.largest_page)
+        self.pages_read = self.pages_written = self.bytes_written = self.largest_page = 0
         return traffic
 
     def plain(self) -> list[list[int]]:

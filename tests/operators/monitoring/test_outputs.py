@@ -28,7 +28,14 @@ from tests.operators.monitoring.batches import RUN, START, batch
 
 DELAYS = {"query": "flights", "operator": "delays"}
 AGAIN = QueryRun("flights", "query-1", "run-2")
-SKEWED = {"buckets": 2, "max_bucket_rows": 2, "max_bucket_ms": 200, "max_bucket_bytes": 90, "max_key_rows": 1}
+SKEWED = {
+    "buckets": 2,
+    "max_bucket_rows": 2,
+    "max_bucket_ms": 200,
+    "max_bucket_bytes": 90,
+    "max_key_rows": 1,
+    "max_page_bytes": 80,
+}
 
 
 def test_a_line_has_what_is_not_usual_at_its_end() -> None:
@@ -197,6 +204,7 @@ def test_totals_add_up_and_gauges_are_the_last(reader: Reader) -> None:
         "windows_max_bucket_time_seconds": 0.2,
         "windows_max_bucket_state_bytes": 90,
         "windows_max_key_rows": 1,
+        "windows_max_page_bytes": 80,
         "windows_row_skew_ratio": 2,
         "windows_time_skew_ratio": pytest.approx(4 / 3),
         "windows_live_keys": 4,

@@ -8,6 +8,7 @@ import pytest
 
 from operators import HoppingWindows, RollingWindows, SessionWindows, SlidingWindows, TumblingWindows
 from operators import aggregates as agg
+from operators.runtime.metrics import added
 from tests.operators.custom import samples
 
 MINUTE_US = 60_000_000
@@ -53,6 +54,32 @@ def test_the_largest_key_is_told(kind: str, aggregate: str, by: str | None) -> N
         assert {"bucket": 5, "key": 3 if by is None else 2} == skew(runner.metrics), "two have no time"
         runner.process(table([], []))
         assert {"bucket": 0, "key": 0} == skew(runner.metrics)
+
+
+@pytest.mark.parametrize("backend", ["memory", "rocksdb"])
+def test_the_largest_page_is_told(backend: str) -> None:
+    """Of those that the batch wrote, not of all that are stored: one key's list among many small ones, and none."""
+    operator = TumblingWindows("1 day").group_by("k").aggregate(values=agg.collect_list("k"))
+    few, long = [f"key {n}" for n in range(50)], "a" * 1_000
+    with operator.local_runner("at", backend=backend) as runner:
+        told = []
+        for keys in ([*few, *[long] * 40], few, [long], []):
+            runner.process(table([*keys], [1] * len(keys)))
+            stored = [page for _, pages in runner.store.backend.scan(0) for page in pages]
+            told.append(runner.metrics["max_page_bytes"])
+            largest = max(map(len, stored))
+        assert [True, False, True, False] == [size > 40_000 for size in told]
+        assert (0, largest) == (told[3], told[2])
+        assert 0 < told[1] < 1_000
+
+
+def test_the_largest_of_parts() -> None:
+    """A batch that was taken in parts has the largest page of all, whichever part wrote it, and the state after the last."""
+    parts = [(3, 20, 50), (4, 90, 40), (5, 30, 60)]
+    told: dict[str, int] = {}
+    for rows, page, state in parts:
+        told = added(told, {"rows": rows, "max_page_bytes": page, "max_bucket_bytes": state})
+    assert {"rows": 12, "max_page_bytes": 90, "max_bucket_bytes": 60} == told
 
 
 def test_custom_operators_tell_it_too() -> None:

@@ -94,6 +94,11 @@ def test_the_largest_bucket_and_key_are_told(kind: str, spark: SparkSession, tmp
         assert (len(chosen), max(by_bucket.values())) == (counts["rows"], counts["max_bucket_rows"])
         assert counts["max_key_rows"] == max(Counter(chosen).values())
         assert counts["state_bytes"] / counts["buckets"] <= counts["max_bucket_bytes"] < counts["state_bytes"]
+        assert (
+            counts["changed_bytes"] / counts["pages_written"]
+            <= counts["max_page_bytes"]
+            < counts["changed_bytes"]
+        )
         spent = counts["step_ms"] + counts["commit_ms"] + counts["restore_ms"]
         assert spent / counts["buckets"] - 2 <= counts["max_bucket_ms"] <= spent + 2, "rounded one by one"
 

@@ -112,12 +112,19 @@ def test_rows_of_pages_without_objects() -> None:
 def test_traffic_counts_pages() -> None:
     """Pages that are there count as read, each time; pages that change as written, once a batch."""
     store = WindowStore(MemoryBackend(), LAYOUT, 10)
-    store.put_many([b"a", b"b"], Entries(np.array([0, 1]), (np.array([1, 2]), np.zeros(2), fill(["x", "y"]))))
+    store.put_many(
+        [b"a", b"b"], Entries(np.array([0, 1]), (np.array([1, 2]), np.zeros(2), fill(["x", "y" * 99])))
+    )
     store.backend.write(store.drain_changes(), b"1")
-    assert store.usage.drain_traffic()[:2] == (0, 2)
+    pages = [page for _, some in store.backend.scan(0) for page in some]
+    longest = max(map(len, pages))
+    assert store.usage.drain_traffic() == (0, 2, sum(map(len, pages)), longest)
     store.fetch_segment(0, [b"a", b"b", b"c"])
     store.fetch_segment(0, [b"a"])
-    assert store.usage.drain_traffic() == (3, 0, 0)
+    assert store.usage.drain_traffic() == (3, 0, 0, 0)
+    store.put_many([b"a"], Entries(np.array([0]), (np.array([1]), np.zeros(1), fill(["z"]))))
+    store.backend.write(store.drain_changes(), b"2")
+    assert 0 < store.usage.drain_traffic().largest_page < longest, "pages that stay as they are do not count"
 
 
 def test_many_keys_are_estimated() -> None:
