@@ -10,8 +10,8 @@ Under test are `Durable`, changelog, pointer, retention, snapshots, schedule and
 Each attempt and each upload in the background is a task. It stops before every call to the folder, and before it begins and
 commits (`tasks`). At each stop the scheduler chooses: which task goes on, whether another attempt of the batch begins (a retry,
 or a speculative one: the one that stands still is then a zombie), or one of the faults: a process dies, a call fails, a call
-reports a failure though it was done, the power fails, a clock jumps, the driver goes back to an earlier batch. A run is the
-list of these choices (`runs`).
+reports a failure though it was done, the power fails, a clock jumps, the driver goes back to an earlier batch; or another
+process reads the state of a committed batch beside the query. A run is the list of these choices (`runs`).
 
 The judge (`judge`) looks at every commit and every removal, and at the end:
 

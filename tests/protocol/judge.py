@@ -64,10 +64,20 @@ class Judge:
         if not late and not set(world.struck) & {"failure", "lost answer"}:
             self._report(f"batch {batch} fails without a cause: {error}")
 
+    def reading_fails(self, batch: int, error: Exception) -> None:
+        """A reader could not read a batch that the host may return to, or may not return to any more."""
+        world = self._world
+        if batch in self._window() and not set(world.struck) & {"failure", "lost answer"}:
+            self._report(f"batch {batch} cannot be read: {error}")
+
+    def reader_writes(self, path: str) -> None:
+        """A reader has changed a file."""
+        self._report(f"the reader changes {path}")
+
     def committed(self, batch: int, pages: Pages) -> None:
         """The driver has taken a batch, after which the state has these pages."""
         self.pages.append(pages)
-        journal = self._journal(batch)
+        journal = self.journal(batch)
         pointer = read_pointer(journal)
         needed: dict[str, bytes] = {}
         for snapshot in pointer.snapshots:
@@ -125,7 +135,8 @@ class Judge:
         """The batches that the host may return to."""
         return range(max(self._world.latest - 1 - self._world.scenario.retain, 0), len(self._needed))
 
-    def _journal(self, batch: int) -> MemoryJournal:
+    def journal(self, batch: int) -> MemoryJournal:
+        """What the host has of the state after a batch."""
         journal = MemoryJournal()
         journal._blobs = dict(self._world.committed[batch])
         return journal
@@ -133,7 +144,7 @@ class Judge:
     def ends(self) -> None:
         """The run is over: all tasks have ended."""
         world = self._world
-        stuck = [task.name for one in world.processes for task in one.tasks if not task.done]
+        stuck = [task.name for one in world.everyone for task in one.tasks if not task.done]
         if stuck:
             raise Failure(f"waits for ever: {stuck}")
         if len(world.committed) <= world.scenario.batches:
@@ -147,7 +158,7 @@ class Judge:
             raise self.found
 
     def _restores(self, batch: int) -> None:
-        journal = self._journal(batch)
+        journal = self.journal(batch)
         self._restored(journal, read_pointer(journal), batch, self.pages[batch])
 
     def _restored(self, journal: MemoryJournal, pointer: Pointer, batch: int, pages: Pages) -> None:
@@ -164,7 +175,7 @@ class Judge:
         """Some further batches in a quiet world: the changelog stays short, and no file is left that they do not need."""
         world = self._world
         batch = len(world.committed) - 1
-        journal, pages = self._journal(batch), self.pages[batch]
+        journal, pages = self.journal(batch), self.pages[batch]
         copy = world.copy(self.process)
         # By the clock that is behind the others.
         self.process.skew = min(one.skew for one in world.processes)

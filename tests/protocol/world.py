@@ -22,7 +22,7 @@ from tests.protocol.storage import Storage
 from tests.protocol.tasks import Baton, SimulatedExecutor, Task
 
 START = 1_000_000_000.0
-FAULTS = ("death", "failure", "lost answer", "power", "clock", "return", "freeze", "pause", "restart")
+FAULTS = ("death", "failure", "lost answer", "power", "clock", "return", "read", "freeze", "pause", "restart")
 _JUMPS = {"10 s": 10.0, "20 min": 1_200.0, "3 h": 10_800.0, "-1 day": -86_400.0}
 Choice = tuple[str, ...]
 
@@ -125,6 +125,8 @@ class World:
             Process(name, "host" if scenario.one_host else f"host-{n}", n + 1)
             for n, name in enumerate(scenario.names)
         ]
+        self.readers: list[Process] = []
+        """Processes that read the state of a committed batch while the query goes on."""
         self.ended: set[tuple[str, int]] = set()
         self.committed: list[dict[str, Any]] = [{}]
         self.numbers = scenario.processes
@@ -145,9 +147,14 @@ class World:
 
         return installed(self)
 
+    @property
+    def everyone(self) -> list[Process]:
+        """All processes that have tasks."""
+        return [*self.processes, *self.readers]
+
     def close(self) -> None:
         """End all tasks."""
-        for process in self.processes:
+        for process in self.everyone:
             self._die(process, restart=False)
         self.home.cleanup()
 
@@ -195,12 +202,14 @@ class World:
     def changed(self, path: str) -> None:
         """A file was written, moved or removed."""
         self.judge.look(path)
+        if self.process() in self.readers:
+            self.judge.reader_writes(path)
 
     # What can happen.
 
     def options(self) -> list[Choice]:
         """What can happen next; the first is what happens in a quiet run. None when all is done."""
-        ready = [task for process in self.processes for task in process.tasks if task.can_go_on]
+        ready = [task for process in self.everyone for task in process.tasks if task.can_go_on]
         ready.sort(key=lambda task: task is not self.last)
         found: list[Choice] = [("run", task.name) for task in ready]
         batch = len(self.committed)
@@ -234,6 +243,7 @@ class World:
         found += [("clock", "all", jump) for jump, seconds in _JUMPS.items() if seconds > 0]
         least = max(self.latest - self.scenario.retain, 0)
         found += [("return", str(batch)) for batch in range(least, len(self.committed) - 1)]
+        found += [("read", str(batch)) for batch in range(max(least, 1), len(self.committed))]
         return found
 
     def do(self, choice: Choice) -> None:
@@ -277,6 +287,8 @@ class World:
             del self.committed[int(names[0]) + 1 :]
             self.line += 1
             self.judge.returned()
+        elif what == "read":
+            self._read(int(names[0]))
 
     def state(self) -> bytes:
         """All that the rest of the run depends on, as a hash."""
@@ -286,7 +298,7 @@ class World:
             [self.judge.digests, self.line, self.latest, self.elapsed, sorted(self.struck)],
             [
                 (one.name, one.number, one.skew, one.tokens, _known(one), sorted(map(_memory_of, one.tasks)))
-                for one in self.processes
+                for one in self.everyone
             ],
         ]
         found.update(repr(told).encode())
@@ -302,7 +314,7 @@ class World:
         self.tell(task.process.name, f"{task.name}: {' '.join(words)}{suffix}")
 
     def _task(self, name: str) -> Task:
-        return next(task for one in self.processes for task in one.tasks if task.name == name)
+        return next(task for one in self.everyone for task in one.tasks if task.name == name)
 
     def _process(self, name: str) -> Process:
         return next(one for one in self.processes if one.name == name)
@@ -356,6 +368,28 @@ class World:
             ("commit", str(batch)), lambda: self._commit(batch, line, journal, applied(before, changes))
         )
         process.copies[pointer.store_id] = copy
+
+    def _read(self, batch: int) -> None:
+        """Read the state after a batch, as `open_bucket` does it."""
+        reader = Process("R", "elsewhere", 2_000)
+        self.readers.append(reader)
+        journal, pages = self.judge.journal(batch), self.judge.pages[batch]
+
+        def act() -> None:
+            scratch, kind = Path(self.home.name, "R"), self.scenario.kind
+            copy = Durable(
+                BACKENDS[kind].open(scratch, {}), kind, scratch, SnapshotPolicy(None, retain=2**62)
+            )
+            try:
+                copy.align(journal, read_pointer(journal))
+            except (StateError, SerializationError, OSError) as error:
+                self.tell("R", f"reading batch {batch} fails: {error}")
+                self.judge.reading_fails(batch, error)
+            else:
+                self.judge.begins(copy, batch + 1, pages)
+            copy.close()
+
+        self._spawn(reader, act, f"reads {batch}")
 
     def copy(self, process: Process) -> Durable:
         """A new copy in a process."""

@@ -15,7 +15,14 @@ FAULTY = {
     f"{kind}, {where}, {fault}": replace(_BASE, kind=kind, disk=where == "disk", allowed=(fault,))
     for kind in ("memory", "files")
     for where in ("objects", "disk")
-    for fault in ("death", "failure", "lost answer", "clock", *(("power",) if where == "disk" else ()))
+    for fault in (
+        "death",
+        "failure",
+        "lost answer",
+        "clock",
+        "read",
+        *(("power",) if where == "disk" else ()),
+    )
 }
 TWO_WORKERS = Executors(batches=1, executors=1, workers=2, faults=0)
 EXECUTORS = {
