@@ -28,6 +28,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "4,000 buckets": {"buckets": 4_000},
     "snapshots.bytes of 64m": {"snapshot_bytes": 64 * 2**20, "rewritten": 1.6},
     "snapshots.bytes of 256m": _RARE,
+    "256m, and RocksDB's files in zstd": {**_RARE, "rewritten": 0.43},
     "both, 60 s and 256m": {"interval": 60.0, **_RARE},
     "50 million busy keys": {
         "keys": 5e7,
