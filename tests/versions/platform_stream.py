@@ -1,5 +1,6 @@
 """A small stream, as a user of a platform writes one; it is run with an interpreter that has no source tree."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -18,7 +19,9 @@ folder = Path(sys.argv[1])
 for number, minutes in enumerate([(0, 1, 2), (61,), (200,)]):
     at = pa.array([minute * 60_000_000 for minute in minutes], pa.timestamp("us", "UTC"))
     table = pa.table({"k": ["a"] * len(minutes), "at": at})
-    pq.write_table(table, folder / "in" / f"{number}.parquet")
+    path = folder / "in" / f"{number}.parquet"
+    pq.write_table(table, path)
+    os.utime(path, (1_700_000_000 + number,) * 2)  # The order in which Spark reads them.
 spark = spark_session("platform", master="local[2]", buckets=2)
 spark.sparkContext.setLogLevel("ERROR")
 stream = spark.readStream.schema("k string, at timestamp").option("maxFilesPerTrigger", 1)
