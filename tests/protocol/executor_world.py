@@ -515,7 +515,8 @@ class ExecutorWorld:
         self.elapsed += seconds
         for member in [*self.members]:
             service = member.service
-            if member.alive and not member.frozen and service is not None and service.idle_s() > UNUSED_S:
+            busy = member.frozen or any(not task.done for task in member.tasks)
+            if member.alive and not busy and service is not None and service.idle_s() > UNUSED_S:
                 self.act_in(member, drop_all)
                 self._die(member)
 
