@@ -12,7 +12,7 @@ import pytest
 from s3_server import S3
 
 from state_backends import WriteBatch
-from state_backends.durability import schedule
+from state_backends.durability import parts, schedule
 from state_backends.durability.counts import SnapshotCounts
 from state_backends.durability.durable import Durable
 from state_backends.durability.pointer import Pending, Snapshot
@@ -142,9 +142,15 @@ def fill(store: Store, copy: Durable, count: int) -> int:
 
 
 def test_what_a_broken_attempt_has_stored_is_not_sent_again(
-    tmp_path: Path, opened: Callable[..., Store], s3: S3, clock: SimpleNamespace, kind: str
+    tmp_path: Path,
+    opened: Callable[..., Store],
+    s3: S3,
+    clock: SimpleNamespace,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
 ) -> None:
     """The storage copies it for the next attempt."""
+    monkeypatch.setattr(parts, "PART_BYTES", 4_500_000)  # So memory's snapshot is of four files.
     store = opened(tmp_path, s3.uri(f"bucket/broken-{kind}"), bytes=10_000_000)
     first = store.copy(kind)
     s3.switch(fail=1, methods="PUT", spare=3)
