@@ -2,7 +2,7 @@
 
     python -m benchmarks.growth [--full | --largest] [options of pytest]
 
-The run is `build/bench/growth.json`. The pictures are in docs/images, and the tables in docs/growth.md.
+The run is `build/bench/growth.json`. The pictures are in docs/images, and the tables in docs/performance.md.
 """
 
 import sys
@@ -27,7 +27,7 @@ TESTS = (
 def main(options: list[str]) -> int:
     """Run the benchmarks, write the run, its report, pictures and tables, and return pytest's exit status."""
     status = run("growth", [*options, *(str(HERE / test) for test in TESTS)])
-    found, page = FOLDER / "growth.json", DOCS / "growth.md"
+    found, page = FOLDER / "growth.json", DOCS / "performance.md"
     if found.exists():
         measured = load_run(found)
         write_curves(measured, DOCS / "images")

@@ -19,7 +19,7 @@ def main() -> None:
         "--pictures", type=Path, help="the folder for the pictures of how cost grows: docs/images"
     )
     parser.add_argument(
-        "--tables", type=Path, help="the page whose tables of these are rewritten: docs/growth.md"
+        "--tables", type=Path, help="the page whose tables of these are rewritten: docs/performance.md"
     )
     args = parser.parse_args()
     run = load_run(args.run)

@@ -1,4 +1,4 @@
-"""How cost grows: a picture for each curve, also on the page "How cost grows" of the documentation."""
+"""How cost grows: a picture for each curve, also on the page "What a batch and its state cost" of the documentation."""
 
 from dataclasses import dataclass
 
