@@ -30,8 +30,8 @@ def soak(case: Any, *more: Any, id: str | None = None) -> Any:  # noqa: A002 - a
     return pytest.param(case, *more, id=id, marks=pytest.mark.soak)
 
 
-def slow_but(kept: Collection[str], cases: Iterable[str]) -> list[Any]:
-    """All cases, as `slow` makes them but for those that are kept."""
+def slow_but(kept: Collection[str], cases: Iterable[str], soaked: Collection[str] = ()) -> list[Any]:
+    """All cases, as `slow` makes them but for those that are kept, and those of the soak."""
     cases = list(cases)
-    assert set(kept) <= set(cases)
-    return [case if case in kept else slow(case) for case in cases]
+    assert {*kept, *soaked} <= {*cases}
+    return [case if case in kept else soak(case) if case in soaked else slow(case) for case in cases]

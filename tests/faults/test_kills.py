@@ -18,7 +18,7 @@ def test_a_query_outlives_a_worker_and_its_driver(tmp_path: Path, seed: int, mar
     assert_exact(torment.finish())
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_queries_killed_at_random_times_end_with_the_rows_of_undisturbed_ones(
     tmp_path: Path, backends: list[str], seed: int, mark: str, request: pytest.FixtureRequest
 ) -> None:

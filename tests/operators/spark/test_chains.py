@@ -215,6 +215,10 @@ SOAKED = (
     "duplicates, sliding",
     "sliding, duplicates, tumbling",
     "joined in time, sliding",
+    "rolling, rolling",
+    "session by start, rolling",
+    "windows and records, tumbling",
+    "session, custom, tumbling",
 )
 OTHERS = [name for name in CHAINS if name not in (*QUICK, *SOAKED)]
 GROUPS = [QUICK, slow(tuple(OTHERS[:5])), slow(tuple(OTHERS[5:])), soak(SOAKED)]

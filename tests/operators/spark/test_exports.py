@@ -44,7 +44,7 @@ def chain(df: DataFrame, later: Any, savepoints: tuple[str, str] = ("", "")) -> 
     return later.apply(first.selectExpr("k", "window.start AS at", "n"), "at", options=options[1])
 
 
-@pytest.mark.parametrize("kind", slow_but(["tumbling"], LATER))
+@pytest.mark.parametrize("kind", slow_but(["tumbling"], LATER, ["rolling"]))
 def test_operators_of_a_chain_go_on_from_their_own_close_times(
     spark: SparkSession, tmp_path: Path, kind: str
 ) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.effort import soak
+from tests.effort import slow_but, soak
 from tests.operators.spark.bucket_worker import has_ended
 from tests.operators.spark.outliving import BATCHES
 
@@ -70,7 +70,7 @@ def test_queries_in_turn_share_their_processes(tmp_path: Path, turns: int) -> No
     assert all(has_ended(holder) for holder in said[-1]["processes"])
 
 
-@pytest.mark.parametrize("conf", CONFS)
+@pytest.mark.parametrize("conf", slow_but(["default"], CONFS, ["no worker twice", "Spark's own daemon"]))
 def test_processes_end_with_the_session(tmp_path: Path, conf: str) -> None:
     """However Spark starts its workers. Without a daemon, Java is the workers' parent, and ends with the program."""
     with query(tmp_path, "0", *CONFS[conf]) as (process, said):
@@ -86,7 +86,7 @@ def test_processes_end_with_the_session(tmp_path: Path, conf: str) -> None:
         assert all(has_ended(holder) for holder in holders)
 
 
-@pytest.mark.parametrize("killed", ["java", "python"])
+@pytest.mark.parametrize("killed", ["java", soak("python")])
 def test_processes_end_when_spark_is_killed(tmp_path: Path, killed: str) -> None:
     """The executor, which is the driver here, or the program that has started it."""
     with query(tmp_path, "0") as (process, said):
