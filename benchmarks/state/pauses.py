@@ -26,7 +26,7 @@ from operators import TumblingWindows, spark_session
 from operators.spark.listener import operator_batches
 
 ROWS, AT_ONCE, WARM, BUCKETS = 20_000, 250_000, 3, 2
-TIMES = {0.0: 6, 300.0: 1}
+TIMES = {0.0: 6, 300.0: 1, 1_800.0: 1}
 """How many batches there are after a pause of so many seconds; 2 after the others."""
 _HOUR_MS = 3_600_000
 _PROCESS = b"operators.spark.state_process"
