@@ -183,6 +183,21 @@ class RollingOperator(SummingOperator):
     def next_due(self, entries: Entries) -> Ints:
         return WaitingSchema.due(entries, self.close_time)
 
+    def spread(self, segment: int, since: int, before: int, pieces: int) -> list[int]:
+        """Return times that cut what a segment has due, between two close times, into pieces of equal length.
+
+        segment     | begin                                     end |
+        rows                   first due . . . . . . latest
+        times                       |      |      |
+        """
+        first = self._timers.first_due(segment)
+        if first is None and segment not in self._unread:
+            return []
+        begin = max(since, self.store.span_of(segment)[0] if first is None else first)
+        length = min(before, self.store.latest_of(segment) + 1) - begin
+        times = {begin + length * n // pieces for n in range(1, pieces)} if length > 0 else set[int]()
+        return sorted(times - {begin})
+
     def process(self, batch: Records, step: Step) -> list[RollingRows]:
         plan, start, end = self.plan, step.close_time_start, step.close_time_end
         records, emitting = self._accepted_records(batch, step)

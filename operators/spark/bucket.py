@@ -232,7 +232,7 @@ class Job:
         parts = in_parts(self.program, whole) if request.blobs.large and not wide else iter([whole])
         timer = None
         for part in parts:
-            for stage in in_stages(self.program, operator.operator, part):
+            for stage in in_stages(operator.operator, part):
                 if metrics:  # To the operator, each part is a batch.
                     pointer = operator.open(journal, pointer)
                 rows = stage.rows or ([] if stage.partials else [self.program.inputs.empty()])

@@ -19,10 +19,13 @@ from operators.columns.ranges import Ints
 from operators.columns.records import FAR_PAST
 from operators.kinds.pane_operator import PanePlan
 from operators.kinds.plan import WindowPlan
-from operators.kinds.rolling import RollingPlan
+from operators.kinds.rolling import RollingOperator, RollingPlan
 from operators.runtime.program import Program, WindowOperator
 from operators.spark import blobs
 from serializers.arrays import Chunks, cut_rows, row_bytes
+
+MOST_PIECES = 256
+"""Of one segment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +86,9 @@ def _times(program: Program, rows: Sequence[pa.Table]) -> Ints:
     return np.concatenate(found)
 
 
-def in_stages(program: Program, operator: WindowOperator, part: Part) -> Iterator[Part]:
-    """Yield a part so that the rows which wait come out some MiB at a time: segment by segment, where these are large."""
-    if not isinstance(program.plan, RollingPlan) or program.plan.on_update:
+def in_stages(operator: WindowOperator, part: Part) -> Iterator[Part]:
+    """Yield a part so that the rows which wait come out some MiB at a time: by segments, and by parts of large ones."""
+    if not isinstance(operator, RollingOperator) or operator.plan.on_update:
         yield part
         return
     start, end = part.closes
@@ -100,14 +103,19 @@ def in_stages(program: Program, operator: WindowOperator, part: Part) -> Iterato
         yield Part((stage, stage))
 
 
-def _stages(operator: WindowOperator, since: int, before: int) -> Iterator[int]:
-    """Times between two close times, so that the segments between them have some MiB, or are single ones."""
-    ticks, size = operator.store.segment_ticks, 0
-    for segment, more in sorted(operator.store.usage.segment_bytes().items()):
-        begin = segment * ticks
-        if begin + ticks <= since or begin >= before:
+def _stages(operator: RollingOperator, since: int, before: int) -> Iterator[int]:
+    """Times between two close times, so that what is stored between them has some MiB.
+
+    Segments of more are cut, as if their bytes were evenly spread over the time of their entries.
+    """
+    store, size = operator.store, 0
+    for segment, more in sorted(store.usage.segment_bytes().items()):
+        begin, end = store.span_of(segment)
+        if end < since or begin >= before:
             continue
         if size and size + more > blobs.AT_ONCE_BYTES:
             yield begin
             size = 0
-        size += more
+        pieces = min(-(-more // blobs.AT_ONCE_BYTES), MOST_PIECES)
+        yield from operator.spread(segment, since, before, pieces)
+        size += more // max(pieces, 1)

@@ -73,6 +73,11 @@ class _PackedRun:
         """Whether at least half of the timers have fired."""
         return 2 * self._used >= len(self._after)
 
+    @property
+    def next_due(self) -> int:
+        """When the first of the timers that are left is due."""
+        return self._next
+
     def drain(self, close_time: int) -> list[bytes]:
         """Remove the timers that are due before the close time, and return their keys."""
         if close_time <= self._next:
@@ -128,6 +133,10 @@ class _SegmentTimers:
             self._trim()
         return due
 
+    def first_due(self) -> int:
+        """Return when the first timer is due."""
+        return min([*(int(run.due[run.used]) for run in self._runs), *(run.next_due for run in self._packed)])
+
     def _trim(self) -> None:
         """Free the memory of packed runs that are half used."""
         worn = [run for run in self._packed if run.half_used]
@@ -173,6 +182,11 @@ class TimerQueue:
             if not len(self._segments[segment]):
                 del self._segments[segment]
         return due
+
+    def first_due(self, segment: int) -> int | None:
+        """Return when the first timer of a segment is due; None if it has none."""
+        timers = self._segments.get(segment)
+        return None if timers is None else timers.first_due()
 
     def clear(self) -> None:
         """Remove all timers."""

@@ -5,7 +5,7 @@ into pages, sorted by time. Changes are kept in memory until `drain_changes`; re
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence, Set
-from itertools import compress
+from itertools import compress, takewhile
 from typing import cast
 
 import numpy as np
@@ -199,6 +199,10 @@ class WindowStore:
             self._latest[segment] = latest
             self._directory.know(segment)
 
+    def latest_of(self, segment: int) -> int:
+        """Return a time after which a segment has no entries: that of the latest, or the segment's last tick."""
+        return self._latest.get(segment, self.span_of(segment)[1])
+
     def fetch(self, key: bytes, start: int, end: int) -> Entries:
         """Return one key's entries with start <= time <= end."""
         return self.fetch_many([key], start, end)
@@ -298,12 +302,9 @@ class WindowStore:
 
     def expire(self, before: int) -> None:
         """Drop every segment whose entries are all older than `before`. O(segments)."""
-        edge = None
-        for segment in self.segments():
-            if self._latest.get(segment, (segment + 1) * self.segment_ticks - 1) >= before:
-                break
-            edge = segment + 1
-        if edge is not None:
+        old = list(takewhile(lambda segment: self.latest_of(segment) < before, self.segments()))
+        if old:
+            edge = old[-1] + 1
             self._staged.drop_before(edge)
             self._directory.forget_before(edge)
             self._latest = {segment: latest for segment, latest in self._latest.items() if segment >= edge}

@@ -18,7 +18,8 @@ from operators import HoppingWindows, RollingWindows, SessionWindows, SlidingWin
 from operators import aggregates as agg
 from operators.runtime.closing import Closing
 from operators.runtime.program import Program, Runnable
-from operators.spark import blobs, owners, parents, spool
+from operators.runtime.stateful import StatefulOperator
+from operators.spark import blobs, owners, parents, parts, spool
 from operators.spark.blobs import from_blobs
 from operators.spark.bucket import Blobs, Call, Functions, Job, Origin, Request, in_place
 from operators.spark.connection import Connection
@@ -95,6 +96,7 @@ def limits(at_once: int | None, blob: int = 1_500, in_memory: int = 900) -> Iter
             patch.setattr(blobs, "AT_ONCE_BYTES", at_once)
             patch.setattr(blobs, "BLOB_BYTES", blob)
             patch.setattr(spool, "IN_MEMORY_BYTES", in_memory)
+            patch.setattr(parts, "MOST_PIECES", 8)
         yield
 
 
@@ -120,9 +122,12 @@ def worked(
     late: bool,
     backend: str = "memory",
     chained: bool = False,
+    segment: str | None = None,
+    last_ms: int = -1,
 ) -> tuple[list[Counter[str]], list[dict[str, int]], int]:
-    """The rows and metrics of each batch, and the largest blob."""
-    config = resolve(backend, {"state.directory": str(folder)})
+    """The rows and metrics of each batch, and the largest blob; the last batch has no records, perhaps a later watermark."""
+    options = {} if segment is None else {"state.segment": segment}
+    config = resolve(backend, {"state.directory": str(folder), **options})
     program = operator.program(SCHEMA, "t", config)
     program = program.reporting(LateSide(SCHEMA, pa.timestamp("us"), program.tick_us) if late else None)
     journal, pointer = MemoryJournal(), replace(Pointer.fresh(), store_id=f"{id(folder):016x}"[:16])
@@ -139,7 +144,7 @@ def worked(
         found = pa.concat_tables([program.rows.empty_table(), *from_blobs(done.blobs)])
         out.append(Counter(map(str, found.to_pylist())))
         told.append({name: done.metrics[name] for name in ("rows", "late", "windows", "windows_retracted")})
-        newest = max([newest, *times(table)])
+        newest = max([newest, *times(table), *([last_ms] if number == len(tables) - 1 else [])])
     drop_copy(config, pointer.store_id)
     return out, told, largest
 
@@ -158,9 +163,8 @@ def test_a_batch_in_parts_gives_the_rows_of_the_whole(
         for at_once in (1, 4_000):
             with limits(at_once):
                 folder = tmp_path / f"{seed}-{at_once}"
-                parts = worked(OPERATORS[name], tables, folder, late=late, chained=chained)
-            assert whole[0] == parts[0], (seed, at_once)
-            assert whole[1] == parts[1], (seed, at_once)
+                parted = worked(OPERATORS[name], tables, folder, late=late, chained=chained)
+            assert whole[:2] == parted[:2], (seed, at_once)
 
 
 @pytest.mark.parametrize("name", ["rolling", "rolling, on arrival", "session"])
@@ -170,9 +174,34 @@ def test_parts_on_each_backend(name: str, backend: str, tmp_path: Path) -> None:
     tables = batches(5)
     whole = worked(OPERATORS[name], tables, tmp_path / "whole", late=True, backend=backend)
     with limits(2_000):
-        parts = worked(OPERATORS[name], tables, tmp_path / "parts", late=True, backend=backend)
-    assert whole[:2] == parts[:2]
-    assert parts[2] < 8_000 < whole[2]
+        parted = worked(OPERATORS[name], tables, tmp_path / "parts", late=True, backend=backend)
+    assert whole[:2] == parted[:2]
+    assert parted[2] < 8_000 < whole[2]
+
+
+@pytest.mark.parametrize("first_ms", [0, 1_800_000, 3_599_000])
+@pytest.mark.parametrize("keys", [1, 40])
+def test_rows_of_one_segment_come_out_some_at_a_time(
+    keys: int, first_ms: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many wait in it, and wherever in it they are."""
+    rng = np.random.default_rng(1)
+    at = pa.array((first_ms + np.arange(800)) * 1_000, pa.timestamp("us"))
+    gap, wide = pa.array(np.ones(800, int), pa.duration("us")), [rng.bytes(500).hex() for _ in at]
+    table = pa.table([rng.integers(0, keys, 800), at, np.arange(800), gap, wide], schema=SCHEMA)
+    step, out = StatefulOperator.step, []
+
+    def watched(self: StatefulOperator, *given: Any) -> Any:
+        done = step(self, *given)
+        out.append(done.rows.num_rows)
+        return done
+
+    monkeypatch.setattr(StatefulOperator, "step", watched)
+    rolling = RollingWindows({"h": "1 hour"}, grace="1 second").group_by("k").aggregate(n=agg.count())
+    with limits(100_000, in_memory=10**7):
+        found, *_ = worked(rolling, [table], tmp_path, late=False, segment="1 hour", last_ms=3_700_000)
+    assert 800 == sum(out) == sum(found[-1].values())
+    assert max(out) < 200
 
 
 def test_what_is_on_disk_is_gone_after_the_batch(tmp_path: Path) -> None:

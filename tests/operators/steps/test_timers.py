@@ -224,6 +224,9 @@ def test_packed_runs_are_a_dictionary(monkeypatch: pytest.MonkeyPatch, seed: int
             assert model.drain_due(now) == {number: set(names) for number, names in found.items()}
             assert all(len(names) == len(set(names)) for names in found.values())
         assert len(model) == len(queue)
+        for segment in range(-1, 2):
+            left = [min(times) for (of, _), times in model.due.items() if of == segment]
+            assert min(left, default=None) == queue.first_due(segment)
         check(queue)
     assert 5 < packed
     found = queue.drain_due(NEVER)
