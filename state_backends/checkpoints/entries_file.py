@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from serializers import CorruptDataError
 from serializers.shapes import refusing
-from state_backends.checkpoints.parquet_pages import decoded_bytes
+from state_backends.checkpoints.parquet_pages import check_footer, decoded_bytes
 
 _FREE_BYTES, _MOST_TIMES = 64 << 20, 256
 _FREE_ROWS, _MOST_ROWS = 1_000_000, 16
@@ -75,6 +75,8 @@ def read_entries(path: Path, rows: int, columns: pa.Schema, low: int, high: int)
     try:
         with refusing(what), pq.ParquetFile(path) as file:
             _check(file, stored, rows, columns, what)
+            with path.open("rb") as source:
+                check_footer(source, file.schema)
         with refusing(what), pq.ParquetFile(path, read_dictionary=binary) as file:
             yield from _parts(_groups(file, path, low, high, what))
     except (OSError, pa.ArrowException) as error:
