@@ -53,8 +53,8 @@ MUTATIONS = (
     ),
     Mutation(
         "expiry of segments",
-        "(segment + 1) * self.segment_ticks - 1) >= before",
-        "segment * self.segment_ticks) >= before",
+        "self._latest.get(segment, self.span_of(segment)[1])",
+        "self._latest.get(segment, self.span_of(segment)[0])",
     ),
     Mutation(
         "sessions whose distance is the gap",
