@@ -31,7 +31,7 @@ examples: $(VENV)/.installed-demo ## run the features and the operators of examp
 test: $(VENV)/.installed-test ## run the tests that are not slow (6 minutes), in as many processes as WORKERS says (2)
 	$(PYTEST) -m 'not slow' $(ARGS)
 
-test-all: $(VENV)/.installed-test ## run all tests (17 to 25 minutes), with more examples of each property
+test-all: $(VENV)/.installed-test ## run all tests (half an hour on 2 cores), with more examples of each property
 	$(PYTEST) --hypothesis-profile full $(ARGS)
 
 live: $(VENV)/.installed-test ## play random cases to Kafka Streams and Jet too (minutes; needs Maven and Java 17): make live ARGS="--kafka 4.3.0"

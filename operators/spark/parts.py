@@ -25,7 +25,7 @@ from operators.spark import blobs
 from serializers.arrays import Chunks, cut_rows, row_bytes
 
 MOST_PIECES = 256
-"""Of one segment."""
+"""Of one segment: more cost more steps than memory is worth."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +116,7 @@ def _stages(operator: RollingOperator, since: int, before: int) -> Iterator[int]
         if size and size + more > blobs.AT_ONCE_BYTES:
             yield begin
             size = 0
-        pieces = min(-(-more // blobs.AT_ONCE_BYTES), MOST_PIECES)
-        yield from operator.spread(segment, since, before, pieces)
-        size += more // max(pieces, 1)
+        pieces = min(max(1, -(-more // blobs.AT_ONCE_BYTES)), MOST_PIECES)
+        if pieces > 1:
+            yield from operator.spread(segment, since, before, pieces)
+        size += more // pieces

@@ -20,6 +20,8 @@ _LEAST_VALUE = 4
 """Bytes of a value of any type in a dictionary."""
 _ROW_GROUPS, _COLUMNS, _META, _ENCRYPTED, _SIZES = 4, 1, 3, (8, 9), 16
 """Fields of the footer, of a group of rows, of one of its columns (two of them), and of what a column's metadata is."""
+_VALUE_BYTES, _REPETITIONS, _DEFINITIONS = 1, 2, 3
+"""Fields of a column's sizes: the bytes of its values, and how many have each level of repetition and of definition."""
 _TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _LIST, _SET, _STRUCT = 1, 2, 3, 7, 8, 9, 10, 12
 _INTEGERS = 4, 5, 6
 _DEEPEST = 8
@@ -70,16 +72,18 @@ def check_footer(file: BinaryIO, schema: Any) -> None:
     footer = _Header(file.read(length)).struct()
     for group in _all(footer, _ROW_GROUPS):
         for number, column in enumerate(_all(group, _COLUMNS)):
-            sizes = column.get(_META, {}).get(_SIZES, {})
-            of = schema.column(number)
-            levels = of.max_repetition_level, of.max_definition_level
-            for counts, level in zip((sizes.get(2, []), sizes.get(3, [])), levels, strict=True):
-                if counts and len(counts) != level + 1:
-                    raise CorruptDataError("a column has counts of levels that it does not have")
-            if 1 in sizes and of.physical_type != "BYTE_ARRAY":
-                raise CorruptDataError("a column has the bytes of values of another type")
-            if any(field in column for field in _ENCRYPTED):
-                raise CorruptDataError("a column is encrypted, which none of a savepoint is")
+            _check_column(column, schema.column(number))
+
+
+def _check_column(fields: dict[int, Any], of: Any) -> None:
+    sizes = fields.get(_META, {}).get(_SIZES, {})
+    levels = {_REPETITIONS: of.max_repetition_level, _DEFINITIONS: of.max_definition_level}
+    if any(len(_all(sizes, counts)) not in (0, level + 1) for counts, level in levels.items()):
+        raise CorruptDataError("a column has counts of levels that it does not have")
+    if _VALUE_BYTES in sizes and of.physical_type != "BYTE_ARRAY":
+        raise CorruptDataError("a column has the bytes of values of another type")
+    if any(field in fields for field in _ENCRYPTED):
+        raise CorruptDataError("a column is encrypted, which none of a savepoint is")
 
 
 def _all(fields: dict[int, Any], number: int) -> list[Any]:
@@ -127,7 +131,7 @@ class _Header:
     def _value(self, kind: int, depth: int) -> Any:
         """Read a value; None for one that is only passed over."""
         if depth > _DEEPEST:
-            raise CorruptDataError("the header of a page is nested too deeply")
+            raise CorruptDataError("a footer or a page's header is nested too deeply")
         if kind in _INTEGERS:
             return _zigzag(self._varint())
         if kind == _STRUCT:
@@ -145,7 +149,7 @@ class _Header:
         elif kind == _BYTE:
             self._byte()
         elif kind not in (_TRUE, _FALSE):
-            raise CorruptDataError(f"the header of a page has a field of type {kind}")
+            raise CorruptDataError(f"a footer or a page's header has a field of type {kind}")
         return None
 
     def _varint(self) -> int:
@@ -157,11 +161,11 @@ class _Header:
             if byte < 128:
                 return value
             if shift > 63:
-                raise CorruptDataError("the header of a page has a number of more than 64 bits")
+                raise CorruptDataError("a footer or a page's header has a number of more than 64 bits")
 
     def _byte(self) -> int:
         if self.at >= len(self._data):
-            raise CorruptDataError("the header of a page is incomplete, or very long")
+            raise CorruptDataError("a footer or a page's header is incomplete, or very long")
         self.at += 1
         return self._data[self.at - 1]
 
