@@ -24,7 +24,6 @@ HERE = Path(__file__).parent
 PAGE = HERE / "versions.md"
 BEGIN, UNTIL = "<!-- what docs/support.py found -->\n", "<!-- until here -->\n"
 """Stand around the part of the page."""
-TESTS = HERE.parent / "tests"
 
 KINDS: dict[str, Any] = {
     "tumbling": TumblingWindows(40),
@@ -249,7 +248,15 @@ def by_type() -> str:
     ]
     times = tumbling.group_by("k").aggregate(x=agg.count())
     body.append(["an event time", *(_fits(times, "v", type_) for type_ in TYPES.values())])
-    return grid("column is", TYPES, alike(body))
+    return grid("column is", ["takes"], [[what, _taken(cells)] for what, *cells in alike(body)])
+
+
+def _taken(cells: Sequence[str]) -> str:
+    """Return the types whose cells say yes, or those that do not if these are fewer."""
+    taken, refused = (
+        [name for name, said in zip(TYPES, cells, strict=True) if said == one] for one in ("yes", "no")
+    )
+    return ", ".join(taken) if len(taken) <= len(refused) else f"all but {', '.join(refused)}"
 
 
 def _aggregates_of_v() -> dict[str, Any]:
@@ -271,135 +278,6 @@ def _fits(operator: Any, time: str, type_: pa.DataType) -> str:
     return "yes"
 
 
-HOSTS = "without Spark", "bounded DataFrame", "stream", "through Spark Connect"
-_CLIENT = "operators/spark/connect_client.py"
-_BOUNDED_THERE = f"{_CLIENT}: bounded(kind) for kind in KINDS"
-PROOFS: dict[str, tuple[str, str, str, str]] = {
-    "tumbling and hopping": (
-        "operators/kinds/test_window_properties.py: test_rows_are_those_of_the_oracle",
-        "operators/spark/test_hopping.py: test_bounded_frame_gives_sparks_own_windows",
-        "operators/spark/test_hopping.py: test_stream_closes_sparks_own_windows",
-        _BOUNDED_THERE,
-    ),
-    "sliding": (
-        "operators/kinds/test_window_properties.py: test_rows_are_those_of_the_oracle",
-        "operators/spark/test_bounded_steps.py: test_rows_are_those_of_one_batch",
-        "operators/spark/test_streaming.py: test_stream_closes_what_the_bounded_frame_says",
-        _BOUNDED_THERE,
-    ),
-    "session": (
-        "operators/kinds/test_window_properties.py: test_rows_are_those_of_the_oracle",
-        "operators/spark/test_sessions.py: test_bounded_frame_gives_sparks_own_sessions",
-        "operators/spark/test_sessions.py: test_stream_closes_sparks_own_sessions",
-        _BOUNDED_THERE,
-    ),
-    "session with `max_length`": (
-        "operators/kinds/test_sessions.py: test_max_length_cuts_what_never_pauses",
-        "operators/spark/test_sessions.py: test_sessions_of_a_greatest_length_are_those_of_a_walk",
-        "operators/spark/test_sessions.py: test_sessions_of_a_greatest_length_are_those_of_a_walk",
-        "",
-    ),
-    "session, a gap for each record": (
-        "operators/kinds/test_sessions.py: test_every_record_may_wait_for_its_own_time",
-        "operators/spark/test_sessions.py: test_bounded_frame_gives_sparks_own_sessions",
-        "operators/spark/test_sessions.py: test_stream_closes_sparks_own_sessions",
-        f"{_CLIENT}: stream, on close, memory, gaps by an expression",
-    ),
-    "rolling": (
-        "operators/kinds/test_rolling.py: test_rows_are_those_of_the_oracle",
-        "operators/spark/test_rolling.py: test_bounded_frame_gives_sparks_own_ranges",
-        "operators/spark/test_rolling.py: test_stream_emits_the_closed_rows_of_the_bounded_frame",
-        f"{_CLIENT}: stream, aggregates beside each record, and as of labels",
-    ),
-    "`apply_as_of`": (
-        "operators/kinds/test_rolling.py: test_labels_have_what_records_of_their_time_have",
-        "operators/spark/test_rolling.py: test_labels_as_of_their_time",
-        "operators/spark/test_rolling.py: test_labels_as_of_their_time",
-        f"{_CLIENT}: stream, aggregates beside each record, and as of labels",
-    ),
-    "`cogroup`": (
-        "operators/definitions/test_cogroup.py: test_each_frame_has_the_results_that_it_has_alone",
-        "operators/spark/test_union.py: test_bounded_frames_give_sparks_own_windows_joined",
-        "operators/spark/test_union.py: test_streams_give_what_bounded_frames_give",
-        f"{_CLIENT}: stream, two frames",
-    ),
-    "custom aggregates": (
-        "operators/aggregates/test_aggregate_operation.py: def test_",
-        "operators/spark/test_folds.py: test_bounded_folds_give_the_windows_of_panes",
-        "operators/spark/test_folds.py: test_streamed_folds_give_the_windows_of_panes",
-        f"{_CLIENT}: stream, on update, rocksdb, user code",
-    ),
-    "custom operators": (
-        "operators/custom/test_keyed.py: test_rows_are_those_of_going_through_one_by_one",
-        "examples/test_operators.py: test_rows_are_those_of_brute_force",
-        "examples/test_operators.py: test_rows_are_those_of_brute_force",
-        "",
-    ),
-    "chains": (
-        "operators/runtime/test_local_chains.py: test_two_runners_in_a_row",
-        "operators/spark/test_chains.py: test_a_chain_gives_the_rows_of_its_steps",
-        "operators/spark/test_chains.py: test_a_chain_gives_the_rows_of_its_steps",
-        f"{_CLIENT}: stream, windows over windows",
-    ),
-    "late and bad records as data": (
-        "operators/steps/test_late.py: test_late_records_are_those_of_brute_force",
-        "operators/spark/test_with_late.py: test_a_bounded_frame_tells_of_bad_records",
-        "operators/spark/test_with_late.py: test_a_stream_hands_over_windows_and_late_records",
-        "",
-    ),
-    "savepoints": (
-        "operators/runtime/test_savepoints.py: test_moved_runners_emit_what_an_undisturbed_one_does",
-        "-",
-        "operators/spark/test_state.py: test_state_moves_between_backends_and_numbers_of_buckets",
-        f"{_CLIENT}: state is read, saved, and gone on from with another backend",
-    ),
-    "a stream from a bounded DataFrame's state": (
-        "operators/spark/test_bootstrap_local.py: test_a_stream_goes_on_from_a_frame",
-        "operators/spark/test_bootstrap.py: test_history_and_stream_are_one_long_stream",
-        "operators/spark/test_bootstrap.py: test_history_and_stream_are_one_long_stream",
-        f"{_CLIENT}: stream, from a history, and closed by the clock",
-    ),
-    "windows that the clock closes": (
-        "-",
-        "-",
-        "operators/spark/test_idle.py: test_the_last_windows_come_out_when_nothing_comes",
-        f"{_CLIENT}: stream, from a history, and closed by the clock",
-    ),
-    "expressions in place of names": (
-        "-",
-        "operators/spark/test_expressions.py: test_bounded_frame",
-        "operators/spark/test_expressions.py: test_stream_goes_on",
-        f"{_CLIENT}: bounded, expressions in place of names",
-    ),
-    "sinks": (
-        "-",
-        "-",
-        "operators/spark/test_sinks.py: test_tables_of_sessions_end_with_their_last_values",
-        f"{_CLIENT}: stream into a table",
-    ),
-    "rows of open windows": (
-        "operators/runtime/test_open_windows.py: test_open_windows_are_those_that_everything_closing_emits",
-        "-",
-        "operators/spark/test_streaming.py: test_stream_closes_what_the_bounded_frame_says",
-        "",
-    ),
-}
-"""The test of each thing on each host, as "file below tests: text in it"; "" for none, "-" where there is nothing to test."""
-
-
-def by_host() -> str:
-    """Return the table of hosts, each cell with the test that runs it."""
-    return grid("", HOSTS, [[what, *map(_proof, proofs)] for what, proofs in PROOFS.items()])
-
-
-def _proof(proof: str) -> str:
-    if proof in ("", "-"):
-        return "not tested" if not proof else "nothing to do"
-    file, _, text = proof.partition(": ")
-    require(f"{text!r} is not in tests/{file}", holds=text in (TESTS / file).read_text("utf-8"))
-    return "`test_connect`" if file == _CLIENT else f"`{Path(file).stem}`"
-
-
 def page() -> str:
     """Return the page."""
     before, _, rest = PAGE.read_text("utf-8").partition(BEGIN)
@@ -417,35 +295,27 @@ def part() -> str:
 
 {of_aggregates.listed()}
 
-A fold with `merge` and an `AggregateOperation` are among the others. A lifetime can be one of several lookbacks: `over` limits
-an aggregate to the rest. Every aggregate can have a filter, `where=`.
+A fold with `merge` and an `AggregateOperation` are among the others. `over` limits an aggregate to lookbacks
+other than a lifetime.
 
 ### Windows and emission
 
-Each cell is run with all aggregates that the windows support, on {backends}. The rows are the same
-on each backend, and the last row of each window is the same with each emission.
+Run with all aggregates that the windows support, on {backends}: the rows are the same on each backend, and
+the last row of each window is the same with each emission.
 
 {by_emission(found, of_emission)}
 
 {of_emission.listed()}
 
-Other backends pass the [contract suite](writing-a-backend.md), which has the same promises.
-
 ### Columns
+
+Of {", ".join(TYPES)}:
 
 {by_type()}
 
 On Spark, an event time is a `timestamp` or `timestamp_ntz`, and a gap can also be text or an expression. Whole numbers as event
-times are ticks of the local runner. `count` takes all types; a fold or an `AggregateOperation` those that its functions can
-handle. Other columns of [rolling windows](features.md), which come out beside the aggregates, can also be arrays, maps and
-structs.
-
-### Hosts
-
-Each cell has the name of the test that runs it. "not tested" does not mean refused. A bounded DataFrame needs no state, so that
-there is nothing to save or to look at.
-
-{by_host()}
+times are ticks of the local runner. `count` takes all types, a fold or an `AggregateOperation` those that its functions can
+handle. Other columns of [rolling windows](features.md) can also be arrays, maps and structs.
 
 """
 

@@ -9,39 +9,50 @@ from tests.versions.running import Outcome, Result
 PAGE = ROOT / "docs" / "versions.md"
 BEGIN = "<!-- what python -m tests.versions found -->\n"
 """Stands before the tables, which go to the end of the page."""
-_PACKAGES = ("pyspark", "python", "pyarrow", "pandas", "numpy", "protobuf")
-_HEADS = {"pyspark": "PySpark", "python": "Python", "numpy": "NumPy", "pyarrow": "PyArrow"}
+REPORT = ROOT / "build" / "versions.md"
+"""What was found in each part; the page has the sums."""
+_PACKAGES = ("pyspark", "pyarrow", "pandas", "numpy", "protobuf")
+_HEADS = {"pyspark": "PySpark", "numpy": "NumPy", "pyarrow": "PyArrow"}
 _Results = Mapping[Environment, Result]
 
 
 def write(results: _Results) -> None:
-    """Write the tables into the page."""
+    """Write the table into the page, and the report of all parts."""
     prose = PAGE.read_text("utf-8").partition(BEGIN)[0]
     PAGE.write_text(f"{prose}{BEGIN}\n{tables(results)}", "utf-8")
+    REPORT.parent.mkdir(exist_ok=True)
+    REPORT.write_text(report(results), "utf-8")
 
 
 def tables(results: _Results) -> str:
-    """Return the tables as Markdown: environments, the outcome of each part, and why tests were skipped."""
-    ran = {environment: result for environment, result in results.items() if result.parts}
-    if not ran:
-        return f"{_missing(results)}\n"
-    texts = [
-        _environments(ran),
-        "Each cell: how many tests passed.",
-        *(_outcomes(ran, names) for names in (list(PARTS), list(WITH_FORMAT_2))),
-        _skipped(ran),
-        _missing(results),
-    ]
-    return "\n\n".join(text for text in texts if text) + "\n"
+    """Return what the page says as Markdown: environments with how many tests passed, and why tests were skipped."""
+    ran = _ran(results)
+    texts = [_environments(ran), _skipped(ran)] if ran else []
+    return "\n\n".join(text for text in [*texts, _missing(results)] if text) + "\n"
+
+
+def report(results: _Results) -> str:
+    """Return the outcome of each part in each environment, as Markdown."""
+    return "\n\n".join(_outcomes(_ran(results), names) for names in (list(PARTS), list(WITH_FORMAT_2))) + "\n"
+
+
+def _ran(results: _Results) -> _Results:
+    return {environment: result for environment, result in results.items() if result.parts}
 
 
 def _environments(ran: _Results) -> str:
-    head = ["environment", *(_HEADS.get(name, name) for name in _PACKAGES), "date", "minutes"]
+    head = ["environment", *(_HEADS.get(name, name) for name in _PACKAGES), "date", "tests passed"]
     rows = [
-        [_name(env), *(result.versions[name] for name in _PACKAGES), result.date, f"{result.minutes:.0f}"]
+        [_name(env), *(result.versions[name] for name in _PACKAGES), result.date, _sum(result)]
         for env, result in ran.items()
     ]
     return _table(head, rows)
+
+
+def _sum(result: Result) -> str:
+    failed = sum(len(outcome.failed) for outcome in result.parts.values())
+    passed = sum(outcome.passed for outcome in result.parts.values())
+    return f"{passed}, **{failed} failed**" if failed else f"{passed}"
 
 
 def _outcomes(ran: _Results, parts: list[str]) -> str:

@@ -70,9 +70,13 @@ def test_results_are_kept_and_shown(tmp_path: Path) -> None:
     assert {ran: result} == kept(tmp_path)
     assert [True, False, True] == [result.is_good_in(name) for name in names]
     assert not result.is_good
-    tables = page.tables({ran: result, missing: Result({}, "2026-01-05", missing="no Python")})
+    results = {ran: result, missing: Result({}, "2026-01-05", missing="no Python")}
+    tables = page.tables(results)
     assert "| 4.0 on 3.10, lowest | 1.2 | 1.2 |" in tables
-    assert f"| {names[0]} | 1 |\n| {names[1]} | **1 failed** |\n| {names[2]} | skipped |" in tables
+    assert "| 2026-01-05 | 2, **1 failed** |" in tables
+    assert f"| {names[0]} | 1 |\n| {names[1]} | **1 failed** |\n| {names[2]} | skipped |" in page.report(
+        results
+    )
     assert "- 4.0 on 3.10, lowest: no server" in tables
     assert "Not tested: 4.0 on 3.10, 4.0 on 3.11, " in tables
     assert "4.1 on 3.10, " in tables
