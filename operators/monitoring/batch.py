@@ -40,8 +40,6 @@ class OperatorBatch:
         counts_in: the observed counts of `<name>_in`.
         counts_out: the observed counts of `<name>_out`.
         watermark: of the query in this batch, in UTC, or None if there is none yet.
-        whole_state: whether all buckets with state are known to have worked in the batch, so that `live_keys`, `live_panes`,
-            `state_bytes`, `max_bucket_bytes` and `snapshots_overdue` are those of the whole operator. If not, they may be less.
     """
 
     query: QueryRun
@@ -52,7 +50,14 @@ class OperatorBatch:
     counts_in: Mapping[str, int]
     counts_out: Mapping[str, int]
     watermark: datetime | None = None
-    whole_state: bool = True
+
+    @property
+    def whole_state(self) -> bool:
+        """Whether the batch tells how much state there is: `live_keys`, `live_panes`, `state_bytes` and `max_bucket_bytes`.
+
+        One with records does, in all buckets. One that Spark adds only because the watermark moved may have nothing to do.
+        """
+        return self.counts_out.get("buckets", 0) > 0 or self.counts_out.get("live_keys", 0) > 0
 
     @property
     def late_share(self) -> float | None:

@@ -20,7 +20,7 @@ class Metric:
         help: one sentence.
         value: its value in a batch. For a total it is added; None leaves the metric as it was.
         total: whether it is a sum over all batches (a counter). If not, it is the last value (a gauge).
-        of_state: whether it is a size of the state, which only some batches know whole.
+        of_state: whether it is a size of the state, which not every batch tells.
     """
 
     name: str

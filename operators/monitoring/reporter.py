@@ -2,8 +2,6 @@
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from datetime import datetime
 
 from operators.monitoring.batch import OperatorBatch, QueryRun
 from operators.monitoring.output import BatchOutput
@@ -22,7 +20,6 @@ class Reporter:
         self._outputs = outputs
         self._failing: set[int] = set()
         self._runs: dict[str, QueryRun] = {}
-        self._watermarks: dict[tuple[str, str], datetime | None] = {}
 
     def started(self, query: QueryRun) -> None:
         """A query started."""
@@ -30,28 +27,15 @@ class Reporter:
         self._each(lambda output: output.started(query))
 
     def report(self, batch: OperatorBatch) -> None:
-        """An operator worked in a batch; `whole_state` is found out here."""
+        """An operator worked in a batch."""
         self._runs[batch.query.run_id] = batch.query
-        told = replace(batch, whole_state=self._is_whole(batch))
-        self._each(lambda output: output.report(told))
+        self._each(lambda output: output.report(batch))
 
     def ended(self, run_id: str, error: str | None) -> None:
         """A run of a query ended. One that was never heard of is left out."""
         query = self._runs.pop(run_id, None)
-        for key in [key for key in self._watermarks if key[0] == run_id]:
-            del self._watermarks[key]
         if query is not None:
             self._each(lambda output: output.ended(query, error))
-
-    def _is_whole(self, batch: OperatorBatch) -> bool:
-        """Whether all buckets with state are known to have worked.
-
-        When the watermark has moved, they all do. In other batches those without records may be left out.
-        """
-        key = batch.query.run_id, batch.operator
-        moved = key in self._watermarks and self._watermarks[key] != batch.watermark
-        self._watermarks[key] = batch.watermark
-        return moved or batch.number == 0
 
     def _each(self, call: Callable[[BatchOutput], None]) -> None:
         for number, output in enumerate(self._outputs):

@@ -98,13 +98,9 @@ class ValuesOutput(BatchOutput):
 def _set_gauges(held: dict[str, float], batch: OperatorBatch) -> None:
     """Set those that the batch knows.
 
-    A batch that may lack buckets knows sizes of the state from below. The state hardly shrinks before the watermark moves,
-    so the higher value is nearer to the truth.
+    A batch in which no bucket had anything to do leaves the sizes of the state as they were.
     """
     for metric in GAUGES:
         value = metric.value(batch)
-        if value is None:
-            continue
-        if metric.of_state and not batch.whole_state:
-            value = max(value, held.get(metric.name, 0))
-        held[metric.name] = value
+        if value is not None and (batch.whole_state or not metric.of_state):
+            held[metric.name] = value

@@ -1,14 +1,26 @@
 """How the close times of an operator in a stream follow from Spark's watermark."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from operators.columns.records import FAR_PAST
 from state_backends.durability.progress import close_time_at
 
+NO_TIMES: Mapping[str, int] = MappingProxyType({})
+
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """The rule by which a watermark closes windows.
+    """The rule by which event times close windows.
+
+    Spark's watermark knows earlier batches only. Where its delay is known, the highest event time that the tasks of a batch saw
+    says already what it will be in the next one, and windows close with that. Of several inputs, the slowest one counts.
+
+        batch                n          n + 1
+        highest event time   h          .
+        watermark            w          h - delay
+        windows close by     h - delay  .
 
     Rows that are not late are not before the watermark of the batch before plus a millisecond, less `behind_us`.
 
@@ -17,6 +29,8 @@ class Closing:
             watermark passes them, so they are late only if the watermark of the batch before had passed them. Spark's own
             operators apply this rule to all rows.
         behind_us: in microseconds.
+        delays_ms: the name of each input, and how far the watermark is behind its highest event time, in milliseconds; empty if
+            only the watermark closes windows.
         idle_ms: how long the stream has to be without records for the clock to close windows, in milliseconds; None for never.
         open_us: how far behind the clock the clock leaves windows open at least, in microseconds: as far as a record with the
             time of the clock would leave them open.
@@ -24,19 +38,48 @@ class Closing:
 
     chained: bool = False
     behind_us: int = 0
+    delays_ms: tuple[tuple[str, int], ...] = ()
     idle_ms: int | None = None
     open_us: int = 0
 
-    def closes(self, watermark_ms: int, tick_us: int) -> tuple[int, int]:
+    def closes(
+        self, watermark_ms: int, tick_us: int, highest_us: Mapping[str, int] = NO_TIMES
+    ) -> tuple[int, int]:
         """Return the close times in ticks at the start and at the end of a batch.
 
         Args:
             watermark_ms: of the batch.
             tick_us: length of a tick in microseconds.
+            highest_us: the highest event time of each input, as far as it is known, in microseconds, by its name.
         """
-        close = close_time_at(watermark_ms, self.behind_us, tick_us)
+        start = close_time_at(watermark_ms, self.behind_us, tick_us)
+        end = close_time_at(self.next_watermark_ms(watermark_ms, highest_us), self.behind_us, tick_us)
         # An operator goes on from the close time of its last batch: the far past adds nothing to that.
-        return (FAR_PAST if self.chained else close), close
+        return (FAR_PAST if self.chained else start), end
+
+    def next_watermark_ms(self, watermark_ms: int, highest_us: Mapping[str, int]) -> int:
+        """Return what the watermark of the next batch will be, as far as this one tells. Arguments are those of `closes`."""
+        known = [
+            highest_us[name] // 1_000 - delay if name in highest_us else watermark_ms
+            for name, delay in self.delays_ms
+        ]
+        return max(watermark_ms, min(known, default=watermark_ms))
+
+    def highest_us(
+        self, told: Sequence[int | None], before: Mapping[str, int] | None, tick_us: int
+    ) -> dict[str, int]:
+        """Return the highest event time of each input, as far as it is known, in microseconds, by its name.
+
+        Args:
+            told: those of the batch, in the order of `delays_ms`, in microseconds; None for an input without records.
+            before: those of earlier batches in ticks, by name.
+            tick_us: length of a tick in microseconds.
+        """
+        highest = {name: ticks * tick_us for name, ticks in (before or {}).items()}
+        for (name, _), time in zip(self.delays_ms, told, strict=False):
+            if time is not None:
+                highest[name] = max(time, highest.get(name, time))
+        return highest
 
     def behind(self, ticks: int, tick_us: int) -> int:
         """Return how far results may lie behind, in microseconds.

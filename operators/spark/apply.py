@@ -180,11 +180,15 @@ def _streaming(
     if savepoint is not None:
         adaption(program, savepoint.identity, savepoint.schema, config.evolution, moved=True)
     timed = incoming.watermarked(df, program.inputs.aliases[program.inputs.event_time])
+    if sum(marker not in program.inputs.names for marker in incoming.markers) > 1:
+        # Rows of several inputs cannot be told apart.
+        incoming = replace(incoming, closing=replace(incoming.closing, delays_ms=()), markers=())
     closing = incoming.closing
     clocked = closing.idle_ms is not None
     if closing.idle_ms is not None:
         timed = with_heartbeats(timed, closing.idle_ms)
-    pack = Pack(program, labels, name, tells=clocked, sorts=incoming.shuffled)
+    tells = clocked or bool(closing.delays_ms)
+    pack = Pack(program, labels, name, tells, incoming.shuffled, incoming.markers)
     packed = known(timed, known_columns(df)).mapInArrow(pack, spark_schema(PACKED))
     packed = observed(packed, f"{name}_in", PACKED_COUNTS)
     sent = known(packed.select(*TO_BUCKETS.names), spark_schema(TO_BUCKETS))

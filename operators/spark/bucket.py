@@ -95,7 +95,7 @@ def in_place(parts: Iterable[tuple[int, int, bytes | None]], folder: Path) -> Bl
     """
     found = {kind: (list[int](), Spool(folder)) for kind in (ROWS, PARTIALS)}
     for place, kind, blob in parts:
-        if blob is not None:
+        if kind in found and blob is not None:
             places, spool = found[kind]
             places.append(place)
             spool.extend([blob])
@@ -111,19 +111,30 @@ class Call:
     Attributes:
         watermark: in milliseconds.
         clock: of the batch, in milliseconds since the epoch; the same if the batch is repeated.
-        arrived: whether the batch has records, if tasks tell that.
+        arrived: whether the batch has records.
+        highest: the highest event time of each input in the batch, in microseconds, if tasks tell that.
         fired: the event-time timer that fired, in milliseconds; None if the call is for rows.
     """
 
     watermark: int
     clock: int
     arrived: bool = False
+    highest: tuple[int | None, ...] = ()
     fired: int | None = None
 
     @classmethod
-    def of(cls, times: Any, *, arrived: bool = False, fired: int | None = None) -> "Call":
+    def of(
+        cls,
+        times: Any,
+        *,
+        arrived: bool = False,
+        highest: tuple[int | None, ...] = (),
+        fired: int | None = None,
+    ) -> "Call":
         """Return the call at these times."""
-        return cls(times.getCurrentWatermarkInMs(), times.getCurrentProcessingTimeInMs(), arrived, fired)
+        return cls(
+            times.getCurrentWatermarkInMs(), times.getCurrentProcessingTimeInMs(), arrived, highest, fired
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +173,16 @@ class Outcome:
     timer: int | None
 
 
+def gauges(pointer: Pointer) -> dict[str, int]:
+    """Return the metrics of a bucket that does not work in a batch: how much it holds since the last one in which it did."""
+    usage = pointer.progress.usage or []
+    size = sum(bytes_ for _, _, _, bytes_, *_ in usage)
+    panes = sum(entries for _, _, entries, *_ in usage)
+    overdue = int(pointer.failures > 0)
+    held = {"live_keys": pointer.progress.keys, "live_panes": panes, "state_bytes": size}
+    return {**held, "max_bucket_bytes": size, "snapshots_overdue": overdue}
+
+
 @dataclass(frozen=True)
 class Job:
     """What is the same in all calls of an operator's buckets in a run of a query.
@@ -198,8 +219,18 @@ class Job:
             return call.fired == progress.timer
         if self.closing.chained:  # To know the close time of the batch before in the next one.
             return True
-        has_state = progress.timer is not None
-        return has_state and (call.arrived or self._by_clock(call, progress) > progress.close_time)
+        if progress.timer is None:  # It has no state.
+            return False
+        if call.arrived and (
+            self.closing.idle_ms is not None or self._inputs(call, progress) != progress.inputs
+        ):
+            return True
+        return self._closes(call, progress, progress.close_time)[1] > progress.close_time
+
+    @staticmethod
+    def rests(call: Call, progress: Progress) -> bool:
+        """Whether a bucket that has nothing to do now has state, and will not work in this batch."""
+        return call.fired is None and progress.timer is not None and progress.timer > call.watermark
 
     def run(self, journal: Journal, request: Request) -> Outcome:
         """Work on a bucket with this process's copy.
@@ -223,6 +254,8 @@ class Job:
             operator.forget(keys)
         closes = self._closes(call, pointer.progress, operator.operator.close_time)
         active = self._active(call, pointer.progress)
+        next_watermark = self.closing.next_watermark_ms(call.watermark, self._highest(call, pointer.progress))
+        inputs = self._inputs(call, pointer.progress)
         behind = None if self.closing.chained else self.closing.behind_us
         whole, metrics = Part(closes, *self._tables(request.blobs)), dict[str, int]()
         out = Spool(self.config.directory)
@@ -244,9 +277,14 @@ class Job:
                     done = operator.step(stage.closes, rows, stage.partials)
                     tables, counters = iter([self.program.joined(done.rows, done.late)]), done.counters
                 # Asked before the commit, while the store knows of this batch's changes.
-                timer = None if operator.store.is_empty() else call.watermark + 1
+                timer = None if operator.store.is_empty() else next_watermark + 1
                 host = Progress(
-                    buckets=len(self.labels), timer=timer, active=active, behind=behind, forgotten=forgotten
+                    buckets=len(self.labels),
+                    timer=timer,
+                    active=active,
+                    behind=behind,
+                    forgotten=forgotten,
+                    inputs=inputs,
                 )
                 pointer = operator.commit(journal, pointer, host, request.batch)
                 metrics = added(metrics, operator.drain_metrics(counters))
@@ -286,9 +324,19 @@ class Job:
 
     def _closes(self, call: Call, progress: Progress, close_time: int) -> tuple[int, int]:
         """Close times in ticks at the start and at the end of the batch; they never go back behind that of earlier ones."""
-        start, end = self.closing.closes(call.watermark, self.program.tick_us)
+        start, end = self.closing.closes(call.watermark, self.program.tick_us, self._highest(call, progress))
         start = max(start, close_time)
         return start, max(start, end, self._by_clock(call, progress))
+
+    def _highest(self, call: Call, progress: Progress) -> dict[str, int]:
+        """The highest event time of each input with this batch, in microseconds, by name, as far as it is known."""
+        return self.closing.highest_us(call.highest, progress.inputs, self.program.tick_us)
+
+    def _inputs(self, call: Call, progress: Progress) -> dict[str, int] | None:
+        """The same of several inputs, in ticks: only the watermark of the slowest one will be known in the next batch."""
+        if len(self.closing.delays_ms) < 2:
+            return None
+        return {name: time // self.program.tick_us for name, time in self._highest(call, progress).items()}
 
     def _by_clock(self, call: Call, progress: Progress) -> int:
         """The close time that follows from the clock, if the stream is quiet."""

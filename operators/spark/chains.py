@@ -6,7 +6,7 @@ for rows that the first emits only when it moves. Instead, result columns carry 
 Spark's operators, so that Spark's windows, joins and `dropDuplicatesWithinWatermark` accept them as event time.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,6 +29,8 @@ from operators.spark.inside import (
 _BEHIND, _OUR_DELAY, _UPDATES, _UNBOUNDED, _OPEN = (
     f"stateful_windows.{name}" for name in ("behindUs", "delayMs", "updates", "unbounded", "openUs")
 )
+ONLY_INPUT = ""
+"""Name of an operator's input where there is one."""
 _TICK_OF_SPARK_US = 1_000
 """Spark's watermark has a resolution of a millisecond, and rows at the watermark itself are late."""
 _BY_TABLE = "write the first operator's rows to a table and read them in a second query"
@@ -49,6 +51,7 @@ class Incoming:
         open_us: how far behind the clock the operators before this one leave windows open because of their `idle`, in
             microseconds; 0 if they have none.
         shuffled: whether rows may arrive in any order, since a shuffle lies below.
+        markers: of several inputs, the column that is true in the rows of each, in the order of `closing.delays_ms`.
     """
 
     closing: Closing
@@ -56,6 +59,7 @@ class Incoming:
     given_ms: int
     open_us: int = 0
     shuffled: bool = False
+    markers: tuple[str, ...] = ()
 
     def watermarked(self, df: DataFrame, column: str) -> DataFrame:
         """Return the stream with the watermark on this column, unless it has one."""
@@ -78,13 +82,28 @@ class Incoming:
         return max(idle_us - self.closing.behind_us, self.open_us)
 
     @staticmethod
-    def joined(parts: Sequence["Incoming"]) -> "Incoming":
-        """Return the event time of several inputs as one: a row is late if it is late for all of them."""
+    def joined(parts: Mapping[str, "Incoming"], markers: Mapping[str, str]) -> "Incoming":
+        """Return the event time of several inputs as one: a row is late if it is late for all of them.
+
+        Args:
+            parts: by the name of the input.
+            markers: the column that is true in the rows of each input.
+        """
+        each = parts.values()
+        told = all(part.closing.delays_ms for part in each)
         closing = Closing(
-            any(part.closing.chained for part in parts), max(part.closing.behind_us for part in parts)
+            any(part.closing.chained for part in each),
+            max(part.closing.behind_us for part in each),
+            tuple((name, part.closing.delays_ms[0][1]) for name, part in parts.items()) if told else (),
         )
-        given_ms, open_us = max(part.given_ms for part in parts), max(part.open_us for part in parts)
-        return Incoming(closing, None, given_ms, open_us, any(part.shuffled for part in parts))
+        return Incoming(
+            closing,
+            None,
+            max(part.given_ms for part in each),
+            max(part.open_us for part in each),
+            any(part.shuffled for part in each),
+            tuple(markers[name] for name in parts),
+        )
 
 
 def incoming(df: DataFrame, event_time: str, grace_us: int, *, takes_updates: bool) -> Incoming:
@@ -126,7 +145,10 @@ def _incoming(
         return direct(grace_ms)  # Metadata may come from a file that a query wrote: it means nothing here.
     stateful = [name for _, name in nodes if keeps_state(name)]
     if not stateful:
-        return direct(grace_ms) if DELAY not in metadata else _given(event_time, metadata[DELAY], grace_ms)
+        if DELAY not in metadata:
+            return direct(grace_ms)
+        watermarks = sum(name == WATERMARK for _, name in nodes)
+        return _given(event_time, metadata[DELAY], grace_ms, watermarks)
     names = ", ".join(dict.fromkeys(stateful))
     if _sets_another(nodes):
         raise DefinitionError(
@@ -162,17 +184,20 @@ def direct(grace_ms: int) -> Incoming:
     """Return the event time of a plain stream, to which `apply` gives its watermark."""
     # A millisecond more than the grace: what is emitted is later than the watermark of the batch before, not at it, as
     # Spark's operators require.
-    return Incoming(Closing(), grace_ms + 1, grace_ms)
+    return Incoming(Closing(delays_ms=((ONLY_INPUT, grace_ms + 1),)), grace_ms + 1, grace_ms)
 
 
-def _given(event_time: str, delay: int, grace_ms: int) -> Incoming:
-    """The event time of a source with a watermark."""
+def _given(event_time: str, delay: int, grace_ms: int, watermarks: int) -> Incoming:
+    """The event time of a source with a watermark, or of several that are united."""
     if delay not in (grace_ms, grace_ms + 1):
         raise DefinitionError(
             f"column {event_time!r} has a watermark of {delay} ms already, but grace is {grace_ms} ms: "
             "leave withWatermark out, since apply sets it from grace"
         )
-    return Incoming(Closing(behind_us=_TICK_OF_SPARK_US * (grace_ms + 1 - delay)), None, grace_ms)
+    # Of several watermarks below, the lowest counts, which no batch tells.
+    delays_ms = ((ONLY_INPUT, delay),) if watermarks == 1 else ()
+    closing = Closing(behind_us=_TICK_OF_SPARK_US * (grace_ms + 1 - delay), delays_ms=delays_ms)
+    return Incoming(closing, None, grace_ms)
 
 
 def _sets_another(nodes: Iterable[tuple[int, str]]) -> bool:

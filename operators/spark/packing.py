@@ -8,19 +8,22 @@ on the order in which a shuffle delivers rows, or on how Spark cuts them into ba
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import reduce
 from itertools import chain
 from queue import Queue
 from threading import Condition, Event, Thread
 from time import perf_counter_ns
-from typing import Any
+from typing import Any, cast
 
+import msgpack
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from operators.columns.content import content_order
 from operators.columns.ranges import Ints
-from operators.columns.records import RecordColumns, UsableRows, number_keys
+from operators.columns.records import RecordColumns, UsableRows, most_ticks, number_keys
 from operators.runtime.program import Program
 from operators.spark import blobs
 from operators.spark.blobs import to_blobs
@@ -48,7 +51,9 @@ PACKED = pa.schema(
 TO_BUCKETS = pa.schema([PACKED.field(name) for name in ("bucket", "kind", "place", "blob")])
 """The columns that go through the shuffle; the counts do not."""
 CALL, ARRIVED, ROWS, PARTIALS = range(4)
-"""Kinds: no blob, to wake the bucket; the same, where records arrived, for whichever bucket; records; partial aggregates."""
+"""Kinds: no blob, to wake the bucket; a task has records, and their highest event time; records; partial aggregates."""
+Times = tuple[int | None, ...]
+"""A time of each input, or None where it has no record of use."""
 _BATCHES_AHEAD = 32
 _SAMPLE_ROWS = 16_384
 _LEAST_SAVING = 2
@@ -83,7 +88,9 @@ class Pack:
         program: names the columns.
         labels: one bucket label per slice of the key space.
         name: of the operator, in errors.
-        tells: whether each task that has records tells all buckets so, for them to know when the stream is quiet.
+        tells: whether each task that has records tells all buckets so, and the highest event time of each input. So buckets
+            know which windows are closed, and when the stream is quiet.
+        markers: of several inputs, the column that is true in the rows of each.
         sorts: whether rows arrive in any order, because a shuffle lies below. A task sorts them then by what they hold, and has
             all of them in memory, as its buckets have.
     """
@@ -93,6 +100,7 @@ class Pack:
     name: str = "windows"
     tells: bool = False
     sorts: bool = False
+    markers: tuple[str, ...] = ()
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield one row per bucket and blob, for every few hundred thousand rows, or fewer if they are wide."""
@@ -109,12 +117,10 @@ class Pack:
         self, batches: Iterable[pa.RecordBatch], sorting: Stopwatch, *, first: bool
     ) -> Iterator[Iterable[_Part]]:
         """Yield what goes to buckets. The first task calls all of them, so that those without records work, too."""
-        if first:
-            yield [_call(label) for label in self.labels]
-        columns = self.program.inputs.records
-        for number, table in enumerate(self._tables(batches, sorting)):
-            if self.tells and not number:
-                yield [_call(label, ARRIVED) for label in self.labels]
+        columns, arrivals = self.program.inputs.records, list[Times]()
+        for table in self._tables(batches, sorting):
+            if self.tells:
+                arrivals.append(self._highest_us(table))
             if self.program.sifts:  # A bad row is reported, or comes out, where its key is.
                 yield self._whole(table)
                 continue
@@ -124,6 +130,30 @@ class Pack:
             parts = self._records(usable.table) if partials is None else self._sent(partials, usable)
             bad = [_call(self.labels[0], bad=usable.bad)] if usable.bad else []
             yield chain(parts, bad)
+        if arrivals:
+            arrival = cast("bytes", msgpack.packb(highest_of(arrivals)))
+            yield [_call(label, ARRIVED, arrival) for label in self.labels]
+        elif first:
+            yield [_call(label) for label in self.labels]
+
+    def _highest_us(self, table: pa.Table) -> Times:
+        """The highest event time of the rows of each input in microseconds; None if none of them can be used."""
+        inputs = self.program.inputs
+        column = table.column(inputs.event_time)
+        most = most_ticks(column.type, inputs.tick_us, inputs.reach) * inputs.tick_us
+        words = column.cast(pa.int64())
+        if (pc.max(words).as_py() or 0) >= most:
+            words = pc.if_else(pc.less(words, most), words, None)
+        if not self.markers:
+            return (pc.max(words).as_py(),)
+        known = {
+            name: pc.fill_null(table.column(name), False)
+            for name in self.markers
+            if name in table.column_names
+        }
+        # Rows of one input may have no mark of their own, if nothing needs it.
+        rest = pc.invert(reduce(pc.or_, known.values()))
+        return tuple(pc.max(words.filter(known.get(name, rest))).as_py() for name in self.markers)
 
     def _tables(self, batches: Iterable[pa.RecordBatch], sorting: Stopwatch) -> Iterator[pa.Table]:
         """The task's rows, a few hundred thousand at a time, or fewer if they are wide."""
@@ -197,9 +227,20 @@ class Pack:
                 yield label, order[start:end]
 
 
-def _call(label: int, kind: int = CALL, bad: int = 0) -> _Part:
-    """A row without a blob."""
-    return label, 0, bad, 0, 0, kind, None
+def _call(label: int, kind: int = CALL, blob: bytes | None = None, bad: int = 0) -> _Part:
+    """A row without records."""
+    return label, 0, bad, 0, 0, kind, blob
+
+
+def highest_of(times: Iterable[Times]) -> Times:
+    """Return the highest of several times of each input."""
+    by_input = zip(*times, strict=True)
+    return tuple(max((time for time in of if time is not None), default=None) for of in by_input)
+
+
+def read_arrivals(arrivals: Iterable[bytes]) -> Times:
+    """Return the highest event time of each input that tasks told, in microseconds."""
+    return highest_of(tuple(msgpack.unpackb(each)) for each in arrivals)
 
 
 def _parts(label: int, counts: tuple[int, int, int, int], kind: int, table: pa.Table) -> Iterator[_Part]:

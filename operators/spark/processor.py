@@ -18,14 +18,14 @@ from operators.runtime.evolution import stored_change
 from operators.runtime.lifetimes import are_recorded
 from operators.runtime.metrics import line, names
 from operators.runtime.program import Program
-from operators.spark.bucket import Blobs, Call, Functions, Job, Origin, Outcome, Request, in_place
+from operators.spark.bucket import Blobs, Call, Functions, Job, Origin, Outcome, Request, gauges, in_place
 from operators.spark.failures import MOVE_STATE, located
 from operators.spark.forgetting import Requests
 from operators.spark.journal import SparkJournal
 from operators.spark.logs import log_at
 from operators.spark.observed import COUNTS
 from operators.spark.owners import work
-from operators.spark.packing import ARRIVED
+from operators.spark.packing import ARRIVED, read_arrivals
 from operators.spark.runs import batch_number, run_id
 from operators.spark.workers import prepare_worker
 from state_backends import StateConfig, StateError
@@ -111,17 +111,16 @@ class BucketProcessor(StatefulProcessor):
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
         """Process a bucket's packed rows."""
-        arrived = False
+        arrivals = list[bytes]()
 
         def parts() -> Iterator[tuple[int, int, bytes | None]]:
-            nonlocal arrived
             for frame in rows:
-                for part in zip(frame["place"], frame["kind"], frame["blob"], strict=True):
-                    arrived |= part[1] == ARRIVED
-                    yield part
+                arrivals.extend(frame["blob"][frame["kind"] == ARRIVED])
+                yield from zip(frame["place"], frame["kind"], frame["blob"], strict=True)
 
         blobs = in_place(parts(), self._job.config.directory)
-        return self._run(label_of(key), blobs, Call.of(timerValues, arrived=arrived))
+        call = Call.of(timerValues, arrived=bool(arrivals), highest=read_arrivals(arrivals))
+        return self._run(label_of(key), blobs, call)
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
         """Close windows because the watermark moved."""
@@ -156,6 +155,8 @@ class BucketProcessor(StatefulProcessor):
         due = job.is_due(call, pointer.progress) or job.forgets(call, pointer, batch)
         if not (blobs or begins or due) and self._fits(pointer):
             # A timer that a later one has replaced, or a call that only starts or checks the bucket.
+            if job.rests(call, pointer.progress):
+                yield from self._results(Outcome((), gauges(pointer), None), _number(label, call))
             return
         request = Request(pointer, label, batch, call, blobs, begins)
         functions = Functions(Origin(run_id(), self.digest), job.config.log_level, self._pickled)

@@ -81,16 +81,18 @@ def united(
     for name, frame in frames.items():
         check_time(frame, times[name], name)
     parts = [_part(sides, side, shared, frames, times[side.name]) for side in sides]
-    read = [
-        incoming(frame, times[name], grace_us, takes_updates=False)
-        for name, frame in frames.items()
-        if frame.isStreaming
-    ]
+    read = {
+        side.name: incoming(frames[side.name], times[side.name], grace_us, takes_updates=False)
+        for side in sides
+        if frames[side.name].isStreaming
+    }
     if read:
-        parts = [one.watermarked(part, EVENT_TIME) for one, part in zip(read, parts, strict=True)]
+        parts = [one.watermarked(part, EVENT_TIME) for one, part in zip(read.values(), parts, strict=True)]
     types = [{field.name: field.dataType.simpleString() for field in part.schema} for part in parts]
     check_types([side.name for side in sides], types, times)
-    return reduce(DataFrame.unionByName, parts), Incoming.joined(read) if read else None
+    return reduce(DataFrame.unionByName, parts), Incoming.joined(
+        read, {side.name: side.marker for side in sides}
+    ) if read else None
 
 
 def _part(

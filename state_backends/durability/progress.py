@@ -45,7 +45,7 @@ class Progress:
         stream_time: of a local runner, the stream time in ticks, or None before the first record.
         highest: of a local runner, the highest event time in ticks, or None before the first record; of several inputs, the
             least of theirs, or None until each has had a record.
-        inputs: of a local runner of several inputs, the highest event time in ticks of each that has had a record, by name.
+        inputs: of several inputs, the highest event time in ticks of each that has had a record, by name.
         sequence: number of the next batch, which the rows of the operator carry if later ones may replace them. It goes on from
             that of a savepoint.
         forgotten: of a query, number of the last request to forget keys that the bucket has applied, or 0.

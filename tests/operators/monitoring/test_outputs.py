@@ -90,7 +90,7 @@ def test_json_lines_have_the_counts_and_what_follows_from_them(tmp_path: Path) -
     for output in (to_file, to_function):
         output.report(first)
     path.rename(tmp_path / "rotated")
-    to_file.report(batch(1, QueryRun(None, "query-1", "run-2"), whole_state=False))
+    to_file.report(batch(1, QueryRun(None, "query-1", "run-2")))
     assert lines == (tmp_path / "rotated").read_text().splitlines()
     assert {
         "started": "2026-01-05T12:00:00.000+00:00",
@@ -241,14 +241,14 @@ def test_gauges_go_with_their_query(reader: Reader) -> None:
     )
 
 
-def test_sizes_of_a_part_of_the_state_do_not_lower_the_gauges(reader: Reader) -> None:
-    """Until a batch knows all buckets, the highest value is the best known; shares are of each batch."""
+def test_a_batch_without_work_does_not_lower_the_sizes_of_the_state(reader: Reader) -> None:
+    """They stay as they were, until another batch tells of them; what is of the batch is of each batch."""
     found = []
-    for whole, keys in ((True, 10), (False, 4), (False, 12), (True, 6)):
-        reader.output.report(batch(live_keys=keys, state_bytes=60, whole_state=whole, buckets=keys))
+    for keys, buckets in ((10, 3), (0, 0), (6, 0), (0, 2)):
+        reader.output.report(batch(live_keys=keys, state_bytes=6 * keys, buckets=buckets))
         values = reader.read()
         found.append((values["windows_live_keys",], values["windows_buckets",]))
-    assert [(10, 10), (10, 4), (12, 12), (6, 6)] == found
+    assert [(10, 3), (10, 0), (6, 0), (0, 2)] == found
 
 
 def test_what_a_batch_does_not_know_stays_as_it_was(reader: Reader) -> None:

@@ -1,7 +1,6 @@
 """How outputs are called: with everything, whatever another one raises."""
 
 import logging
-from datetime import timedelta
 
 import pytest
 
@@ -9,7 +8,7 @@ from operators import DefinitionError
 from operators.monitoring import BatchOutput, OperatorBatch, QueryRun
 from operators.monitoring.output import as_output
 from operators.monitoring.reporter import Reporter
-from tests.operators.monitoring.batches import RUN, START, batch
+from tests.operators.monitoring.batches import RUN, batch
 
 
 class Recorder(BatchOutput):
@@ -71,20 +70,11 @@ def test_an_output_that_fails_is_logged_once_and_stops_nothing(caplog: pytest.Lo
     assert 2 == len(caplog.records)
 
 
-def test_the_state_is_whole_when_the_watermark_has_moved() -> None:
-    """In other batches buckets without records may be left out, but not in the first batch of all."""
-    recorder = Recorder()
-    reporter = Reporter([recorder])
-    for number, seconds in enumerate([None, None, 0, 0, 5]):
-        watermark = None if seconds is None else START + timedelta(seconds=seconds)
-        reporter.report(batch(number, watermark=watermark))
-        reporter.report(batch(number, operator="other"))
-    assert [True, False, True, False, True] == [one.whole_state for one in recorder.calls[::2]]
-    assert [True, False, False, False, False] == [one.whole_state for one in recorder.calls[1::2]]
-    reporter.ended("run-1", None)
-    restarted = QueryRun("flights", "query-1", "run-2")
-    reporter.report(batch(5, restarted, watermark=START))
-    assert not recorder.calls[-1].whole_state
+def test_the_state_is_whole_where_buckets_tell_of_it() -> None:
+    """Those that work do, and those with state that have nothing to do; a batch without calls of any bucket tells nothing."""
+    assert batch(buckets=1).whole_state
+    assert batch(live_keys=1).whole_state
+    assert not batch().whole_state
 
 
 def test_a_function_is_an_output() -> None:

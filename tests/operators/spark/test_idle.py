@@ -126,7 +126,7 @@ def test_an_outage_that_is_longer_than_idle_takes_nothing_from_grace(
     write_ago(tmp_path / "in", 1, 30, 85)
     query = run(out, tmp_path)
     assert 1 == counted(query, "windows_out", "late"), "of 85 minutes ago"
-    assert 1 == query.recentProgress[-1].observedMetrics["windows_out"]["counts"]["live_panes"], (
+    assert 1 == query.recentProgress[0].observedMetrics["windows_out"]["counts"]["live_panes"], (
         "of 30 minutes ago"
     )
 
