@@ -213,7 +213,7 @@ class WindowedAggregation(RunnableOperator):
     def _times(self) -> Iterator[OutputTime]:
         updates = self.policy == "on_update"
         for name, behind in zip(("start", "end"), self.windows.bounds_behind, strict=True):
-            yield OutputTime("window", name, behind, updates)
+            yield OutputTime("window", name, behind, updates, closed=not updates)
 
     def _check_columns(self, types: Mapping[str, pa.DataType], event_time: str, gap: str | None) -> None:
         check_computes(self.aggregates)

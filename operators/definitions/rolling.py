@@ -269,7 +269,9 @@ class RollingAggregation(RunnableOperator):
             Inputs(event_time, keys, values, windows.tick_us, plan.reach, rows=plan.rows),
             windows.grace_ticks,
             self._segment(plan, config),
-            times=(OutputTime(emitted[time], None, 0),) if time in emitted else (),
+            times=(OutputTime(emitted[time], None, 0, closed=not plan.on_arrival),)
+            if time in emitted
+            else (),
             segment_given=config.segment is not None,
             labels=None if label is None else output,
         )

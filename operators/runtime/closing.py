@@ -15,7 +15,8 @@ class Closing:
     """The rule by which event times close windows.
 
     Spark's watermark knows earlier batches only. Where its delay is known, the highest event time that the tasks of a batch saw
-    says already what it will be in the next one, and windows close with that. Of several inputs, the slowest one counts.
+    says already what it will be in the next one, and windows close with that. Of several inputs, the slowest one counts. Rows
+    of another operator that emits windows when they are closed say how far that one's close time is at least.
 
         batch                n          n + 1
         highest event time   h          .
@@ -29,7 +30,7 @@ class Closing:
             watermark passes them, so they are late only if the watermark of the batch before had passed them. Spark's own
             operators apply this rule to all rows.
         behind_us: in microseconds.
-        delays_ms: the name of each input, and how far the watermark is behind its highest event time, in milliseconds; empty if
+        delays_us: the name of each input, and how far the watermark is behind its highest event time, in microseconds; empty if
             only the watermark closes windows.
         idle_ms: how long the stream has to be without records for the clock to close windows, in milliseconds; None for never.
         open_us: how far behind the clock the clock leaves windows open at least, in microseconds: as far as a record with the
@@ -38,7 +39,7 @@ class Closing:
 
     chained: bool = False
     behind_us: int = 0
-    delays_ms: tuple[tuple[str, int], ...] = ()
+    delays_us: tuple[tuple[str, int], ...] = ()
     idle_ms: int | None = None
     open_us: int = 0
 
@@ -60,8 +61,8 @@ class Closing:
     def next_watermark_ms(self, watermark_ms: int, highest_us: Mapping[str, int]) -> int:
         """Return what the watermark of the next batch will be, as far as this one tells. Arguments are those of `closes`."""
         known = [
-            highest_us[name] // 1_000 - delay if name in highest_us else watermark_ms
-            for name, delay in self.delays_ms
+            (highest_us[name] - delay) // 1_000 if name in highest_us else watermark_ms
+            for name, delay in self.delays_us
         ]
         return max(watermark_ms, min(known, default=watermark_ms))
 
@@ -71,12 +72,12 @@ class Closing:
         """Return the highest event time of each input, as far as it is known, in microseconds, by its name.
 
         Args:
-            told: those of the batch, in the order of `delays_ms`, in microseconds; None for an input without records.
+            told: those of the batch, in the order of `delays_us`, in microseconds; None for an input without records.
             before: those of earlier batches in ticks, by name.
             tick_us: length of a tick in microseconds.
         """
         highest = {name: ticks * tick_us for name, ticks in (before or {}).items()}
-        for (name, _), time in zip(self.delays_ms, told, strict=False):
+        for (name, _), time in zip(self.delays_us, told, strict=False):
             if time is not None:
                 highest[name] = max(time, highest.get(name, time))
         return highest

@@ -140,12 +140,14 @@ class OutputTime:
         behind: by how many ticks it may lie before the close time of the batch before the one that emits it; None if by any
             number, so that no later operator can take it.
         updates: whether a row is emitted again with each update.
+        closed: whether it is never later than the close time of the batch that emits it.
     """
 
     column: str
     field: str | None
     behind: int | None
     updates: bool = False
+    closed: bool = False
 
     @property
     def is_end(self) -> bool:

@@ -182,12 +182,12 @@ def _streaming(
     timed = incoming.watermarked(df, program.inputs.aliases[program.inputs.event_time])
     if sum(marker not in program.inputs.names for marker in incoming.markers) > 1:
         # Rows of several inputs cannot be told apart.
-        incoming = replace(incoming, closing=replace(incoming.closing, delays_ms=()), markers=())
+        incoming = replace(incoming, closing=replace(incoming.closing, delays_us=()), markers=())
     closing = incoming.closing
     clocked = closing.idle_ms is not None
     if closing.idle_ms is not None:
         timed = with_heartbeats(timed, closing.idle_ms)
-    tells = clocked or bool(closing.delays_ms)
+    tells = clocked or bool(closing.delays_us)
     pack = Pack(program, labels, name, tells, incoming.shuffled, incoming.markers)
     packed = known(timed, known_columns(df)).mapInArrow(pack, spark_schema(PACKED))
     packed = observed(packed, f"{name}_in", PACKED_COUNTS)

@@ -334,7 +334,7 @@ class Job:
 
     def _inputs(self, call: Call, progress: Progress) -> dict[str, int] | None:
         """The same of several inputs, in ticks: only the watermark of the slowest one will be known in the next batch."""
-        if len(self.closing.delays_ms) < 2:
+        if len(self.closing.delays_us) < 2:
             return None
         return {name: time // self.program.tick_us for name, time in self._highest(call, progress).items()}
 

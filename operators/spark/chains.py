@@ -22,12 +22,14 @@ from operators.spark.inside import (
     TIME_WINDOW,
     WATERMARK,
     gets_any_order,
+    has_several_inputs,
     keeps_state,
     plan_nodes,
 )
 
-_BEHIND, _OUR_DELAY, _UPDATES, _UNBOUNDED, _OPEN = (
-    f"stateful_windows.{name}" for name in ("behindUs", "delayMs", "updates", "unbounded", "openUs")
+_BEHIND, _OUR_DELAY, _UPDATES, _UNBOUNDED, _OPEN, _CLOSED = (
+    f"stateful_windows.{name}"
+    for name in ("behindUs", "delayMs", "updates", "unbounded", "openUs", "closedUs")
 )
 ONLY_INPUT = ""
 """Name of an operator's input where there is one."""
@@ -51,7 +53,7 @@ class Incoming:
         open_us: how far behind the clock the operators before this one leave windows open because of their `idle`, in
             microseconds; 0 if they have none.
         shuffled: whether rows may arrive in any order, since a shuffle lies below.
-        markers: of several inputs, the column that is true in the rows of each, in the order of `closing.delays_ms`.
+        markers: of several inputs, the column that is true in the rows of each, in the order of `closing.delays_us`.
     """
 
     closing: Closing
@@ -90,11 +92,11 @@ class Incoming:
             markers: the column that is true in the rows of each input.
         """
         each = parts.values()
-        told = all(part.closing.delays_ms for part in each)
+        told = all(part.closing.delays_us for part in each)
         closing = Closing(
             any(part.closing.chained for part in each),
             max(part.closing.behind_us for part in each),
-            tuple((name, part.closing.delays_ms[0][1]) for name, part in parts.items()) if told else (),
+            tuple((name, part.closing.delays_us[0][1]) for name, part in parts.items()) if told else (),
         )
         return Incoming(
             closing,
@@ -173,10 +175,13 @@ def _incoming(
         )
     given = metadata.get(DELAY, metadata.get(_OUR_DELAY, 0))
     behind = metadata.get(_BEHIND, 0)
-    if _BEHIND not in metadata or not stateful[0].startswith("TransformWithState"):
+    ours = _BEHIND in metadata and stateful[0].startswith("TransformWithState")
+    if not ours:
         # Spark's own operators emit rows that are a microsecond later than the watermark.
         behind = max(behind, 0) + _TICK_OF_SPARK_US
     closing = Closing(True, behind + max(0, grace_us - given * 1_000))
+    if ours and _CLOSED in metadata and not any(has_several_inputs(name) for _, name in nodes):
+        closing = replace(closing, delays_us=((ONLY_INPUT, -metadata[_CLOSED]),))
     return Incoming(closing, None, given, metadata.get(_OPEN, 0))
 
 
@@ -184,7 +189,7 @@ def direct(grace_ms: int) -> Incoming:
     """Return the event time of a plain stream, to which `apply` gives its watermark."""
     # A millisecond more than the grace: what is emitted is later than the watermark of the batch before, not at it, as
     # Spark's operators require.
-    return Incoming(Closing(delays_ms=((ONLY_INPUT, grace_ms + 1),)), grace_ms + 1, grace_ms)
+    return Incoming(Closing(delays_us=((ONLY_INPUT, (grace_ms + 1) * 1_000),)), grace_ms + 1, grace_ms)
 
 
 def _given(event_time: str, delay: int, grace_ms: int, watermarks: int) -> Incoming:
@@ -195,8 +200,8 @@ def _given(event_time: str, delay: int, grace_ms: int, watermarks: int) -> Incom
             "leave withWatermark out, since apply sets it from grace"
         )
     # Of several watermarks below, the lowest counts, which no batch tells.
-    delays_ms = ((ONLY_INPUT, delay),) if watermarks == 1 else ()
-    closing = Closing(behind_us=_TICK_OF_SPARK_US * (grace_ms + 1 - delay), delays_ms=delays_ms)
+    delays_us = ((ONLY_INPUT, delay * 1_000),) if watermarks == 1 else ()
+    closing = Closing(behind_us=_TICK_OF_SPARK_US * (grace_ms + 1 - delay), delays_us=delays_us)
     return Incoming(closing, None, grace_ms)
 
 
@@ -241,8 +246,8 @@ def _marked(field: StructField, times: list[OutputTime], input_: Incoming, tick_
             for f in type_
         ]
         type_ = StructType(inner)
-        if time.is_end:  # Spark takes the end of a window that is given as a whole.
-            metadata |= {key: said[key] for key in (DELAY, _UNBOUNDED) if key in said}
+        if time.is_end:  # F.window_time takes it of a window that is given as a whole.
+            metadata |= _just_before(said)
     return StructField(field.name, type_, field.nullable, metadata)
 
 
@@ -253,11 +258,19 @@ def _metadata(time: OutputTime, input_: Incoming, tick_us: int) -> dict[str, Any
     said: dict[str, Any] = {_BEHIND: behind, _OUR_DELAY: input_.given_ms}
     if input_.left_open_us:
         said[_OPEN] = input_.left_open_us
+    if time.closed and not input_.left_open_us:
+        # The close time is not before any row that was emitted, and the watermark is a tick before it.
+        said[_CLOSED] = input_.closing.behind_us - _TICK_OF_SPARK_US
     if time.updates:
         said[_UPDATES] = True
     elif behind + 1 < _TICK_OF_SPARK_US:  # F.window_time is a microsecond before the end
         said[DELAY] = input_.given_ms
     return said
+
+
+def _just_before(said: dict[str, Any]) -> dict[str, Any]:
+    """What is known of the microsecond before a time."""
+    return {key: value + 1 if key in {_BEHIND, _CLOSED} else value for key, value in said.items()}
 
 
 def _readable(said: dict[str, Any], type_: DataType) -> dict[str, Any]:

@@ -43,6 +43,7 @@ _STATEFUL = re.compile(
 _SHUFFLING = re.compile(
     rf"{_STATEFUL.pattern}|(?:Reused)?Exchange|\w*Shuffle\w*|StateStore\w*|TakeOrderedAndProject|CollectLimit"
 )
+_SEVERAL = re.compile(r"Union|\w*Join|CartesianProduct|CoGroup|FlatMapCoGroups\w*")
 WATERMARK = "EventTimeWatermark"
 """The node that sets a watermark."""
 
@@ -81,6 +82,11 @@ def keeps_state(node: str) -> bool:
 def gets_any_order(node: str) -> bool:
     """Return whether a node of a plan gets rows from several tasks, in any order."""
     return _SHUFFLING.fullmatch(node) is not None
+
+
+def has_several_inputs(node: str) -> bool:
+    """Return whether a node of a plan brings the rows of several inputs together."""
+    return _SEVERAL.fullmatch(node) is not None
 
 
 # Frames of Spark Connect

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from operators import (
     Declaration,
@@ -183,4 +184,31 @@ def test_united_streams_wait_for_the_slower_watermark(spark: SparkSession, tmp_p
             highest = [max(pair) for pair in zip(highest or tops, tops, strict=True)]
     with batches_without_data(spark, enabled=False):
         frame = operator.apply(frames[0].union(frames[1]), event_time="at")
+        assert expected == stream_batches(frame, tmp_path / "checkpoint")
+
+
+@pytest.mark.parametrize("kind", slow_but(["tumbling"], ["tumbling", "hopping"]))
+def test_a_chain_emits_in_the_same_batch_from_end_to_end(
+    spark: SparkSession, tmp_path: Path, kind: str
+) -> None:
+    """Where the first operator has rows up to each end of the second one's windows, which close with these rows."""
+    write_source(tmp_path / "in", files=FILES, rows=300, seed=5)
+    first = _results(
+        TumblingWindows("500 ms", "2 seconds")
+        if kind == "tumbling"
+        else HoppingWindows("2 seconds", "500 ms", "2 seconds")
+    )
+    second = TumblingWindows("3 seconds").group_by("k").aggregate(windows=agg.count(), records=agg.sum("n"))
+    expected = []
+    with first.local_runner("at") as before, second.local_runner("end") as after:
+        for file in sorted((tmp_path / "in").glob("*.parquet")):
+            rows = before.process(pq.read_table(file))
+            ends = pc.struct_field(rows["window"], "end").cast(pa.timestamp("us", "UTC"))
+            times = pc.subtract(ends.cast(pa.int64()), 1).cast(pa.timestamp("us", "UTC"))
+            table = pa.table({"k": rows["k"], "n": rows["n"], "end": times})
+            expected.append(sorted_rows(after.process(table, stream_time=before.close_time)))
+    assert sum(map(bool, expected)) >= FILES - 2
+    inner = first.apply(stream(spark, tmp_path / "in"), event_time="at", name="first")
+    frame = second.apply(inner.select("k", "n", F.window_time("window").alias("end")), event_time="end")
+    with batches_without_data(spark, enabled=False):
         assert expected == stream_batches(frame, tmp_path / "checkpoint")
