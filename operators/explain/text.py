@@ -78,7 +78,7 @@ def _close_time(of: Parts) -> str:
         behind = f" less {length(closing.behind_us)}" if closing.behind_us > 0 else ""
         return f"the watermark of the first operator of the query{behind}; records are late by that of the previous batch"
     grace = f"less {length(program.grace * program.tick_us)} of grace" if program.grace else "without grace"
-    return f"the highest event time, {grace}; on Spark that of earlier batches (the watermark)"
+    return f"the highest event time, {grace}"
 
 
 def _declared(plan: CustomPlan, of: Parts) -> Iterator[Line]:

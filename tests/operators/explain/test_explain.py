@@ -570,7 +570,7 @@ SLIDING = """\
 sliding windows of 1 min, by k: string
   windows      [t - 1 min, t] for each event time t of a key, and [t + 1 ms, t + 1 ms + 1 min] if a record is
                in it
-  close time   the highest event time, less 10 s of grace; on Spark that of earlier batches (the watermark)
+  close time   the highest event time, less 10 s of grace
   late         a record more than 1 min before the close time: all windows that could contain it are closed
   closed       a window whose end is before the close time
   emits        each window once, when it is closed
@@ -602,7 +602,7 @@ options
 SESSION = """\
 sessions with gaps of each record, by k: string
   windows     [first event, last event + the gap in column 'gap'], both ends inclusive
-  close time  the highest event time, without grace; on Spark that of earlier batches (the watermark)
+  close time  the highest event time, without grace
   late        a record whose session, including all that it joins, is closed
   closed      a window whose end is before the close time
   emits       after each batch, the windows that it changed, and retractions of those that no longer exist;
@@ -634,7 +634,7 @@ options
 FOLDED = """\
 tumbling windows of 1 d, window by window, all records as one group
   windows     [start, start + 1 d), a start every 1 d since the epoch
-  close time  the highest event time, without grace; on Spark that of earlier batches (the watermark)
+  close time  the highest event time, without grace
   late        a record whose last window is closed
   closed      a window whose end (exclusive) is at or before the close time
   emits       each window once, when it is closed
