@@ -174,6 +174,41 @@ def test_a_process_that_is_killed_at_work_is_replaced(folder: Path, caplog: pyte
     assert (after, False) == (state_process(folder), has_copy(folder, "memory"))
 
 
+@pytest.fixture
+def cramped(tmp_path: Path) -> Iterator[Path]:
+    """A control group of the kernel whose processes may take 2 MB more than they have."""
+    v1, v2 = Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")
+    group = (v1 if v1.is_dir() else v2) / f"windows-{tmp_path.name}-{os.getpid()}"
+    try:
+        group.mkdir()
+        (group / ("memory.limit_in_bytes" if v1.is_dir() else "memory.max")).write_text(str(2 << 20))
+    except OSError as error:
+        with suppress(OSError):
+            group.rmdir()
+        pytest.skip(f"the kernel's limits of memory cannot be set here: {error}. Run the tests as root, or in a VM")
+    yield group
+    procs = group / "cgroup.procs"
+    wait_until(lambda: not procs.read_text(), "the end of its processes", procs.read_text)
+    group.rmdir()
+
+
+def test_a_process_that_the_kernel_kills_for_memory_is_replaced(
+    folder: Path, cramped: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It needs more than its control group may have, in the middle of a batch: the copy is rebuilt within the task."""
+    assert [] == batch(folder, "memory", "run", 0)
+    before = state_process(folder)
+    assert before is not None
+    (cramped / "cgroup.procs").write_text(str(before))
+    assert ROWS == counts(batch(folder, "memory", "run", 1, more=200_000))
+    assert has_ended(before)
+    after = state_process(folder)
+    assert after not in (None, before)
+    assert "it was killed, perhaps for lack of memory" in caplog.text
+    assert [*ROWS, ("c", 200_000)] == counts(batch(folder, "memory", "run", 2))
+    assert (after, False) == (state_process(folder), has_copy(folder, "memory"))
+
+
 def test_what_kills_each_process_is_an_error(folder: Path) -> None:
     """The worker does not try the same itself: it would be killed without a word, too. The batch can be repeated."""
     assert [] == batch(folder, "memory", "run", 0)
