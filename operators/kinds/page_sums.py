@@ -80,6 +80,20 @@ class PageSums:
         self._trim(segment)
         return parts
 
+    def knows(self, segment: int, keys: Sequence[bytes], numbers: Ints) -> bool:
+        """Return whether the sums of all pages of each of these keys are there."""
+        return segment in self._keys and bool(
+            self._keys.has(segment, [keys[n] for n in numbers.tolist()]).all()
+        )
+
+    def of_known_keys(self, segment: int, keys: Sequence[bytes], numbers: Ints) -> Entries:
+        """Return the sums of all pages of these keys, one for each, without a list of the pages."""
+        names = [keys[n] for n in numbers.tolist()]
+        self._read.pop(segment, None)
+        self._read[segment] = self._step
+        owner, rows = self._keys.rows(segment, names)
+        return self._entries(segment, numbers[owner], rows)
+
     def _of_keys(self, segment: int, keys: Sequence[bytes], pages: PageIds) -> Entries:
         """One pane for each key, of which these are all pages."""
         numbers, _ = run_lengths(pages.key)

@@ -304,7 +304,16 @@ class RollingOperator(SummingOperator):
         """
         parts, waiting = [], []
         changing = [Rows(each.key, each.time) for each in (panes, later)]
-        for segment, pages in self._pages(touched):
+
+        def is_summed(segment: int, numbers: Ints) -> bool:
+            span = PageIds.first(self.store.span_of(segment), numbers)
+            known = self._sums.knows(segment, touched.keys, numbers) and self._are_whole(span, *emitted).all()
+            if not known or touched.changes(segment, span.span, changing):
+                return False
+            parts.append(self._sums.of_known_keys(segment, touched.keys, numbers))
+            return True
+
+        for segment, pages in self._pages(touched, is_summed):
             held = self._hold(touched, segment, pages, changing)
             whole = self._are_whole(pages, *emitted)
             summed = whole & ~held & self._sums.has(pages)

@@ -28,6 +28,8 @@ _LOOK_UP = 4
 """How many keys of a segment are read, in order, in the time of one look-up. On RocksDB it is 5, in memory 1."""
 Bounds = Callable[[Ints], tuple[Ints, Ints]]
 """Returns start and end of windows for times in ticks."""
+IsDone = Callable[[int, Ints], bool]
+"""Says of a segment and numbers of keys whether a step needs none of their pages any more."""
 
 
 class Emitted(Protocol):
@@ -227,7 +229,7 @@ class StoreOperator(ABC):
             parts.append(self.store.read(segment, touched.keys, pages))
         return merge_entries(parts, self.store.layout)
 
-    def _pages(self, touched: Touched) -> Iterator[tuple[int, PageIds]]:
+    def _pages(self, touched: Touched, is_done: IsDone = lambda *_: False) -> Iterator[tuple[int, PageIds]]:
         """Yield the segments that may have pages in the span of their key, or pages that are due, and these pages."""
         store, located = self.store, self.store.locate(touched.keys)
         for segment in store.segments():
@@ -238,7 +240,7 @@ class StoreOperator(ABC):
             if not read.any():
                 continue
             numbers = np.flatnonzero(read & store.may_have(segment, touched.keys, located))
-            if len(numbers):
+            if len(numbers) and not is_done(segment, numbers):
                 pages = store.pages(segment, touched.keys, numbers)
                 wanted = (pages.start <= touched.last[pages.key]) & (pages.last >= touched.first[pages.key])
                 if not wanted.all():

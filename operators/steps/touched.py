@@ -1,5 +1,6 @@
 """What a step touches: keys, pages and the span of time that it reads of each key; and when its entries are due."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -49,6 +50,17 @@ class Touched:
         """Extend the spans of these keys, so that they include the time from `first` to `last`."""
         np.minimum.at(self.first, keys, first)
         np.maximum.at(self.last, keys, last)
+
+    def changes(self, segment: int, span: tuple[int, int], changing: Iterable[Rows]) -> bool:
+        """Return whether the step may write a segment.
+
+        Args:
+            segment: its number.
+            span: its first and its last tick.
+            changing: where entries are that the step adds or changes.
+        """
+        inside = ((time >= span[0]) & (time <= span[1]) for _, time in changing)
+        return segment in self.due or any(found.any() for found in inside)
 
     def is_due(self, segment: int, pages: PageIds) -> Mask:
         """Return which pages of a segment are due."""
