@@ -24,7 +24,8 @@ _GENERAL = {
     "state.directory": "local directory of the workers for state (default: Spark's local directory, or a temporary one)",
     "state.snapshots.folder": "folder for snapshots that all workers can access, a local path or a URI of s3, gs or hdfs, "
     "such as one in the query's checkpoint (default: Spark's state store keeps them)",
-    "state.snapshots.bytes": "bytes of changes after which a snapshot is written, such as 64m (default 16m)",
+    "state.snapshots.bytes": "bytes of changes after which a snapshot is written, such as 64m (default: 16m, or an eighth "
+    "of the last snapshot if that is more)",
     "state.snapshots.batches": "batches with changes after which a snapshot is written (default 1000)",
     "state.snapshots.retain": "batches for which a replaced snapshot is kept "
     "(default: spark.sql.streaming.minBatchesToRetain)",
@@ -84,7 +85,7 @@ class StateConfig:
         default = SnapshotPolicy()
         return SnapshotPolicy(
             folder=given.get("folder") or None,
-            bytes=_bytes(given.get("bytes"), default.bytes),
+            bytes=_bytes(given.get("bytes")),
             batches=_count(f"{_SNAPSHOTS}batches", given.get("batches"), default.batches),
             retain=_count(f"{_SNAPSHOTS}retain", given.get("retain"), default.retain),
             background=self._flag(f"{_SNAPSHOTS}background"),
@@ -207,9 +208,9 @@ def _count(option: str, text: str | None, default: int) -> int:
     return int(text)
 
 
-def _bytes(text: str | None, default: int) -> int:
+def _bytes(text: str | None) -> int | None:
     if text is None:
-        return default
+        return None
     number, unit = (text[:-1], text[-1].lower()) if text[-1:].isalpha() else (text, "b")
     if not number.isdecimal() or unit not in _UNITS or not int(number):
         raise ValueError(

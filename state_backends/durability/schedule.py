@@ -136,7 +136,9 @@ class SnapshotSchedule:
         if pointer.pending is not None or pointer.number == newest.number:
             return False
         shares = self._backend.snapshots and policy.folder is not None
-        most = policy.bytes if shares else max(policy.bytes, LOG_TO_SNAPSHOT * newest.size)
+        most = policy.log_bytes(newest.size if shares else 0)
+        if not shares:
+            most = max(most, LOG_TO_SNAPSHOT * newest.size)
         return pointer.log_bytes > most or pointer.number - newest.number >= policy.batches
 
     def _fails(self, pointer: Pointer) -> bool:
@@ -158,7 +160,7 @@ class SnapshotSchedule:
     def _is_too_long(self, pointer: Pointer, progress: Progress) -> bool:
         """Whether the log takes much more room than the state in the journal would."""
         size = sum(held[3] for held in progress.usage or ())
-        most = LOG_TO_SNAPSHOT * max(self._policy.bytes, pointer.newest.size, size, SHORT_LOG)
+        most = LOG_TO_SNAPSHOT * max(self._policy.log_bytes(), pointer.newest.size, size, SHORT_LOG)
         return size <= MOST_IN_JOURNAL and pointer.log_bytes > most
 
     def _begin(self, journal: Journal, pointer: Pointer) -> Pointer:

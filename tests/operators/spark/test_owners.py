@@ -185,7 +185,9 @@ def cramped(tmp_path: Path) -> Iterator[Path]:
     except OSError as error:
         with suppress(OSError):
             group.rmdir()
-        pytest.skip(f"the kernel's limits of memory cannot be set here: {error}. Run the tests as root, or in a VM")
+        pytest.skip(
+            f"the kernel's limits of memory cannot be set here: {error}. Run the tests as root, or in a VM"
+        )
     yield group
     procs = group / "cgroup.procs"
     wait_until(lambda: not procs.read_text(), "the end of its processes", procs.read_text)

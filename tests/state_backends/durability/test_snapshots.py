@@ -21,6 +21,7 @@ from s3_server import S3
 from serializers import CorruptDataError, NewerFormatError
 from state_backends import StateError, WriteBatch, load_backend
 from state_backends.contract import Pages, crash_batch, crash_state, random_batch
+from state_backends.durability import policy
 from state_backends.durability.counts import SnapshotCounts
 from state_backends.durability.durable import Durable
 from state_backends.durability.pointer import Pending, Pointer, Snapshot, read_pointer
@@ -622,6 +623,26 @@ def test_without_a_folder_nothing_is_overdue(tmp_path: Path, opened: Callable[..
     store.snapshots(copy, 1)
     counts = copy.drain_snapshot_counts()
     assert (True, 0, False) == (counts.written > 0, counts.failed, counts.overdue)
+
+
+def test_snapshots_of_a_large_state_come_after_more_changes(
+    tmp_path: Path, opened: Callable[..., Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After an eighth of the last snapshot, which has the files of rocksdb: unless bytes are given, then after these."""
+    monkeypatch.setattr(policy, "_BYTES", 300)
+    due = []
+    for number, given in enumerate((300, None)):
+        store = opened(tmp_path / str(number), bytes=given)
+        copy = store.copy("rocksdb")
+        store.commit(copy, WriteBatch(puts={0: {f"{n:05}".encode(): os.urandom(100) for n in range(1_000)}}))
+        large, before = store.pointer.newest, store.pointer.number
+        assert 100_000 < large.size
+        while store.pointer.newest == large:
+            store.commit(copy, WriteBatch(puts={0: {b"00001": os.urandom(500)}}))
+        due.append(store.pointer.number - before)
+    assert due[0] == 1
+    assert due[1] > 100_000 // 8 // 600
+    assert policy.SnapshotPolicy().log_bytes() == 300
 
 
 def test_scratch(tmp_path: Path, opened: Callable[..., Store], kind: str) -> None:
