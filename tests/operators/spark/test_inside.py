@@ -119,6 +119,24 @@ def test_shuffles_are_seen_in_plans(spark: SparkSession, made: str) -> None:
 
 
 @pytest.mark.spark
+def test_inputs_that_come_together_are_seen_in_plans(spark: SparkSession) -> None:
+    """Rows of two operators say nothing of each other's close times."""
+    plain = rows(spark)
+    few = spark.createDataFrame([(1, "a")], "value bigint, name string")
+    together = {
+        "union": plain.union(plain),
+        "join with a bounded frame": plain.join(few, F.lit(True)),
+    }
+    for made, frame in together.items():
+        nodes = inside.plan_nodes(frame)
+        depends = "chains, in which a row says how far the operator before has come"
+        assert any(inside.has_several_inputs(name) for _, name in nodes), broken(
+            f"no {made} in {nodes}", depends
+        )
+    assert not any(inside.has_several_inputs(name) for _, name in inside.plan_nodes(plain))
+
+
+@pytest.mark.spark
 def test_a_plain_stream_has_neither(spark: SparkSession) -> None:
     plain = spark.readStream.format("rate").load().where("value > 1").select("*", F.lit(1).alias("one"))
     names = [name for _, name in inside.plan_nodes(plain)]
