@@ -254,7 +254,7 @@ class Job:
             operator.forget(keys)
         closes = self._closes(call, pointer.progress, operator.operator.close_time)
         active = self._active(call, pointer.progress)
-        next_watermark = self.closing.next_watermark_ms(call.watermark, self._highest(call, pointer.progress))
+        next_watermark = self._next_watermark(call, pointer.progress)
         inputs = self._inputs(call, pointer.progress)
         behind = None if self.closing.chained else self.closing.behind_us
         whole, metrics = Part(closes, *self._tables(request.blobs)), dict[str, int]()
@@ -329,14 +329,27 @@ class Job:
         return start, max(start, end, self._by_clock(call, progress))
 
     def _highest(self, call: Call, progress: Progress) -> dict[str, int]:
-        """The highest event time of each input with this batch, in microseconds, by name, as far as it is known."""
+        """The highest event time of each input with this batch, in microseconds, by name, as far as it is known.
+
+        None as long as the watermark is behind what earlier batches told, because another input of the query holds it, which
+        this operator does not read: then the watermark alone says what is late and what is closed, in all buckets alike.
+        """
+        expected = 0 if progress.timer is None else progress.timer - 1
+        if not self.closing.chained and call.watermark < expected:
+            return {}
         return self.closing.highest_us(call.highest, progress.inputs, self.program.tick_us)
+
+    def _next_watermark(self, call: Call, progress: Progress) -> int:
+        """The watermark of the next batch in milliseconds, as far as it is known; never before what was told already."""
+        told = self.closing.next_watermark_ms(call.watermark, self._highest(call, progress))
+        return max(told, 0 if progress.timer is None else progress.timer - 1)
 
     def _inputs(self, call: Call, progress: Progress) -> dict[str, int] | None:
         """The same of several inputs, in ticks: only the watermark of the slowest one will be known in the next batch."""
         if len(self.closing.delays_us) < 2:
             return None
-        return {name: time // self.program.tick_us for name, time in self._highest(call, progress).items()}
+        known = self.closing.highest_us(call.highest, progress.inputs, self.program.tick_us)
+        return {name: time // self.program.tick_us for name, time in known.items()}
 
     def _by_clock(self, call: Call, progress: Progress) -> int:
         """The close time that follows from the clock, if the stream is quiet."""

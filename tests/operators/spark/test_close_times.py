@@ -1,0 +1,91 @@
+"""Which windows a bucket closes: by the watermark, and by what the tasks of a batch tell."""
+
+from pathlib import Path
+
+import pyarrow as pa
+
+from operators import TumblingWindows
+from operators import aggregates as agg
+from operators.runtime.closing import Closing
+from operators.spark.blobs import from_blobs, to_blobs
+from operators.spark.bucket import Blobs, Call, Job, Outcome, Request
+from operators.spark.copies import drop_copy
+from state_backends import resolve
+from state_backends.durability.pointer import Pointer, read_pointer
+from state_backends.journal import MemoryJournal
+
+SCHEMA = pa.schema([("k", pa.string()), ("at", pa.timestamp("ms", "UTC"))])
+
+
+class Bucket:
+    """One bucket of windows of 10 ms."""
+
+    def __init__(self, folder: Path, closing: Closing) -> None:
+        config = resolve("memory", {"state.directory": str(folder)})
+        op = TumblingWindows(10).group_by("k").aggregate(n=agg.count())
+        self.job = Job(op.program(SCHEMA, "at", config), config, (0,), closing)
+        self.journal, self.number = MemoryJournal(), -1
+
+    def call(self, watermark: int, times: list[int], *told: int | None) -> tuple[list[int], Outcome | None]:
+        """The starts of the windows that a batch with these records emits; no outcome if there is nothing to do."""
+        self.number += 1
+        pointer = read_pointer(self.journal) or Pointer.fresh()
+        highest = tuple(None if time is None else time * 1_000 for time in told)
+        call = Call(watermark, self.number, arrived=bool(told), highest=highest)
+        table = pa.table({"k": ["a"] * len(times), "at": times}, SCHEMA)
+        blobs = Blobs([*to_blobs(table.rename_columns(list(self.job.program.inputs.names)))] if times else [])
+        if not blobs and not self.job.is_due(call, pointer.progress):
+            return [], None
+        outcome = self.job.run(self.journal, Request(pointer, 0, self.number, call, blobs))
+        self.journal.commit()
+        rows = [row for table in from_blobs(outcome.blobs) for row in table.to_pylist()]
+        return sorted(round(row["window"]["start"].timestamp() * 1_000) for row in rows), outcome
+
+    def close(self) -> None:
+        """Close the copy."""
+        pointer = read_pointer(self.journal)
+        assert pointer is not None
+        drop_copy(self.job.config, pointer.store_id)
+
+
+def test_a_bucket_closes_with_what_the_tasks_tell(tmp_path: Path) -> None:
+    """Also without records of its own; the batch with the watermark that was told already has nothing to do."""
+    bucket = Bucket(tmp_path, Closing(delays_us=(("", 1_000),)))
+    emitted, outcome = bucket.call(0, [5, 25], 25)
+    assert outcome is not None
+    assert ([0], 25) == (emitted, outcome.timer)
+    assert ([], None) == bucket.call(24, [])
+    assert [20] == bucket.call(24, [], 47)[0]
+    bucket.close()
+
+
+def test_another_input_of_the_query_holds_the_watermark(tmp_path: Path) -> None:
+    """Then it alone closes windows, until it has come as far as what was told before."""
+    bucket = Bucket(tmp_path, Closing(delays_us=(("", 1_000),)))
+    assert [0] == bucket.call(0, [5, 25], 25)[0]
+    emitted, outcome = bucket.call(7, [31, 55], 55)
+    assert outcome is not None
+    assert ([], 25) == (emitted, outcome.timer), "and the timer waits for it"
+    assert [] == bucket.call(12, [56], 56)[0]
+    assert [20] == bucket.call(30, [57], 35)[0]
+    assert [30] == bucket.call(34, [58], 58)[0]
+    bucket.close()
+
+
+def test_the_slowest_of_several_inputs_counts(tmp_path: Path) -> None:
+    """Each input's highest time is kept, also where a batch has records of one of them only."""
+    bucket = Bucket(tmp_path, Closing(delays_us=(("left", 1_000), ("right", 3_000))))
+    assert [] == bucket.call(0, [5, 25], 25, None)[0]
+    assert [] == bucket.call(0, [], None, 11)[0]
+    assert [0] == bucket.call(8, [], None, 14)[0]
+    assert [] == bucket.call(11, [], 90, None)[0]
+    assert [20] == bucket.call(11, [26], None, 33)[0]
+    bucket.close()
+
+
+def test_without_delays_the_watermark_alone_counts(tmp_path: Path) -> None:
+    """Of an operator that reads the rows of another one, and of united streams with watermarks of their own."""
+    bucket = Bucket(tmp_path, Closing())
+    assert [] == bucket.call(0, [5, 25], 25)[0]
+    assert [0] == bucket.call(24, [26], 95)[0]
+    bucket.close()
