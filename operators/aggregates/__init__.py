@@ -333,8 +333,8 @@ def approx_count_distinct(
 ) -> Aggregate:
     """Number of distinct values, estimated: bigint, never null; nulls do not count, all NaN are equal, -0.0 equals 0.0.
 
-    The estimate depends on the set of values only, not on how it is divided into panes. State a HyperLogLog sketch: a few bytes
-    per distinct value, up to about (1.04 / rsd)**2 bytes rounded up to a power of two.
+    The estimate depends on the set of values only, not on how it is divided into panes; up to 384 values with 0.02 it is nearly
+    always exact. State a HyperLogLog sketch: 4 bytes per value, up to (1.04 / rsd)**2 bytes rounded up to a power of two.
 
     Args:
         column: of any atomic type.
@@ -342,7 +342,7 @@ def approx_count_distinct(
         where: boolean: records where it is not true do not count.
 
     Raises:
-        DefinitionError: `rsd` is out of range, or the package datasketches is not installed.
+        DefinitionError: `rsd` is out of range.
     """
     return ApproxCountDistinct(named(column), rsd=rsd, where=named(where))
 
@@ -368,7 +368,7 @@ def approx_quantiles(
         where: boolean: records where it is not true do not count.
 
     Raises:
-        DefinitionError: an argument is out of range, or the package datasketches is not installed.
+        DefinitionError: an argument is out of range.
     """
     return ApproxQuantiles(named(column), probabilities=several(probabilities), size=k, where=named(where))
 

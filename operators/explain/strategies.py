@@ -11,7 +11,7 @@ from operators.aggregates.operation import Operation
 from operators.aggregates.operations import Collect, CountRows, SumFloat, SumLong
 from operators.aggregates.percentiles import Values
 from operators.aggregates.quantile_sketches import QuantileSketch
-from operators.aggregates.sketches import Sketch
+from operators.aggregates.sketches import DistinctSketch
 from operators.aggregates.top import Top
 from operators.aggregates.user_operation import UserOperation
 from operators.explain.parts import AggregatePart, Strategy
@@ -82,7 +82,7 @@ BY_METHOD: dict[Callable[..., Any], Strategy] = {
     Values.combine_ranges: RANGES,
     Top.combine_ranges: DOUBLING,
     QuantileSketch.combine_ranges: DOUBLING,
-    Sketch.combine_ranges: DOUBLING,
+    DistinctSketch.combine_ranges: RANGES,
     UserOperation.combine_ranges: DOUBLING,
     MergeableFold.combine_ranges: TWO_STACKS,
     KeptFold.combine_ranges: KEPT,

@@ -88,9 +88,7 @@ def test_metadata_says_what_is_needed(wheel: Path) -> None:
         line.partition(">")[0].partition("<")[0] for line in needed
     }
     assert [] == [line for line in needed if ">=" not in line]
-    assert {"connect", "java", "opentelemetry", "prometheus", "sketches"} <= set(
-        metadata.get_all("Provides-Extra", [])
-    )
+    assert {"connect", "java", "opentelemetry", "prometheus"} <= set(metadata.get_all("Provides-Extra", []))
     assert (ROOT / "README.md").read_text() == metadata.get_payload()
 
 
