@@ -126,25 +126,6 @@ class Sketches:
         return np.diff(np.append(0, np.cumsum(1 << self.levels))[self.edges])
 
 
-def quantiles(values: Floats, weights: Ints, edges: Ints, ranks: Sequence[float]) -> Floats:
-    """Return the values at ranks from 0 to 1, shape (m, ranks): the least up to which the share of all is the rank or more.
-
-    0 where a sketch has no values.
-
-    Args:
-        values: shape (n,): those of each sketch together, ascending.
-        weights: shape (n,): how many each stands for.
-        edges: shape (m + 1,): where each sketch begins, and the end of the last.
-    """
-    passed = np.append(0, np.cumsum(weights))
-    totals, found = np.diff(passed[edges]), np.zeros((len(edges) - 1, len(ranks)))
-    filled = np.flatnonzero(totals)
-    for column, rank in enumerate(ranks):
-        wanted = np.clip(np.ceil(rank * totals[filled]), 1, totals[filled]).astype(np.int64)
-        found[filled, column] = values[np.searchsorted(passed, passed[edges[filled]] + wanted) - 1]
-    return found
-
-
 def union(parts: Sketches, runs: Ints, k: int) -> Sketches:
     """Return the sketches of the values of neighbours: of all of those between each two of `runs`."""
     edges = parts.edges[runs]
@@ -163,46 +144,6 @@ def union(parts: Sketches, runs: Ints, k: int) -> Sketches:
         extremes[0, some] = np.minimum.reduceat(parts.extremes[0, full], begins[:-1][some])
         extremes[1, some] = np.maximum.reduceat(parts.extremes[1, full], begins[:-1][some])
     return Sketches(distinct[keys & _PLACE], keys >> _LEVEL, edges, extremes)
-
-
-def merged(left: Sequence[Ints], right: Sequence[Ints], distinct: Floats, k: int) -> list[Ints]:
-    """Return the keys of the sketch of each two. Keys of a sketch are its levels and places in order, see `compressed`."""
-    found: list[Ints] = []
-    for begin in range(0, len(left), _AT_ONCE):
-        pairs = zip(left[begin : begin + _AT_ONCE], right[begin : begin + _AT_ONCE], strict=True)
-        keys = [one for pair in pairs for one in pair]
-        edges = np.append(0, np.cumsum([len(one) for one in keys]))[::2]
-        flat, edges = compressed(np.concatenate(keys), edges, distinct, k)
-        found += [flat[a:b] for a, b in pairwise(edges.tolist())]
-    return found
-
-
-def keys_of(sketches: Sketches) -> tuple[list[Ints], Floats]:
-    """Return the keys of each sketch, in order, and the values of their places."""
-    distinct, place = _placed(sketches.values)
-    keys = np.sort(
-        _owners(np.diff(sketches.edges)) << _SKETCH | sketches.levels << _LEVEL | place, kind="stable"
-    )
-    keys &= _BARE
-    return [keys[a:b] for a, b in pairwise(sketches.edges.tolist())], distinct
-
-
-def ordered(keys: Sequence[Ints], distinct: Floats) -> list[Floats]:
-    """Return the values and the weights of each sketch of these keys: arrays of shape (2, n), values ascending."""
-    sizes = np.array([len(one) for one in keys], np.int64)
-    flat = np.concatenate([np.empty(0, np.int64), *keys])
-    placed_first = (flat & _PLACE) << _SKETCH - _LEVEL | flat >> _LEVEL
-    flat = np.sort(_owners(sizes) << _SKETCH | placed_first, kind="stable")
-    both = np.stack([distinct[flat >> _SKETCH - _LEVEL & _PLACE], 1 << (flat & _LEVELS)])
-    return [both[:, a:b] for a, b in pairwise([0, *np.cumsum(sizes).tolist()])]
-
-
-def _placed(values: Floats) -> tuple[Floats, Ints]:
-    """Return the values, ascending, and the place of each among them; -0.0 is 0.0."""
-    order = np.argsort(values + 0.0, kind="stable")
-    place = np.empty_like(order)
-    place[order] = np.arange(len(order))
-    return values[order] + 0.0, place
 
 
 def compressed(keys: Ints, edges: Ints, distinct: Floats, k: int) -> tuple[Ints, Ints]:

@@ -1,6 +1,6 @@
 """Exact percentiles: the values of a window at given ranks, from all of its values."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, ClassVar
@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from operators.aggregates.definitions import Aggregate, Bound, Types, is_number, one_zero
-from operators.aggregates.operation import Operation
+from operators.aggregates.operation import Operation, runs
 from operators.aggregates.operations import as_lists
 from operators.columns.ranges import Ints, State
 from operators.columns.records import Records
@@ -19,6 +19,7 @@ from operators.errors import DefinitionError
 from serializers.arrays import fill
 
 Floats = npt.NDArray[np.float64]
+_RANKS_AT_ONCE = 1 << 22
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,10 @@ class Values(Operation):
     def combine(self, left: State, right: State) -> State:
         return (np.add(left[0], right[0]),)
 
+    def reduce(self, state: State, starts: Ints) -> State:
+        lists = state[0].tolist()
+        return (fill([list(chain.from_iterable(lists[a:b])) for a, b in runs(starts, len(lists))]),)
+
     def combine_ranges(self, state: State, lo: Ints, hi: Ints) -> State:
         """Return the values of all rows one after another, and the bounds of each range in them."""
         lists = state[0].tolist()
@@ -48,25 +53,36 @@ class Values(Operation):
         return fill(list(chain.from_iterable(lists))), edges[lo], edges[hi]
 
 
-def smallest(values: Ints, lo: Ints, hi: Ints, rank: Ints) -> Ints:
+def smallest(values: Ints, lo: Ints, hi: Ints, rank: Ints, weights: Ints | None = None) -> Ints:
     """Return the value of that rank, from 0 for the smallest, in each range values[lo:hi].
 
     Cost: O(log(largest)) array passes over the values and over the ranges, independent of their lengths. (Wavelet matrix)
 
     Args:
         values: shape (n,), int64, 0 or more.
-        lo, hi, rank: shape (m,), int64. No range is empty, and ranks are below the lengths of the ranges.
+        lo, hi: shape (m,), int64. No range is empty.
+        rank: shape (m,), or (r, m) for r values of each range; below what the values of the range count.
+        weights: shape (n,): what each value counts; 1 if they are not given.
     """
-    found = np.zeros(len(lo), np.int64)
+    if rank.ndim > 1 and len(rank) > 1 and rank.size > _RANKS_AT_ONCE:
+        parts = np.array_split(rank, min(len(rank), -(-rank.size // _RANKS_AT_ONCE)))
+        return np.concatenate([smallest(values, lo, hi, part, weights) for part in parts])
+    found = np.zeros(rank.shape, np.int64)
     for bit in reversed(range(int(values.max(initial=0)).bit_length())):
         zero = values >> bit & 1 == 0
         zeros = np.concatenate([[0], np.cumsum(zero)])
         low, high = zeros[lo], zeros[hi]
-        up = rank >= high - low
-        found |= up.astype(np.int64) << bit
-        rank = rank - np.where(up, high - low, 0)
-        lo, hi = np.where(up, zeros[-1] + lo - low, low), np.where(up, zeros[-1] + hi - high, high)
         values = np.concatenate([values[zero], values[~zero]])
+        if weights is None:
+            smaller = high - low
+        else:
+            weights = np.concatenate([weights[zero], weights[~zero]])
+            passed = np.concatenate([[0], np.cumsum(weights)])
+            smaller = passed[high] - passed[low]
+        up = rank >= smaller
+        found |= up.astype(np.int64) << bit
+        rank = rank - np.where(up, smaller, 0)
+        lo, hi = np.where(up, zeros[-1] + lo - low, low), np.where(up, zeros[-1] + hi - high, high)
     return found
 
 
@@ -116,21 +132,20 @@ class Percentile(Aggregate):
         found: list[float | list[float] | None] = [None] * len(lo)
         filled = np.flatnonzero(hi > lo)
         numbers, position = np.unique(np.array(values.tolist(), np.float64), return_inverse=True)
-        at = (
-            [_at(rank, numbers, position, lo[filled], hi[filled]) for rank in self.ranks]
-            if len(filled)
-            else []
-        )
-        for window, *results in zip(filled.tolist(), *(column.tolist() for column in at), strict=True):
+        at = _at(self.ranks, numbers, position, lo[filled], hi[filled])
+        for window, results in zip(filled.tolist(), at.T.tolist(), strict=True):
             found[window] = results[0] if self.single else results
         return found
 
 
-def _at(rank: float, numbers: Floats, position: Ints, lo: Ints, hi: Ints) -> Floats:
-    """The values at a rank in ranges of positions in sorted numbers, with Spark's interpolation between two of them."""
-    place = (hi - lo - 1) * rank
+def _at(ranks: Sequence[float], numbers: Floats, position: Ints, lo: Ints, hi: Ints) -> Floats:
+    """The values at ranks in ranges of positions in sorted numbers, with Spark's interpolation between two of them."""
+    if not len(lo):
+        return np.empty((len(ranks), 0))
+    place = (hi - lo - 1) * np.array(ranks)[:, None]
     below, above = np.floor(place), np.ceil(place)
-    low, high = (numbers[smallest(position, lo, hi, at.astype(np.int64))] for at in (below, above))
+    wanted = np.concatenate([below, above]).astype(np.int64)
+    low, high = np.split(numbers[smallest(position, lo, hi, wanted)], 2)
     with np.errstate(all="ignore"):
         between = (above - place) * low + (place - below) * high
     return one_zero(np.where((below == above) | (low == high), low, between))

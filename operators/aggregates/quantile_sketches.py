@@ -7,9 +7,10 @@ import numpy as np
 import pyarrow as pa
 
 from operators.aggregates.definitions import Aggregate, Bound, Types, is_number
-from operators.aggregates.kll import Floats, Sketches, keys_of, merged, ordered, quantiles, union
+from operators.aggregates.kll import Floats, Sketches, union
 from operators.aggregates.operation import Operation
-from operators.columns.ranges import Ints, State, combine_ranges
+from operators.aggregates.percentiles import smallest
+from operators.columns.ranges import Ints, State
 from operators.columns.records import Records
 from operators.errors import DefinitionError
 from serializers.arrays import fill
@@ -52,14 +53,12 @@ class QuantileSketch(Operation):
         return self._stored(union(sketches, np.append(starts, len(state[0])), self.size))
 
     def combine_ranges(self, state: State, lo: Ints, hi: Ints) -> State:
-        """Return the values and weights of each range, arrays of shape (2, n), values ascending."""
-        keys, distinct = keys_of(Sketches.read(state[0].tolist()))
+        """Return the values of all sketches one after another, what each counts, and the bounds of each range in them.
 
-        def both(left: State, right: State) -> State:
-            return (fill(merged(left[0].tolist(), right[0].tolist(), distinct, self.size)),)
-
-        (combined,) = combine_ranges(both, (fill(keys),), lo, hi)
-        return (fill(ordered(combined.tolist(), distinct)),)
+        Sketches of a window are not combined to one: the sample of each is all that is known, and is read as it is.
+        """
+        sketches = Sketches.read(state[0].tolist())
+        return sketches.values, 1 << sketches.levels, sketches.edges[lo], sketches.edges[hi]
 
     def _stored(self, sketches: Sketches) -> State:
         return (fill(sketches.write(self.size)),)
@@ -98,7 +97,7 @@ class ApproxQuantiles(Aggregate):
         operation, ranks = QuantileSketch(self.column, self.size, where=self.where), self.probabilities
 
         def finish(states: Sequence[State]) -> pa.Array:
-            return _quantiles(states[0][0].tolist(), ranks)
+            return _quantiles(ranks, *states[0])
 
         return Bound((operation,), pa.list_(pa.float64()), finish)
 
@@ -116,14 +115,22 @@ def several(probabilities: Sequence[float]) -> tuple[float, ...]:
     return tuple(probabilities)
 
 
-def _quantiles(windows: Sequence[Floats], ranks: Sequence[float]) -> pa.Array:
-    """Lists of the values at the ranks of each window, null where it has no values."""
-    sizes = np.array([window.shape[1] for window in windows], np.int64)
-    edges = np.append(0, np.cumsum(sizes))
-    values, weights = np.concatenate([np.empty((2, 0)), *windows], axis=1)
-    found = quantiles(values, weights.astype(np.int64), edges, ranks)
-    filled = sizes > 0
+def _quantiles(ranks: Sequence[float], values: Floats, weights: Ints, lo: Ints, hi: Ints) -> pa.Array:
+    """Lists of the values at ranks in ranges of values: the least up to which the share of all is the rank or more.
+
+    Null where a range has no values.
+    """
+    filled = hi > lo
+    found = np.empty((len(ranks), 0))
+    if filled.any():
+        lo, hi = lo[filled], hi[filled]
+        numbers, position = np.unique(values, return_inverse=True)
+        passed = np.append(0, np.cumsum(weights))
+        totals = passed[hi] - passed[lo]
+        wanted = np.clip(np.ceil(np.array(ranks)[:, None] * totals), 1, totals).astype(np.int64) - 1
+        several = weights if passed[-1] > len(values) else None
+        found = 0.0 + numbers[smallest(position, lo, hi, wanted, several)]
     offsets = np.append(0, np.cumsum(np.where(filled, len(ranks), 0)))
     return pa.ListArray.from_arrays(
-        pa.array(offsets, pa.int32()), pa.array(found[filled].reshape(-1)), mask=pa.array(~filled)
+        pa.array(offsets, pa.int32()), pa.array(found.T.reshape(-1)), mask=pa.array(~filled)
     )

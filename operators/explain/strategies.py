@@ -81,7 +81,7 @@ BY_METHOD: dict[Callable[..., Any], Strategy] = {
     Distinct.combine_ranges: RANGES,
     Values.combine_ranges: RANGES,
     Top.combine_ranges: DOUBLING,
-    QuantileSketch.combine_ranges: DOUBLING,
+    QuantileSketch.combine_ranges: RANGES,
     DistinctSketch.combine_ranges: RANGES,
     UserOperation.combine_ranges: DOUBLING,
     MergeableFold.combine_ranges: TWO_STACKS,

@@ -11,7 +11,8 @@ import pytest
 from aggregate_cases import finished
 
 from operators import aggregates as agg
-from operators.aggregates import Aggregate, distinct_sketches
+from operators.aggregates import Aggregate, distinct_sketches, percentiles
+from operators.aggregates.kll import Sketches
 from operators.aggregates.operation import Operation
 from operators.aggregates.sketches import DistinctSketch
 from operators.columns.arrow import column_data
@@ -59,13 +60,14 @@ def test_distinct_sketches_are_as_large_as_said() -> None:
     assert 4_096 <= len(large[0][0]) <= 4_096 + 64
 
 
+@pytest.mark.parametrize("per_pane", [25, 5_000])
 @pytest.mark.parametrize(("k", "error"), [(50, 0.055), (200, 0.0133), (1_000, 0.0028)])
-def test_quantiles_are_as_close_as_said(k: int, error: float) -> None:
+def test_quantiles_are_as_close_as_said(k: int, error: float, per_pane: int) -> None:
     """Ranks of quantiles of thousands of panes are within three times the bound of 99 in 100 cases."""
     rng = np.random.default_rng(7)
     values, ranks = rng.permutation(100_000).astype(float), [0.01, 0.1, 0.5, 0.9, 0.99]
     aggregate = agg.approx_quantiles("v", ranks, k=k)
-    operation, state = lifted(aggregate, values, 25)
+    operation, state = lifted(aggregate, values, per_pane)
     bound = aggregate.bind({"v": pa.float64()})
     combined = operation.combine_ranges(state, np.array([0]), np.array([len(state[0])]))
     for found in (
@@ -73,6 +75,46 @@ def test_quantiles_are_as_close_as_said(k: int, error: float) -> None:
         *finished(bound, [operation.reduce(state, np.array([0]))]).to_pylist(),
     ):
         assert [rank * 100_000 for rank in ranks] == pytest.approx(found, rel=0, abs=3 * error * 100_000)
+
+
+@pytest.mark.parametrize("k", [8, 50])
+@pytest.mark.parametrize("per_pane", [1, 7, 30, 400])
+def test_quantiles_of_ranges_are_those_of_the_samples_in_them(k: int, per_pane: int) -> None:
+    """By brute force: all values that the panes of a window kept, each counted as often as it stands for."""
+    rng = np.random.default_rng(per_pane)
+    ranks = [0.0, 0.25, 0.5, 0.99, 1.0]
+    values = np.where(rng.random(40 * per_pane) < 0.9, rng.integers(-9, 9, 40 * per_pane) / 4, np.nan)
+    values[:per_pane] = np.nan
+    aggregate = agg.approx_quantiles("v", ranks, k=k)
+    operation, state = lifted(aggregate, values, per_pane)
+    kept = [Sketches.read([stored]) for stored in state[0].tolist()]
+    lo = np.append(0, rng.integers(0, 40, 30))
+    hi = np.append(1, lo[1:] + rng.integers(1, 41 - lo[1:]))
+    expected = []
+    for a, b in zip(lo, hi, strict=True):
+        all_ = sorted(v for s in kept[a:b] for v in np.repeat(s.values, 1 << s.levels).tolist())
+        at = [max(int(np.ceil(rank * len(all_))), 1) - 1 for rank in ranks]
+        expected.append([all_[n] for n in at] if all_ else None)
+    found = aggregate.bind({"v": pa.float64()}).finish([operation.combine_ranges(state, lo, hi)])
+    assert expected == found.to_pylist()
+    assert expected[0] is None
+
+
+def test_many_ranks_are_computed_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many ranks of as many windows at once as memory has room for."""
+    values = np.random.default_rng(3).permutation(500).astype(float)
+    for aggregate in (
+        agg.approx_quantiles("v", np.linspace(0, 1, 99).tolist(), k=500),
+        agg.percentile("v", np.linspace(0, 1, 99).tolist()),
+    ):
+        bound = aggregate.bind({"v": pa.float64()})
+        operation, state = lifted(aggregate, values, 5)
+        lo = np.arange(90)
+        whole_ = bound.finish([operation.combine_ranges(state, lo, lo + 10)]).to_pylist()
+        with monkeypatch.context() as patched:
+            patched.setattr(percentiles, "_RANKS_AT_ONCE", 200)
+            assert whole_ == bound.finish([operation.combine_ranges(state, lo, lo + 10)]).to_pylist()
+        assert whole_[3] == pytest.approx(np.quantile(values[15:65], np.linspace(0, 1, 99)), abs=25)
 
 
 @pytest.mark.parametrize("k", [8, 200])

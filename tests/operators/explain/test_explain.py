@@ -27,6 +27,7 @@ from operators.aggregates.distinct import Distinct
 from operators.aggregates.fold_operation import MergeableFold
 from operators.aggregates.operation import Operation, UfuncOperation
 from operators.aggregates.operations import Collect
+from operators.aggregates.quantile_sketches import QuantileSketch
 from operators.aggregates.sketches import DistinctSketch
 from operators.columns.ranges import combine_ranges, overlap_ranges, prefix_difference
 from operators.definitions.runnable import RunnableOperator
@@ -334,6 +335,7 @@ WAYS = {
     Collect.combine_ranges.__code__: RANGES,
     Distinct.combine_ranges.__code__: RANGES,
     DistinctSketch.combine_ranges.__code__: RANGES,
+    QuantileSketch.combine_ranges.__code__: RANGES,
     MergeableFold.combine_ranges.__code__: TWO_STACKS,
     combine_ranges.__code__: DOUBLING,
     FoldSchema.fold.__code__: FOLD,
@@ -384,6 +386,7 @@ DEDUCTED = power("deducted", deduct=lambda a, b: (a[0] - b[0],))
         (agg.sum("d"), DOUBLING),
         (agg.top_n("i", 2), DOUBLING),
         (agg.approx_count_distinct("s"), RANGES),
+        (agg.approx_quantiles("x", [0.5]), RANGES),
         (power("combine_ranges")("i"), DOUBLING),
         (agg.count_distinct("i"), RANGES),
         (agg.collect_list("i"), RANGES),
