@@ -101,7 +101,7 @@ PIP_LOCKED = $(if $(LOCKED),--no-index --no-build-isolation)
 $(VENV)/.installed-%: pyproject.toml $(if $(LOCKED),$(VENV)/.locked) | $(BIN)/python
 	@echo 'Installing the project with extra "$*" into $(VENV): once, some minutes (PySpark alone is 430 MB)'
 	$(BIN)/python -m pip install --quiet $(PIP_LOCKED) --editable '.[$*]'
-	@$(BIN)/python -c 'from operators.spark.java import ensure_java; ensure_java()' 2>/dev/null || { \
+	@$(BIN)/python -c 'from operators.spark.base.java import ensure_java; ensure_java()' 2>/dev/null || { \
 		echo 'No Java 17 or newer here: installing one into $(VENV)'; \
 		$(BIN)/python -m pip install --quiet $(PIP_LOCKED) --editable '.[java]'; }
 	@touch $@

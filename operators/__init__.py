@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from operators.runtime.local import LocalRunner
     from operators.runtime.local_as_of import AsOfRunner
     from operators.runtime.local_cogroup import CoGroupedRunner
-    from operators.spark.failures import what_failed
-    from operators.spark.java import JavaNotFoundError, ensure_java
-    from operators.spark.listener import print_batches, report_batches
-    from operators.spark.open_windows import read_windows
-    from operators.spark.session import session_conf, spark_session
+    from operators.spark.base.failures import what_failed
+    from operators.spark.base.java import JavaNotFoundError, ensure_java
+    from operators.spark.base.listener import print_batches, report_batches
+    from operators.spark.base.session import session_conf, spark_session
+    from operators.spark.state.open_windows import read_windows
     from operators.spark.with_late import WithLate
     from operators.steps.step import Counters
     from operators.steps.timers import NEVER
@@ -78,17 +78,17 @@ _HOMES = {
     "operators.runtime.local": ("LocalRunner",),
     "operators.runtime.local_as_of": ("AsOfRunner",),
     "operators.runtime.local_cogroup": ("CoGroupedRunner",),
-    "operators.spark.failures": ("what_failed",),
-    "operators.spark.java": (
+    "operators.spark.base.failures": ("what_failed",),
+    "operators.spark.base.java": (
         "JavaNotFoundError",
         "ensure_java",
     ),
-    "operators.spark.listener": (
+    "operators.spark.base.listener": (
         "print_batches",
         "report_batches",
     ),
-    "operators.spark.open_windows": ("read_windows",),
-    "operators.spark.session": (
+    "operators.spark.state.open_windows": ("read_windows",),
+    "operators.spark.base.session": (
         "session_conf",
         "spark_session",
     ),

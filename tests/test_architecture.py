@@ -47,6 +47,7 @@ ORDER = {
 }
 """Folders and root modules, from the lowest up: each imports only lower ones. Those of one line do not know each other."""
 TESTING = {"hypothesis", "pytest"}
+ROOMS_OF_SPARK = ("base", "inputs", "batch", "replicas", "stream", "state apply daemon", "with_late")
 SPARK = {"pyspark", "py4j"}
 MODULES = sorted(path.relative_to(ROOT) for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 
@@ -202,6 +203,28 @@ def test_folders_keep_their_order(package: str) -> None:
     assert set() == backwards
 
 
+def test_the_rooms_of_spark_keep_their_order() -> None:
+    """A room of `operators/spark` imports only rooms that stand before it, and itself."""
+    home = Path("operators/spark")
+    height = {name: number for number, line in enumerate(ROOMS_OF_SPARK) for name in line.split()}
+    room = {
+        name: path.relative_to(home).parts[0].removesuffix(".py")
+        for name, path in KNOWN.items()
+        if home in path.parents and path != home / "__init__.py"
+    }
+    assert set(room.values()) == set(height)
+    backwards = {
+        f"{name} -> {other}"
+        for name, others in files().items()
+        for other in others
+        if name in room
+        and other in room
+        and room[name] != room[other]
+        and height[room[other]] >= height[room[name]]
+    }
+    assert set() == backwards
+
+
 def test_few_files_at_the_root() -> None:
     """At the root of operators is what is common to all folders, and nothing else."""
     assert len(list((ROOT / "operators").glob("*.*"))) <= MOST_FILES_AT_ROOT
@@ -232,7 +255,7 @@ def test_spark_is_imported_at_the_edge() -> None:
 
 
 INSIDE = {
-    Path("operators/spark/inside.py"),
+    Path("operators/spark/base/inside.py"),
     Path("operators/spark/daemon.py"),
     Path("state_backends/checkpoints/metadata.py"),
     Path("state_backends/checkpoints/labels.py"),
@@ -314,7 +337,7 @@ def test_sparks_inside_is_in_one_place() -> None:
     tested = (ROOT / "tests/operators/spark/test_inside.py").read_text()
     functions = [
         node.name
-        for node in parsed(Path("operators/spark/inside.py")).body
+        for node in parsed(Path("operators/spark/base/inside.py")).body
         if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
     ]
     untested = [name for name in functions if f"inside.{name}(" not in tested]
@@ -353,7 +376,7 @@ HEAVY = {"pyspark", "py4j", "rocksdict", "sqlite3", "psycopg", "deltalake", "pan
         ("import state_backends", {"operators", *HEAVY}, 5),
         ("import operators", HEAVY, 2),
         ("from operators import SlidingWindows, aggregates", HEAVY, 105),
-        ("from operators.sinks import DeltaSink, PostgresSink, SQLiteSink, upsert_to", HEAVY, 38),
+        ("from operators.sinks import DeltaSink, PostgresSink, SQLiteSink, upsert_to", HEAVY, 39),
     ],
 )
 def test_import_stays_light(code: str, absent: set[str], most_modules: int) -> None:

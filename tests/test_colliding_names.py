@@ -13,7 +13,7 @@ import pytest
 
 import operators
 import state_backends
-from operators.spark.failures import what_failed
+from operators.spark.base.failures import what_failed
 
 ROOT = Path(__file__).parents[1]
 

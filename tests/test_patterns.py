@@ -119,7 +119,7 @@ def test_the_patterns_are_found() -> None:
     """Those of errors, of files and of lengths among them."""
     found = {name for name, _, _ in patterns()}
     assert {
-        "operators.spark.inside.APPENDED",
+        "operators.spark.base.inside.APPENDED",
         "operators.command.errors._RAISED",
         "operators.columns.duration_text._ISO",
         "state_backends.durability.folders._FILE_NAME",

@@ -7,7 +7,7 @@ import pytest
 from benchmarks.measure import Measure
 from operators import TumblingWindows
 from operators import aggregates as agg
-from operators.spark.packing import PACKED_COUNTS, Pack
+from operators.spark.inputs.packing import PACKED_COUNTS, Pack
 from state_backends import resolve
 
 OPERATOR = TumblingWindows("1 minute").group_by("k").aggregate(s=agg.sum("x"), m=agg.max("n"))

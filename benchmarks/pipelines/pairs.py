@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from benchmarks.data import SCHEMA, records, write_next
-from operators.spark.session import PARTITIONS_KEY
+from operators.spark.base.session import PARTITIONS_KEY
 
 SMALL = 2_000
 """Rows of a batch."""

@@ -104,7 +104,7 @@ def work(stream: Stream, folder: Path) -> None:
 
 def look(query: Any, stream: Stream, batches: int) -> dict[str, Any]:
     """Return the figures of the last batches; bytes are for each row."""
-    from operators.spark.listener import operator_batches
+    from operators.spark.base.listener import operator_batches
 
     recent = [one for one in query.recentProgress if one["numInputRows"]][-stream.look :]
     counts = [found.counts_out for progress in recent for found in operator_batches(progress)]

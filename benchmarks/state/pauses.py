@@ -23,13 +23,13 @@ from pyspark.sql.streaming import StreamingQuery
 from benchmarks.data import SCHEMA, five_aggregates, write_next
 from benchmarks.state.many_keys import memory_of, records
 from operators import TumblingWindows, spark_session
-from operators.spark.listener import operator_batches
+from operators.spark.base.listener import operator_batches
 
 ROWS, AT_ONCE, WARM, BUCKETS = 20_000, 250_000, 3, 2
 TIMES = {0.0: 6, 300.0: 1, 1_800.0: 1}
 """How many batches there are after a pause of so many seconds; 2 after the others."""
 _HOUR_MS = 3_600_000
-_PROCESS = b"operators.spark.state_process"
+_PROCESS = b"operators.spark.replicas.state_process"
 
 
 def started(spark: SparkSession, home: Path, backend: str) -> StreamingQuery:

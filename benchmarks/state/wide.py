@@ -32,7 +32,11 @@ from benchmarks.state.many_keys import memory_of
 WIDTHS = 100, 2_000, 20_000, 200_000
 KEYS, STEP_MS, TASKS = 100, 10, 2
 _MARK = "BENCHMARK_OF_WIDE_ROWS"
-_PROCESSES = {"java": b"SparkSubmit", "state": b"operators.spark.state_process", "worker": b"spark.daemon"}
+_PROCESSES = {
+    "java": b"SparkSubmit",
+    "state": b"operators.spark.replicas.state_process",
+    "worker": b"spark.daemon",
+}
 """By what is in the command line. Java's has the name of the daemon, too."""
 
 
@@ -93,7 +97,7 @@ def work(kind: str, width: int, size_mb: int, backend: str, home: Path) -> dict[
 
     from operators import RollingWindows, TumblingWindows, spark_session
     from operators import aggregates as agg
-    from operators.spark.listener import operator_batches
+    from operators.spark.base.listener import operator_batches
 
     source, rows = home / "in", size_mb * 10**6 // width
     source.mkdir()

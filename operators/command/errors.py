@@ -2,7 +2,7 @@
 
 import re
 
-from operators.spark.failures import what_failed, without_traces
+from operators.spark.base.failures import what_failed, without_traces
 
 _RAISED = re.compile(
     r"^(?:[A-Za-z_]\w*\.)*(?P<kind>[A-Z]\w*(?:Error|Exception)): (?P<message>.*)$", re.MULTILINE

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from operators.command.errors import CommandError
 from operators.command.session import session
-from operators.spark.session import PARTITIONS_KEY
+from operators.spark.base.session import PARTITIONS_KEY
 from state_backends.checkpoints.metadata import StoredOperator, operators_in
 from state_backends.checkpoints.query import StoredQuery, stored_query
 from state_backends.checkpoints.reading import Checkpoint, journal_rows, plain_path

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from operators.command.errors import CommandError
-from operators.spark.session import PARTITIONS_KEY, spark_session
+from operators.spark.base.session import PARTITIONS_KEY, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

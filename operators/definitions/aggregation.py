@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from operators.runtime.local_cogroup import CoGroupedRunner
-    from operators.spark.chains import Incoming
+    from operators.spark.inputs.chains import Incoming
     from state_backends.checkpoints.savepoint import Savepoint
 
 Policy = Literal["on_close", "on_update"]
@@ -163,8 +163,8 @@ class WindowedAggregation(RunnableOperator):
     def prepared(
         self, df: "DataFrame", event_time: str, taken: Collection[str] = ()
     ) -> "tuple[WindowedAggregation, DataFrame, str]":
-        from operators.spark.expressions import check_expression, made
-        from operators.spark.gaps import with_gap
+        from operators.spark.base.gaps import with_gap
+        from operators.spark.inputs.expressions import check_expression, made
 
         if is_column(self.windows.row_gap):
             check_expression(df, "gap", self.windows.row_gap)
@@ -272,7 +272,8 @@ class CoGroupedAggregation(OfSomeKinds):
         Raises:
             DefinitionError: a frame or a column is missing, or types differ.
         """
-        from operators.spark.apply import Arguments, apply
+        from operators.spark.apply import apply
+        from operators.spark.inputs.arguments import Arguments
 
         joint, frame, incoming = self._united(frames, event_time)
         given = Arguments(backend, options, name, close_time, idle)
@@ -314,7 +315,7 @@ class CoGroupedAggregation(OfSomeKinds):
         event_time: "str | Column | Mapping[str, str | Column]",
     ) -> "tuple[WindowedAggregation, DataFrame, Incoming | None]":
         """The operator over the frames as one, that frame, and what is known of its event time if it is a stream."""
-        from operators.spark.union import check_frames, check_inputs, united
+        from operators.spark.inputs.union import check_frames, check_inputs, united
 
         times = event_times(self.sides, frames, event_time)
         check_frames(frames)

@@ -198,7 +198,7 @@ class GroupedOperator(RunnableOperator):
         yield from (("group_by", key) for key in self.keys)
 
     def prepared(self, df: "DataFrame", event_time: str) -> "tuple[GroupedOperator, DataFrame, str]":
-        from operators.spark.expressions import made
+        from operators.spark.inputs.expressions import made
 
         found = made(df, self.keys, [("event_time", event_time)])
         operator = replace(self, keys=found.keys, key_names=found.key_names or self.key_names)

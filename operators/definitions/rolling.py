@@ -220,7 +220,7 @@ class RollingAggregation(RunnableOperator):
     def prepared(
         self, df: "DataFrame", event_time: str, taken: Collection[str] = ()
     ) -> "tuple[RollingAggregation, DataFrame, str]":
-        from operators.spark.expressions import made
+        from operators.spark.inputs.expressions import made
 
         found = made(df, self.keys, [("event_time", event_time), *inputs_of_results(self.aggregates)], taken)
         aggregates = tuple((name, with_inputs(one, found.name), over) for name, one, over in self.aggregates)
@@ -346,9 +346,10 @@ class RollingAggregation(RunnableOperator):
         Raises:
             DefinitionError: a column is missing, or types differ.
         """
-        from operators.spark.apply import Arguments, apply
-        from operators.spark.expressions import made
-        from operators.spark.union import check_frames, check_inputs, united
+        from operators.spark.apply import apply
+        from operators.spark.inputs.arguments import Arguments
+        from operators.spark.inputs.expressions import made
+        from operators.spark.inputs.union import check_frames, check_inputs, united
 
         frames = {"labels": labels, "records": records}
         check_frames(frames)

@@ -109,7 +109,8 @@ class RunnableOperator(OfSomeKinds, ABC):
             ValueError: an unknown backend or option.
             SessionSetupError: the session was stopped, its workers lack this library, or it lacks what a stream needs.
         """
-        from operators.spark.apply import Arguments, apply
+        from operators.spark.apply import apply
+        from operators.spark.inputs.arguments import Arguments
 
         given = Arguments(backend, options, name, close_time, idle, schema, streaming)
         return apply(self, df, event_time, given)
@@ -143,7 +144,7 @@ class RunnableOperator(OfSomeKinds, ABC):
 
         Cost: that of `apply`, and a shuffle of the entries. A task has the entries of some keys in memory; the driver has none.
         """
-        from operators.spark.bootstrap import savepoint
+        from operators.spark.state.bootstrap import savepoint
 
         return savepoint(self, df, event_time, path, close_time, options)
 
@@ -171,7 +172,7 @@ class RunnableOperator(OfSomeKinds, ABC):
         Raises:
             DefinitionError: as `apply`; or a column has a type that Arrow does not have.
         """
-        from operators.spark.apply import Arguments
+        from operators.spark.inputs.arguments import Arguments
         from operators.spark.with_late import WithLate
 
         given = Arguments(backend, options, name, idle=idle, schema=schema, streaming=streaming)
@@ -290,8 +291,8 @@ class RunnableOperator(OfSomeKinds, ABC):
             DefinitionError: as `apply`.
             ValueError: an unknown backend or option.
         """
-        from operators.spark.apply import Arguments
-        from operators.spark.continuing import check_checkpoint
+        from operators.spark.inputs.arguments import Arguments
+        from operators.spark.state.continuing import check_checkpoint
 
         given = Arguments(backend, options, idle=idle)
         return check_checkpoint(self, df, event_time, checkpoint, given, operator)

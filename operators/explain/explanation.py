@@ -59,8 +59,8 @@ class Explanation(Parts):
         backend: str | None,
         options: Mapping[str, object] | None,
     ) -> "Explanation":
-        from operators.spark.chains import is_shuffled
-        from operators.spark.prepare import prepare
+        from operators.spark.inputs.chains import is_shuffled
+        from operators.spark.inputs.prepare import prepare
 
         prepared = prepare(operator, df, event_time, backend, options)
         types = {field.name: field.dataType for field in prepared.df.schema.fields}

@@ -30,7 +30,7 @@ def bounded_stage(program: Program, types: "Mapping[str, DataType]", *, shuffled
         types: Spark's type of the event time, by its name.
         shuffled: whether its rows come out of a shuffle of Spark.
     """
-    from operators.spark.first_stage import obstacle
+    from operators.spark.batch.first_stage import obstacle
 
     sums = ", ".join(op.describe() for op in program.plan.operations)
     why_not = obstacle(program, types)

@@ -10,7 +10,7 @@ from operators.errors import DefinitionError
 from operators.sinks.changes import changes_of, forgotten_keys
 from operators.sinks.fingerprints import fingerprint_of, fingerprint_of_rows
 from operators.sinks.interface import Sink, SinkError
-from operators.spark.inside import is_connect_client, query_id
+from operators.spark.base.inside import is_connect_client, query_id
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

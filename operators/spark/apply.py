@@ -1,76 +1,47 @@
 """`apply`: an operator on a Spark DataFrame, as one pass over a bounded frame, or as a streaming plan with state."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import replace
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import StructType
 
 from operators.columns.arrow import bounds_type
-from operators.columns.checks import check_name, refuse_alike, refuse_twice
-from operators.columns.durations import Duration, is_odd, odd, ticks
+from operators.columns.checks import refuse_alike, refuse_twice
 from operators.columns.records import FAR_FUTURE
 from operators.errors import DefinitionError
 from operators.runtime.evolution import adaption
 from operators.runtime.metrics import LARGEST, names
 from operators.runtime.program import Program, Runnable
-from operators.spark.bounded import BoundedRun
-from operators.spark.bounded_input import input_columns, sorted_input
-from operators.spark.chains import Incoming, as_windows, direct, marked
-from operators.spark.declared import (
+from operators.spark.base.heartbeats import with_heartbeats
+from operators.spark.base.inside import SAME_METRICS, has_condition, known_columns
+from operators.spark.base.observed import observed
+from operators.spark.base.session import (
+    check_partitions,
+    check_session,
+    check_snapshot_folder,
+    check_workers,
+)
+from operators.spark.base.types import arrow_type, reported_schema, spark_schema
+from operators.spark.batch.bounded import BoundedRun
+from operators.spark.batch.bounded_input import input_columns, sorted_input
+from operators.spark.inputs.arguments import Arguments
+from operators.spark.inputs.chains import Incoming, as_windows, direct, marked
+from operators.spark.inputs.declared import (
     check_declared,
     declared,
     input_types,
     known,
     no_analysis_needed,
 )
-from operators.spark.heartbeats import with_heartbeats
-from operators.spark.inside import SAME_METRICS, has_condition, known_columns
-from operators.spark.observed import observed
-from operators.spark.packing import PACKED, PACKED_COUNTS, TO_BUCKETS, Pack, Unpack
-from operators.spark.prepare import check_frame, prepare
-from operators.spark.session import (
-    check_partitions,
-    check_session,
-    check_snapshot_folder,
-    check_workers,
-)
-from operators.spark.types import arrow_type, reported_schema, spark_schema
+from operators.spark.inputs.packing import PACKED, PACKED_COUNTS, TO_BUCKETS, Pack, Unpack
+from operators.spark.inputs.prepare import check_frame, prepare
 from operators.steps.late import LATE, LateSide
 from state_backends import StateConfig
 from state_backends.checkpoints.labels import partition_labels
 from state_backends.checkpoints.savepoint import read_header
 
-_MS_US = 1_000
 _RETAIN_KEY = "spark.sql.streaming.minBatchesToRetain"
-
-
-@dataclass(frozen=True, slots=True)
-class Arguments:
-    """What users may say when they apply an operator; see `RunnableOperator.apply`."""
-
-    backend: str | None = None
-    options: Mapping[str, object] | None = None
-    name: str = "windows"
-    close_time: datetime | str | None = None
-    idle: Duration | None = None
-    schema: StructType | None = None
-    streaming: bool | None = None
-
-    def __post_init__(self) -> None:
-        check_name(self.name)
-
-    @property
-    def idle_ms(self) -> int | None:
-        """`idle` in milliseconds."""
-        if self.idle is None:
-            return None
-        idle = ticks(self.idle, _MS_US, "idle", 1)
-        if is_odd(self.idle):
-            raise DefinitionError(odd(self.idle, "idle"))
-        return idle
 
 
 @no_analysis_needed()
@@ -173,7 +144,7 @@ def _streaming(
     incoming: Incoming,
 ) -> DataFrame:
     # Imported here: the bucket's processor needs pandas, which a batch does not.
-    from operators.spark.processor import RESULT_TYPES, BucketProcessor
+    from operators.spark.stream.processor import RESULT_TYPES, BucketProcessor
 
     labels = tuple(partition_labels(buckets))
     savepoint = None if config.savepoint is None else read_header(config.savepoint)

@@ -16,9 +16,9 @@ import pyarrow.ipc  # noqa: F401 - for the workers
 import pyspark.worker  # noqa: F401 - for the workers
 from pyspark.daemon import manager
 
-import operators.spark.bounded
-import operators.spark.packing
-import operators.spark.processor  # noqa: F401 - for the workers
+import operators.spark.batch.bounded
+import operators.spark.inputs.packing
+import operators.spark.stream.processor  # noqa: F401 - for the workers
 
 if __name__ == "__main__":
     gc.freeze()  # What is loaded is shared with the workers: their collectors leave it as it is.

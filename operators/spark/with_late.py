@@ -8,7 +8,8 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that every Spark
 from pyspark.sql.streaming import DataStreamWriter
 
 from operators.runtime.program import Runnable
-from operators.spark.apply import Arguments, apply
+from operators.spark.apply import apply
+from operators.spark.inputs.arguments import Arguments
 from operators.steps.late import LATE
 
 WriteBoth = Callable[[DataFrame, DataFrame, int], None]

@@ -105,6 +105,8 @@ FOLDERS = tuple(
         "",
         "operators",
         "operators/spark",
+        "operators/spark/batch",
+        "operators/spark/replicas",
         "state_backends",
         "state_backends/durability",
         "tests/conformance/live",

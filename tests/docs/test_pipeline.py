@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from operators import SlidingWindows
 from operators import aggregates as agg
-from operators.spark.java import ensure_java
+from operators.spark.base.java import ensure_java
 from state_backends import read_state
 
 ROOT = Path(__file__).parents[2]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyspark
 
-from operators.spark.java import ensure_java
+from operators.spark.base.java import ensure_java
 from tests.faults.processes import ROOT, kill_all, running, start
 from tests.patience import files, wait_until
 

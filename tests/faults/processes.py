@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 _MARK = "FAULTS_MARK"
 _DAEMON = "spark.daemon"
 """In the command line of Spark's daemon of workers, of this library's, and of the workers that they fork."""
-_STATE = b"operators.spark.state_process"
+_STATE = b"operators.spark.replicas.state_process"
 """In that of a process that holds state. Whoever started it may have ended, but it stays in the group of the daemon."""
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from operators import what_failed
-from operators.spark.types import arrow_schema
+from operators.spark.base.types import arrow_schema
 from tests.faults import troubles
 from tests.faults.kinds import applied, undisturbed, writer, written
 from tests.faults.plans import Plan

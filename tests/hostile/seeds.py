@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from operators import SlidingWindows
 from operators import aggregates as agg
-from operators.spark.bucket import Blobs, Call, Functions, Origin, Outcome, Request
-from operators.spark.messages import (
+from operators.spark.replicas.bucket import Blobs, Call, Functions, Origin, Outcome, Request
+from operators.spark.replicas.messages import (
     Asked,
     Busy,
     Done,

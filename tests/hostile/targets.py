@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from operators.spark.messages import (
+from operators.spark.replicas.messages import (
     decode_answer,
     decode_blob,
     decode_functions,

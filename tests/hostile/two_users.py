@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from operators.spark import owners
-from operators.spark.parents import Parent
-from operators.spark.state_process import main as hold_copies
+from operators.spark.replicas import owners
+from operators.spark.replicas.parents import Parent
+from operators.spark.replicas.state_process import main as hold_copies
 from tests.operators.spark.bucket_worker import batch
 
 ROWS = [["a", 2], ["b", 1]]

@@ -6,7 +6,8 @@ from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
 from typing import Any
 
-from operators.spark import copies, owners, serving, slots, user_code
+from operators.spark.base import user_code
+from operators.spark.replicas import copies, owners, serving, slots
 from state_backends.durability import durable, pointer, schedule
 from tests.protocol.executor_world import HOME, End
 from tests.protocol.install import Instead

@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from operators.spark.slots import MOST_SLOTS
+from operators.spark.replicas.slots import MOST_SLOTS
 from state_backends.durability.pointer import Pointer
 from tests.protocol.judge import Failure
 

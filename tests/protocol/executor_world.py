@@ -19,11 +19,12 @@ from pyspark import cloudpickle
 from operators import TumblingWindows
 from operators import aggregates as agg
 from operators.runtime.closing import Closing
-from operators.spark import owners, private_files, slots
-from operators.spark.blobs import from_blobs, to_blobs
-from operators.spark.bucket import Blobs, Call, Functions, Job, Origin, Request
-from operators.spark.copies import UNUSED_S, drop_all
-from operators.spark.serving import Service
+from operators.spark.base import private_files
+from operators.spark.inputs.blobs import from_blobs, to_blobs
+from operators.spark.replicas import owners, slots
+from operators.spark.replicas.bucket import Blobs, Call, Functions, Job, Origin, Request
+from operators.spark.replicas.copies import UNUSED_S, drop_all
+from operators.spark.replicas.serving import Service
 from serializers import SerializationError
 from state_backends import StateError, resolve
 from state_backends.durability.pointer import Pointer, read_pointer
@@ -83,8 +84,8 @@ class Member:
         life: of the executor. One that died has a successor of its number.
         alive: whether it lives.
         frozen: whether it stands still.
-        copies: what `operators.spark.copies` keeps in a process.
-        resting: what `operators.spark.owners` keeps in a process.
+        copies: what `operators.spark.replicas.copies` keeps in a process.
+        resting: what `operators.spark.replicas.owners` keeps in a process.
         turn: that of functions of users.
         tasks: all that it began.
         service: of a process with copies.

@@ -14,7 +14,7 @@ import pytest
 from operators import DefinitionError, SessionWindows, TumblingWindows
 from operators import aggregates as agg
 from operators.runtime.local import LocalRunner
-from operators.spark import bounded
+from operators.spark.batch import bounded
 from state_backends import StateError, resolve
 
 Emitted = tuple[int, int, str | None]

@@ -4,7 +4,7 @@ import pytest
 
 from operators.columns.records import FAR_PAST
 from operators.runtime.closing import Closing
-from operators.spark.chains import direct
+from operators.spark.inputs.chains import direct
 
 HIGHEST_MS, GRACE_MS = 1_700_000_000_000, 10
 

@@ -1,7 +1,7 @@
 """Bounded frames without Spark, for property tests: what Spark does between the two stages is done on Arrow tables.
 
-Rows of all tasks come in any order, and are sorted by the number that `operators.spark.sorting` makes of them, in which a group
-of keys and a millisecond look the same.
+Rows of all tasks come in any order, and are sorted by the number that `operators.spark.batch.sorting` makes of them, in which
+a group of keys and a millisecond look the same.
 """
 
 from collections.abc import Sequence
@@ -21,8 +21,8 @@ from operators import (
 )
 from operators import aggregates as agg
 from operators.runtime.program import Program
-from operators.spark.bounded import BoundedRun, FirstStage, FirstStageRows, InputRows, Source
-from operators.spark.sorting import ORDER
+from operators.spark.batch.bounded import BoundedRun, FirstStage, FirstStageRows, InputRows, Source
+from operators.spark.batch.sorting import ORDER
 from operators.steps.late import LateSide
 from operators.steps.partials import KEY, TIME, TwoStagePlan
 from serializers import decode_keys

@@ -31,13 +31,13 @@ from pyspark import TaskContext, cloudpickle
 from operators import TumblingWindows
 from operators import aggregates as agg
 from operators.runtime.closing import Closing
-from operators.spark import parents
-from operators.spark.blobs import from_blobs, to_blobs
-from operators.spark.bucket import Blobs, Call, Functions, Job, Origin, Request
-from operators.spark.logs import log_at
-from operators.spark.owners import work
-from operators.spark.parents import Parent
-from operators.spark.sockets import socket_of
+from operators.spark.base.logs import log_at
+from operators.spark.inputs.blobs import from_blobs, to_blobs
+from operators.spark.replicas import parents
+from operators.spark.replicas.bucket import Blobs, Call, Functions, Job, Origin, Request
+from operators.spark.replicas.owners import work
+from operators.spark.replicas.parents import Parent
+from operators.spark.replicas.sockets import socket_of
 from state_backends import resolve
 from state_backends.durability.pointer import Pointer, read_pointer
 from state_backends.sqlite_journal import SqliteJournal

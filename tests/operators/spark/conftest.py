@@ -9,8 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from operators import spark_session
-from operators.spark import logs, owners, parents, starting
-from operators.spark.parents import Parent
+from operators.spark.base import logs
+from operators.spark.replicas import owners, parents, starting
+from operators.spark.replicas.parents import Parent
 from tests.operators.spark.frames import session_conf
 
 

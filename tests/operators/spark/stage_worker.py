@@ -24,10 +24,10 @@ from pyspark import TaskContext
 
 from operators.runtime.closing import Closing
 from operators.runtime.program import Program
-from operators.spark import blobs
-from operators.spark.blobs import from_blobs
-from operators.spark.bucket import Call, Job, Request, in_place
-from operators.spark.packing import Pack
+from operators.spark.inputs import blobs
+from operators.spark.inputs.blobs import from_blobs
+from operators.spark.inputs.packing import Pack
+from operators.spark.replicas.bucket import Call, Job, Request, in_place
 from state_backends import resolve
 from state_backends.durability.pointer import Pointer, read_pointer
 from state_backends.sqlite_journal import SqliteJournal

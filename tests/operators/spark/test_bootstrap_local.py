@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from operators import HoppingWindows, RollingWindows, SessionWindows, SlidingWindows, TumblingWindows
 from operators.runtime.program import Program
-from operators.spark.bootstrap import OpenEntries, WriteEntries
-from operators.spark.bounded import BoundedRun
+from operators.spark.batch.bounded import BoundedRun
+from operators.spark.state.bootstrap import OpenEntries, WriteEntries
 from state_backends import resolve
 from state_backends.checkpoints.labels import partition_labels
 from state_backends.checkpoints.savepoint import SavedBucket, saved_columns, write_header

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 
 from operators import Declaration, Operator, OperatorError, WorkerError, testing
-from operators.spark.bounded import BoundedRun, InputRows
+from operators.spark.batch.bounded import BoundedRun, InputRows
 from operators.steps.step import Step
 from state_backends import resolve
 from state_backends.backends.memory import MemoryBackend

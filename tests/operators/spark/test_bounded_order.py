@@ -10,8 +10,8 @@ from pyspark.sql import functions as F
 
 from operators import SessionWindows, SlidingWindows
 from operators import aggregates as agg
-from operators.spark import bounded_input, sorting
-from operators.spark.bounded import Slicing
+from operators.spark.batch import bounded_input, sorting
+from operators.spark.batch.bounded import Slicing
 from state_backends import resolve
 from tests.operators.spark.stage_kinds import KINDS
 from tests.operators.spark.stage_kinds import SCHEMA as STAGED

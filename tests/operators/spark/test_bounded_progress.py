@@ -7,7 +7,7 @@ import pytest
 
 from operators import SlidingWindows
 from operators import aggregates as agg
-from operators.spark import bounded
+from operators.spark.batch import bounded
 from state_backends import resolve
 
 

@@ -8,8 +8,8 @@ from pyspark.sql import functions as F
 
 from operators import HoppingWindows, SessionWindows, SlidingWindows, TumblingWindows
 from operators import aggregates as agg
-from operators.spark import bounded_input
-from operators.spark.bounded import Slicing
+from operators.spark.batch import bounded_input
+from operators.spark.batch.bounded import Slicing
 from tests.effort import slow, slow_but
 
 pytestmark = pytest.mark.spark

@@ -7,9 +7,9 @@ import pyarrow as pa
 from operators import TumblingWindows
 from operators import aggregates as agg
 from operators.runtime.closing import Closing
-from operators.spark.blobs import from_blobs, to_blobs
-from operators.spark.bucket import Blobs, Call, Job, Outcome, Request
-from operators.spark.copies import drop_copy
+from operators.spark.inputs.blobs import from_blobs, to_blobs
+from operators.spark.replicas.bucket import Blobs, Call, Job, Outcome, Request
+from operators.spark.replicas.copies import drop_copy
 from state_backends import resolve
 from state_backends.durability.pointer import Pointer, read_pointer
 from state_backends.journal import MemoryJournal

@@ -12,7 +12,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from operators.spark.java import ensure_java
+from operators.spark.base.java import ensure_java
 from tests.operators.spark.bucket_worker import has_ended, process_at
 from tests.operators.spark.connect_client import CASES
 from tests.patience import files, wait_until
@@ -117,7 +117,7 @@ def outcome(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Outcome
 
 def is_state_process(number: int) -> bool:
     """Whether a process is one for state, by its command."""
-    return b"operators.spark.state_process" in Path(f"/proc/{number}/cmdline").read_bytes()
+    return b"operators.spark.replicas.state_process" in Path(f"/proc/{number}/cmdline").read_bytes()
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -12,7 +12,7 @@ from threading import Thread
 
 import pytest
 
-from operators.spark.connection import Connection
+from operators.spark.replicas.connection import Connection
 from tests.patience import wait_until
 
 FOREVER_S = 300.0

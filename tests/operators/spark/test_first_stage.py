@@ -11,8 +11,8 @@ from pyspark.sql import functions as F
 
 from operators import HoppingWindows, TumblingWindows, WindowedAggregation
 from operators import aggregates as agg
-from operators.spark.first_stage import EngineStage
-from operators.spark.types import arrow_schema
+from operators.spark.base.types import arrow_schema
+from operators.spark.batch.first_stage import EngineStage
 from state_backends import resolve
 
 pytestmark = pytest.mark.spark

@@ -16,11 +16,12 @@ from operators import aggregates as agg
 from operators.command.main import main
 from operators.runtime.closing import Closing
 from operators.runtime.forgetting import encoded_keys
-from operators.spark import forgetting, logs
-from operators.spark.blobs import from_blobs, to_blobs
-from operators.spark.bucket import Blobs, Call, Job, Request
-from operators.spark.copies import drop_copy
-from operators.spark.forgetting import Requests
+from operators.spark.base import logs
+from operators.spark.inputs.blobs import from_blobs, to_blobs
+from operators.spark.replicas import forgetting
+from operators.spark.replicas.bucket import Blobs, Call, Job, Request
+from operators.spark.replicas.copies import drop_copy
+from operators.spark.replicas.forgetting import Requests
 from serializers.keys import bucket_of
 from state_backends import StateError, resolve
 from state_backends.durability.pointer import Pointer, read_pointer

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from operators.spark.heartbeats import HeartbeatReader
+from operators.spark.base.heartbeats import HeartbeatReader
 
 
 def test_offsets_do_not_go_back_with_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,8 +22,8 @@ from pyspark.sql.types import StructType
 
 from operators import SessionSetupError, SlidingWindows, TumblingWindows
 from operators import aggregates as agg
-from operators.spark import inside
-from operators.spark.logs import unlogged
+from operators.spark.base import inside
+from operators.spark.base.logs import unlogged
 from state_backends.checkpoints import metadata
 from state_backends.checkpoints.labels import partition_labels, spark_hash
 

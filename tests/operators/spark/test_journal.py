@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from operators.spark import journal as journal_module
-from operators.spark.journal import SparkJournal
+from operators.spark.stream import journal as journal_module
+from operators.spark.stream.journal import SparkJournal
 
 
 class Handle:

@@ -17,7 +17,7 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 from operators import DefinitionError, report_batches, what_failed
 from operators.monitoring import JsonLinesOutput, OpenTelemetryOutput, OperatorBatch, PrometheusOutput
 from operators.monitoring.exported import EXPORTED, GAUGES
-from operators.spark.listener import operator_batches
+from operators.spark.base.listener import operator_batches
 from state_backends import read_state
 from tests.operators.spark.frames import operator, stream, write_source
 from tests.patience import wait_until

@@ -14,7 +14,7 @@ from feeds import committed
 
 from operators import TumblingWindows
 from operators import aggregates as agg
-from operators.spark.copies import _claim, drop_copy, held_copy
+from operators.spark.replicas.copies import _claim, drop_copy, held_copy
 from state_backends import StateError, resolve
 from state_backends.journal import MemoryJournal
 from tests.operators.spark.test_private_files import belongs_to_another
@@ -68,7 +68,7 @@ def test_a_directory_is_taken_over_from_a_process_that_ended(tmp_path: Path) -> 
 def test_a_killed_process_releases_its_directory(tmp_path: Path) -> None:
     """The lock ends with the process, however it ends."""
     code = (
-        "import sys, time; from pathlib import Path; from operators.spark.copies import _claim\n"
+        "import sys, time; from pathlib import Path; from operators.spark.replicas.copies import _claim\n"
         "directory, lock = _claim(Path(sys.argv[1]), 'bucket', 'rocksdb')\n"
         "print(directory, flush=True); time.sleep(600)"
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from operators.spark.loopback import ADDRESS_KEY, stays_local
+from operators.spark.base.loopback import ADDRESS_KEY, stays_local
 
 ROOT = Path(__file__).parents[3]
 PROGRAM = """

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from operators.spark.bucket import Blobs, Call, Functions, Origin, Outcome, Request
-from operators.spark.messages import (
+from operators.spark.replicas.bucket import Blobs, Call, Functions, Origin, Outcome, Request
+from operators.spark.replicas.messages import (
     Answer,
     Asked,
     Busy,

@@ -21,7 +21,7 @@ from operators import (
 )
 from operators import aggregates as agg
 from operators.monitoring import PrometheusOutput
-from operators.spark.observed import COUNTS, totals
+from operators.spark.base.observed import COUNTS, totals
 from serializers.keys import bucket_of, encode_keys
 from state_backends import read_state, summarize_state
 from tests.operators.spark.frames import BASE_US, operator, run_query, stream, write_numbered, write_source

@@ -10,7 +10,7 @@ from pyspark import cloudpickle
 from operators import TumblingWindows
 from operators import aggregates as agg
 from operators.runtime.closing import Closing
-from operators.spark.processor import BucketProcessor
+from operators.spark.stream.processor import BucketProcessor
 from state_backends import resolve
 
 SCHEMA = pa.schema([("k", pa.string()), ("at", pa.int64())])

@@ -20,13 +20,13 @@ import numpy as np
 import pytest
 from s3_server import CREDENTIALS, running
 
-from operators.spark import bucket, messages, owners, parents
-from operators.spark.bucket import Origin
-from operators.spark.connection import Connection
-from operators.spark.copies import drop_copy, has_free_copy, held_copy
-from operators.spark.parents import Parent
-from operators.spark.processor import label_of
-from operators.spark.sockets import listen, socket_of
+from operators.spark.replicas import bucket, messages, owners, parents
+from operators.spark.replicas.bucket import Origin
+from operators.spark.replicas.connection import Connection
+from operators.spark.replicas.copies import drop_copy, has_free_copy, held_copy
+from operators.spark.replicas.parents import Parent
+from operators.spark.replicas.sockets import listen, socket_of
+from operators.spark.stream.processor import label_of
 from state_backends import StateError
 from state_backends.durability.folders import Folder
 from state_backends.durability.pointer import Pointer, read_pointer

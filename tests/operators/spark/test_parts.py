@@ -19,15 +19,16 @@ from operators import aggregates as agg
 from operators.runtime.closing import Closing
 from operators.runtime.program import Program, Runnable
 from operators.runtime.stateful import StatefulOperator
-from operators.spark import blobs, owners, parents, parts, spool
-from operators.spark.blobs import from_blobs
-from operators.spark.bucket import Blobs, Call, Functions, Job, Origin, Request, in_place
-from operators.spark.connection import Connection
-from operators.spark.copies import drop_copy
-from operators.spark.messages import Done
-from operators.spark.packing import PACKED, Pack
-from operators.spark.serving import Service
-from operators.spark.spool import Spool
+from operators.spark.inputs import blobs, spool
+from operators.spark.inputs.blobs import from_blobs
+from operators.spark.inputs.packing import PACKED, Pack
+from operators.spark.inputs.spool import Spool
+from operators.spark.replicas import owners, parents, parts
+from operators.spark.replicas.bucket import Blobs, Call, Functions, Job, Origin, Request, in_place
+from operators.spark.replicas.connection import Connection
+from operators.spark.replicas.copies import drop_copy
+from operators.spark.replicas.messages import Done
+from operators.spark.replicas.serving import Service
 from operators.steps.late import LateSide
 from state_backends import resolve
 from state_backends.durability.pointer import Pointer, read_pointer

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from operators.spark.private_files import check_owner, private_folder, read_small, write_small
+from operators.spark.base.private_files import check_owner, private_folder, read_small, write_small
 
 
 def belongs_to_another(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from operators.spark import blobs
-from operators.spark.packing import gathered, read_ahead
+from operators.spark.inputs import blobs
+from operators.spark.inputs.packing import gathered, read_ahead
 from tests.patience import STILL_SECONDS
 
 

@@ -22,12 +22,13 @@ import pytest
 from operators import TumblingWindows
 from operators import aggregates as agg
 from operators.runtime.closing import Closing
-from operators.spark import logs, serving
-from operators.spark.blobs import to_blobs
-from operators.spark.bucket import Blobs, Call, Functions, Job, Origin, Request
-from operators.spark.connection import Connection
-from operators.spark.copies import drop_copy, open_copies
-from operators.spark.messages import (
+from operators.spark.base import logs
+from operators.spark.inputs.blobs import to_blobs
+from operators.spark.replicas import serving
+from operators.spark.replicas.bucket import Blobs, Call, Functions, Job, Origin, Request
+from operators.spark.replicas.connection import Connection
+from operators.spark.replicas.copies import drop_copy, open_copies
+from operators.spark.replicas.messages import (
     Answer,
     Asked,
     Done,
@@ -39,7 +40,7 @@ from operators.spark.messages import (
     encode_functions,
     encode_request,
 )
-from operators.spark.serving import Service
+from operators.spark.replicas.serving import Service
 from state_backends import resolve
 from state_backends.durability.pointer import Pointer
 

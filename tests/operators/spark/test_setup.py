@@ -13,8 +13,8 @@ from pyspark.sql import GroupedData, SparkSession
 
 from operators import DefinitionError, SessionSetupError, SlidingWindows
 from operators import aggregates as agg
-from operators.spark import session
-from operators.spark.session import check_partitions
+from operators.spark.base import session
+from operators.spark.base.session import check_partitions
 
 pytestmark = pytest.mark.spark
 OP = SlidingWindows(size="1 minute", grace="1 minute").group_by("k").aggregate(n=agg.count())
@@ -99,7 +99,7 @@ import sys
 
 from operators import SessionSetupError, TumblingWindows, spark_session
 from operators import aggregates as agg
-from operators.spark.java import ensure_java
+from operators.spark.base.java import ensure_java
 from pyspark.sql import SparkSession
 
 ensure_java()

@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 
 from operators import SlidingWindows, TumblingWindows
 from operators import aggregates as agg
-from operators.spark.chains import incoming
+from operators.spark.inputs.chains import incoming
 
 pytestmark = pytest.mark.spark
 Made = Callable[[DataFrame, DataFrame], DataFrame]

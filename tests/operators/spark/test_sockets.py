@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from operators.spark.sockets import listen, socket_of
+from operators.spark.replicas.sockets import listen, socket_of
 
 LISTENS = """
-from operators.spark.sockets import listen
+from operators.spark.replicas.sockets import listen
 place = listen()
 print(place.name, flush=True)
 input()

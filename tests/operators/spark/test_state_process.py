@@ -14,17 +14,17 @@ from pathlib import Path
 import pytest
 from pyspark import TaskContext
 
-from operators.spark import owners, starting
-from operators.spark.copies import drop_copy, has_free_copy
-from operators.spark.parents import Parent
-from operators.spark.slots import free_slot, remove_old_slots
-from operators.spark.sockets import is_listening, listen
+from operators.spark.replicas import owners, starting
+from operators.spark.replicas.copies import drop_copy, has_free_copy
+from operators.spark.replicas.parents import Parent
+from operators.spark.replicas.slots import free_slot, remove_old_slots
+from operators.spark.replicas.sockets import is_listening, listen
 from tests.operators.spark.bucket_worker import PARENT, batch, has_ended, job, state_process
 from tests.operators.spark.test_owners import ROWS, counts, store_id
 
 Started = list["subprocess.Popen[bytes]"]
 SOON = (
-    "import sys, operators.spark.state_process as process; process.{0} = 0.5; "
+    "import sys, operators.spark.replicas.state_process as process; process.{0} = 0.5; "
     "process.main('key', sys.argv[1], sys.argv[2])"
 )
 

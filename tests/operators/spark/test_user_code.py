@@ -13,13 +13,13 @@ from operators import AggregateOperation, Declaration, KeyedOperator, TumblingWi
 from operators import aggregates as agg
 from operators.runtime.closing import Closing
 from operators.runtime.program import Program
-from operators.spark import user_code
-from operators.spark.blobs import to_blobs
-from operators.spark.bootstrap import OpenEntries
-from operators.spark.bounded import BoundedRun
-from operators.spark.bucket import Blobs, Call, Job, Request
-from operators.spark.copies import drop_copy
-from operators.spark.packing import Pack
+from operators.spark.base import user_code
+from operators.spark.batch.bounded import BoundedRun
+from operators.spark.inputs.blobs import to_blobs
+from operators.spark.inputs.packing import Pack
+from operators.spark.replicas.bucket import Blobs, Call, Job, Request
+from operators.spark.replicas.copies import drop_copy
+from operators.spark.state.bootstrap import OpenEntries
 from state_backends import resolve
 from state_backends.durability.pointer import Pointer, read_pointer
 from state_backends.journal import MemoryJournal

@@ -8,10 +8,10 @@ import pytest
 from operators import RollingWindows, SlidingWindows, TumblingWindows
 from operators import aggregates as agg
 from operators.runtime.program import Program
-from operators.spark import blobs
-from operators.spark.blobs import from_blobs, to_batches, to_blobs
-from operators.spark.observed import COUNTS
-from operators.spark.packing import PACKED, PACKED_COUNTS, PARTIALS, ROWS, Pack
+from operators.spark.base.observed import COUNTS
+from operators.spark.inputs import blobs
+from operators.spark.inputs.blobs import from_blobs, to_batches, to_blobs
+from operators.spark.inputs.packing import PACKED, PACKED_COUNTS, PARTIALS, ROWS, Pack
 from operators.steps.late import LateSide
 from state_backends import resolve
 

@@ -6,7 +6,7 @@ import sys
 TASKS = """
 import gc, sys
 gc.disable()
-from operators.spark.workers import prepare_worker
+from operators.spark.base.workers import prepare_worker
 
 class Link:
     pass

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from operators import spark_session
 from tests.operators.spark.outliving import children, java, put, seen, started
 
-_PROCESS = b"operators.spark.state_process"
+_PROCESS = b"operators.spark.replicas.state_process"
 
 
 def state_processes(daemons: list[int]) -> list[int]:

@@ -13,8 +13,8 @@ from operators import HoppingWindows, SessionWindows, SlidingWindows, TumblingWi
 from operators import aggregates as agg
 from operators.columns.records import FAR_FUTURE
 from operators.runtime.program import Program
-from operators.spark.blobs import from_blobs
-from operators.spark.packing import CALL, PACKED_COUNTS, PARTIALS, Pack
+from operators.spark.inputs.blobs import from_blobs
+from operators.spark.inputs.packing import CALL, PACKED_COUNTS, PARTIALS, Pack
 from operators.steps.partials import from_table, to_table
 from operators.steps.step import Counters, Step
 from state_backends import resolve

@@ -1,0 +1,163 @@
+"""Errors in workers: raised with the place where they happened, and found in Spark's errors on the driver."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from itertools import takewhile
+from typing import Any
+
+from operators.errors import WorkerError
+from operators.spark.base.executors import gone_lately
+from operators.spark.base.inside import APPENDED, DEAD_WORKER, lost_executors, other_sources
+
+_MARK = f"{WorkerError.__name__}: "
+_ON_DRIVER = re.compile(
+    r"^(?:operators\.sinks\.interface\.SinkError|operators\.errors\.DefinitionError): ", re.MULTILINE
+)
+"""How the last line of a traceback begins that ends in an error of a table, or of a batch that cannot go into one."""
+_HIDDEN = re.compile(r"ImportError: (another module named '\w+' hides the one of this library: .*)")
+_MISSING = re.compile(
+    r"ModuleNotFoundError: (No module named '((?:operators|state_backends|serializers)(?:\.\w+)*)')"
+)
+_NOT_THERE = (
+    "the Python of the workers does not have this library: {0}. Install it there, or set PYSPARK_PYTHON to a Python that "
+    "has it"
+)
+_ANOTHER = (
+    "the workers import another module named {1!r} in the place of this library's: {0}. It is in a file that was added to the "
+    "job, as by addPyFile or --py-files, or in the folder in which the workers run: rename it, or move it into a package"
+)
+MOVE_STATE = (
+    "move the state: write_savepoint(checkpoint, folder), then start with a new checkpoint and "
+    "options={'state.savepoint': folder}"
+)
+"""The way out where a query cannot go on from its checkpoint, but its state can."""
+_LOST_MESSAGE = (
+    "executors of Spark were lost ({0}), and with them what their tasks had sent to others. Nothing is lost of the query: "
+    "start it again, and it goes on from its last batch. Spark bears spark.stage.maxConsecutiveAttempts losses of one stage in "
+    "a row, and spark.task.maxFailures of one task (4 by default): set these higher where executors come and go. The "
+    "executors' logs, or those of the cluster, say why they ended; code 137 is for lack of memory or a machine that was taken "
+    "away"
+)
+_DEAD_MESSAGE = (
+    "a Python worker of Spark died without an error message: it was killed, perhaps for lack of memory, or crashed in native "
+    "code. The executor's stderr may have more; spark.python.worker.faulthandler.enabled=true shows where it crashed. "
+    "The state of a stream is safe: start the query again"
+)
+
+
+@contextmanager
+def located(where: str) -> Iterator[None]:
+    """Raise errors of the block as a WorkerError that says where they happened.
+
+    Args:
+        where: operator, bucket and batch, as far as known.
+    """
+    try:
+        yield
+    except GeneratorExit:
+        raise
+    except WorkerError:
+        raise
+    except Exception as error:
+        raise WorkerError(f"{where}: {type(error).__name__}: {error}") from error
+
+
+def task() -> str:
+    """Return the task of Spark that this is, as text."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return "a task" if context is None else f"partition {context.partitionId()}"
+
+
+def what_failed(failed: Any) -> str | None:
+    """Return what went wrong in a worker or in a table, in a few sentences, without Spark's stack traces.
+
+    Args:
+        failed: a streaming query, or the exception that one or an action on a frame raised.
+
+    Returns:
+        operator, bucket and batch, the error and its message; or what `upsert_to` or its sink raised; or that a worker process
+        died, or could not import this library; that executors were lost; or that the query has other sources than its
+        checkpoint, as one that gets `idle`. Of a query, also how many buckets have no snapshot that was completed in time.
+        None if nothing of this library failed.
+    """
+    if not hasattr(failed, "lastProgress"):
+        return _told(str(failed or ""))
+    from operators.spark.base.overdue import overdue_snapshots
+
+    told = _told(str(failed.exception() or "")), overdue_snapshots(failed)
+    return "\n".join(filter(None, told)) or None
+
+
+def _told(text: str) -> str | None:
+    """What is said of the text of an error."""
+    _, mark, message = text.rpartition(_MARK)
+    if mark:
+        return without_traces(message)
+    if on_driver := [*_ON_DRIVER.finditer(text)]:
+        return without_traces(text[on_driver[-1].end() :])
+    found = _not_imported(text) or _other_sources(text) or _executors_lost(text)
+    return found or (_DEAD_MESSAGE if DEAD_WORKER in text else None)
+
+
+def without_traces(message: str) -> str:
+    """Return a message up to the first line that is not its own: line by line, since it may quote a whole record."""
+    first, *more = message.split("\n")
+    own = takewhile(lambda line: APPENDED.match(line.lstrip()) is None, more)
+    return "\n".join([first, *own]).rstrip()
+
+
+def _other_sources(text: str) -> str | None:
+    """Why a query cannot start on a checkpoint that has another number of sources; None if that is not what failed."""
+    from operators.spark.base.heartbeats import NAME
+
+    found = other_sources(text)
+    if found is None:
+        return None
+    before, now = found
+    added = now > before and NAME in text
+    idle = (
+        "This one has idle, which is a source of its own: leave it out"
+        if added
+        else "Go back to the former sources; idle is one of its own"
+    )
+    return (
+        f"the checkpoint is of a query with {before} {'source' if before == 1 else 'sources'}, and this one has {now}: Spark "
+        f"neither adds sources to a checkpoint nor removes them. {idle}. Or {MOVE_STATE}"
+    )
+
+
+def _executors_lost(text: str) -> str | None:
+    """Which executors were lost, from the error of a job that Spark gave up for that; None if it did not."""
+    named = lost_executors(text)
+    if named is None:
+        return None
+    which = ", ".join(f"executor {name}" for name in sorted(named))
+    told = [f"{len(named)} named: {which}"] if named else []
+    if gone := gone_lately():
+        told.append(f"{len(gone)} in the last ten minutes: {', '.join(f'executor {name}' for name in gone)}")
+    return _LOST_MESSAGE.format("; ".join(told) or "none is named")
+
+
+def _not_imported(text: str) -> str | None:
+    """Why workers could not import this library, from the error that Spark passed on; None if they could."""
+    if hidden := _HIDDEN.search(text):
+        return hidden[1]
+    missing = _MISSING.search(text)
+    if missing is None:
+        return None
+    message, module = missing.groups()
+    if "." not in module:
+        return _NOT_THERE.format(message)
+    return _ANOTHER.format(message, module.partition(".")[0]) if _is_ours(module) else None
+
+
+def _is_ours(module: str) -> bool:
+    """Whether this library has a module of this name; if not, it is one of the user's that was not found."""
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False

@@ -1,0 +1,1 @@
+"""Bounded frames: one pass in order of key and time."""

@@ -1,0 +1,363 @@
+"""What a bucket does in one call of Spark, in whichever process has its copy."""
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from operators.runtime.closing import Closing
+from operators.runtime.metrics import added
+from operators.runtime.program import Program
+from operators.runtime.stateful import StatefulOperator
+from operators.spark.base.logs import warn_once
+from operators.spark.base.user_code import one_at_a_time
+from operators.spark.inputs import blobs as sizes
+from operators.spark.inputs.blobs import from_blobs, to_blobs
+from operators.spark.inputs.packing import PARTIALS, ROWS
+from operators.spark.inputs.spool import Spool
+from operators.spark.replicas.copies import held_copy
+from operators.spark.replicas.forgetting import Requests
+from operators.spark.replicas.parts import Part, can_be_parted, in_parts, in_stages
+from state_backends import StateConfig
+from state_backends.checkpoints.savepoint import Savepoint
+from state_backends.durability.pointer import Pointer
+from state_backends.durability.progress import FAR_PAST, Progress
+from state_backends.journal import Journal
+
+LARGE_IN_SPARK = 100_000_000
+"""State of a bucket in bytes from which on it should have a snapshot folder."""
+_NO_FOLDER = (
+    "bucket %d has %d MB of state, and there is no snapshot folder: from time to time all of it is written into Spark's state "
+    "store, within a batch, which suits about 100 MB. Set state.snapshots.folder to a folder that all workers can reach"
+)
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where the functions of an operator come from. Processes that have those of the same origin can work for one another.
+
+    Attributes:
+        run: of the query, as far as tasks know it: users can give several runs the same name.
+        digest: of all that the driver sent: plan, code, output, closing, backend.
+    """
+
+    run: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Functions:
+    """An operator's job as the driver sent it, and what it takes to load it in another process.
+
+    Attributes:
+        origin: of the job.
+        log_level: of the library in the process.
+        pickled: the job, with its functions.
+    """
+
+    origin: Origin
+    log_level: str
+    pickled: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Blobs:
+    """What tasks sent to a bucket: rows as they are, and partial aggregates; in a `Spool` if that may be much."""
+
+    rows: Sequence[bytes] = ()
+    partials: Sequence[bytes] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.rows or self.partials)
+
+    def unload(self) -> None:
+        """Let go of what was read of files."""
+        for some in (self.rows, self.partials):
+            if isinstance(some, Spool):
+                some.unload()
+
+    @property
+    def large(self) -> bool:
+        """Whether they are too large for memory."""
+        return any(isinstance(some, Spool) and some.on_disk for some in (self.rows, self.partials))
+
+
+def in_place(parts: Iterable[tuple[int, int, bytes | None]], folder: Path) -> Blobs:
+    """Return the blobs among what tasks sent, in the order of the tasks and of each task's rows, however they arrived.
+
+    Args:
+        parts: place, kind and blob, as `Pack` sends them.
+        folder: for what is too large for memory.
+    """
+    found = {kind: (list[int](), Spool(folder)) for kind in (ROWS, PARTIALS)}
+    for place, kind, blob in parts:
+        if kind in found and blob is not None:
+            places, spool = found[kind]
+            places.append(place)
+            spool.extend([blob])
+    for places, spool in found.values():
+        spool.reorder(sorted(range(len(places)), key=places.__getitem__))
+    return Blobs(found[ROWS][1], found[PARTIALS][1])
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of Spark for a bucket.
+
+    Attributes:
+        watermark: in milliseconds.
+        clock: of the batch, in milliseconds since the epoch; the same if the batch is repeated.
+        arrived: whether the batch has records.
+        highest: the highest event time of each input in the batch, in microseconds, if tasks tell that.
+        fired: the event-time timer that fired, in milliseconds; None if the call is for rows.
+    """
+
+    watermark: int
+    clock: int
+    arrived: bool = False
+    highest: tuple[int | None, ...] = ()
+    fired: int | None = None
+
+    @classmethod
+    def of(
+        cls,
+        times: Any,
+        *,
+        arrived: bool = False,
+        highest: tuple[int | None, ...] = (),
+        fired: int | None = None,
+    ) -> "Call":
+        """Return the call at these times."""
+        return cls(
+            times.getCurrentWatermarkInMs(), times.getCurrentProcessingTimeInMs(), arrived, highest, fired
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A call of a bucket that has work to do.
+
+    Attributes:
+        pointer: of the bucket's journal.
+        label: of the bucket.
+        batch: number of the micro-batch, if it is known.
+        call: of Spark.
+        blobs: the batch's rows.
+        begins: whether the bucket starts, from the savepoint if there is one.
+    """
+
+    pointer: Pointer
+    label: int
+    batch: int | None
+    call: Call
+    blobs: Blobs
+    begins: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a request, once the journal is written.
+
+    Attributes:
+        blobs: the rows to emit.
+        metrics: what is reported of the call.
+        timer: the event-time timer that the bucket needs, in milliseconds; None if it has no state.
+    """
+
+    blobs: Sequence[bytes]
+    metrics: dict[str, int]
+    timer: int | None
+
+
+def gauges(pointer: Pointer) -> dict[str, int]:
+    """Return the metrics of a bucket that does not work in a batch: how much it holds since the last one in which it did."""
+    usage = pointer.progress.usage or []
+    size = sum(bytes_ for _, _, _, bytes_, *_ in usage)
+    panes = sum(entries for _, _, entries, *_ in usage)
+    overdue = int(pointer.failures > 0)
+    held = {"live_keys": pointer.progress.keys, "live_panes": panes, "state_bytes": size}
+    return {**held, "max_bucket_bytes": size, "snapshots_overdue": overdue}
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is the same in all calls of an operator's buckets in a run of a query.
+
+    Attributes:
+        program: what is run.
+        config: the backend.
+        labels: of all buckets, in their order.
+        closing: how close times follow from the watermark.
+        savepoint: what a query without a checkpoint starts from.
+        requests: to forget keys; None if the query looks for none.
+    """
+
+    program: Program
+    config: StateConfig
+    labels: tuple[int, ...]
+    closing: Closing
+    savepoint: Savepoint | None = None
+    requests: Requests | None = None
+
+    def forgets(self, call: Call, pointer: Pointer, batch: int | None) -> bool:
+        """Whether a bucket without rows has keys to forget, or has to remove files of a state that had them."""
+        forgotten = pointer.progress.forgotten
+        if self.requests is not None and self.requests.due(forgotten, call.clock):
+            return True
+        if not forgotten or batch is None:
+            return False
+        policy = self.config.snapshots
+        return any(policy.is_over(one.retired, batch) for one in pointer.retired)
+
+    def is_due(self, call: Call, progress: Progress) -> bool:
+        """Whether a bucket without rows has work to do."""
+        if call.fired is not None:
+            return call.fired == progress.timer
+        if self.closing.chained:  # To know the close time of the batch before in the next one.
+            return True
+        if progress.timer is None:  # It has no state.
+            return False
+        if call.arrived and (
+            self.closing.idle_ms is not None or self._inputs(call, progress) != progress.inputs
+        ):
+            return True
+        return self._closes(call, progress, progress.close_time)[1] > progress.close_time
+
+    @staticmethod
+    def rests(call: Call, progress: Progress) -> bool:
+        """Whether a bucket that has nothing to do now has state, and will not work in this batch."""
+        return call.fired is None and progress.timer is not None and progress.timer > call.watermark
+
+    def run(self, journal: Journal, request: Request) -> Outcome:
+        """Work on a bucket with this process's copy.
+
+        Args:
+            journal: of the bucket; it is written and committed.
+            request: what is to be done.
+        """
+        with (
+            one_at_a_time(self.program),
+            held_copy(self.program, self.config, request.pointer.store_id) as operator,
+        ):
+            return self._step(operator, journal, request)
+
+    def _step(self, operator: StatefulOperator, journal: Journal, request: Request) -> Outcome:
+        call = request.call
+        pointer = operator.open(journal, request.pointer)
+        first = self._begun(operator, request.label) if request.begins else []
+        forgotten, keys = self._to_forget(call, pointer.progress, request.label)
+        if keys:
+            operator.forget(keys)
+        closes = self._closes(call, pointer.progress, operator.operator.close_time)
+        active = self._active(call, pointer.progress)
+        next_watermark = self._next_watermark(call, pointer.progress)
+        inputs = self._inputs(call, pointer.progress)
+        behind = None if self.closing.chained else self.closing.behind_us
+        whole, metrics = Part(closes, *self._tables(request.blobs)), dict[str, int]()
+        out = Spool(self.config.directory)
+        for table in first:
+            out.extend(to_blobs(self.program.joined(table, None)))
+        wide = request.blobs.large and not can_be_parted(self.program)
+        parts = in_parts(self.program, whole) if request.blobs.large and not wide else iter([whole])
+        timer = None
+        for part in parts:
+            for stage in in_stages(operator.operator, part):
+                if metrics:  # To the operator, each part is a batch.
+                    pointer = operator.open(journal, pointer)
+                rows = stage.rows or ([] if stage.partials else [self.program.inputs.empty()])
+                if wide:
+                    tables, counters = operator.step_wide(
+                        stage.closes, rows, stage.partials, sizes.BLOB_BYTES
+                    )
+                else:
+                    done = operator.step(stage.closes, rows, stage.partials)
+                    tables, counters = iter([self.program.joined(done.rows, done.late)]), done.counters
+                # Asked before the commit, while the store knows of this batch's changes.
+                timer = None if operator.store.is_empty() else next_watermark + 1
+                host = Progress(
+                    buckets=len(self.labels),
+                    timer=timer,
+                    active=active,
+                    behind=behind,
+                    forgotten=forgotten,
+                    inputs=inputs,
+                )
+                pointer = operator.commit(journal, pointer, host, request.batch)
+                metrics = added(metrics, operator.drain_metrics(counters))
+                for table in tables:
+                    out.extend(to_blobs(table))
+                    request.blobs.unload()
+        metrics["windows"] += sum(table.num_rows for table in first)
+        self._warn_if_large(operator, request.label)
+        return Outcome(out, metrics, timer)
+
+    def _warn_if_large(self, operator: StatefulOperator, label: int) -> None:
+        """Say where the state is, if it goes as a whole into Spark's state store from time to time, and is large for that."""
+        size = operator.store.usage.size
+        if size > LARGE_IN_SPARK and self.config.snapshots.folder is None and not operator.backend.resident:
+            bucket = self.labels.index(label) if label in self.labels else label
+            warn_once(_LOG, _NO_FOLDER, bucket, size // 10**6)
+
+    def _begun(self, operator: StatefulOperator, label: int) -> list[pa.Table]:
+        """Start from the savepoint, if there is one; return the rows that become due."""
+        if self.savepoint is None:
+            return []
+        return [operator.start_from(self.savepoint, self.labels.index(label), len(self.labels))]
+
+    def _to_forget(self, call: Call, progress: Progress, label: int) -> tuple[int, list[bytes]]:
+        """The last request that is applied after this call, and the bucket's keys that it and others before it name."""
+        if self.requests is None:
+            return progress.forgotten, []
+        if progress.identity is None and self.savepoint is None:
+            # Nothing is stored yet, so that there is nothing to forget.
+            return max([0, *(file.number for file in self.requests.due(0, call.clock))]), []
+        return self.requests.keys(progress.forgotten, call.clock, label)
+
+    def _tables(self, blobs: Blobs) -> tuple[list[pa.Table], list[pa.Table]]:
+        """The batch's rows and partial aggregates."""
+        rows, partials = from_blobs(blobs.rows), from_blobs(blobs.partials)
+        return rows, partials
+
+    def _closes(self, call: Call, progress: Progress, close_time: int) -> tuple[int, int]:
+        """Close times in ticks at the start and at the end of the batch; they never go back behind that of earlier ones."""
+        start, end = self.closing.closes(call.watermark, self.program.tick_us, self._highest(call, progress))
+        start = max(start, close_time)
+        return start, max(start, end, self._by_clock(call, progress))
+
+    def _highest(self, call: Call, progress: Progress) -> dict[str, int]:
+        """The highest event time of each input with this batch, in microseconds, by name, as far as it is known.
+
+        None as long as the watermark is behind what earlier batches told, because another input of the query holds it, which
+        this operator does not read: then the watermark alone says what is late and what is closed, in all buckets alike.
+        """
+        expected = 0 if progress.timer is None else progress.timer - 1
+        if not self.closing.chained and call.watermark < expected:
+            return {}
+        return self.closing.highest_us(call.highest, progress.inputs, self.program.tick_us)
+
+    def _next_watermark(self, call: Call, progress: Progress) -> int:
+        """The watermark of the next batch in milliseconds, as far as it is known; never before what was told already."""
+        told = self.closing.next_watermark_ms(call.watermark, self._highest(call, progress))
+        return max(told, 0 if progress.timer is None else progress.timer - 1)
+
+    def _inputs(self, call: Call, progress: Progress) -> dict[str, int] | None:
+        """The same of several inputs, in ticks: only the watermark of the slowest one will be known in the next batch."""
+        if len(self.closing.delays_us) < 2:
+            return None
+        known = self.closing.highest_us(call.highest, progress.inputs, self.program.tick_us)
+        return {name: time // self.program.tick_us for name, time in known.items()}
+
+    def _by_clock(self, call: Call, progress: Progress) -> int:
+        """The close time that follows from the clock, if the stream is quiet."""
+        active = self._active(call, progress)
+        return FAR_PAST if active is None else self.closing.by_clock(call.clock, active, self.program.tick_us)
+
+    def _active(self, call: Call, progress: Progress) -> int | None:
+        """The clock of the last batch with records; that of the first one that the bucket worked in, if there was none."""
+        if self.closing.idle_ms is None:
+            return None
+        return call.clock if call.arrived or progress.active is None else progress.active

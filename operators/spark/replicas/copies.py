@@ -1,0 +1,256 @@
+"""The local copies of buckets that a worker process keeps open.
+
+A process brings a copy up to date from the changelog in Spark's state before it uses it. A copy has a directory that no other
+process uses: it is locked.
+"""
+
+import os
+import re
+import shutil
+import time
+from collections.abc import Collection, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from threading import Lock
+
+from filelock import BaseFileLock, FileLock, Timeout
+
+from operators.runtime.program import Program
+from operators.runtime.stateful import StatefulOperator
+from operators.spark.base.private_files import check_owner, private_folder
+from serializers import SerializationError
+from state_backends import StateConfig, StateError
+from state_backends.durability.scratch import is_own, mark
+
+UNUSED_S = 3_600.0
+"""How long a copy stays open without a call: a little more than the longest usual interval between batches."""
+_ORPHAN_SECONDS = 86_400.0
+_LOCK = re.compile("[0-9]{1,9}[.]lock")
+
+
+@dataclass(slots=True)
+class _Copy:
+    """An open copy of a bucket.
+
+    Attributes:
+        operator: runs over the copy.
+        lock: on its directory.
+        used: when it was last used, in monotonic seconds.
+        held: whether a thread works with it.
+    """
+
+    operator: StatefulOperator
+    lock: BaseFileLock
+    used: float
+    held: bool = True
+
+    def close(self) -> None:
+        """Release the backend and the directory."""
+        try:
+            self.operator.close()
+        finally:
+            self.lock.release()
+
+
+_Key = tuple[str, StateConfig]
+_copies: dict[_Key, _Copy] = {}
+_changing = Lock()
+"""Held while `_copies` is read or written, as a process may work on buckets in several threads."""
+
+
+@contextmanager
+def held_copy(program: Program, config: StateConfig, store_id: str) -> Iterator[StatefulOperator]:
+    """The operator over this process's copy of a bucket, for one thread. The copy is opened if needed, and stays open.
+
+    After an error it is closed and forgotten. While another thread holds it, this one gets a copy for itself.
+    """
+    key = store_id, config
+    copy = _taken(program, key) or _opened(program, key)
+    try:
+        yield copy.operator
+    except BaseException:
+        _give_back(key, copy, keep=False)
+        raise
+    _give_back(key, copy, keep=True)
+
+
+def has_free_copy(config: StateConfig, store_id: str) -> bool:
+    """Whether this process has a copy of a bucket that no thread holds."""
+    with _changing:
+        copy = _copies.get((store_id, config))
+        return copy is not None and not copy.held
+
+
+def is_held(store_id: str) -> bool:
+    """Whether a thread of this process works with a copy of a bucket."""
+    with _changing:
+        return any(copy.held for (name, _), copy in _copies.items() if name == store_id)
+
+
+def open_copies() -> set[_Key]:
+    """The names and backends of all buckets of which this process has a copy."""
+    with _changing:
+        return {*_copies}
+
+
+def drop_unused(store_ids: Collection[str], seconds: float) -> None:
+    """Close and forget this process's copies of these buckets that were not used for so long, in seconds."""
+    before = time.monotonic() - seconds
+    with _changing:
+        gone = [
+            key
+            for key, copy in _copies.items()
+            if key[0] in store_ids and not copy.held and copy.used < before
+        ]
+        dropped = [_copies.pop(key) for key in gone]
+    for copy in dropped:
+        copy.close()
+
+
+def drop_copy(config: StateConfig, store_id: str) -> None:
+    """Close this process's copy of a bucket and forget it, if it has one that no thread holds."""
+    with _changing:
+        key = store_id, config
+        copy = None if key not in _copies or _copies[key].held else _copies.pop(key)
+    if copy is not None:
+        copy.close()
+
+
+def drop_all() -> None:
+    """Close this process's copies that no thread holds, when what they write in the background is complete."""
+    with _changing:
+        dropped = [_copies.pop(key) for key, copy in [*_copies.items()] if not copy.held]
+    for copy in dropped:
+        copy.close()
+
+
+def _taken(program: Program, key: _Key) -> _Copy | None:
+    """Hold the copy that is open, if there is one that fits and is free; close those that are idle for long."""
+    now = time.monotonic()
+    with _changing:
+        gone = [one for one, copy in _copies.items() if not copy.held and now - copy.used > UNUSED_S]
+        copy = _copies.get(key)
+        if copy is not None and not copy.held and not copy.operator.takes(program):
+            gone.append(key)
+        dropped = [_copies.pop(one) for one in {*gone}]
+        copy = _copies.get(key)
+        free = copy is not None and not copy.held
+        if copy is not None and free:
+            copy.held = True
+    for old in dropped:
+        old.close()
+    return copy if free else None
+
+
+def _opened(program: Program, key: _Key) -> _Copy:
+    store_id, config = key
+    directory, lock = _claim(config.directory, store_id, config.backend)
+    try:
+        copy = _Copy(
+            StatefulOperator.opened(program, config, directory, StateError, SerializationError),
+            lock,
+            time.monotonic(),
+        )
+    except BaseException:
+        lock.release()
+        raise
+    with _changing:
+        _copies.setdefault(key, copy)
+    return copy
+
+
+def _give_back(key: _Key, copy: _Copy, *, keep: bool) -> None:
+    with _changing:
+        known = _copies.get(key) is copy
+        if known and not keep:
+            del _copies[key]
+        copy.held, copy.used = False, time.monotonic()
+    if not (known and keep):
+        copy.close()
+
+
+def _claim(root: Path, store_id: str, backend: str) -> tuple[Path, BaseFileLock]:
+    """Return a directory that no other process uses, and the lock on it. One that a dead process left is taken over.
+
+    Raises:
+        StateError: the directory cannot be created or locked; names the root and the option.
+    """
+    try:
+        _made(root)
+        _sweep(root)
+        home = private_folder(root / store_id)
+        owner, lock = _first_free(home)
+    except OSError as error:
+        raise StateError(
+            f"cannot keep local state in {root}: {error}. Set spark.windows.state.directory to a directory that all "
+            "workers can create and write to"
+        ) from error
+    return home / f"{owner}-{backend.replace(':', '.').replace('/', '.')}", lock
+
+
+def _made(root: Path) -> None:
+    """Make the directory of all copies, which only this user can enter; one that is there may be the administrator's."""
+    root.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        root.mkdir(mode=0o700)
+    check_owner(root)
+
+
+def _first_free(home: Path) -> tuple[str, BaseFileLock]:
+    """Lock the file of the lowest number that is free; return the name of its directory, and the lock."""
+    mark(home)
+    return next(found for number in count() if (found := _try_lock(home, number)) is not None)
+
+
+def _try_lock(home: Path, number: int) -> tuple[str, BaseFileLock] | None:
+    inodes: list[int] = []
+
+    def on_acquired(descriptor: int) -> None:
+        inodes.append(os.fstat(descriptor).st_ino)
+        os.utime(descriptor)  # `_sweep` reads this time.
+
+    lock = FileLock(
+        home / f"{number}.lock",
+        blocking=False,
+        thread_local=False,
+        preserve_lock_file=True,
+        on_acquired=on_acquired,
+    )
+    try:
+        lock.acquire()
+    except Timeout:
+        return None
+    # If a lock file is deleted from outside, the next process locks a new one while the first still holds the old one.
+    # The inode in the name keeps their directories apart.
+    return f"{number}-{inodes[0]:x}", lock
+
+
+def _sweep(root: Path) -> None:
+    """Remove the copies of queries that are gone: those that no process has opened for a day, nor holds.
+
+    The directory may be one that others use too: what has not the library's name and mark stays.
+    """
+    if not root.is_dir():
+        return
+    for home in root.iterdir():
+        # Another process may remove the same copies at the same time, and what cannot be removed must not stop a batch.
+        with suppress(OSError):
+            locks = _locks(home) if is_own(home) else []
+            if locks and not any(time.time() - lock.stat().st_mtime < _ORPHAN_SECONDS for lock in locks):
+                _remove_unless_held(home, locks)
+
+
+def _locks(home: Path) -> list[Path]:
+    return [path for path in home.iterdir() if _LOCK.fullmatch(path.name) and not path.is_symlink()]
+
+
+def _remove_unless_held(home: Path, locks: list[Path]) -> None:
+    with ExitStack() as held:
+        try:
+            for lock in locks:
+                held.enter_context(FileLock(lock, blocking=False, preserve_lock_file=True))
+        except Timeout:
+            return
+        shutil.rmtree(home, ignore_errors=True)

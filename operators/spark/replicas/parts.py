@@ -1,0 +1,122 @@
+"""How a bucket takes a batch that may be too large for memory: in parts, in order of time.
+
+    rows of the batch by time   |---- part 1 ----|---- part 2 ----|---- part 3 ----|
+    close time                start            first of 2       first of 3        end
+
+After each part, the close time moves to the first time of the rows that are left, as far as the batch's own end allows. So a
+part is to the operator what a batch is, and all parts together give the rows of the whole. Where rows come out before their
+windows are closed, with the values after the whole batch, it has to be one step.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from operators.columns.ranges import Ints
+from operators.columns.records import FAR_PAST
+from operators.kinds.pane_operator import PanePlan
+from operators.kinds.plan import WindowPlan
+from operators.kinds.rolling import RollingOperator, RollingPlan
+from operators.runtime.program import Program, WindowOperator
+from operators.spark.inputs import blobs
+from serializers.arrays import Chunks, cut_rows, row_bytes
+
+MOST_PIECES = 256
+"""Of one segment: more cost more steps than memory is worth."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a batch.
+
+    Attributes:
+        closes: close times in ticks at its start and at its end.
+        rows: tables of records.
+        partials: tables of what a first stage made of records.
+    """
+
+    closes: tuple[int, int]
+    rows: Sequence[pa.Table] = ()
+    partials: Sequence[pa.Table] = ()
+
+
+def can_be_parted(program: Program) -> bool:
+    """Whether the parts of a batch, one after another, give the same rows as the whole."""
+    return isinstance(program.plan, WindowPlan) and not program.plan.on_update
+
+
+def in_parts(program: Program, whole: Part) -> Iterator[Part]:
+    """Yield a batch in parts of some MiB; rows of one time stay together.
+
+    Args:
+        program: whose batches can be parted.
+        whole: the batch.
+
+    Cost: about 40 bytes of memory for each row, and one copy of the batch.
+    """
+    start, end = whole.closes
+    if not any(table.num_rows for table in whole.rows):
+        yield whole
+        return
+    time, size = _times(program, whole.rows), np.concatenate([row_bytes(table) for table in whole.rows])
+    if not isinstance(program.plan, PanePlan | RollingPlan):
+        time = np.maximum(time, start - 1)  # One may keep another from being late.
+    order = np.argsort(time, kind="stable")
+    time = time[order]
+    moments = np.flatnonzero(np.append(True, time[1:] != time[:-1]))
+    ranges = cut_rows(np.add.reduceat(size[order], moments), blobs.AT_ONCE_BYTES)
+    edges = [*(int(moments[first]) for first, _ in ranges), len(time)]
+    chunks, before = Chunks(pa.concat_tables(whole.rows)), start
+    for first, last in pairwise(edges):
+        after = end if last == len(time) else max(before, min(end, int(time[last])))
+        rows = chunks.take(np.sort(order[first:last]))
+        yield Part((before, after), [rows], () if first else whole.partials)
+        before = after
+
+
+def _times(program: Program, rows: Sequence[pa.Table]) -> Ints:
+    """The times of all rows in ticks; of those that cannot be used, the earliest."""
+    found = []
+    for table in rows:
+        time, _, usable = program.inputs.records.times(table)
+        found.append(time if usable is None else np.where(usable, time, FAR_PAST))
+    return np.concatenate(found)
+
+
+def in_stages(operator: WindowOperator, part: Part) -> Iterator[Part]:
+    """Yield a part so that the rows which wait come out some MiB at a time: by segments, and by parts of large ones."""
+    if not isinstance(operator, RollingOperator) or operator.plan.on_update:
+        yield part
+        return
+    start, end = part.closes
+    for stage in _stages(operator, operator.close_time, start):
+        yield Part((stage, stage))
+    later = list(_stages(operator, max(start, operator.close_time), end))
+    if not later:
+        yield part
+        return
+    yield Part((start, start), part.rows, part.partials)
+    for stage in [*later, end]:
+        yield Part((stage, stage))
+
+
+def _stages(operator: RollingOperator, since: int, before: int) -> Iterator[int]:
+    """Times between two close times, so that what is stored between them has some MiB.
+
+    Segments of more are cut, as if their bytes were evenly spread over the time of their entries.
+    """
+    store, size = operator.store, 0
+    for segment, more in sorted(store.usage.segment_bytes().items()):
+        begin, end = store.span_of(segment)
+        if end < since or begin >= before:
+            continue
+        if size and size + more > blobs.AT_ONCE_BYTES:
+            yield begin
+            size = 0
+        pieces = min(max(1, -(-more // blobs.AT_ONCE_BYTES)), MOST_PIECES)
+        if pieces > 1:
+            yield from operator.spread(segment, since, before, pieces)
+        size += more // pieces

@@ -1,0 +1,56 @@
+"""Starting a process that holds buckets' copies: afresh, since a fork of a process with threads may stand still."""
+
+import os
+import select
+import subprocess
+import sys
+import time
+
+from operators.spark.replicas.parents import Parent
+
+_START_S = 60.0
+"""How long a process may take until it listens."""
+_CODE = "import sys; sys.path[:] = sys.argv[4:]; from operators.spark.replicas.state_process import main; main(*sys.argv[1:4])"
+_started: list["subprocess.Popen[bytes]"] = []
+"""Kept so that those that end are waited for."""
+
+
+def start(parent: Parent) -> str:
+    """Return the name of the socket of a new process.
+
+    It has this one's environment, folder, limits, search path and stderr.
+
+    Args:
+        parent: with whose end it ends.
+
+    Raises:
+        OSError: it cannot be started, or does not listen; says why.
+    """
+    _started[:] = [one for one in _started if one.poll() is None]
+    command = [sys.executable, "-c", _CODE, parent.key, str(parent.number), parent.began, *sys.path]
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+    name = ""
+    try:
+        name = _first_line(process)
+    finally:
+        if process.stdout is not None:
+            process.stdout.close()
+        if not name:
+            process.kill()
+            process.wait()
+    _started.append(process)
+    return name
+
+
+def _first_line(process: "subprocess.Popen[bytes]") -> str:
+    assert process.stdout is not None  # noqa: S101 - it was asked for
+    deadline, said = time.monotonic() + _START_S, b""
+    while not said.endswith(b"\n"):
+        ready, _, _ = select.select([process.stdout], [], [], max(deadline - time.monotonic(), 0.0))
+        if not ready:
+            raise TimeoutError(f"it does not listen after {_START_S:g} s")
+        piece = os.read(process.stdout.fileno(), 64)
+        if not piece:
+            raise ChildProcessError(f"it has ended with exit code {process.wait()} before it listened")
+        said += piece
+    return said.decode("ascii").strip()

@@ -1,0 +1,55 @@
+"""A process that holds buckets' copies for an executor. Spark neither knows it nor ends it when it has no work for a minute.
+
+A worker starts it, afresh, with its own environment, limits and folder. It ends when
+
+- the parent of the workers has ended, and with it the executor;
+- no task has asked for work for an hour, or none at all for two minutes: the worker that started it may be dead.
+
+It is in the process group of Spark's daemon of workers, which ends all of it with itself.
+"""
+
+import os
+import signal
+import time
+from threading import Thread
+
+from operators.spark.replicas.copies import UNUSED_S, drop_all
+from operators.spark.replicas.parents import Parent
+from operators.spark.replicas.serving import Service
+from operators.spark.replicas.sockets import listen
+
+_UNKNOWN_S = 120.0
+_LOOK_S = 1.0
+"""How often it looks whether there is a reason to end."""
+
+
+def main(key: str, number: str, began: str) -> None:
+    """Hold copies until there is nobody to hold them for.
+
+    Args:
+        key: of the executor.
+        number: of the parent of the workers.
+        began: when that began.
+    """
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = Parent(int(number), began)
+    place, service = listen(), Service(key)
+    Thread(target=service.accept, args=(place.listener,), name="buckets", daemon=True).start()
+    os.write(1, f"{place.name}\n".encode())
+    os.dup2(2, 1)  # What functions print goes where that of Spark's workers goes.
+    ending: Thread | None = None
+    """Closes the copies, for which snapshots that are being written are completed."""
+    while parent.lives():
+        if ending is None and service.idle_s() > (UNUSED_S if service.known else _UNKNOWN_S):
+            service.end()
+            place.close()
+            ending = Thread(target=drop_all, name="end", daemon=True)
+            ending.start()
+        if ending is not None and not ending.is_alive() and service.idle_s():
+            break
+        time.sleep(_LOOK_S)
+    # Not as programs end: that waits for all threads, also for those that functions of users have left.
+    os._exit(0)

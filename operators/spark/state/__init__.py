@@ -1,0 +1,1 @@
+"""State and checkpoints from outside of a query: history, checks before a start, open windows."""

@@ -1,0 +1,55 @@
+"""Whether a stream can go on from a checkpoint, checked on the driver before it starts; workers check it in the first batch."""
+
+from pathlib import Path
+
+from pyspark.sql import Column, DataFrame
+
+from operators.runtime.evolution import stored_change
+from operators.runtime.program import Runnable
+from operators.spark.base.failures import MOVE_STATE
+from operators.spark.base.heartbeats import is_heartbeat
+from operators.spark.inputs.arguments import Arguments
+from operators.spark.inputs.prepare import prepare
+from operators.spark.stream.processor import check_buckets
+from state_backends import StateError
+from state_backends.checkpoints.metadata import NoBatchError, check_begun, operators_in, sources_at
+from state_backends.checkpoints.reading import Checkpoint, journal_rows, plain_path, pointers
+from state_backends.durability.folders import absolute
+
+
+def check_checkpoint(
+    operator: Runnable,
+    df: DataFrame,
+    event_time: str | Column,
+    checkpoint: str | Path,
+    given: Arguments,
+    number: int,
+) -> int | None:
+    """Refuse a checkpoint that an operator cannot go on from; see `RunnableOperator.check`, whose `operator` is `number`."""
+    idle_ms = given.idle_ms
+    prepared = prepare(operator, df, event_time, given.backend, given.options)
+    spark, path = df.sparkSession, absolute(checkpoint)
+    try:
+        rows = journal_rows(Checkpoint(path, operator=number), spark)
+    except NoBatchError:
+        check_begun(plain_path(path), spark, path)
+        return None
+    for pointer in pointers(rows):
+        check_buckets(pointer.progress, prepared.buckets)
+        stored_change(prepared.program, pointer.progress, prepared.config.evolution)
+    plain = plain_path(path)
+    operators = operators_in(plain, spark)
+    batch = max(operator.batch for operator in operators)
+    was_idle = any(map(is_heartbeat, sources_at(plain, batch, spark)))
+    if idle_ms is not None and not was_idle:
+        raise StateError(
+            f"the query of {path} had no idle, and this one has idle={given.idle!r}: the clock is a source of its own, and a "
+            f"checkpoint keeps the sources that it had. Leave idle out. Or {MOVE_STATE}"
+        )
+    # In a chain, it may be the idle of another operator.
+    if idle_ms is None and was_idle and len(operators) == 1:
+        raise StateError(
+            f"the query of {path} had idle, and check was given none: give it the idle that apply has. If the query is to have "
+            f"none from now on, {MOVE_STATE}"
+        )
+    return batch
