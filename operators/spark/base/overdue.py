@@ -17,7 +17,8 @@ def overdue_snapshots(query: Any) -> str | None:
     Args:
         query: a streaming query, running or ended.
     """
-    last = {one.operator: one for progress in query.recentProgress for one in operator_batches(progress)}
+    batches = (one for progress in query.recentProgress for one in operator_batches(progress))
+    last = {one.operator: one for one in batches if one.whole_state}
     late = {name: one.counts_out.get("snapshots_overdue", 0) for name, one in last.items()}
     told = [_OVERDUE.format(operator=name, buckets=count) for name, count in late.items() if count]
     return ". ".join(told) or None

@@ -193,7 +193,8 @@ def test_gauges_are_those_of_the_state(outcome: Outcome) -> None:
     values, last = outcome.scraped, outcome.given[-1]
     assert outcome.panes == values["windows_live_panes"] == outcome.observed["windows.live_panes"]
     assert outcome.keys == values["windows_live_keys"]
-    assert [False, True] == [outcome.given[0].watermark is not None, last.whole_state]
+    assert [False, True] == [outcome.given[0].watermark is not None, outcome.given[-2].whole_state]
+    assert not last.whole_state, "it only moves the watermark"
     assert 0 < outcome.lines[-1]["watermark_lag_seconds"] == (last.started - last.watermark).total_seconds()
     assert last.watermark.timestamp() == values["windows_watermark_timestamp_seconds"]
 
