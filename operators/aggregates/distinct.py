@@ -6,14 +6,16 @@ from itertools import chain, pairwise
 from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from operators.aggregates.definitions import Aggregate, Bound, Types, is_atomic, list_array, typed_values
+from operators.aggregates.once import ascending_runs, up_to, weight_of_pairs
 from operators.aggregates.operation import Operation, runs
 from operators.aggregates.operations import as_lists
 from operators.columns.ranges import Ints, State
 from operators.columns.records import Records
-from serializers.arrays import fill
+from serializers.arrays import fill, rows_between
 from serializers.values import canonical
 
 _ROWS_AT_ONCE = 1 << 22
@@ -51,13 +53,8 @@ class Distinct(Operation):
         """
         lists = state[0].tolist()
         edges = np.cumsum([0, *map(len, lists)])
-        values = distinct(chain.from_iterable(lists))
-        number = {value: n for n, value in enumerate(values)}
-        # NaN, which is not equal to itself, is the last of the values.
-        flat = np.fromiter(
-            (number.get(v, len(values) - 1) for v in chain.from_iterable(lists)), np.int64, edges[-1]
-        )
-        return flat, _before(flat), edges[lo], edges[hi], fill(values)
+        values, numbers = numbered(list(chain.from_iterable(lists)))
+        return numbers, _before(numbers), edges[lo], edges[hi], fill(values)
 
 
 def distinct(values: Iterable[Any]) -> list[Any]:
@@ -65,6 +62,19 @@ def distinct(values: Iterable[Any]) -> list[Any]:
     found = set(values)
     numbers = {value for value in found if value == value}
     return sorted(numbers) + [value for value in found if value != value][:1]
+
+
+def numbered(values: list[Any]) -> tuple[list[Any], Ints]:
+    """Return the distinct values in order, NaN last, and the number of each value among them."""
+    if values and type(values[0]) in (int, float):
+        array = np.array(values)
+        if array.dtype != object:
+            found, numbers = np.unique(array, return_inverse=True)
+            return found.tolist(), numbers
+    listed = distinct(values)
+    number = {value: n for n, value in enumerate(listed)}
+    # NaN, which is not equal to itself, is the last of the values.
+    return listed, np.fromiter((number.get(v, len(listed) - 1) for v in values), np.int64, len(values))
 
 
 def _before(numbers: Ints) -> Ints:
@@ -76,25 +86,12 @@ def _before(numbers: Ints) -> Ints:
     return before
 
 
-def count_up_to(values: Ints, lo: Ints, hi: Ints, limit: Ints) -> Ints:
-    """Return how many of values[lo:hi] are at most `limit`, for each range.
-
-    Cost: O(log(largest)) array passes over the values and over the ranges, independent of their lengths. (Wavelet matrix)
-
-    Args:
-        values: shape (n,), int64, 0 or more.
-        lo, hi, limit: shape (m,), int64.
-    """
-    count, limit = np.zeros(len(lo), np.int64), limit + 1
-    largest = max(int(column.max(initial=0)) for column in (values, limit))
-    for bit in reversed(range(largest.bit_length())):
-        zero = values >> bit & 1 == 0
-        zeros = np.concatenate([[0], np.cumsum(zero)])
-        up = limit >> bit & 1 == 1
-        low, high = zeros[lo], zeros[hi]
-        count += np.where(up, high - low, 0)
-        lo, hi = np.where(up, zeros[-1] + lo - low, low), np.where(up, zeros[-1] + hi - high, high)
-        values = np.concatenate([values[zero], values[~zero]])
+def _counts(before: Ints, begin: Ints, end: Ints) -> Ints:
+    """How many different numbers each range has."""
+    count, filled = end - begin, np.flatnonzero(end > begin)
+    again = np.flatnonzero(before)
+    pairs = (before[again] - 1, again, 1)
+    count[filled] -= weight_of_pairs([pairs], len(before), begin[filled], end[filled])
     return count
 
 
@@ -121,7 +118,7 @@ class CountDistinct(DistinctValues):
     def bind(self, types: Types) -> Bound:
         def finish(states: Sequence[State]) -> pa.Array:
             _, before, begin, end, _ = states[0]
-            return pa.array(count_up_to(before, begin, end, begin))
+            return pa.array(_counts(before, begin, end))
 
         return Bound((self._operation(types),), pa.int64(), finish, nullable=False)
 
@@ -140,24 +137,38 @@ class CollectSet(DistinctValues):
 
         def finish(states: Sequence[State]) -> pa.Array:
             numbers, before, begin, end, values = states[0]
-            parts = list(_first_ones(numbers, before, begin, end))
-            window, number = (np.concatenate(column) for column in zip(*parts, strict=True))
-            length = np.bincount(window, minlength=len(begin))
+            length = _counts(before, begin, end)
+            number = np.concatenate([np.empty(0, np.int32), *_listed(numbers, before, begin, end, length)])
             return list_array(self._name, typed_values(values, type_), number, length)
 
         return Bound((operation,), pa.list_(type_), finish, nullable=False)
 
 
-def _first_ones(numbers: Ints, before: Ints, begin: Ints, end: Ints) -> Iterator[tuple[Ints, Ints]]:
-    """The windows and the distinct numbers of each, in order, a few million rows at a time."""
-    edges = np.concatenate([[0], np.cumsum(end - begin)])
-    cuts = np.searchsorted(edges, np.arange(0, edges[-1], _ROWS_AT_ONCE), "right") - 1
-    cuts = np.unique([0, *cuts, len(begin)])
-    yield np.empty(0, np.int64), np.empty(0, np.int64)
-    for first, last in pairwise(cuts.tolist()):
-        window = np.repeat(np.arange(first, last), (end - begin)[first:last])
-        row = np.arange(edges[first], edges[last]) + (begin - edges[:-1])[window]
-        new = before[row] <= begin[window]
-        window, number = window[new], numbers[row[new]]
-        order = np.lexsort((number, window))
-        yield window[order], number[order]
+def _listed(
+    numbers: Ints, before: Ints, begin: Ints, end: Ints, length: Ints
+) -> Iterator[npt.NDArray[np.int32]]:
+    """The distinct numbers of each window in order, one window after another, a few million at a time.
+
+    Of the windows of a run, whose ends ascend, those in which a number first occurs at one place follow one another:
+
+        occurrences        before         here
+        windows                |------------------|          the first: it ends after here, and begins after the one before
+                                           |-------------|   the last: it begins here at the latest
+    """
+    filled = np.flatnonzero(end > begin)
+    begin, end, length = begin[filled], end[filled], length[filled]
+    for first, last in ascending_runs(begin, end):
+        totals = np.cumsum(length[first:last])
+        cuts = np.searchsorted(totals, np.arange(_ROWS_AT_ONCE, totals[-1], _ROWS_AT_ONCE)) + first + 1
+        for a, b in pairwise(np.unique([first, *cuts, last]).tolist()):
+            shift, stop = int(begin[a]), int(end[b - 1])
+            starts, ends = begin[a:b] - shift, end[a:b] - shift
+            opened, closed = up_to(ends, stop - shift), up_to(starts, stop - shift)
+            earlier = before[shift:stop] - shift
+            since = np.where(earlier > 0, closed[np.maximum(earlier - 1, 0)], 0)
+            since = np.maximum(since, opened[:-1])
+            count = np.maximum(closed[:-1] - since, 0)
+            bits = int(numbers.max()).bit_length()
+            window = rows_between(since, count)
+            pairs = np.sort(window << bits | np.repeat(numbers[shift:stop], count))
+            yield (pairs & ((1 << bits) - 1)).astype(np.int32)

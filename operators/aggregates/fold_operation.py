@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from operators.aggregates.definitions import Bound
+from operators.aggregates.once import ascending_runs
 from operators.aggregates.operation import Operation
 from operators.aggregates.user_code import MEETS_STATE, error_text, reason_with_place
 from operators.aggregates.user_operation import AggregateError
@@ -239,12 +240,15 @@ class MergeableFold(FoldOperation):
         """
         packed, found = state[0].tolist(), np.empty(len(lo), object)
         rests: dict[int, bytes] = {}
-        middle, end, added = 0, 0, None
-        for n in np.lexsort((hi, lo)).tolist():
+        begin, middle, end, added = 0, 0, 0, None
+        # Windows of two lengths are in order of time each, but not together: sorted by their starts, each would begin anew.
+        sorted_, given = np.lexsort((hi, lo)), np.arange(len(lo))
+        order = min((sorted_, given), key=lambda order: len(ascending_runs(lo[order], hi[order])))
+        for n in order.tolist():
             first, last = int(lo[n]), int(hi[n])
-            if first >= middle or last < end:
+            if first < begin or first >= middle or last < end:
                 rests = self._rests(packed, first, last)
-                middle, end, added = last, last, None
+                begin, middle, end, added = first, last, last, None
             for part in packed[end:last]:
                 added = part if added is None else self._merged(added, part)
             end = last

@@ -44,8 +44,8 @@ def weight_of_pairs(pairs: Iterable[Pairs], size: int, begin: Ints, end: Ints) -
     listed, found = list(pairs), np.zeros(len(begin), np.int64)
     for first, last in ascending_runs(begin, end):
         starts, stops = begin[first:last], end[first:last]
-        opened = _up_to(stops, size)  # the number of ranges that end at each position or before it
-        closed = _up_to(starts, size)  # the number of ranges that begin at each position or before it
+        opened = up_to(stops, size)  # the number of ranges that end at each position or before it
+        closed = up_to(starts, size)  # the number of ranges that begin at each position or before it
         later_sum, earlier_sum = np.zeros(size + 1, np.int64), np.zeros(size + 1, np.int64)
         for earlier, later, weight in listed:
             inside = opened[later] < closed[earlier]
@@ -71,8 +71,8 @@ def different_in(things: Ints, begin: Ints, end: Ints) -> Ints:
     return end - begin - weight_of_pairs([pairs], len(things), begin, end)
 
 
-def _up_to(values: Ints, size: int) -> Ints:
-    """How many values are at most 0, 1, 2, and so on."""
+def up_to(values: Ints, size: int) -> Ints:
+    """Return how many values are at most 0, 1, 2, and so on, up to the size."""
     return np.cumsum(np.bincount(values, minlength=size + 1))
 
 

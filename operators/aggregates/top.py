@@ -2,20 +2,23 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from operators.aggregates.definitions import Aggregate, Bound, Types, is_atomic, list_array, typed_values
+from operators.aggregates.distinct import numbered
 from operators.aggregates.operation import Operation, runs
-from operators.columns.ranges import Ints, State, combine_ranges
+from operators.aggregates.percentiles import smallest
+from operators.columns.ranges import Ints, State
 from operators.columns.records import Records
 from operators.errors import DefinitionError
 from serializers.arrays import fill
 from serializers.values import canonical
 
+_ITEMS_AT_ONCE = 1 << 22
 Item = list[Any]
 """`by` and the value, or the value alone where that is the same."""
 
@@ -61,22 +64,28 @@ class Top(Operation):
         return (fill([self._top(chain.from_iterable(lists[a:b])) for a, b in runs(starts, len(lists))]),)
 
     def combine_ranges(self, state: State, lo: Ints, hi: Ints) -> State:
-        """Return the ranks of the top items of each range, and the values of all rows by rank.
+        """Return the top items of each range by their place among all items, how many these are, and all values by place.
 
-        All items are sorted once; ranges then combine whole numbers.
+        All items are sorted once. Column n has the items that come at place n in each range; what a range lacks is 0.
         """
         lists = state[0].tolist()
+        edges = np.cumsum([0, *map(len, lists)])
         flat = list(chain.from_iterable(lists))
-        order = sorted(range(len(flat)), key=lambda n: _place(flat[n]))
+        columns = [numbered(list(column))[1] for column in zip(*flat, strict=True)]
+        order = np.lexsort(columns[::-1]) if columns else np.empty(0, np.int64)
         place = np.empty(len(flat), np.int64)
         place[order] = np.arange(len(flat))
-        left = iter(place.tolist())
-        places = fill([list(islice(left, len(items))) for items in lists])
-        return *combine_ranges(self._merged, (places,), lo, hi), fill([flat[n][-1] for n in order])
-
-    def _merged(self, left: State, right: State) -> State:
-        pairs = zip(left[0].tolist(), right[0].tolist(), strict=True)
-        return (fill([sorted(a + b, reverse=True)[: self.size] for a, b in pairs]),)
+        begin, end = edges[lo], edges[hi]
+        counts = np.minimum(end - begin, self.size)
+        found = np.zeros((int(counts.max(initial=0)), len(lo)), np.int64)
+        filled = np.flatnonzero(counts)
+        step = max(1, _ITEMS_AT_ONCE // max(1, len(found)))
+        for first in range(0, len(filled), step):
+            some = filled[first : first + step]
+            last = (end - begin)[some] - 1
+            ranks = np.maximum(last - np.arange(len(found))[:, None], 0)
+            found[:, some] = smallest(place, begin[some], end[some], ranks)
+        return found, counts, fill([flat[n][-1] for n in order.tolist()])
 
     def _top(self, items: Iterable[Item]) -> list[Item]:
         return sorted(items, key=_place, reverse=True)[: self.size]
@@ -116,9 +125,8 @@ class TopN(Aggregate):
         operation = Top(self.column, self.size, self.by, where=self.where)
 
         def finish(states: Sequence[State]) -> pa.Array:
-            places, values = states[0]
-            length = np.fromiter(map(len, places), np.int64, len(places))
-            rows = np.fromiter(chain.from_iterable(places), np.int64, int(length.sum()))
+            places, length, values = states[0]
+            rows = places.T[np.arange(len(places)) < length[:, None]]
             return list_array(self._name, typed_values(values, type_), rows, length)
 
         return Bound((operation,), pa.list_(type_), finish, nullable=False)

@@ -80,7 +80,7 @@ BY_METHOD: dict[Callable[..., Any], Strategy] = {
     Collect.combine_ranges: RANGES,
     Distinct.combine_ranges: RANGES,
     Values.combine_ranges: RANGES,
-    Top.combine_ranges: DOUBLING,
+    Top.combine_ranges: RANGES,
     QuantileSketch.combine_ranges: RANGES,
     DistinctSketch.combine_ranges: RANGES,
     UserOperation.combine_ranges: DOUBLING,

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operators import aggregates as agg
-from operators.aggregates import Aggregate, exact
+from operators.aggregates import Aggregate, distinct, exact, top
 from operators.aggregates.operations import SumLong
 from operators.columns.arrow import column_data
 from operators.columns.ranges import State
@@ -501,3 +501,48 @@ def test_distinct_values_of_many_long_windows() -> None:
         (operation,) = bound.operations
         state = operation.combine_ranges(operation.lift(records_of(v=pa.array(values))), lo, hi)
         assert list(map(form, expected)) == bound.finish([state]).to_pylist()
+
+
+def of_kind(kind: str, rng: np.random.Generator, count: int) -> list[Any]:
+    """Values of few or of many sorts, some of them null."""
+    numbers = rng.integers(-9, 9, count) if "few" in kind else rng.integers(-(2**62), 2**62, count)
+    values = {
+        "text": lambda: [f"v{number}" for number in numbers.tolist()],
+        "float": lambda: [math.nan if n == 3 else n / 4 for n in numbers.tolist()],
+        "int": numbers.tolist,
+    }[kind.rsplit(maxsplit=1)[-1]]()
+    return [None if gone else value for value, gone in zip(values, rng.random(count) < 0.1, strict=True)]
+
+
+@pytest.mark.parametrize("at_once", [1 << 22, 50])
+@pytest.mark.parametrize("kind", ["few int", "many int", "few float", "few text", "many text"])
+def test_windows_that_share_panes(monkeypatch: pytest.MonkeyPatch, kind: str, at_once: int) -> None:
+    """Sets and top values of hundreds of windows, of two lengths and in any order, computed in parts or all at once."""
+    monkeypatch.setattr(distinct, "_ROWS_AT_ONCE", at_once)
+    monkeypatch.setattr(top, "_ITEMS_AT_ONCE", at_once)
+    rng = np.random.default_rng(at_once)
+    values = of_kind(kind, rng, 300)
+    array = pa.array(values, from_pandas=False)
+    zeros, time = np.zeros(300, np.int64), np.arange(300)
+    records = Records([b""], zeros, time, {"v": column_data(array)}, 0)
+    hi = np.arange(1, 151)
+    some = rng.integers(0, 150, 40)
+    lo = np.concatenate([np.maximum(hi - 7, 0), np.maximum(hi - 90, 0), some])
+    hi = np.concatenate([hi, hi, np.minimum(some + rng.integers(1, 60, 40), 150)])
+    for aggregate, size in (
+        (agg.collect_set("v"), None),
+        (agg.top_n("v", 4), 4),
+        (agg.count_distinct("v"), 0),
+    ):
+        bound = aggregate.bind({"v": array.type})
+        (operation,) = bound.operations
+        state = operation.accumulate(records, np.arange(0, 300, 2))
+        found = bound.finish([operation.combine_ranges(state, lo, hi)]).to_pylist()
+        for a, b, result in zip(lo.tolist(), hi.tolist(), found, strict=True):
+            kept = [value for value in values[2 * a : 2 * b] if value is not None]
+            ordered = sorted(kept, key=lambda value: (value != value, 0 if value != value else value))
+            if size:
+                assert plain(ordered[::-1][:size]) == plain(result)
+            else:
+                unique = list({plain(value): value for value in ordered}.values())
+                assert (len(unique) if size == 0 else plain(unique)) == plain(result)

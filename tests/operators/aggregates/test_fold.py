@@ -201,6 +201,27 @@ def test_merged_ranges_are_what_adding_record_by_record_gives(numbers: list[int]
     assert [numbers[a:b] for a, b in ranges] == values_of(operation, operation.combine_ranges(state, lo, hi))
 
 
+def test_windows_of_two_lengths_cost_as_many_merges_as_two_times_windows_of_one() -> None:
+    """Rolling windows over a short and a long lookback: about three calls for each window, whatever the length."""
+    calls = []
+
+    def counted(a: int, b: int) -> int:
+        calls.append(1)
+        return a + b
+
+    column = pa.array(range(400), pa.int64())
+    _, operation = bound(agg.fold(0, lambda s, x: s + x, "x", type="bigint", merge=counted), x=column)
+    state = operation.lift(records(range(400), x=column))
+    hi = np.arange(1, 401)
+    lo = [np.maximum(hi - length, 0) for length in (20, 300)]
+    found = operation.combine_ranges(state, np.concatenate(lo), np.concatenate([hi, hi]))
+
+    assert [sum(range(a, b)) for each in lo for a, b in zip(each, hi, strict=True)] == values_of(
+        operation, found
+    )
+    assert len(calls) < 3 * 2 * 400
+
+
 def test_merge_sees_states_of_one_range_only() -> None:
     """States that no range holds together, such as those of two keys, are never merged."""
 

@@ -29,6 +29,7 @@ from operators.aggregates.operation import Operation, UfuncOperation
 from operators.aggregates.operations import Collect
 from operators.aggregates.quantile_sketches import QuantileSketch
 from operators.aggregates.sketches import DistinctSketch
+from operators.aggregates.top import Top
 from operators.columns.ranges import combine_ranges, overlap_ranges, prefix_difference
 from operators.definitions.runnable import RunnableOperator
 from operators.explain import Explanation
@@ -335,6 +336,7 @@ WAYS = {
     Collect.combine_ranges.__code__: RANGES,
     Distinct.combine_ranges.__code__: RANGES,
     DistinctSketch.combine_ranges.__code__: RANGES,
+    Top.combine_ranges.__code__: RANGES,
     QuantileSketch.combine_ranges.__code__: RANGES,
     MergeableFold.combine_ranges.__code__: TWO_STACKS,
     combine_ranges.__code__: DOUBLING,
@@ -384,7 +386,7 @@ DEDUCTED = power("deducted", deduct=lambda a, b: (a[0] - b[0],))
         (agg.max("s"), OVERLAP),
         (agg.bool_or("b"), OVERLAP),
         (agg.sum("d"), DOUBLING),
-        (agg.top_n("i", 2), DOUBLING),
+        (agg.top_n("i", 2), RANGES),
         (agg.approx_count_distinct("s"), RANGES),
         (agg.approx_quantiles("x", [0.5]), RANGES),
         (power("combine_ranges")("i"), DOUBLING),
