@@ -246,6 +246,7 @@ OF_TYPES: dict[str, list[Any]] = {
     "int": [0, 1, -1, 2**63 - 1, -(2**63)],
     "float": [0.0, -0.0, 1.5, float("nan"), float("inf"), -1e300],
     "text": ["", "a", "ä", "\0", "a\0", *("x" * length for length in range(2, 40)), "y" * 1_000],
+    "long text": [f"{number}{'yz' * (17 * number)}" for number in range(60)],
     "bytes": [b"", b"\0", b"\xff", b"\xff\0", *(b"\xe4" * length for length in range(2, 40))],
     "many": list(range(200)),
     "more": [f"value {number}" for number in range(5_000)],
