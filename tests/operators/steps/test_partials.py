@@ -125,8 +125,8 @@ def packed(kind: str, rows: list[Any], *, sorts: bool = False) -> tuple[Program,
     program_ = program(kind)
     batches = table(rows, program_).rename_columns(list(program_.inputs.aliases.values())).to_batches()
     sent = [row for batch in Pack(program_, LABELS, sorts=sorts)(batches) for row in batch.to_pylist()]
-    assert list(LABELS) == [row["bucket"] for row in sent[: len(LABELS)] if row["kind"] == CALL]
-    return program_, sent[len(LABELS) :]
+    assert list(LABELS) == [row["bucket"] for row in sent[-len(LABELS) :] if row["kind"] == CALL]
+    return program_, sent[: -len(LABELS)]
 
 
 def totals(sent: list[dict[str, Any]]) -> dict[str, int]:
