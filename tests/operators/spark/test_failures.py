@@ -79,7 +79,8 @@ def progress(**overdue: int | None) -> StreamingQueryProgress:
         "sink": {"description": "", "numOutputRows": 0, "metrics": {}},
         "observedMetrics": {
             f"{name}_out": {
-                "counts": {"live_keys": 0} | ({} if count is None else {"snapshots_overdue": count})
+                "counts": {"live_keys": 0, "buckets": 0}
+                | ({} if count is None else {"buckets": 4, "snapshots_overdue": count})
             }
             for name, count in overdue.items()
         },
@@ -88,10 +89,10 @@ def progress(**overdue: int | None) -> StreamingQueryProgress:
 
 
 def test_overdue_snapshots_of_a_query_are_told() -> None:
-    """The last batch of each operator counts, of a query that runs as of one that has ended; with its error, if it has one."""
+    """The last batch in which each operator worked counts, of a query that runs as of one that has ended; with its error, if it has one."""
     assert what_failed(Query([])) is None
     assert what_failed(Query([progress(a=2, b=1), progress(a=0, b=None)])) is None
-    late = [progress(a=0), progress(a=2, b=0), progress(b=0)]
+    late = [progress(a=0), progress(a=2, b=0), progress(a=None, b=0)]
     told = what_failed(Query(late))
     assert told is not None
     assert told.startswith("operator 'a': of 2 buckets, the last snapshot failed or takes over 15 minutes, ")
