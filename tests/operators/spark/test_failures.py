@@ -89,9 +89,12 @@ def progress(**overdue: int | None) -> StreamingQueryProgress:
 
 
 def test_overdue_snapshots_of_a_query_are_told() -> None:
-    """The last batch in which each operator worked counts, of a query that runs as of one that has ended; with its error, if it has one."""
+    """The last batch in which each operator worked counts, of a query that runs or has ended; with its error, if it has one."""
     assert what_failed(Query([])) is None
-    assert what_failed(Query([progress(a=2, b=1), progress(a=0, b=None)])) is None
+    assert what_failed(Query([progress(a=2, b=1), progress(a=0, b=0)])) is None
+    left = what_failed(Query([progress(a=2, b=1), progress(a=0, b=None)]))
+    assert left is not None
+    assert left.startswith("operator 'b': of 1 buckets")
     late = [progress(a=0), progress(a=2, b=0), progress(a=None, b=0)]
     told = what_failed(Query(late))
     assert told is not None
