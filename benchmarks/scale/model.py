@@ -14,7 +14,7 @@ class Job:
         rows_a_second: rows that arrive.
         buckets: slices of the key space.
         interval: seconds from one batch to the next.
-        snapshot_bytes: the option `state.snapshots.bytes`.
+        snapshot_bytes: the option `state.snapshots.bytes`; 0 if it is not set.
         sources: files that the sources write into the checkpoint with each batch.
         skew: spread of the buckets' shares of the rows, as sigma of a log-normal distribution; keys are hashed, so it is
             that of keys which have very many rows.
@@ -25,7 +25,7 @@ class Job:
     rows_a_second: float = 5e6
     buckets: int = 1_000
     interval: float = 10.0
-    snapshot_bytes: float = 16 * 2**20
+    snapshot_bytes: float = 0.0
     sources: int = 0
     skew: float = 0.1
 
@@ -33,6 +33,11 @@ class Job:
     def rows(self) -> float:
         """Rows of a batch."""
         return self.rows_a_second * self.interval
+
+    @property
+    def due_bytes(self) -> float:
+        """Bytes of changes after which a bucket writes a snapshot: by default after an eighth of its state."""
+        return self.snapshot_bytes or max(16 * 2**20, self.state_bytes / self.buckets / 8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +87,7 @@ class Measured:
     row_bytes: float = 20.0
     logged_bytes: float = 107.0
     log_share: float = 0.24
-    rewritten: float = 2.6
+    rewritten: float = 2.2
     snapshot_requests: float = 6.0
     file_requests: float = 1.0
     result_bytes: float = 28_400.0
@@ -138,7 +143,7 @@ def batch(job: Job, cluster: Cluster, measured: Measured) -> Batch:
 def batches_of_a_snapshot(job: Job, measured: Measured) -> int:
     """Return after how many batches a bucket writes a snapshot."""
     logged = job.rows * measured.logged_bytes / job.buckets
-    return max(math.ceil(job.snapshot_bytes / logged), 1)
+    return max(math.ceil(job.due_bytes / logged), 1)
 
 
 def task_seconds(cluster: Cluster, measured: Measured, rows: float) -> float:

@@ -47,7 +47,7 @@ class Simulation:
         self._rows = job.rows * shares / shares.sum()
         self._home = np.arange(job.buckets) % cluster.executors
         # Snapshots of different buckets come at different times.
-        self._logged = self._random.random(job.buckets) * job.snapshot_bytes
+        self._logged = self._random.random(job.buckets) * job.due_bytes
         self._waiting = np.zeros(cluster.executors)
 
     def run(self, batches: int) -> Simulated:
@@ -99,7 +99,7 @@ class Simulation:
     def _snapshot(self) -> int:
         """Begin the snapshots that are due, and return how many."""
         self._logged += self._rows * self._measured.logged_bytes
-        due = self._logged >= self._job.snapshot_bytes
+        due = self._logged >= self._job.due_bytes
         np.add.at(self._waiting, self._home[due], self._logged[due] * self._measured.rewritten)
         self._logged[due] = 0.0
         return int(due.sum())
