@@ -8,6 +8,8 @@ _STREAMS = [
     f"{_SPARK}test_streaming.py::test_state_is_gone_when_all_windows_have_closed",
     f"{_SPARK}test_streaming.py::test_bad_and_late_rows_are_counted",
     f"{_SPARK}test_streaming.py::test_times_without_zone",
+    f"{_SPARK}test_batch_by_batch.py::test_of_two_inputs_the_slower_one_counts",
+    f"{_SPARK}test_batch_by_batch.py::test_a_chain_emits_in_the_same_batch_from_end_to_end",
 ]
 _OTHER_WINDOWS = [
     f"{_SPARK}test_sessions.py::test_stream_closes_sparks_own_sessions",
