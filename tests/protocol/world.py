@@ -1,5 +1,6 @@
 """The world of one run: processes, their clocks, the driver with its batches, and what can happen next."""
 
+import os
 import tempfile
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -125,6 +126,8 @@ class World:
             Process(name, "host" if scenario.one_host else f"host-{n}", n + 1)
             for n, name in enumerate(scenario.names)
         ]
+        self.opened: list[Durable] = []
+        """All copies that there were."""
         self.readers: list[Process] = []
         """Processes that read the state of a committed batch while the query goes on."""
         self.ended: set[tuple[str, int]] = set()
@@ -153,9 +156,13 @@ class World:
         return [*self.processes, *self.readers]
 
     def close(self) -> None:
-        """End all tasks."""
+        """End all tasks, and let go of what ended processes would no longer hold."""
         for process in self.everyone:
             self._die(process, restart=False)
+        for copy in self.opened:
+            held, copy._uploads.scratch._lock = copy._uploads.scratch._lock, None
+            if held is not None:
+                os.close(held)
         self.home.cleanup()
 
     # What the product asks.
@@ -380,6 +387,7 @@ class World:
             copy = Durable(
                 BACKENDS[kind].open(scratch, {}), kind, scratch, SnapshotPolicy(None, retain=2**62)
             )
+            self.opened.append(copy)
             try:
                 copy.align(journal, read_pointer(journal))
             except (StateError, SerializationError, OSError) as error:
@@ -395,7 +403,8 @@ class World:
         """A new copy in a process."""
         scratch = Path(self.home.name, f"{process.name}{process.number}")
         kind = self.scenario.kind
-        return Durable(BACKENDS[kind].open(scratch, {}), kind, scratch, self.policy)
+        self.opened.append(Durable(BACKENDS[kind].open(scratch, {}), kind, scratch, self.policy))
+        return self.opened[-1]
 
     def _commit(self, batch: int, line: int, journal: MemoryJournal, pages: Pages) -> None:
         """The driver takes the first attempt of the batch that it waits for."""
