@@ -69,8 +69,7 @@ class PageSums:
 
         Cost: a page is read when its sum is requested for the first time.
         """
-        self._read.pop(segment, None)
-        self._read[segment] = self._step
+        self._note_read(segment)
         whole = _are_all(pages)
         parts = []
         if whole.any():
@@ -88,9 +87,16 @@ class PageSums:
 
     def of_known_keys(self, segment: int, keys: Sequence[bytes], numbers: Ints) -> Entries:
         """Return the sums of all pages of these keys, one for each, without a list of the pages."""
-        names = [keys[n] for n in numbers.tolist()]
+        self._note_read(segment)
+        return self._known(segment, [keys[n] for n in numbers.tolist()], numbers)
+
+    def _note_read(self, segment: int) -> None:
+        """Note that this step reads the segment."""
         self._read.pop(segment, None)
         self._read[segment] = self._step
+
+    def _known(self, segment: int, names: list[bytes], numbers: Ints) -> Entries:
+        """The sums of keys, all of which have one."""
         owner, rows = self._keys.rows(segment, names)
         return self._entries(segment, numbers[owner], rows)
 
@@ -104,8 +110,7 @@ class PageSums:
             sums = self._schema.reduce(sums, np.flatnonzero(np.diff(sums.key, prepend=-1)))
             rows = self._rows(segment, np.zeros(len(sums), np.int64), sums)
             self._keys.add(segment, names, np.searchsorted(numbers, sums.key), rows)
-        owner, rows = self._keys.rows(segment, names)
-        return self._entries(segment, numbers[owner], rows)
+        return self._known(segment, names, numbers)
 
     def _of_pages(self, segment: int, keys: Sequence[bytes], pages: PageIds) -> Entries:
         """One pane for each page."""

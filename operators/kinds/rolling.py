@@ -306,9 +306,10 @@ class RollingOperator(SummingOperator):
         changing = [Rows(each.key, each.time) for each in (panes, later)]
 
         def is_summed(segment: int, numbers: Ints) -> bool:
-            span = PageIds.first(self.store.span_of(segment), numbers)
-            known = self._sums.knows(segment, touched.keys, numbers) and self._are_whole(span, *emitted).all()
-            if not known or touched.changes(segment, span.span, changing):
+            if not self._sums.knows(segment, touched.keys, numbers):
+                return False
+            whole = PageIds.first(self.store.span_of(segment), numbers)
+            if not self._are_whole(whole, *emitted).all() or touched.changes(segment, whole.span, changing):
                 return False
             parts.append(self._sums.of_known_keys(segment, touched.keys, numbers))
             return True
