@@ -111,30 +111,30 @@ class Call:
     Attributes:
         watermark: in milliseconds.
         clock: of the batch, in milliseconds since the epoch; the same if the batch is repeated.
-        arrived: whether the batch has records.
-        highest: the highest event time of each input in the batch, in microseconds, if tasks tell that.
+        highest: the highest event time of each input in the batch, in microseconds; empty if no task tells that it has records.
         fired: the event-time timer that fired, in milliseconds; None if the call is for rows.
     """
 
     watermark: int
     clock: int
-    arrived: bool = False
     highest: tuple[int | None, ...] = ()
     fired: int | None = None
+
+    @property
+    def arrived(self) -> bool:
+        """Whether a task tells that the batch has records."""
+        return bool(self.highest)
 
     @classmethod
     def of(
         cls,
         times: Any,
         *,
-        arrived: bool = False,
         highest: tuple[int | None, ...] = (),
         fired: int | None = None,
     ) -> "Call":
         """Return the call at these times."""
-        return cls(
-            times.getCurrentWatermarkInMs(), times.getCurrentProcessingTimeInMs(), arrived, highest, fired
-        )
+        return cls(times.getCurrentWatermarkInMs(), times.getCurrentProcessingTimeInMs(), highest, fired)
 
 
 @dataclass(frozen=True, slots=True)

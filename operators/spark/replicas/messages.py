@@ -232,8 +232,8 @@ def _done(rest: list[Any], store_id: str) -> Done:
     return done
 
 
-def _call(watermark: Any, clock: Any, arrived: Any, highest: Any, fired: Any) -> Call:
-    return Call(int64(watermark), int64(clock), instance(bool, arrived), _times(highest), _optional(fired))
+def _call(watermark: Any, clock: Any, highest: Any, fired: Any) -> Call:
+    return Call(int64(watermark), int64(clock), _times(highest), _optional(fired))
 
 
 def _times(told: Any) -> tuple[int | None, ...]:

@@ -129,7 +129,7 @@ class BucketProcessor(StatefulProcessor):
                 yield from zip(frame["place"], frame["kind"], frame["blob"], strict=True)
 
         blobs = in_place(parts(), self._job.config.directory)
-        call = Call.of(timerValues, arrived=bool(arrivals), highest=read_arrivals(arrivals))
+        call = Call.of(timerValues, highest=read_arrivals(arrivals))
         return self._run(label_of(key), blobs, call)
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803

@@ -31,7 +31,7 @@ class Bucket:
         self.number += 1
         pointer = read_pointer(self.journal) or Pointer.fresh()
         highest = tuple(None if time is None else time * 1_000 for time in told)
-        call = Call(watermark, self.number, arrived=bool(told), highest=highest)
+        call = Call(watermark, self.number, highest=highest)
         table = pa.table({"k": ["a"] * len(times), "at": times}, SCHEMA)
         blobs = Blobs([*to_blobs(table.rename_columns(list(self.job.program.inputs.names)))] if times else [])
         if not blobs and not self.job.is_due(call, pointer.progress):

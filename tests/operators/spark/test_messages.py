@@ -27,7 +27,7 @@ from operators.spark.replicas.messages import (
 from state_backends.durability.pointer import Pointer
 
 POINTER = Pointer.fresh()
-REQUEST = Request(POINTER, 3, 7, Call(5, 6, arrived=True, fired=4), Blobs([b"a", b""], [b"b"]))
+REQUEST = Request(POINTER, 3, 7, Call(5, 6, highest=(7, None), fired=4), Blobs([b"a", b""], [b"b"]))
 
 
 @pytest.mark.parametrize(
