@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from operators.aggregates.definitions import Aggregate, Bound, Types, is_atomic, list_array, typed_values
-from operators.aggregates.once import ascending_runs, up_to, weight_of_pairs
+from operators.aggregates.once import ascending_runs, neighbours, up_to, weight_of_pairs
 from operators.aggregates.operation import Operation, runs
 from operators.aggregates.operations import as_lists
 from operators.columns.ranges import Ints, State
@@ -79,10 +79,9 @@ def numbered(values: list[Any]) -> tuple[list[Any], Ints]:
 
 def _before(numbers: Ints) -> Ints:
     """One more than the position of the previous occurrence of each number; 0 for the first occurrence."""
-    order = np.argsort(numbers, kind="stable")
     before = np.zeros(len(numbers), np.int64)
-    again = numbers[order[1:]] == numbers[order[:-1]]
-    before[order[1:][again]] = order[:-1][again] + 1
+    earlier, later = neighbours(numbers)
+    before[later] = earlier + 1
     return before
 
 

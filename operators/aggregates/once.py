@@ -57,6 +57,18 @@ def weight_of_pairs(pairs: Iterable[Pairs], size: int, begin: Ints, end: Ints) -
     return found
 
 
+def neighbours(things: Ints) -> tuple[Ints, Ints]:
+    """Return the earlier and the later position of each two neighbouring occurrences of one thing.
+
+    Args:
+        things: shape (n,): numbers from 0 to 2**32 - 1.
+    """
+    placed = np.sort(things.astype(np.uint64) << np.uint64(32) | np.arange(len(things), dtype=np.uint64))
+    number, place = placed >> np.uint64(32), (placed & np.uint64(0xFFFF_FFFF)).astype(np.int64)
+    same = np.flatnonzero(number[1:] == number[:-1])
+    return place[same], place[same + 1]
+
+
 def different_in(things: Ints, begin: Ints, end: Ints) -> Ints:
     """Return how many different things each range has.
 
@@ -64,11 +76,7 @@ def different_in(things: Ints, begin: Ints, end: Ints) -> Ints:
         things: shape (n,): numbers from 0 to 2**32 - 1.
         begin, end: shape (m,): ranges [begin, end), none empty.
     """
-    placed = np.sort(things.astype(np.uint64) << np.uint64(32) | np.arange(len(things), dtype=np.uint64))
-    number, place = placed >> np.uint64(32), (placed & np.uint64(0xFFFF_FFFF)).astype(np.int64)
-    same = np.flatnonzero(number[1:] == number[:-1])
-    pairs = (place[same], place[same + 1], 1)
-    return end - begin - weight_of_pairs([pairs], len(things), begin, end)
+    return end - begin - weight_of_pairs([(*neighbours(things), 1)], len(things), begin, end)
 
 
 def up_to(values: Ints, size: int) -> Ints:
