@@ -24,6 +24,7 @@ from operators.aggregates.hyperloglog import (
 )
 from operators.columns.ranges import Ints
 from serializers.arrays import rows_between
+from serializers.shapes import refusing
 
 _LIST, _SET, _REGISTERS = 2, 3, 10
 """Words of the head of each sort of sketch, and their first byte."""
@@ -56,6 +57,7 @@ class Sketches:
     registers: Registers
 
     @classmethod
+    @refusing("a state of approx_count_distinct")
     def read(cls, stored: Sequence[bytes], log_size: int) -> "Sketches":
         """Return the sketches of these bytes; no bytes are a sketch without values."""
         words = np.frombuffer(b"".join(stored), "<u4")

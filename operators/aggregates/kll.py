@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from serializers.arrays import rows_between
+from serializers.shapes import refusing
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -68,6 +69,7 @@ class Sketches:
         return cls(values[keys & _PLACE], keys >> _LEVEL, edges, extremes)
 
     @classmethod
+    @refusing("a state of approx_quantiles")
     def read(cls, stored: Sequence[bytes]) -> "Sketches":
         """Return the sketches of bytes of Apache DataSketches; no bytes are a sketch without values."""
         words = np.frombuffer(b"".join(stored), "<u4")

@@ -18,6 +18,7 @@ from operators.aggregates.sketches import DistinctSketch
 from operators.columns.arrow import column_data
 from operators.columns.ranges import State
 from operators.columns.records import Records
+from serializers import CorruptDataError
 
 ROOT = Path(__file__).parents[3]
 
@@ -291,6 +292,21 @@ def test_estimates_are_off_as_said(count: int) -> None:
     )
     assert errors.std() < 0.02
     assert abs(errors.mean()) < 4 * 0.0163 / np.sqrt(40)
+
+
+@pytest.mark.parametrize(
+    "damaged", [b"abc", b"\x63\0\0\0", b"\x0a" + b"\0" * 7, b"\x0a\x01\x07\x0b" + b"\0" * 40]
+)
+def test_bytes_of_no_sketch_are_refused_by_name(damaged: bytes) -> None:
+    """Too short, or cut off: as those of a forged savepoint."""
+    with pytest.raises(CorruptDataError, match="a state of approx_count_distinct has a form"):
+        distinct_sketches.Sketches.read([damaged], 11)
+
+
+def test_a_cut_state_of_quantiles_is_refused_by_name() -> None:
+    """Bytes that are no words."""
+    with pytest.raises(CorruptDataError, match="a state of approx_quantiles has a form"):
+        Sketches.read([b"abc"])
 
 
 def test_nothing_else_is_needed() -> None:
