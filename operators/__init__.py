@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from operators import aggregates
     from operators.aggregates import AggregateOperation
+    from operators.columns.records import NEVER
     from operators.custom.contract import CallContext, Declaration, OutputRows, StoredEntries
     from operators.custom.key_context import KeyContext
     from operators.definitions.aggregation import CoGroupedAggregation, WindowedAggregation
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from operators.spark.state.open_windows import read_windows
     from operators.spark.with_late import WithLate
     from operators.steps.step import Counters
-    from operators.steps.timers import NEVER
     from operators.testing.plots import plot_windows
 
 _HOMES = {

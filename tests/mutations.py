@@ -38,18 +38,18 @@ MUTATIONS = (
     ),
     Mutation(
         "the upper bound of hopping windows",
-        'place[lo] + (start + (plan.size - plan.pane) - time[lo]), "right")',
-        'place[lo] + (start + (plan.size - plan.pane) - time[lo]), "left")',
+        'place[lo] + (start + (self.size - self.pane) - time[lo]), "right")',
+        'place[lo] + (start + (self.size - self.pane) - time[lo]), "left")',
     ),
     Mutation(
         "lateness",
-        "late = batch.entries.time < plan.late_before(close_time_start)",
-        "late = batch.entries.time <= plan.late_before(close_time_start)",
+        "return time < rule.late_before(step.close_time_start)",
+        "return time <= rule.late_before(step.close_time_start)",
     ),
     Mutation(
         "how long panes of sliding windows are kept",
-        'needs it, is closed."""\n        return close_time - self.size - 1',
-        'needs it, is closed."""\n        return close_time - self.size',
+        "return close_time - self.size - 1",
+        "return close_time - self.size",
     ),
     Mutation(
         "expiry of segments",
@@ -63,8 +63,8 @@ MUTATIONS = (
     ),
     Mutation(
         "retraction of sessions that were merged",
-        "same = (columns[_START] == self.start[self.number]) & (columns[_END] == self.end[self.number])",
-        "same = columns[_END] == self.end[self.number]",
+        "same = (columns[START] == self.start[self.number]) & (columns[END] == self.end[self.number])",
+        "same = columns[END] == self.end[self.number]",
     ),
     Mutation(
         "deletes when the changelog is replayed",
@@ -108,8 +108,8 @@ MUTATIONS = (
     ),
     Mutation(
         "partial aggregation by Spark: panes before the epoch",
-        "start = time - F.pmod(time - F.lit(plan.offset * tick_us), F.lit(plan.pane * tick_us))",
-        "start = time - (time - F.lit(plan.offset * tick_us)) % F.lit(plan.pane * tick_us)",
+        "start = time - F.pmod(time - F.lit(kind.offset * tick_us), F.lit(kind.pane * tick_us))",
+        "start = time - (time - F.lit(kind.offset * tick_us)) % F.lit(kind.pane * tick_us)",
     ),
     Mutation(
         "sides of cogrouped frames",
@@ -138,8 +138,8 @@ MUTATIONS = (
     ),
     Mutation(
         "the copy of a state that an error left half done",
-        "known = self._ready and not done.restored and self.operator.close_time <= close",
-        "known = not done.restored and self.operator.close_time <= close",
+        "known = self._ready and not done.restored and self.engine.state.close_time <= close",
+        "known = not done.restored and self.engine.state.close_time <= close",
     ),
     Mutation(
         "combination of ranges of three panes",
@@ -148,8 +148,8 @@ MUTATIONS = (
     ),
     Mutation(
         "which ends belong to rolling windows",
-        'skipped = ranks.before(since) if closed in ("both", "left") else ranks.until(since)',
-        'skipped = ranks.before(since) if closed in ("both", "right") else ranks.until(since)',
+        'skipped = ranks.before(since) if kind.closed in ("both", "left") else ranks.until(since)',
+        'skipped = ranks.before(since) if kind.closed in ("both", "right") else ranks.until(since)',
     ),
     Mutation(
         "the timers of waiting rows",
@@ -163,8 +163,8 @@ MUTATIONS = (
     ),
     Mutation(
         "sums of pages that were written",
-        "        self._sums.forget(segment, keys, pages)\n        return starts",
-        "        return starts",
+        "            self.sums.forget(segment, keys, pages)\n",
+        "            pass\n",
     ),
     Mutation(
         "timers of pages that came by a cut",
@@ -188,8 +188,8 @@ MUTATIONS = (
     ),
     Mutation(
         "pages that a rolling window without its start contains as a whole",
-        "whole &= (pages.start > last - length)",
-        "whole &= (pages.start >= last - length)",
+        "whole &= (start > latest - length)",
+        "whole &= (start >= latest - length)",
     ),
     Mutation(
         "which packed sum is of which page",

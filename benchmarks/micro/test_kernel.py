@@ -6,7 +6,7 @@ import pytest
 from benchmarks.data import PER_WINDOW
 from benchmarks.measure import Measure
 from operators.columns.ranges import State, combine_ranges, overlap_ranges
-from operators.kinds.bounds import sliding_windows
+from operators.kinds.sliding import sliding_windows
 
 PANES, KEYS = 1_000_000, 100
 SECTION = "kernel"

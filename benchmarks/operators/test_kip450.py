@@ -15,7 +15,8 @@ from benchmarks.marks import full
 from benchmarks.measure import Measure
 from operators import SlidingWindows
 from operators import aggregates as agg
-from operators.kinds.fold_sliding import FoldSlidingPlan
+from operators.engines.fold_engine import FoldPlan
+from operators.kinds.fold_sliding import FoldedSliding
 from operators.runtime.local import LocalRunner
 from operators.runtime.program import Program
 from state_backends import StateConfig, resolve
@@ -51,7 +52,8 @@ def runner(per_window: int, way: str) -> LocalRunner:
         program = operator.program(schema, "at", config)
         if not by_fold:
             return program
-        return replace(program, plan=FoldSlidingPlan(windows.size_ticks, False, program.output.operations))
+        kind = FoldedSliding(windows.size_ticks)
+        return replace(program, plan=FoldPlan(kind, False, program.output.operations))
 
     return LocalRunner(bind, resolve(), None)
 

@@ -92,8 +92,8 @@ def record() -> str:
             "operators/spark/inputs/blobs.py",
             "none",
         ),
-        ("late?", "no: its last window is open", "operators/kinds/pane_operator.py", "b"),
-        ("pane", f"{pane[0] // 1_000} s: {_named(states[1:], pane[1:])}", "operators/kinds/panes.py", "b"),
+        ("late?", "no: its last window is open", "operators/steps/lateness.py", "b"),
+        ("pane", f"{pane[0] // 1_000} s: {_named(states[1:], pane[1:])}", "operators/steps/panes.py", "b"),
         ("page", f"segment {segment}, key EWR", "state_backends/store/window_store.py", "b"),
         (
             "window, once it has closed",

@@ -5,7 +5,7 @@ runs of rows, and `combine_ranges` combines ranges of panes, by `combine` or by 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from typing import ClassVar
 
@@ -16,6 +16,7 @@ from operators.columns import ranges
 from operators.columns.arrow import ColumnData
 from operators.columns.ranges import Ints, State
 from operators.columns.records import Records
+from serializers.pages import Column
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,3 +169,22 @@ class UfuncOperation(Operation):
 def runs(starts: Ints, rows: int) -> Iterator[tuple[int, int]]:
     """Return the bounds of each run of rows."""
     return zip(starts.tolist(), np.append(starts[1:], rows).tolist(), strict=False)
+
+
+def all_combine(operations: Sequence[Operation]) -> bool:
+    """Return whether all states can be combined, so that windows can be made of panes."""
+    return all(operation.combines for operation in operations)
+
+
+def split_states(operations: Sequence[Operation], columns: Sequence[Column]) -> list[State]:
+    """Return the columns of all states, one after another, as one state per operation."""
+    states, at = [], 0
+    for operation in operations:
+        states.append(tuple(columns[at : at + len(operation.codes)]))
+        at += len(operation.codes)
+    return states
+
+
+def join_states(states: Sequence[State]) -> tuple[Column, ...]:
+    """Return the columns of all states, one after another."""
+    return tuple(column for state in states for column in state)

@@ -15,6 +15,8 @@ from serializers.keys import NO_COLUMNS, encode_keys
 Ints = npt.NDArray[np.int64]
 FAR_PAST, FAR_FUTURE = -(2**61), 2**61
 """Close times before every event and after every event, in ticks."""
+NEVER = 2**62
+"""The time of what is never due."""
 _MOST_TICKS = 2**60
 _INT64_MAX = 2**63 - 1
 _MOST_GAP = 2**59

@@ -14,15 +14,16 @@ import pyarrow as pa
 
 from operators.aggregates.operation import Operation
 from operators.columns.durations import tick_length, ticks
-from operators.columns.records import FAR_FUTURE, Records
+from operators.columns.records import FAR_FUTURE, FAR_PAST, NEVER, Records
 from operators.custom.contract import CallContext, CustomOperator, Declaration, Ints, OutputRows, named
+from operators.custom.timers import EarliestTimers
 from operators.errors import DefinitionError, OperatorError
+from operators.steps.lateness import accept
 from operators.steps.step import Step
-from operators.steps.store_operator import StoreOperator, first_by_key
-from operators.steps.timers import NEVER
+from operators.steps.timed_store import Emitted, TimedStore
 from serializers import CorruptDataError
 from serializers.pages import PageLayout
-from state_backends import Entries, StateError, WindowStore, WriteBatch
+from state_backends import Entries, StateError, WindowStore
 from state_backends.store.entries import merge_entries
 from state_backends.store.page_ids import PageIds
 from state_backends.store.schema import FLOAT, NUMBER, TIME, VALUE, head_codes
@@ -111,9 +112,55 @@ class CustomPlan:
         return ("time", TIME), *((name, KINDS[type_]) for name, type_ in self.declaration.state.items())
 
     @property
-    def reach(self) -> int:
+    def max_bound_offset(self) -> int:
         """Always 0: the plan does not know which event times a custom operator reads."""
         return 0
+
+    @cached_property
+    def delay(self) -> int:
+        """By how many ticks results may lie before the close time."""
+        return ticks(self.declaration.delay, tick_length(self.definition.tick), "delay", 0)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The declared columns of the state."""
+        return tuple(self.declaration.state)
+
+    def late_before(self, close_time: int) -> int:
+        """Return the time before which a record is late, as the operator says."""
+        with self.calling("late_before"):
+            return operator.index(self.definition.late_before(close_time))
+
+    def last_window(self, time: Ints) -> tuple[Ints, Ints]:
+        """Return the times of records: the plan knows of no windows."""
+        return time, time
+
+    def next_due(self, entries: Entries, close_time: int) -> Ints:
+        """Return when each entry is to be fired, as the operator says, or NEVER."""
+        del close_time
+        with self.calling("due"):
+            due = np.asarray(self.definition.due(named(entries, self.names)))
+            if due.shape != (len(entries),) or (len(due) and due.dtype.kind not in "iu"):
+                raise ValueError(
+                    f"expected one tick for each of {len(entries)} entries, got {due.dtype} of shape {due.shape}"
+                )
+        return due.astype(np.int64, copy=False)
+
+    def earliest_due(self, first: int, last: int, close_time: int) -> int:
+        """Return a tick before which no entry is due: nothing is known."""
+        del first, last, close_time
+        return FAR_PAST
+
+    @contextmanager
+    def calling(self, method: str) -> Iterator[None]:
+        """Raise what a user's method raises as an `OperatorError` that names the method. Errors of the state pass unchanged."""
+        try:
+            yield
+        except (OperatorError, StateError, CorruptDataError):
+            raise
+        except Exception as error:
+            name = f"{type(self.definition).__name__}.{method}"
+            raise OperatorError(f"{name} failed: {type(error).__name__}: {error}") from error
 
     @cached_property
     def layout(self) -> PageLayout:
@@ -137,103 +184,74 @@ class CustomPlan:
             "state": [],
         }
 
-    def placed(self, entries: Entries, segment_ticks: int, close_time: int) -> Entries:
+    def cut_entries(self, entries: Entries, segment_ticks: int, close_time: int) -> Entries:
         """Return entries of a savepoint, which are the same in segments of any length."""
         del segment_ticks, close_time
         return entries
 
-    def operator(self, store: WindowStore) -> "CustomStoreOperator":
-        """Return the operator over a store."""
+    def engine(self, store: WindowStore) -> "CustomEngine":
+        """Return the engine over a store."""
         if self.whole:
             store = WindowStore(store.backend, store.layout, _WHOLE_SEGMENT)
-        return CustomStoreOperator(self, store)
+        return CustomEngine(self, store)
 
 
-class CustomStoreOperator(StoreOperator):
-    """Runs a custom operator over one store: separates late records, calls the operator's methods, and fires its timers."""
+class CustomEngine:
+    """Runs a custom operator over one store: separates late records, calls the operator's methods, and fires its timers.
+
+    Args:
+        plan: what is run.
+        store: has the entries.
+    """
 
     def __init__(self, plan: CustomPlan, store: WindowStore) -> None:
-        definition = plan.definition
-        super().__init__(store, closes=definition.timed)
+        timed = plan.definition.timed
         self.plan = plan
-        self._definition = definition
-        self._names = tuple(plan.declaration.state)
-        self._delay = ticks(plan.declaration.delay, tick_length(definition.tick), "delay", 0)
-        self._entered: dict[int, dict[bytes, int]] = {}
-        """The timer of each page. A later timer of the page is not set before this one has fired."""
-        if self.closes:
-            store.on_write = self._enter_written
+        self.state = TimedStore(store, plan if timed else None, queue=EarliestTimers())
+        if timed:
+            store.on_write = self._set_written_timers
 
-    def next_due(self, entries: Entries) -> Ints:
-        with self._calling("due"):
-            due = np.asarray(self._definition.due(named(entries, self._names)))
-            if due.shape != (len(entries),) or (len(due) and due.dtype.kind not in "iu"):
-                raise ValueError(
-                    f"expected one tick for each of {len(entries)} entries, got {due.dtype} of shape {due.shape}"
-                )
-        return due.astype(np.int64, copy=False)
-
-    def rebuild(self, close_time: int, changes: Sequence[WriteBatch] | None = None) -> None:
-        if changes is None:
-            self._entered.clear()
-        super().rebuild(close_time, changes)
-
-    def _set_page_timers(self, segment: int, names: Sequence[bytes], entries: Entries) -> None:
-        present, due = first_by_key(entries.key, self.next_due(entries))
-        entered, found, times = self._entered.get(segment, {}), [], []
-        for number, time in zip(present.tolist(), due.tolist(), strict=True):
-            if time < entered.get(names[number], NEVER):
-                entered[names[number]] = time
-                found.append(names[number])
-                times.append(time)
-        if found:
-            self._entered[segment] = entered
-            self._timers.add(segment, found, np.array(times, np.int64))
-
-    def _forget_timers(self, segment: int, names: Sequence[bytes]) -> None:
-        """Note that the timers of pages have fired."""
-        entered = self._entered.get(segment, {})
-        for name in names:
-            entered.pop(name, None)
-        if not entered:
-            self._entered.pop(segment, None)
-
-    def _enter_written(self, segment: int, names: Sequence[bytes], entries: Entries) -> None:
+    def _set_written_timers(self, segment: int, names: Sequence[bytes], entries: Entries) -> None:
         if len(entries):
-            self._set_page_timers(segment, names, entries)
+            self.state.timers.set_pages(segment, names, entries)
 
-    def process(self, batch: Records, step: Step) -> list[OutputRows]:
-        emitted = (
-            list(self._fired(step, step.close_time_start)) if step.close_time_start > self.close_time else []
-        )
-        with self._calling("late_before"):
-            late = batch.time < operator.index(self._definition.late_before(step.close_time_start))
-        records = self._accepted(batch, late, step, lambda time: (time, time))
+    def step(self, batch: Records, step: Step) -> Sequence[Emitted]:
+        """Process one batch and return the rows to emit."""
+        self.state.begin(step)
+        since, emitted = step.close_time_start, list[OutputRows]()
+        if since > self.state.close_time:
+            emitted += self._fire_due(step, since)
+        records = accept(batch, self.plan, step)
         if len(records):
-            nothing = merge_entries([], self.store.layout)
-            context = self._call_context(records.keys, records, nothing, step.close_time_start, step)
-            emitted += self._called("process_batch", context)
-        return [*emitted, *self._fired(step, step.close_time_end)]
+            nothing = merge_entries([], self.state.store.layout)
+            context = self._call_context(records.keys, records, nothing, since, step)
+            emitted += self._call("process_batch", context)
+        emitted += self._fire_due(step, step.close_time_end)
+        return self.state.end(step, emitted)
 
-    def _fired(self, step: Step, close_time: int) -> Iterator[OutputRows]:
+    def forget(self, keys: list[bytes]) -> None:
+        """Delete all that is stored of keys. Rows that are out are final."""
+        self.state.forget(keys)
+
+    def _fire_due(self, step: Step, close_time: int) -> Iterator[OutputRows]:
         """Remove the entries whose timers are before the close time from the store and fire them, until none is left."""
         # The earliest timer of each call must be later than that of the previous call, or the loop would not end.
         latest, calls = -NEVER, 0
-        while self.closes:
+        while self.state.timers.are_kept:
             keys, entries = self._take_entries(close_time)
             if not len(entries):
                 return
-            first = int(self.next_due(entries).min())
+            first = int(self.plan.next_due(entries, close_time).min())
             calls += 1
             if first <= latest or (close_time >= FAR_FUTURE and calls > _MOST_CALLS):
                 raise OperatorError(self._endless(first, latest))
             latest = first
-            yield from self._called(
+            yield from self._call(
                 "fire", self._call_context(keys, _no_records(keys), entries, close_time, step)
             )
 
     def _endless(self, first: int, latest: int) -> str:
-        name = type(self._definition).__name__
+        name = type(self.plan.definition).__name__
         if first <= latest:
             return (
                 f"{name}.fire wrote an entry with timer {first}, which is not later than {latest}, the timer that fired: "
@@ -246,30 +264,28 @@ class CustomStoreOperator(StoreOperator):
 
     def _take_entries(self, close_time: int) -> tuple[list[bytes], Entries]:
         """Remove the entries that fire from the store, and return them with their keys."""
-        touched, parts = self._touched([], close_time), []
+        touched, parts = self.state.touch([], close_time), []
         keys = touched.keys
         for segment, due in touched.due.items():
-            span = self.store.span_of(segment)
-            self._forget_timers(segment, PageIds(span, *due, due.start).names(keys))
-            pages = self.store.pages(segment, keys, np.unique(due.key))
+            pages = self.state.store.pages(segment, keys, np.unique(due.key))
             pages = pages.take(touched.is_due(segment, pages))
-            parts.append(self._popped(segment, keys, pages, close_time))
-        entries = merge_entries(parts, self.store.layout)
+            parts.append(self._pop(segment, keys, pages, close_time))
+        entries = merge_entries(parts, self.state.store.layout)
         # A timer may be early: keys without an entry that fires are left out.
         begins = np.diff(entries.key, prepend=-1) > 0
         names = [keys[n] for n in entries.key[begins].tolist()]
         return names, Entries(np.cumsum(begins) - 1, entries.columns)
 
-    def _popped(self, segment: int, keys: list[bytes], pages: PageIds, close_time: int) -> Entries:
+    def _pop(self, segment: int, keys: list[bytes], pages: PageIds, close_time: int) -> Entries:
         """Remove the entries that fire from the pages, and set the timers of the rest of the pages again."""
         names = pages.names(keys)
-        entries = self.store.read_names(segment, names)
-        fires = self.next_due(entries) < close_time
+        entries = self.state.store.read_names(segment, names)
+        fires = self.plan.next_due(entries, close_time) < close_time
         touched = np.zeros(len(names), bool)
         touched[entries.key[fires]] = True
         kept = entries.take(~fires & touched[entries.key])
-        self._write(segment, keys, pages.take(touched), Entries(pages.key[kept.key], kept.columns))
-        self._set_page_timers(segment, names, entries.take(~touched[entries.key]))
+        self.state.write(segment, keys, pages.take(touched), Entries(pages.key[kept.key], kept.columns))
+        self.state.timers.set_pages(segment, names, entries.take(~touched[entries.key]))
         fired = entries.take(fires)
         return Entries(pages.key[fired.key], fired.columns)
 
@@ -277,38 +293,27 @@ class CustomStoreOperator(StoreOperator):
         self, keys: list[bytes], records: Records, due: Entries, close_time: int, step: Step
     ) -> CallContext:
         plan = self.plan
-        stored = named(due, self._names)
+        stored = named(due, plan.names)
         return CallContext(
             keys,
             records,
             stored,
             close_time,
             plan.grace,
-            self.store,
+            self.state.store,
             plan.declaration,
             plan.inputs,
             plan.keys,
             step,
         )
 
-    def _called(self, method: str, context: CallContext) -> list[OutputRows]:
+    def _call(self, method: str, context: CallContext) -> list[OutputRows]:
         """Call `process_batch` or `fire`, and return the rows that it emits, if any."""
-        with self._calling(method):
-            rows = getattr(self._definition, method)(context)
+        with self.plan.calling(method):
+            rows = getattr(self.plan.definition, method)(context)
             if not isinstance(rows, OutputRows | None):
                 raise TypeError(f"expected context.rows(...) or None, got {type(rows).__name__}")
-        return [] if rows is None else [replace(rows, since=self.close_time - self._delay)]
-
-    @contextmanager
-    def _calling(self, method: str) -> Iterator[None]:
-        """Raise what a user's method raises as an `OperatorError` that names the method. Errors of the state pass unchanged."""
-        try:
-            yield
-        except (OperatorError, StateError, CorruptDataError):
-            raise
-        except Exception as error:
-            name = f"{type(self._definition).__name__}.{method}"
-            raise OperatorError(f"{name} failed: {type(error).__name__}: {error}") from error
+        return [] if rows is None else [replace(rows, since=self.state.close_time - self.plan.delay)]
 
 
 def _no_records(keys: list[bytes]) -> Records:

@@ -199,7 +199,7 @@ class WindowedAggregation(RunnableOperator):
         segment = segment_length(config, windows.tick_us, windows.segment(output.operations))
         read = sorted({name for operation in output.operations for name in operation.inputs})
         values = tuple((name, types[name]) for name in read)
-        inputs = Inputs(event_time, keys, values, windows.tick_us, plan.reach, gap)
+        inputs = Inputs(event_time, keys, values, windows.tick_us, plan.max_bound_offset, gap)
         return Program(
             plan,
             output,

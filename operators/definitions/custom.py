@@ -21,6 +21,7 @@ from operators.columns.checks import (
 )
 from operators.columns.durations import Duration, tick_length, ticks
 from operators.columns.expressions import refuse_expressions
+from operators.columns.records import NEVER
 from operators.custom.contract import CallContext, Declaration, Ints, OutputRows, StoredEntries
 from operators.custom.output import CustomOutput
 from operators.custom.plan import KINDS, CustomPlan
@@ -29,7 +30,6 @@ from operators.definitions.runnable import RunnableOperator
 from operators.errors import DefinitionError
 from operators.runtime.inputs import Inputs
 from operators.runtime.program import OutputTime, Program, segment_length
-from operators.steps.timers import NEVER
 from state_backends import StateConfig
 
 if TYPE_CHECKING:
@@ -222,7 +222,7 @@ class GroupedOperator(RunnableOperator):
         return Program(
             plan,
             CustomOutput(out, results, tick_us, type(definition).__name__, declared.event_time),
-            Inputs(event_time, keys, inputs, tick_us, plan.reach),
+            Inputs(event_time, keys, inputs, tick_us, plan.max_bound_offset),
             grace,
             segment_length(config, tick_us, segment),
             counts=tuple(declared.counts),

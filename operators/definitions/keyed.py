@@ -10,14 +10,13 @@ import pyarrow as pa
 
 from operators.aggregates.user_code import FAIL, SKIP, check_on_error, result_type
 from operators.columns.durations import tick_length
-from operators.columns.records import FAR_FUTURE
+from operators.columns.records import FAR_FUTURE, NEVER
 from operators.custom.contract import CallContext, Declaration, Ints, OutputRows, StoredEntries
 from operators.custom.key_context import KeyContext, Keys
 from operators.custom.skipping import SkippingWalk
 from operators.custom.walk import Row, Walk
 from operators.definitions.custom import Operator
 from operators.errors import DefinitionError, OperatorError
-from operators.steps.timers import NEVER
 from serializers import SerializationError
 
 _RECORD, _STATE = 0, 1

@@ -7,8 +7,8 @@ from operators.aggregates import AggregateOperation
 from operators.aggregates.inputs import inputs_of
 from operators.aggregates.operation import Operation
 from operators.aggregates.over import OverLookbacks
+from operators.engines.rolling_rows import RollingOutput
 from operators.errors import DefinitionError
-from operators.kinds.rolling_rows import RollingOutput
 
 
 def check_named(unnamed: Sequence[object]) -> None:

@@ -27,9 +27,10 @@ from operators.definitions.results import (
     no_aggregate,
 )
 from operators.definitions.runnable import RunnableOperator
+from operators.engines.rolling import RollingPlan
+from operators.engines.rolling_rows import RollingOutput
 from operators.errors import DefinitionError
-from operators.kinds.rolling import RollingPlan
-from operators.kinds.rolling_rows import Closed, RollingOutput
+from operators.kinds.rolling import Closed, Rolling
 from operators.runtime.inputs import Inputs
 from operators.runtime.program import OutputTime, Program, default_segment, segment_length
 from operators.steps.emission import bind_aggregates
@@ -249,8 +250,7 @@ class RollingAggregation(RunnableOperator):
         time = event_time if self.rows is None else self.rows.time
         emitted = {name: out for name, out, _ in rows}
         plan = RollingPlan(
-            windows.lookback_ticks,
-            windows.closed,
+            Rolling(windows.lookback_ticks, windows.closed, windows.forget_ticks),
             self.policy == "on_arrival",
             output.operations,
             lasting(output, [n for n, ticks in enumerate(windows.lookback_ticks) if ticks is None]),
@@ -259,14 +259,13 @@ class RollingAggregation(RunnableOperator):
             time,
             windows.tick_us,
             label,
-            windows.forget_ticks,
         )
         values = read if label is None else (*read, (label, pa.bool_()))
         keys = tuple((name, types[name]) for name in self.keys)
         return Program(
             plan,
             output,
-            Inputs(event_time, keys, values, windows.tick_us, plan.reach, rows=plan.rows),
+            Inputs(event_time, keys, values, windows.tick_us, plan.max_bound_offset, rows=plan.rows),
             windows.grace_ticks,
             self._segment(plan, config),
             times=(OutputTime(emitted[time], None, 0, closed=not plan.on_arrival),)
@@ -315,7 +314,7 @@ class RollingAggregation(RunnableOperator):
         )
 
     def _segment(self, plan: RollingPlan, config: StateConfig) -> int:
-        default = default_segment(0, plan.longest, self.windows.grace_ticks, plan.tick_us)
+        default = default_segment(0, plan.kind.longest, self.windows.grace_ticks, plan.tick_us)
         return segment_length(config, plan.tick_us, default)
 
     def apply_as_of(  # noqa: PLR0913 - two frames, each with its time

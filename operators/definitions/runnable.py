@@ -15,7 +15,7 @@ from operators.columns.durations import Duration
 from operators.columns.expressions import refuse_expressions
 from operators.definitions.attributes import OfSomeKinds
 from operators.runtime.program import Program
-from operators.steps.late import LateSide
+from operators.steps.late_reports import LateSide
 from state_backends import StateConfig, resolve
 
 if TYPE_CHECKING:

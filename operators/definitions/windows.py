@@ -4,18 +4,19 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from operators.aggregates import Aggregate
-from operators.aggregates.operation import Operation
+from operators.aggregates.operation import Operation, all_combine
 from operators.columns.durations import Duration, tick_length, ticks
 from operators.columns.expressions import is_column
 from operators.definitions.aggregation import WindowedAggregation
 from operators.definitions.attributes import OF_OPERATORS, unknown_attribute
+from operators.engines.fold_engine import FoldPlan
+from operators.engines.pane_engine import PanePlan
+from operators.engines.sessions import SessionPlan
 from operators.errors import DefinitionError
-from operators.kinds.fold_hopping import FoldHoppingPlan
-from operators.kinds.fold_sliding import FoldSlidingPlan
-from operators.kinds.hopping import HoppingPlan
-from operators.kinds.panes import all_combine
-from operators.kinds.sessions import SessionPlan
-from operators.kinds.sliding import SlidingPlan
+from operators.kinds.fold_hopping import FoldedHopping
+from operators.kinds.fold_sliding import FoldedSliding
+from operators.kinds.hopping import Hopping
+from operators.kinds.sliding import Sliding
 from operators.runtime.program import default_segment
 
 if TYPE_CHECKING:
@@ -97,11 +98,11 @@ class SlidingWindows(_Grouping):
         object.__setattr__(self, "grace_ticks", ticks(self.grace, tick_us, "grace", 0))
         object.__setattr__(self, "tick_us", tick_us)
 
-    def plan(self, operations: tuple[Operation, ...], policy: str) -> SlidingPlan | FoldSlidingPlan:
+    def plan(self, operations: tuple[Operation, ...], policy: str) -> PanePlan | FoldPlan:
         """Return what is computed for these operations: over panes, or window by window if one is a fold without merge."""
         if not all_combine(operations):
-            return FoldSlidingPlan(self.size_ticks, policy == "on_update", operations)
-        return SlidingPlan(self.size_ticks, policy == "on_update", operations)
+            return FoldPlan(FoldedSliding(self.size_ticks), policy == "on_update", operations)
+        return PanePlan(Sliding(self.size_ticks), policy == "on_update", operations)
 
     @property
     def bounds_behind(self) -> tuple[int, int]:
@@ -161,12 +162,12 @@ class HoppingWindows(_Grouping):
         object.__setattr__(self, "offset_ticks", ticks(self.offset, tick_us, "offset", None) % advance)
         object.__setattr__(self, "tick_us", tick_us)
 
-    def plan(self, operations: tuple[Operation, ...], policy: str) -> HoppingPlan | FoldHoppingPlan:
+    def plan(self, operations: tuple[Operation, ...], policy: str) -> PanePlan | FoldPlan:
         """Return what is computed for these operations: over panes, or window by window if one is a fold without merge."""
         lengths, on_update = (self.size_ticks, self.advance_ticks, self.offset_ticks), policy == "on_update"
         if not all_combine(operations):
-            return FoldHoppingPlan(*lengths, on_update, operations)
-        return HoppingPlan(*lengths, on_update, operations)
+            return FoldPlan(FoldedHopping(*lengths), on_update, operations)
+        return PanePlan(Hopping(*lengths), on_update, operations)
 
     @property
     def bounds_behind(self) -> tuple[int, int]:

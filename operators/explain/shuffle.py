@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from operators.custom.plan import CustomPlan
+from operators.engines.rolling import RollingPlan
 from operators.explain.parts import StagePart
-from operators.kinds.rolling import RollingPlan
 from operators.runtime.program import Program
 from operators.steps.partials import TwoStagePlan, first_stage
 

@@ -14,11 +14,10 @@ from operators.aggregates.quantile_sketches import QuantileSketch
 from operators.aggregates.sketches import DistinctSketch
 from operators.aggregates.top import Top
 from operators.aggregates.user_operation import UserOperation
+from operators.engines.fold_engine import FoldPlan
+from operators.engines.rolling_rows import RollingOutput
+from operators.engines.sessions import SessionPlan
 from operators.explain.parts import AggregatePart, Strategy
-from operators.kinds.fold_hopping import FoldHoppingPlan
-from operators.kinds.fold_sliding import FoldSlidingPlan
-from operators.kinds.rolling_rows import RollingOutput
-from operators.kinds.sessions import SessionPlan
 from operators.runtime.program import Plan
 from operators.steps.emission import AggregateOutput
 
@@ -120,7 +119,7 @@ def _part(plan: Plan, name: str, bound: Bound, unmerged: list[str]) -> Aggregate
     change = None
     if isinstance(plan, SessionPlan):
         strategy = ONE_ENTRY if plan.longest is None else ENTRIES
-    elif isinstance(plan, FoldSlidingPlan | FoldHoppingPlan):
+    elif isinstance(plan, FoldPlan):
         strategy = FOLD
         change = f"a merge for {', '.join(unmerged)} would allow panes"
     else:

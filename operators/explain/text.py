@@ -6,9 +6,9 @@ from textwrap import wrap
 from typing import Any
 
 from operators.custom.plan import CustomPlan
+from operators.engines.rolling import RollingPlan
 from operators.explain.parts import Parts, StatePart
 from operators.explain.words import length, number_range, plural
-from operators.kinds.rolling import RollingPlan
 from operators.steps.emission import OutputSchema
 from state_backends.store.cutting import PAGE_ENTRIES
 from state_backends.store.schema import head_codes

@@ -4,14 +4,16 @@ from functools import singledispatch
 from typing import Any
 
 from operators.custom.plan import CustomPlan
+from operators.engines.fold_engine import FoldPlan
+from operators.engines.pane_engine import PanePlan
+from operators.engines.rolling import RollingPlan
+from operators.engines.sessions import SessionPlan
 from operators.explain.parts import WindowsPart
 from operators.explain.words import length
-from operators.kinds.fold_hopping import FoldHoppingPlan
-from operators.kinds.fold_sliding import FoldSlidingPlan
-from operators.kinds.hopping import HoppingPlan
-from operators.kinds.rolling import RollingPlan
-from operators.kinds.sessions import SessionPlan
-from operators.kinds.sliding import SlidingPlan
+from operators.kinds.fold_hopping import FoldedHopping
+from operators.kinds.fold_sliding import FoldedSliding
+from operators.kinds.hopping import Hopping, Hops
+from operators.kinds.sliding import Sliding, SlidingBounds
 from operators.runtime.program import Program
 
 _CLOSED = "a window whose end is before the close time"
@@ -19,7 +21,8 @@ _CLOSED = "a window whose end is before the close time"
 
 def windows_of(program: Program) -> WindowsPart:
     """Return the windows of a program."""
-    return _windows(program.plan, program)
+    plan = program.plan
+    return _windows(plan.kind if isinstance(plan, PanePlan | FoldPlan) else plan, program)
 
 
 @singledispatch
@@ -29,32 +32,32 @@ def _windows(plan: Any, program: Program) -> WindowsPart:
 
 
 @_windows.register
-def _(plan: SlidingPlan, program: Program) -> WindowsPart:
+def _(kind: Sliding, program: Program) -> WindowsPart:
     return WindowsPart(
-        f"sliding windows of {length(plan.size * program.tick_us)}",
-        *_sliding(plan, program),
+        f"sliding windows of {length(kind.size * program.tick_us)}",
+        *_sliding(kind, program),
         "a pane for each distinct event time of a key",
         "panes",
         "its event time",
-        (1 - plan.dead_before(0)) * program.tick_us,
+        (1 - kind.dead_before(0)) * program.tick_us,
     )
 
 
 @_windows.register
-def _(plan: FoldSlidingPlan, program: Program) -> WindowsPart:
+def _(kind: FoldedSliding, program: Program) -> WindowsPart:
     return WindowsPart(
-        f"sliding windows of {length(plan.size * program.tick_us)}, window by window",
-        *_sliding(plan, program),
+        f"sliding windows of {length(kind.size * program.tick_us)}, window by window",
+        *_sliding(kind, program),
         "a window, about two for each distinct event time of a key",
         "windows",
         "its end",
-        (1 - plan.dead_before(0)) * program.tick_us,
+        (1 - kind.dead_before(0)) * program.tick_us,
     )
 
 
-def _sliding(plan: SlidingPlan | FoldSlidingPlan, program: Program) -> tuple[str, str, str]:
-    size, tick = length(plan.size * program.tick_us), length(program.tick_us)
-    behind = length(-plan.late_before(0) * program.tick_us)
+def _sliding(kind: SlidingBounds, program: Program) -> tuple[str, str, str]:
+    size, tick = length(kind.size * program.tick_us), length(program.tick_us)
+    behind = length(-kind.late_before(0) * program.tick_us)
     return (
         f"[t - {size}, t] for each event time t of a key, and [t + {tick}, t + {tick} + {size}] if a record is in it",
         f"a record more than {behind} before the close time: all windows that could contain it are closed",
@@ -63,46 +66,46 @@ def _sliding(plan: SlidingPlan | FoldSlidingPlan, program: Program) -> tuple[str
 
 
 @_windows.register
-def _(plan: HoppingPlan, program: Program) -> WindowsPart:
-    pane = length(plan.pane * program.tick_us)
-    one = plan.pane == plan.size
+def _(kind: Hopping, program: Program) -> WindowsPart:
+    pane = length(kind.pane * program.tick_us)
+    one = kind.pane == kind.size
     entry = "a window" if one else f"a pane of {pane} (the greatest common divisor of size and advance)"
     return WindowsPart(
-        _hopping_title(plan, program),
-        *_hopping(plan, program),
+        _hopping_title(kind, program),
+        *_hopping(kind, program),
         f"{entry} with a record in it",
         "windows" if one else "panes",
         "its start",
-        plan.size * program.tick_us,
-        plan.pane * program.tick_us,
+        kind.size * program.tick_us,
+        kind.pane * program.tick_us,
     )
 
 
 @_windows.register
-def _(plan: FoldHoppingPlan, program: Program) -> WindowsPart:
+def _(kind: FoldedHopping, program: Program) -> WindowsPart:
     return WindowsPart(
-        f"{_hopping_title(plan, program)}, window by window",
-        *_hopping(plan, program),
+        f"{_hopping_title(kind, program)}, window by window",
+        *_hopping(kind, program),
         "a window with a record in it",
         "windows",
         "its start",
-        (plan.size - plan.dead_before(0)) * program.tick_us,
-        plan.advance * program.tick_us,
+        (kind.size - kind.dead_before(0)) * program.tick_us,
+        kind.advance * program.tick_us,
     )
 
 
-def _hopping_title(plan: HoppingPlan | FoldHoppingPlan, program: Program) -> str:
-    size, step = length(plan.size * program.tick_us), length(plan.advance * program.tick_us)
+def _hopping_title(kind: Hops, program: Program) -> str:
+    size, step = length(kind.size * program.tick_us), length(kind.advance * program.tick_us)
     return (
         f"tumbling windows of {size}"
-        if plan.size == plan.advance
+        if kind.size == kind.advance
         else f"hopping windows of {size} every {step}"
     )
 
 
-def _hopping(plan: HoppingPlan | FoldHoppingPlan, program: Program) -> tuple[str, str, str]:
-    size, step = length(plan.size * program.tick_us), length(plan.advance * program.tick_us)
-    shifted = f", shifted by {length(plan.offset * program.tick_us)}" if plan.offset else ""
+def _hopping(kind: Hops, program: Program) -> tuple[str, str, str]:
+    size, step = length(kind.size * program.tick_us), length(kind.advance * program.tick_us)
+    shifted = f", shifted by {length(kind.offset * program.tick_us)}" if kind.offset else ""
     return (
         f"[start, start + {size}), a start every {step} since the epoch{shifted}",
         "a record whose last window is closed",
@@ -141,20 +144,24 @@ def _(plan: SessionPlan, program: Program) -> WindowsPart:
 
 @_windows.register
 def _(plan: RollingPlan, program: Program) -> WindowsPart:
-    lengths = ["the lifetime" if n is None else length(n * program.tick_us) for n in plan.lookbacks]
+    lengths = ["the lifetime" if n is None else length(n * program.tick_us) for n in plan.kind.lookbacks]
     opening, closing = (
-        "[" if plan.closed in ("both", "left") else "(",
-        "]" if plan.closed in ("both", "right") else ")",
+        "[" if plan.kind.closed in ("both", "left") else "(",
+        "]" if plan.kind.closed in ("both", "right") else ")",
     )
     bounds = [
-        f"{opening}t - {length(n * program.tick_us)}, t{closing}" for n in plan.lookbacks if n is not None
+        f"{opening}t - {length(n * program.tick_us)}, t{closing}"
+        for n in plan.kind.lookbacks
+        if n is not None
     ]
-    bounds += [f"all {'until' if closing == ']' else 'before'} t"] if plan.lifetime else []
+    bounds += [f"all {'until' if closing == ']' else 'before'} t"] if plan.kind.lifetime else []
     entry = "a pane for each distinct event time of a key"
-    if plan.lifetime:
+    if plan.kind.lifetime:
         entry += ", one pane for all that is older than the longest other lookback"
-        if plan.forget_after is not None:
-            entry += f" until the key was without records for {length(plan.forget_after * program.tick_us)}"
+        if plan.kind.forget_after is not None:
+            entry += (
+                f" until the key was without records for {length(plan.kind.forget_after * program.tick_us)}"
+            )
     if not plan.on_arrival:
         entry += ", and the rows of a key, segment and batch while they wait"
     return WindowsPart(
@@ -165,7 +172,7 @@ def _(plan: RollingPlan, program: Program) -> WindowsPart:
         entry,
         "panes",
         "its event time",
-        (plan.longest + 1) * program.tick_us,
+        (plan.kind.longest + 1) * program.tick_us,
     )
 
 

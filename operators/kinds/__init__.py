@@ -1,1 +1,1 @@
-"""The kinds of windows: how each is computed from the entries of a window store."""
+"""Where the windows of each kind lie in time, as values without state: which record is late, which windows close or change."""

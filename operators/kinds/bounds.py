@@ -1,13 +1,8 @@
-"""The bounds of windows as columns: the range of sorted panes that each window contains, and where sessions begin.
-
-Panes are sorted by key number and time, and a window is a range [lo, hi) of panes. No stores and no Spark.
-"""
+"""Searches in sorted panes, and where sessions begin."""
 
 from bisect import bisect_right
-from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from operators.columns.ranges import Ints
 from state_backends.store.ordering import row_order
@@ -93,55 +88,3 @@ def _first_gap(start: Ints, end: Ints) -> int:
     """The first row that starts after the ends of all rows before it, or the number of rows."""
     gap = start[1:] > np.maximum.accumulate(end[:-1])
     return int(gap.argmax()) + 1 if gap.any() else len(start)
-
-
-@dataclass(frozen=True, slots=True)
-class Windows:
-    """Windows as ranges of panes.
-
-    Attributes:
-        lo, hi: shape (n,), int64: the panes [lo, hi) that each window contains.
-        pane: shape (n,), int64: the pane that defines the window.
-        end: shape (n,), int64: last tick of the window.
-        right: shape (n,), bool: whether it is the right window of its pane.
-    """
-
-    lo: Ints
-    hi: Ints
-    pane: Ints
-    end: Ints
-    right: npt.NDArray[np.bool_]
-
-    def take(self, rows: npt.NDArray[np.bool_]) -> "Windows":
-        """Return the windows under the mask."""
-        return Windows(self.lo[rows], self.hi[rows], self.pane[rows], self.end[rows], self.right[rows])
-
-
-def sliding_windows(
-    key: Ints, time: Ints, size: int, left: npt.NDArray[np.bool_], right: npt.NDArray[np.bool_]
-) -> Windows:
-    """Return the left windows [t - size, t] and the non-empty right windows [t + 1, t + 1 + size] of some panes.
-
-    A right window with the bounds of another pane's left window is the same window, and is left out. (KIP-450)
-
-    Args:
-        key, time: the panes, sorted, one per distinct (key, time).
-        size: window size in ticks.
-        left, right: masks of the panes whose left and right windows are returned.
-
-    Cost: two binary searches over sorted queries.
-    """
-    place = distances(key, time, size + 1)
-    a, b = np.flatnonzero(left), np.flatnonzero(right)
-    lo = np.searchsorted(place, place[a] - size, "left")
-    beyond = place[b] + (size + 1)
-    hi = np.searchsorted(place, beyond, "right")
-    kept = np.flatnonzero((hi > b + 1) & (place[hi - 1] != beyond))
-    b, hi = b[kept], hi[kept]
-    return Windows(
-        np.concatenate([lo, b + 1]),
-        np.concatenate([a + 1, hi]),
-        np.concatenate([a, b]),
-        np.concatenate([time[a], time[b] + (size + 1)]),
-        np.repeat([False, True], [len(a), len(b)]),
-    )

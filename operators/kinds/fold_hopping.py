@@ -1,56 +1,40 @@
 """Hopping and tumbling windows with a stored state for each window, to which each of its records is added."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 
-from operators.aggregates.operation import Operation
 from operators.columns.ranges import Ints, Mask, run_starts
 from operators.columns.records import Records
-from operators.kinds.fold_operator import FoldPlan
-from operators.kinds.folding import FoldedWindows, positions
-from operators.kinds.hops import Hops
+from operators.kinds.folding import FoldedWindows, FoldSchema, positions
+from operators.kinds.hopping import Hops
+from operators.kinds.kind import FoldKind
 from state_backends import Entries
 from state_backends.store.ordering import row_order
 from state_backends.store.schema import TIME
 
 
 @dataclass(frozen=True, slots=True)
-class FoldHoppingPlan(Hops, FoldPlan):
-    """What a hopping or tumbling operator computes by folds.
+class FoldedHopping(Hops, FoldKind):
+    """Hopping or tumbling windows with a stored state each."""
 
-    Attributes:
-        size, advance, offset: as `Hops` has them.
-        on_update: whether changed windows are emitted after each batch, instead of closed ones once.
-        operations: the distinct operations of all aggregates.
-    """
-
-    on_update: bool
-    operations: tuple[Operation, ...]
-
-    @property
-    def head(self) -> tuple[tuple[str, str], ...]:
-        return (("end", TIME),)
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        return {"windows": "hopping by fold", **self.lengths}
+    name: ClassVar[str] = "hopping by fold"
+    head: ClassVar[tuple[tuple[str, str], ...]] = (("end", TIME),)
 
     def dead_before(self, close_time: int) -> int:
         """Return the end before which no window is needed: a closed window is not used by others."""
         return close_time
 
     def bounds(self, end: Ints) -> tuple[Ints, Ints]:
-        """Return starts and ends of windows as they are emitted."""
         return end + 1 - self.size, end + 1
 
     def is_window(self, entries: Entries) -> Mask:
         """Return which entries are windows: all of them."""
         return np.ones(len(entries), bool)
 
-    def fold(self, stored: Entries, records: Records, close_time: int) -> FoldedWindows:
-        lo, start = self.windows(records.key, records.time, 1, close_time)
+    def fold(self, schema: FoldSchema, stored: Entries, records: Records, close_time: int) -> FoldedWindows:
+        lo, start = self.starts(records.key, records.time, 1, close_time)
         end = start + (self.size - 1)
         hi = positions(records.key, records.time, records.key[lo], end, "right")
         nothing = np.zeros(len(stored), np.int64)
@@ -63,5 +47,5 @@ class FoldHoppingPlan(Hops, FoldPlan):
         starts = run_starts(key, end)
         if len(starts) < len(key):  # a stored window is followed by the same window with new records
             base, lo, hi = (np.maximum.reduceat(column, starts) for column in (base, lo, hi))
-        states = self.schema.fold(stored, base, records, lo, hi)
-        return FoldedWindows(self.schema.entries(key[starts], (end[starts],), states), base < 0, hi > lo)
+        states = schema.fold(stored, base, records, lo, hi)
+        return FoldedWindows(schema.entries(key[starts], (end[starts],), states), base < 0, hi > lo)

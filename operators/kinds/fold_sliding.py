@@ -20,15 +20,15 @@ windows. The left window of such a record is closed when the record arrives, and
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 
-from operators.aggregates.operation import Operation
 from operators.columns.ranges import Ints, Mask, run_starts
 from operators.columns.records import FAR_PAST, Records
-from operators.kinds.fold_operator import FoldPlan
-from operators.kinds.folding import FoldedWindows, positions
+from operators.kinds.folding import FoldedWindows, FoldSchema, positions
+from operators.kinds.kind import FoldKind
+from operators.kinds.sliding import SlidingBounds
 from state_backends import Entries
 from state_backends.store.ordering import row_order
 from state_backends.store.schema import NUMBER, TIME
@@ -37,57 +37,19 @@ _END, _LATEST, _IS_WINDOW = range(3)
 
 
 @dataclass(frozen=True, slots=True)
-class FoldSlidingPlan(FoldPlan):
-    """What a sliding operator computes by folds.
+class FoldedSliding(SlidingBounds, FoldKind):
+    """Sliding windows with a stored state each."""
 
-    Attributes:
-        size: window size in ticks; both ends belong to the window.
-        on_update: whether changed windows are emitted after each batch, instead of closed ones once.
-        operations: the distinct operations of all aggregates.
-    """
-
-    size: int
-    on_update: bool
-    operations: tuple[Operation, ...]
-
-    @property
-    def head(self) -> tuple[tuple[str, str], ...]:
-        return ("end", TIME), ("latest", TIME), ("is_window", NUMBER)
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        return {"windows": "sliding by fold", "size in ticks": self.size}
-
-    @property
-    def reach(self) -> int:
-        """How many ticks an entry can be away from a record that changes it or starts from its state."""
-        return self.size + 1
-
-    def late_before(self, close_time: int) -> int:
-        """Return the time before which a record is late: no window that ends at `close_time` or later can contain it."""
-        return close_time - self.size
-
-    def last_window(self, time: Ints) -> tuple[Ints, Ints]:
-        """Return the bounds of the last window that can contain a record at each time."""
-        return time, time + self.size
-
-    def dead_before(self, close_time: int) -> int:
-        """Return the end before which no window needs an entry.
-
-        An entry is needed until its latest record, which is not after its end, has left all windows that are open, and the
-        right window of that record is closed.
-        """
-        return close_time - self.size - 1
+    name: ClassVar[str] = "sliding by fold"
+    head: ClassVar[tuple[tuple[str, str], ...]] = (("end", TIME), ("latest", TIME), ("is_window", NUMBER))
 
     def bounds(self, end: Ints) -> tuple[Ints, Ints]:
-        """Return starts and ends of windows as they are emitted."""
         return end - self.size, end
 
     def is_window(self, entries: Entries) -> Mask:
-        """Return which entries are windows."""
         return entries.columns[_IS_WINDOW] != 0
 
-    def fold(self, stored: Entries, records: Records, close_time: int) -> FoldedWindows:
+    def fold(self, schema: FoldSchema, stored: Entries, records: Records, close_time: int) -> FoldedWindows:
         ends = self._ends(stored, records, close_time)
         base = self._base(stored, ends)
         lo = positions(records.key, records.time, ends.key, ends.end - self.size, "left")
@@ -99,9 +61,9 @@ class FoldSlidingPlan(FoldPlan):
         latest = np.full(len(base), FAR_PAST)
         latest[begun] = stored.columns[_LATEST][base[begun]]
         latest[added] = np.maximum(latest[added], records.time[hi[added] - 1])
-        states = self.schema.fold(stored, base, records, lo, hi)
+        states = schema.fold(stored, base, records, lo, hi)
         head = ends.end, latest, ends.window.astype(np.int64)
-        return FoldedWindows(self.schema.entries(ends.key, head, states), ends.fresh, added | ends.fresh)
+        return FoldedWindows(schema.entries(ends.key, head, states), ends.fresh, added | ends.fresh)
 
     def _base(self, stored: Entries, ends: "_Ends") -> Ints:
         """The stored entry with the state of each end before the batch, or -1 if no records were in it."""

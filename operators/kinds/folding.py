@@ -10,10 +10,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from operators.aggregates.fold_operation import FoldOperation
-from operators.aggregates.operation import Operation
+from operators.aggregates.operation import Operation, join_states, split_states
 from operators.columns.ranges import Ints, Mask, State
 from operators.columns.records import Records
-from operators.kinds.panes import join_states, split_states
 from state_backends import Entries
 from state_backends.store.ordering import row_order
 

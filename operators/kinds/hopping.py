@@ -1,4 +1,4 @@
-"""Hopping and tumbling windows over panes: each record is accumulated in one pane, and windows combine their panes.
+"""Hopping and tumbling windows: where they lie in time, and which panes each contains.
 
 A pane covers as many ticks as the greatest common divisor of the window's size and advance, so that no window holds only a
 part of one. (Hazelcast Jet's sliding windows)
@@ -10,44 +10,107 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from operators.aggregates.operation import Operation
 from operators.columns.ranges import Ints, Mask
-from operators.columns.records import FAR_PAST
+from operators.columns.records import FAR_PAST, NEVER
 from operators.kinds.bounds import distances
-from operators.kinds.hops import Hops
-from operators.kinds.pane_operator import PaneOperator, PanePlan
-from operators.kinds.panes import MergedPanes
-from operators.steps.emission import Emission
-from operators.steps.timers import NEVER
-from state_backends import Entries, WindowStore
+from operators.kinds.kind import PaneKind, WindowKind, Windows
 
 
 @dataclass(frozen=True, slots=True)
-class HoppingPlan(Hops, PanePlan):
-    """What a hopping or tumbling operator computes.
+class Hops(WindowKind):
+    """Windows [start, start + size) that begin every `advance` ticks.
 
     Attributes:
-        size, advance, offset: as `Hops` has them.
-        on_update: whether changed windows are emitted after each batch, instead of closed ones once.
-        operations: the distinct operations of all aggregates.
+        size: window size in ticks.
+        advance: ticks from one window's start to the next one's, at most `size`.
+        offset: ticks from the epoch to the start of some window, from 0 to below `advance`.
     """
 
-    on_update: bool
-    operations: tuple[Operation, ...]
+    size: int
+    advance: int
+    offset: int
+    name: ClassVar[str] = "hopping"
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        return {
+            "windows": self.name,
+            "size in ticks": self.size,
+            "step in ticks": self.advance,
+            "offset in ticks": self.offset,
+        }
+
+    @property
+    def max_bound_offset(self) -> int:
+        return self.size
+
+    @property
+    def dependency_span(self) -> int:
+        return self.size
+
+    def first_start(self, time: Ints) -> Ints:
+        """Return the first start of a window at each time or after it."""
+        return time + (self.offset - time) % self.advance
+
+    def last_start(self, time: Ints) -> Ints:
+        """Return the start of the last window that contains each time."""
+        return time - (time - self.offset) % self.advance
+
+    def last_window(self, time: Ints) -> tuple[Ints, Ints]:
+        start = self.last_start(time)
+        return start, start + self.size
+
+    def late_before(self, close_time: int) -> int:
+        """Return the first start of a window that is open at a close time: earlier times are in closed windows only."""
+        return int(self.first_start(np.asarray(close_time + 1 - self.size)))
+
+    def dead_before(self, close_time: int) -> int:
+        """Return the time before which every window is closed."""
+        return self.late_before(close_time)
+
+    def starts(
+        self, key: Ints, time: Ints, length: int, since: int, before: int | None = None
+    ) -> tuple[Ints, Ints]:
+        """Return every window that contains slices of time: the row of the first slice in it, and its start.
+
+        A window is returned once, for the first slice that it contains:
+
+            slices of a key      a  b           c
+            windows           |-----|                     of a: [ includes a, ) excludes b
+                                 |-----|                  of a
+                                    |-----|               of b
+                                             |-----|      of c
+                                                |-----|   of c
+
+        Args:
+            key, time: shape (n,), int64: key and start of each slice, sorted.
+            length: of a slice in ticks; no window contains only a part of one.
+            since: a close time; windows that it closes are left out.
+            before: a close time; windows that are still open at it are left out. By default all are returned.
+
+        Cost: O(slices + windows).
+        """
+        low, high = self.first_start(time + length - self.size), self.last_start(time)
+        low[1:] = np.where(key[1:] == key[:-1], np.maximum(low[1:], high[:-1] + self.advance), low[1:])
+        low = np.maximum(low, self.late_before(since))
+        if before is not None:
+            high = np.minimum(high, self.late_before(before) - self.advance)
+        count = np.maximum((high - low) // self.advance + 1, 0)
+        row = np.repeat(np.arange(len(key)), count)
+        nth = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
+        return row, low[row] + nth * self.advance
+
+
+@dataclass(frozen=True, slots=True)
+class Hopping(Hops, PaneKind):
+    """Hopping or tumbling windows over panes."""
+
     condenses: ClassVar[bool] = True
 
     @property
     def pane(self) -> int:
         """Length of a pane in ticks."""
         return gcd(self.size, self.advance)
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        return {"windows": "hopping", **self.lengths}
-
-    def operator(self, store: WindowStore) -> "HoppingOperator":
-        """Return the operator over a store."""
-        return HoppingOperator(self, store)
 
     def pane_of(self, time: Ints) -> Ints:
         return time - (time - self.offset) % self.pane
@@ -64,45 +127,18 @@ class HoppingPlan(Hops, PanePlan):
         first_open = self.first_start(np.maximum(close_time + 1 - self.size, FAR_PAST))
         return np.maximum(self.first_start(time + self.pane - self.size), first_open)
 
-    def dead_before(self, close_time: int) -> int:
-        """Return the time before which every window is closed."""
-        return self.late_before(close_time)
+    def closed_windows(self, key: Ints, time: Ints, since: int, close_time: int) -> Windows:
+        return self._windows(key, time, since, close_time)
 
+    def changed_windows(self, key: Ints, time: Ints, changed: Mask, fresh: Mask, close_time: int) -> Windows:
+        """Return the open windows that contain a record of the batch."""
+        del fresh
+        windows = self._windows(key, time, close_time, None)
+        return windows.take(windows.contain(changed))
 
-@dataclass(frozen=True, slots=True)
-class _Windows:
-    """Windows as ranges [lo, hi) of panes, with the start of each."""
-
-    lo: Ints
-    hi: Ints
-    start: Ints
-
-    def take(self, rows: Mask) -> "_Windows":
-        return _Windows(self.lo[rows], self.hi[rows], self.start[rows])
-
-
-class HoppingOperator(PaneOperator):
-    """Hopping or tumbling windows over one store."""
-
-    plan: HoppingPlan
-
-    def closed(self, keys: list[bytes], panes: Entries, since: int, close_time: int) -> Emission:
-        return self._emission(keys, panes, self._windows(panes, since, close_time))
-
-    def changed(self, keys: list[bytes], merged: MergedPanes, close_time: int) -> Emission:
-        windows = self._windows(merged.panes, close_time, None)
-        before = np.concatenate([[0], np.cumsum(merged.changed)])
-        return self._emission(keys, merged.panes, windows.take(before[windows.hi] > before[windows.lo]))
-
-    def _windows(self, panes: Entries, since: int, close_time: int | None) -> _Windows:
+    def _windows(self, key: Ints, time: Ints, since: int, close_time: int | None) -> Windows:
         """The windows with a pane that end at `since` or later, and before `close_time` if given."""
-        plan, key, time = self.plan, panes.key, panes.time
-        lo, start = plan.windows(key, time, plan.pane, since, close_time)
-        place = distances(key, time, plan.size)
-        hi = np.searchsorted(place, place[lo] + (start + (plan.size - plan.pane) - time[lo]), "right")
-        return _Windows(lo, hi, start)
-
-    def _emission(self, keys: list[bytes], panes: Entries, windows: _Windows) -> Emission:
-        states = self.plan.schema.combine_ranges(panes, windows.lo, windows.hi)
-        start = windows.start
-        return Emission(keys, panes.key[windows.lo], start, start + self.plan.size, states)
+        lo, start = self.starts(key, time, self.pane, since, close_time)
+        place = distances(key, time, self.size)
+        hi = np.searchsorted(place, place[lo] + (start + (self.size - self.pane) - time[lo]), "right")
+        return Windows(lo, hi, lo, start, start + self.size)

@@ -1,81 +1,42 @@
-"""Rolling windows: the windows of each record that end at its own time, one for each of several lookbacks.
+"""Rolling windows: those of a record end at its own time, and there is one for each lookback."""
 
-All lookbacks share one set of panes, one pane for each key and event time. With a lookback without end ("lifetime"), panes that
-are older than the longest finite lookback are combined to one pane for each key, in a segment of its own. Rows that wait until
-their windows are closed are stored beside the panes: those of one key, segment and batch in one entry.
-"""
-
-from collections.abc import Collection
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
 
 import numpy as np
-import pyarrow as pa
 
-from operators.aggregates.definitions import Bound
-from operators.aggregates.empty import empty_state
-from operators.aggregates.operation import Operation
-from operators.columns.ranges import Ints, Mask, key_edges
-from operators.columns.records import FAR_FUTURE, FAR_PAST, Records
-from operators.kinds.page_sums import SummingOperator
-from operators.kinds.panes import PaneSchema, join_states, merge_marked, merge_panes
-from operators.kinds.plan import WindowPlan
-from operators.kinds.rolling_lifetimes import Lifetimes
-from operators.kinds.rolling_rows import Closed, RollingOutput, RollingRows, windows_of
-from operators.kinds.rolling_state import RollingPaneSchema, Waiting, WaitingSchema
-from operators.steps.emission import AggregateOutput
-from operators.steps.step import Step
-from operators.steps.touched import Rows, Timers, Touched
-from serializers.pages import Column
-from serializers.rows import RowCodec
-from state_backends import Entries, WindowStore
-from state_backends.store.entries import merge_entries
-from state_backends.store.ordering import row_order
-from state_backends.store.page_ids import PageIds
+from operators.columns.ranges import Ints, Mask
+from operators.kinds.kind import WindowKind
 
-LASTING = "lasting"
-"""Name of what a stored state keeps for a lookback without end."""
+Closed = Literal["both", "left", "right", "none"]
+"""Which ends of its time belong to a window, as in pandas and polars."""
 
 
 @dataclass(frozen=True, slots=True)
-class RollingPlan(WindowPlan):
-    """What a rolling operator computes.
+class Rolling(WindowKind):
+    """Windows that end at the time of a record.
 
     Attributes:
-        lookbacks: lengths in ticks; None is a lookback without end.
+        lookbacks: lengths in ticks; None is a lookback without end, a lifetime.
         closed: which ends belong to the windows.
-        on_arrival: whether a row is emitted in the batch of its record, instead of when its windows are closed.
-        operations: the distinct operations of all aggregates.
-        lasting: those whose states are kept for the lookback without end, if there is one.
-        types: names and Arrow types of the columns that the operations read.
-        rows: names and Arrow types of the columns of the rows that come out.
-        event_time: the column of event times among the rows.
-        tick_us: length of a tick in microseconds.
-        label: a boolean column that is true in rows that come out and are in no window, while all others are in windows and
-            don't come out; None if each row is both.
         forget_after: the longest time in ticks between two records of one lifetime; None if there is no limit.
     """
 
     lookbacks: tuple[int | None, ...]
     closed: Closed
-    on_arrival: bool
-    operations: tuple[Operation, ...]
-    lasting: tuple[Operation, ...]
-    types: tuple[tuple[str, pa.DataType], ...]
-    rows: tuple[tuple[str, pa.DataType], ...]
-    event_time: str
-    tick_us: int
-    label: str | None = None
     forget_after: int | None = None
+    name: ClassVar[str] = "rolling"
 
     @property
-    def on_update(self) -> bool:  # type: ignore[override]
-        return self.on_arrival
+    def finite(self) -> Sequence[int]:
+        """The lookbacks that have an end."""
+        return [lookback for lookback in self.lookbacks if lookback is not None]
 
     @property
     def longest(self) -> int:
         """The longest finite lookback in ticks, or 0."""
-        return max([0, *(lookback for lookback in self.lookbacks if lookback is not None)])
+        return max([0, *self.finite])
 
     @property
     def lifetime(self) -> bool:
@@ -83,316 +44,45 @@ class RollingPlan(WindowPlan):
         return None in self.lookbacks
 
     @property
-    def panes(self) -> PaneSchema:
-        """The panes without what is stored beside them."""
-        return PaneSchema(self.operations)
+    def identity(self) -> dict[str, Any]:
+        return {"windows": self.name, "longest lookback in ticks": self.longest, "lifetime": self.lifetime}
 
     @property
-    def stored(self) -> RollingPaneSchema:
-        """The panes as they are stored."""
-        plain = self.on_arrival and self.forget_after is None
-        return (RollingPaneSchema if plain else WaitingSchema)(self.operations)
-
-    @property
-    def head(self) -> tuple[tuple[str, str], ...]:
-        return self.stored.head
-
-    @property
-    def reach(self) -> int:
-        """How far in ticks the bounds of windows can be from an event time in them."""
+    def max_bound_offset(self) -> int:
         return self.longest
 
     @property
-    def identity(self) -> dict[str, Any]:
-        return {"windows": "rolling", "longest lookback in ticks": self.longest, "lifetime": self.lifetime}
+    def dependency_span(self) -> int:
+        """Not so far back as the lifetime."""
+        return self.longest
 
-    def describe(self) -> dict[str, Any]:
-        """Return what stored state depends on. Shorter lookbacks, and which ends belong to them, may change."""
-        emission = "on_arrival" if self.on_arrival else "on_close"
-        rows = None if self.on_arrival else [f"{name}: {type_}" for name, type_ in self.rows]
-        described = {**WindowPlan.describe(self), "emission": emission, "rows": rows}
-        if self.lifetime:
-            described[LASTING] = [each.describe() for each in self.operations if each in {*self.lasting}]
-        return described
+    def late_before(self, close_time: int) -> int:
+        """Return the time before which a record gets no row, since its own windows are closed."""
+        return close_time
 
-    def lasting_results(self, output: AggregateOutput) -> list[str]:
-        return [name for name, _ in self._over_lifetime(output)]
-
-    def _over_lifetime(self, output: AggregateOutput) -> list[tuple[str, Bound]]:
-        lifetimes = [number for number, lookback in enumerate(self.lookbacks) if lookback is None]
-        return output.aggregates_over(lifetimes) if isinstance(output, RollingOutput) else []
-
-    def of_output(self, output: AggregateOutput, kept: Collection[Operation]) -> "RollingPlan":
-        needed = {operation for _, bound in self._over_lifetime(output) for operation in bound.operations}
-        lasting = tuple(each for each in output.operations if each in needed or each in kept)
-        return replace(self, operations=output.operations, lasting=lasting)
-
-    def head_of_older(self, time: Ints) -> dict[str, Column]:
-        none = np.full(len(time), None, object)
-        return {"since": time, "waiting": np.zeros(len(time), np.int64), "rows": none}
-
-    @property
-    def codec(self) -> RowCodec:
-        """Packs the rows that wait."""
-        return RowCodec(pa.schema(list(self.rows)))
-
-    def empty(self) -> Entries:
-        """Return one pane of no records."""
-        types = dict(self.types)
-        columns = join_states([empty_state(operation, types) for operation in self.operations])
-        return Entries(np.zeros(1, np.int64), (np.zeros(1, np.int64), *columns))
-
-    def placed(self, entries: Entries, segment_ticks: int, close_time: int) -> Entries:
-        if self.on_arrival:
-            return entries
-        schema, codec, empty = WaitingSchema(self.operations), self.codec, self.empty()
-        across = schema.across(entries, segment_ticks)
-        if not across.any():
-            return entries
-        times = self.event_time, self.tick_us
-        rows = schema.unpacked(entries.take(across), codec, times, close_time, FAR_FUTURE)
-        cut = schema.packed(rows, codec, segment_ticks, empty)
-        return merge_entries([entries.take(~across), cut], schema.layout)
-
-    def needed_since(self, close_time: int) -> int:
-        """Return the time before which no window that is open at a close time contains records, but for the lifetime."""
-        return close_time - self.longest
-
-    def own_window(self, time: Ints) -> tuple[Ints, Ints]:
+    def last_window(self, time: Ints) -> tuple[Ints, Ints]:
         """Return start and end of the longest finite window of records at these times."""
         return time - self.longest, time
 
-    def operator(self, store: WindowStore) -> "RollingOperator":
-        """Return the operator over a store."""
-        return RollingOperator(self, store)
+    def dead_before(self, close_time: int) -> int:
+        """Return the time before which no window that is open contains records, but for the lifetime."""
+        return close_time - self.longest
 
+    def contain_whole(self, start: Ints, last: Ints, earliest: Ints, latest: Ints) -> Mask:
+        """Return which pages are contained by each window of some rows either as a whole, or not at all.
 
-class RollingOperator(SummingOperator):
-    """Rolling windows over one store."""
-
-    def __init__(self, plan: RollingPlan, store: WindowStore) -> None:
-        self._stored = plan.stored
-        super().__init__(store, not plan.on_arrival, plan.panes, self._stored.panes)
-        self.plan = plan
-        self._codec = plan.codec
-        self._empty = plan.empty()
-        self._lifetimes = None
-        if plan.lifetime:
-            self._lifetimes = Lifetimes(store, self._stored, self._empty, plan.lasting, plan.forget_after)
-
-    def next_due(self, entries: Entries) -> Ints:
-        return WaitingSchema.due(entries, self.close_time)
-
-    def spread(self, segment: int, since: int, before: int, pieces: int) -> list[int]:
-        """Return times that cut what a segment has due, between two close times, into pieces of equal length.
-
-        segment     | begin                                     end |
-        rows                   first due . . . . . . latest
-        times                       |      |      |
-        """
-        first = self._timers.first_due(segment)
-        if first is None and segment not in self._unread:
-            return []
-        begin = max(since, self.store.span_of(segment)[0] if first is None else first)
-        length = min(before, self.store.latest_of(segment) + 1) - begin
-        times = {begin + length * n // pieces for n in range(1, pieces)} if length > 0 else set[int]()
-        return sorted(times - {begin})
-
-    def process(self, batch: Records, step: Step) -> list[RollingRows]:
-        plan, start, end = self.plan, step.close_time_start, step.close_time_end
-        records, emitting = self._accepted_records(batch, step)
-        panes = self._new_panes(records, plan.needed_since(start))
-        edge = FAR_FUTURE if plan.on_arrival else end
-        now, later = (
-            Waiting.of(records, emitting & side) for side in (records.time < edge, records.time >= edge)
-        )
-        touched = self._touched(batch.keys, end)
-        self._choose_spans(touched, panes, now, later, end)
-        stored, waiting = self._load(touched, panes, later, self._emitted_times(touched, now, end))
-        life = None if self._lifetimes is None else self._lifetimes.fetch(touched.keys)
-        emitted, merged = [], merge_panes(plan.panes, stored, panes)
-        if not plan.on_arrival:
-            times = plan.event_time, plan.tick_us
-            ready = WaitingSchema.unpacked(waiting, self._codec, times, self.close_time, end)
-            if start > self.close_time and len(closed := ready.between(self.close_time, start)):
-                before = merge_entries(stored, plan.panes.layout)
-                emitted.append(self._windows(closed, before, life))
-            now = Waiting.joined([ready.between(start, end), now])
-        emitted.append(self._windows(now, merged.panes, life))
-        step.counters.panes += int(np.count_nonzero(merged.fresh))
-        if end < FAR_FUTURE:  # Nothing follows the end of a bounded frame, so that nothing has to be stored.
-            self._save(touched, panes, merged.panes, waiting, later, (self._forgotten(end), end))
-        return emitted
-
-    def _accepted_records(self, batch: Records, step: Step) -> tuple[Records, Mask]:
-        """The records in order of key and time, and which of them are rows that come out. Late ones are reported."""
-        step.count_rows(batch.key, batch.bad)
-        late = np.flatnonzero(batch.time < step.close_time_start)
-        step.report_late(late, self.plan.own_window(batch.time[late]))
-        order = row_order(batch.key, batch.time)
-        records = batch if order is None else batch.take(order)
-        emitting = records.time >= step.close_time_start
-        if self.plan.label is not None:
-            emitting &= records.values[self.plan.label].filled(0) != 0
-        return records, emitting
-
-    def _forgotten(self, close_time: int) -> int:
-        """The time before which panes are no longer stored by themselves: whole segments, if they go into the lifetime."""
-        since, ticks = self.plan.needed_since(close_time), self.store.segment_ticks
-        return since // ticks * ticks if self.plan.lifetime else since
-
-    def _new_panes(self, records: Records, since: int) -> Entries:
-        """The panes of records. Records that no window contains any more are left out, and labels."""
-        kept = np.ones(len(records), bool)
-        if not self.plan.lifetime or self.plan.forget_after is not None:
-            kept &= records.time >= since
-        if self.plan.label is not None:
-            kept &= records.values[self.plan.label].filled(0) == 0
-        if not kept.all():
-            records = records.take(np.flatnonzero(kept))
-        return self.plan.panes.accumulate(records, records.time).entries
-
-    def _choose_spans(
-        self, touched: Touched, panes: Entries, now: Waiting, later: Waiting, close_time: int
-    ) -> None:
-        """Set the span of time of each key that the step reads.
-
-        Pages that get panes or rows are read, and for rows that come out all that their longest window contains:
-
-            t - longest               t
-              |-----------------------|
-
-        For the lifetime, all panes of the key are read.
-        """
-        plan = self.plan
-        for key, time in ((panes.key, panes.time), (later.key, later.time)):
-            first, last = key_edges(key)
-            touched.widen(key[first], time[first], time[last])
-        first, last = key_edges(now.key)
-        since = np.full(len(first), FAR_PAST) if plan.lifetime else now.time[first] - plan.longest
-        touched.widen(now.key[first], since, now.time[last])
-        for segment, due in touched.due.items():
-            # The rows of an entry may begin before its page, but not before its segment.
-            begin, end = self.store.span_of(segment)
-            earliest = FAR_PAST if plan.lifetime else max(begin, self.close_time) - plan.longest
-            touched.widen(due.key, earliest, min(end, close_time - 1))
-
-    def _emitted_times(self, touched: Touched, now: Waiting, end: int) -> tuple[Ints, Ints]:
-        """The first and the last time of the rows of each key that come out in this step, or earlier and later ones."""
-        first, last = np.full(len(touched.keys), FAR_FUTURE), np.full(len(touched.keys), FAR_PAST)
-        begins, ends = key_edges(now.key)
-        first[now.key[begins]], last[now.key[begins]] = now.time[begins], now.time[ends]
-        for segment, due in touched.due.items():
-            begin, final = self.store.span_of(segment)
-            np.minimum.at(first, due.key, max(begin, self.close_time))
-            np.maximum.at(last, due.key, min(final, end - 1))
-        return first, last
-
-    def _load(
-        self, touched: Touched, panes: Entries, later: Waiting, emitted: tuple[Ints, Ints]
-    ) -> tuple[list[Entries], Entries]:
-        """Read what the step needs: panes in parts by segment, without what is stored beside them; and waiting rows.
-
-        A page of which each window contains all or nothing is read as its sum:
-
-            rows that come out                       first     last
+            rows                                   earliest  latest
             lookback              |----------------------|
                                             |----------------------|
-            pages            | sum | read | read | sum | sum | read |
-
-        Pages that the step writes, or sets the timers of, are read whole.
-        """
-        parts, waiting = [], []
-        changing = [Rows(each.key, each.time) for each in (panes, later)]
-
-        def is_summed(segment: int, numbers: Ints) -> bool:
-            if not self._sums.knows(segment, touched.keys, numbers):
-                return False
-            whole = PageIds.first(self.store.span_of(segment), numbers)
-            if not self._are_whole(whole, *emitted).all() or touched.changes(segment, whole.span, changing):
-                return False
-            parts.append(self._sums.of_known_keys(segment, touched.keys, numbers))
-            return True
-
-        for segment, pages in self._pages(touched, is_summed):
-            held = self._hold(touched, segment, pages, changing)
-            whole = self._are_whole(pages, *emitted)
-            summed = whole & ~held & self._sums.has(pages)
-            others = ~held & ~summed & (pages.start <= emitted[1][pages.key])
-            if summed.any():
-                parts += self._sums.fetch(segment, touched.keys, pages.take(summed))
-            if held.any():
-                entries = self.store.read(segment, touched.keys, touched.held[segment])
-                parts.append(self._stored.panes(entries))
-                if not self.plan.on_arrival:
-                    waiting.append(WaitingSchema.waiting(entries))
-            if others.any():
-                entries = self.store.read(segment, touched.keys, pages.take(others))
-                parts.append(self._stored.panes(entries))
-        return parts, merge_entries(waiting, self._stored.layout)
-
-    def _are_whole(self, pages: PageIds, first: Ints, last: Ints) -> Mask:
-        """Of which pages each window of the rows of their keys from `first` to `last` contains all or nothing."""
-        if self.plan.forget_after is not None:  # A pause may be within the page.
-            return np.zeros(len(pages), bool)
-        first, last = first[pages.key], last[pages.key]
-        whole = pages.last < first
-        for length in self.plan.lookbacks:
-            if length is not None:
-                whole &= (pages.start > last - length) | (pages.last < first - length)
-        return whole
-
-    def _windows(self, rows: Waiting, panes: Entries, life: Entries | None) -> RollingRows:
-        """The windows of rows over panes."""
-        plan = self.plan
-        return windows_of(
-            rows.key,
-            rows.time,
-            rows.rows,
-            panes,
-            life,
-            self._empty,
-            plan.panes,
-            plan.lookbacks,
-            plan.closed,
-            plan.forget_after,
-        )
-
-    def _save(
-        self,
-        touched: Touched,
-        new: Entries,
-        panes: Entries,
-        waiting: Entries,
-        later: Waiting,
-        close_times: tuple[int, int],
-    ) -> None:
-        """Write the pages that got panes or rows, or whose last waiting row came out, and forget what no window needs.
+            pages            |  x |      |      |  x |  x |      |        x: yes
 
         Args:
-            touched: what the step touched.
-            new: panes of the batch.
-            panes: all panes that were read, with those of the batch.
-            waiting: entries of waiting rows that were read.
-            later: rows of the batch that have to wait.
-            close_times: at which panes are forgotten, and rows have come out.
+            start, last: shape (n,), int64: first and last tick of each page.
+            earliest, latest: shape (n,), int64: times of the first and the last row of the page's key.
         """
-        forgotten, close_time = close_times
-        old = new.time < forgotten
-        if self._lifetimes is not None:
-            self._lifetimes.fold(touched.keys, new.take(old), forgotten)
-            self._lifetimes.forget_idle(self.close_time, close_time, forgotten)
-        new = new.take(~old)
-        changed, timers = [Rows(new.key, new.time)], None
-        if not self.plan.on_arrival:
-            ticks, out = self.store.segment_ticks, WaitingSchema.out(waiting, close_time)
-            packed = WaitingSchema.packed(later, self._codec, ticks, self._empty)
-            changed += [Rows(each.key, each.time) for each in (waiting.take(out), packed)]
-            parts = (self._stored.stored(panes), waiting.take(~out), packed)
-            panes, fresh = merge_marked(parts, (False, False, True), self._stored.layout)
-            due, stored = WaitingSchema.due(panes, close_time), ~fresh
-            timers = Timers(due, Rows(panes.key[stored], panes.time[stored]), due[stored])
-        else:
-            panes = self._stored.stored(panes)
-        self._write_back(touched, panes, changed, timers, forgotten)
-        self._sums.end_step(forgotten // self.store.segment_ticks)
+        if self.forget_after is not None:  # A pause may be within the page.
+            return np.zeros(len(start), bool)
+        whole = last < earliest
+        for length in self.finite:
+            whole &= (start > latest - length) | (last < earliest - length)
+        return whole

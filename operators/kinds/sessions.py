@@ -1,180 +1,24 @@
-"""Session windows: records of a key that follow one another without a gap, merged as columns.
+"""Sessions: records of a key that follow one another without a gap.
 
-A store entry is a session, and its time is the session's end: the last tick until which it waits for the next record. Its
-columns are the end and the start of the session, the time of its first event, the tick until which it waits, and the states of
-all operations.
-
-If sessions have a maximum length, an out-of-order record can move the cuts between them. Then an entry is one event time of a
-session, and its time is that: a record that makes the session longer changes no other entry. In place of the session's end,
-which follows from the ticks until which its entries wait, the first column has the event time once more.
+The head of a session's entry: the end and the start of the session, the time of its first event, and the tick until which it
+waits for the next record.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from operators.aggregates.operation import Operation
-from operators.columns.ranges import Ints, Mask, State, run_starts
-from operators.columns.records import FAR_FUTURE, FAR_PAST, Records
+from operators.columns.ranges import Ints, Mask
 from operators.kinds.bounds import session_starts
-from operators.kinds.panes import join_states, split_states
-from operators.kinds.plan import WindowPlan
-from operators.steps.emission import Emission
-from operators.steps.partials import Partials
-from operators.steps.step import Step
-from operators.steps.store_operator import StoreOperator, first_by_key
-from operators.steps.touched import Rows, Timers, Touched
-from state_backends import Entries, WindowStore
+from state_backends import Entries
 from state_backends.store.ordering import row_order
-from state_backends.store.schema import TIME
 
-ENTRIES = "entries"
-"""What the times of entries are, in the identity of a state: earlier versions did not say it."""
-_END, _START, _AT, _WAITS, _STATES = range(5)
+END, START, AT, WAITS, STATES = range(5)
+"""Columns of an entry; those from the last number on are states."""
 
 
 @dataclass(frozen=True, slots=True)
-class SessionPlan(WindowPlan):
-    """What a session operator computes.
-
-    Attributes:
-        gap: ticks for which a session waits for its next record; None if each record has its own gap.
-        longest: maximum number of ticks from a session's first event to its last, or None.
-        on_update: whether changed sessions are emitted after each batch, instead of closed ones once.
-        operations: the distinct operations of all aggregates.
-        of_older: whether a state goes on that an earlier version began: its entries have the time of their session's end.
-    """
-
-    gap: int | None
-    longest: int | None
-    on_update: bool
-    operations: tuple[Operation, ...]
-    of_older: bool = False
-
-    @property
-    def by_end(self) -> bool:
-        """Whether the time of an entry is the end of its session."""
-        return self.longest is None or self.of_older
-
-    @property
-    def condenses(self) -> bool:
-        """Whether an entry stands for a span of time, so that entries are few even if records are many."""
-        return self.longest is None
-
-    @property
-    def head(self) -> tuple[tuple[str, str], ...]:
-        time = "end" if self.by_end else "time"
-        return (time, TIME), ("start", TIME), ("at", TIME), ("waits_until", TIME)
-
-    @property
-    def reach(self) -> int:
-        """How many ticks a session ends after its last record; 0 if each record has its own gap."""
-        return self.gap or 0
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        return {
-            "windows": "session",
-            "gap in ticks": "of each record" if self.gap is None else self.gap,
-            "max length in ticks": self.longest,
-            **({} if self.by_end else {ENTRIES: "each event time"}),
-        }
-
-    def going_on(self, stored_identity: Mapping[str, Any]) -> "SessionPlan":
-        """Return the plan as it goes on with a stored state."""
-        older = self.longest is not None and ENTRIES not in stored_identity
-        return replace(self, of_older=True) if older else self
-
-    def operator(self, store: WindowStore) -> "SessionOperator":
-        """Return the operator over a store."""
-        return SessionOperator(self, store)
-
-    def waits(self, records: Records) -> Ints:
-        """Return the tick until which each record's session waits for the next record."""
-        return records.time + (self.gap or 0 if records.gap is None else records.gap)
-
-    def accumulate(self, records: Records) -> Partials:
-        """Return the records of a batch as entries, as few as possible. The bounds of their sessions are not set yet."""
-        waits = self.waits(records)
-        order = self._order(records.key, records.time, waits)
-        if order is not None:
-            records, waits = records.take(order), waits[order]
-        at, starts = records.time, self._starts(records.key, records.time, waits)
-        states = [op.accumulate(records, starts) for op in self.operations]
-        waits = np.maximum.reduceat(waits, starts) if len(starts) else waits
-        count = np.diff(np.append(starts, len(records)))
-        entries = _entries(records.key[starts], (at[starts], at[starts], at[starts], waits), states)
-        return Partials(records.keys, entries, count, records.bad, order)
-
-    def reduce(self, partials: Partials) -> Partials:
-        """Return the entries of several tasks sorted, and combined to as few as possible."""
-        entries, count = partials.entries, partials.records
-        order = self._order(entries.key, entries.columns[_AT], entries.columns[_WAITS])
-        if order is not None:
-            entries, count = entries.take(order), count[order]
-        starts = self._starts(entries.key, entries.columns[_AT], entries.columns[_WAITS])
-        count = np.add.reduceat(count, starts) if len(starts) else count
-        return Partials(partials.keys, self.merged(entries, starts), count, partials.bad)
-
-    def _order(self, key: Ints, at: Ints, waits: Ints) -> Ints | None:
-        if self.longest is not None and self.gap is None:
-            return np.lexsort((waits, at, key))
-        return row_order(key, at)
-
-    def _starts(self, key: Ints, at: Ints, waits: Ints) -> Ints:
-        """Where each entry's records begin: those of a session, or those with equal times if sessions have a maximum length."""
-        if self.longest is None:
-            return session_starts(key, at, waits)
-        change = np.ones(len(key), bool)
-        change[1:] = (key[1:] != key[:-1]) | (at[1:] != at[:-1]) | (waits[1:] != waits[:-1])
-        return np.flatnonzero(change)
-
-    def merged(self, entries: Entries, starts: Ints) -> Entries:
-        """Return one entry for each run of entries that begins at `starts`."""
-        if len(starts) == len(entries):
-            return entries
-        states = [
-            op.reduce(state, starts) for op, state in zip(self.operations, self.states(entries), strict=True)
-        ]
-        first = [column[starts] for column in entries.columns[:_WAITS]]
-        waits = np.maximum.reduceat(entries.columns[_WAITS], starts)
-        return _entries(entries.key[starts], (*first, waits), states)
-
-    def time(self, entries: Entries) -> Ints:
-        """Return the time of each entry in the store."""
-        return entries.columns[_END if self.by_end else _AT]
-
-    def loaded(self, stored: Entries) -> Entries:
-        """Return stored entries, sorted by key and time, with the end of their session in the first column.
-
-        Where entries of a session are missing, its end may be early.
-        """
-        if self.by_end or not len(stored):
-            return stored
-        first = run_starts(stored.key, stored.columns[_START])
-        end = np.maximum.reduceat(stored.columns[_WAITS], first)
-        ends = np.repeat(end, np.diff(np.append(first, len(stored))))
-        return Entries(stored.key, (ends, *stored.columns[_START:]))
-
-    def dead_before(self, close_time: int) -> int:
-        """Return the time before which the store has no entry of a session that is open at a close time."""
-        if self.by_end or self.longest is None:
-            return close_time
-        return FAR_PAST if self.gap is None else close_time - self.gap - self.longest
-
-    def states(self, entries: Entries) -> list[State]:
-        """Return the entries' states, one per operation."""
-        return split_states(self.operations, entries.columns[_STATES:])
-
-
-def _entries(key: Ints, times: tuple[Ints, ...], states: list[State]) -> Entries:
-    return Entries(key, (*times, *join_states(states)))
-
-
-@dataclass(frozen=True, slots=True)
-class _Sessions:
+class Sessions:
     """The entries of a step, stored and new, sorted by key and event time and divided into sessions.
 
     Attributes:
@@ -196,6 +40,26 @@ class _Sessions:
         length = np.diff(np.append(self.first, len(self.entries)))
         object.__setattr__(self, "number", np.repeat(np.arange(len(self.first)), length))
 
+    @classmethod
+    def divide(cls, stored: Entries, new: Entries, source: Ints, longest: int | None) -> "Sessions":
+        """Divide stored and new entries into sessions.
+
+        Args:
+            stored, new: entries.
+            source: shape (new,), int64: positions of the new ones among those of the batch.
+            longest: maximum number of ticks from a session's first event to its last, or None.
+        """
+        columns = tuple(map(np.concatenate, zip(stored.columns, new.columns, strict=True)))
+        entries = Entries(np.concatenate([stored.key, new.key]), columns)
+        source = np.concatenate([np.full(len(stored), -1), source])
+        order = row_order(entries.key, entries.columns[AT])
+        if order is not None:
+            entries, source = entries.take(order), source[order]
+        at, waits = entries.columns[AT], entries.columns[WAITS]
+        first = session_starts(entries.key, at, waits, longest)
+        end = np.maximum.reduceat(waits, first) if len(first) else first
+        return cls(entries, source, first, at[first], end)
+
     @property
     def stored(self) -> Mask:
         """Whether each entry was stored."""
@@ -205,13 +69,13 @@ class _Sessions:
     def moved(self) -> Mask:
         """Whether each entry was stored in a session with other bounds than those of its session now."""
         columns = self.entries.columns
-        same = (columns[_START] == self.start[self.number]) & (columns[_END] == self.end[self.number])
+        same = (columns[START] == self.start[self.number]) & (columns[END] == self.end[self.number])
         return self.stored & ~same
 
     @property
     def restarted(self) -> Mask:
         """Whether each entry was stored in a session with another start than that of its session now."""
-        return self.stored & (self.entries.columns[_START] != self.start[self.number])
+        return self.stored & (self.entries.columns[START] != self.start[self.number])
 
     @property
     def changed(self) -> Mask:
@@ -225,168 +89,15 @@ class _Sessions:
         """The number of sessions without a stored entry."""
         return len(self.first) - len(np.unique(self.number[self.stored]))
 
-    def take(self, rows: Mask) -> "_Sessions":
+    def take(self, rows: Mask) -> "Sessions":
         """Return the sessions under the mask."""
         if rows.all():
             return self
         kept = rows[self.number]
         first = np.flatnonzero(np.diff(self.number[kept], prepend=-1))
-        return _Sessions(self.entries.take(kept), self.source[kept], first, self.start[rows], self.end[rows])
+        return Sessions(self.entries.take(kept), self.source[kept], first, self.start[rows], self.end[rows])
 
 
-class SessionOperator(StoreOperator):
-    """Session windows over one store."""
-
-    def __init__(self, plan: SessionPlan, store: WindowStore) -> None:
-        # The times of entries of sessions with a maximum length do not say when they can go, whatever is emitted.
-        super().__init__(store, closes=not (plan.on_update and plan.by_end))
-        self.plan = plan
-
-    def next_due(self, entries: Entries) -> Ints:
-        return self.plan.loaded(entries).time
-
-    def earliest_due(self, first: int, last: int) -> int:
-        return first
-
-    def process(self, batch: Partials, step: Step) -> list[Emission]:
-        close_time_start, close_time_end = step.close_time_start, step.close_time_end
-        batch.check_order(distinct=self.plan.longest is None)
-        late = self._late(batch.entries, close_time_start)
-        batch.report(step, late, lambda _: _alone(batch.entries.take(late)))
-        source = np.flatnonzero(~late)
-        new = batch.entries.take(source)
-        touched = self._touched(batch.keys, close_time_end)
-        stored = self._load(touched, new)
-        final = stored.take(stored.time < close_time_start)
-        sessions = self._joined(stored.take(stored.time >= close_time_start), new, source)
-        if self.plan.longest is None:
-            late = sessions.end < close_time_start
-            if late.any():
-                self._report_late(batch, step, sessions.take(late))
-                sessions = sessions.take(~late)
-        step.counters.panes += sessions.begun
-        if self.plan.on_update:
-            windows = [
-                # Stored sessions that are part of others now.
-                self._gone(touched.keys, sessions.entries.take(sessions.moved)),
-                self._emission(touched.keys, sessions.take(sessions.changed)),
-            ]
-        else:
-            closed = self._joined(final, new.take(source[:0]), source[:0])
-            windows = [
-                self._emission(touched.keys, closed),
-                self._emission(touched.keys, sessions.take(sessions.end < close_time_end)),
-            ]
-        self._save(touched, (stored, final), sessions, close_time_end)
-        return windows
-
-    @property
-    def retracts(self) -> bool:
-        return self.plan.on_update
-
-    def retracted(self, keys: list[bytes], entries: Entries) -> list[Emission]:
-        stored = self.plan.loaded(entries)
-        return [self._gone(keys, stored.take(stored.columns[_END] >= self.close_time))]
-
-    def _late(self, new: Entries, close_time: int) -> Mask:
-        """If sessions have a maximum length: the entries that would alone be a closed session."""
-        if self.plan.longest is None:
-            return np.zeros(len(new), bool)
-        return new.columns[_WAITS] < close_time
-
-    @staticmethod
-    def _report_late(batch: Partials, step: Step, sessions: _Sessions) -> None:
-        """Report the records of sessions that were closed when they arrived."""
-        late = ~sessions.stored
-        number = sessions.number[late]
-        batch.report_late(step, sessions.source[late], (sessions.start[number], sessions.end[number]))
-
-    def _load(self, touched: Touched, new: Entries) -> Entries:
-        """Read the pages that are due, and those that can have a session of a key that waits for one of its records.
-
-            stored sessions     |------|       |------|      |------|
-            first record of the key         |
-            read                            |--------------------------
-
-        Sessions that end before the first record do not wait for it, nor for later ones. If sessions have a maximum length, all
-        open ones are read, as the times of their entries do not say when they end.
-        """
-        if self.plan.by_end:
-            keys, earliest = first_by_key(new.key, new.columns[_AT])
-            touched.widen(keys, earliest, FAR_FUTURE)
-        else:
-            touched.widen(np.arange(len(touched.keys)), FAR_PAST, FAR_FUTURE)
-        return self.plan.loaded(self._fetch(touched))
-
-    def _joined(self, stored: Entries, new: Entries, source: Ints) -> _Sessions:
-        """Build sessions from stored and new entries."""
-        columns = tuple(map(np.concatenate, zip(stored.columns, new.columns, strict=True)))
-        entries = Entries(np.concatenate([stored.key, new.key]), columns)
-        source = np.concatenate([np.full(len(stored), -1), source])
-        order = row_order(entries.key, entries.columns[_AT])
-        if order is not None:
-            entries, source = entries.take(order), source[order]
-        at, waits = entries.columns[_AT], entries.columns[_WAITS]
-        first = session_starts(entries.key, at, waits, self.plan.longest)
-        end = np.maximum.reduceat(waits, first) if len(first) else first
-        return _Sessions(entries, source, first, at[first], end)
-
-    def _emission(self, keys: list[bytes], sessions: _Sessions) -> Emission:
-        merged = self.plan.merged(sessions.entries, sessions.first)
-        lo = np.arange(len(merged))
-        states = [
-            op.combine_ranges(state, lo, lo + 1)
-            for op, state in zip(self.plan.operations, self.plan.states(merged), strict=True)
-        ]
-        return Emission(keys, merged.key, sessions.start, sessions.end, states)
-
-    @staticmethod
-    def _gone(keys: list[bytes], entries: Entries) -> Emission:
-        """Retractions of the sessions of stored entries: of each, the first entry counts."""
-        gone = entries.take(entries.columns[_AT] == entries.columns[_START])
-        return Emission(keys, gone.key, gone.columns[_START], gone.columns[_END], (), retract=True)
-
-    def _save(
-        self, touched: Touched, loaded: tuple[Entries, Entries], sessions: _Sessions, close_time: int
-    ) -> None:
-        """Write the pages that lost or gained an entry.
-
-        Args:
-            touched: what the step touched.
-            loaded: all stored entries, and those of sessions that were final before the batch.
-            sessions: of the other entries and of the batch.
-            close_time: the close time after the batch.
-        """
-        stored, final = loaded
-        plan, closed = self.plan, sessions.end < close_time
-        changed = sessions.changed[sessions.number] if plan.by_end else sessions.restarted
-        gone = sessions.stored & (changed | closed[sessions.number])
-        entries, new = self._to_store(sessions.take(~closed))
-        moved = [final, sessions.entries.take(gone), entries.take(new)]
-        places = [Rows(part.key, plan.time(part)) for part in moved]
-        timers = (
-            Timers(entries.time, Rows(stored.key, plan.time(stored)), stored.time) if self.closes else None
-        )
-        written = Entries(entries.key, (plan.time(entries), *entries.columns[_START:]))
-        self._write_back(touched, written, places, timers, plan.dead_before(close_time))
-
-    def _to_store(self, sessions: _Sessions) -> tuple[Entries, Mask]:
-        """The entries to store for sessions, in the order of the store, and which of them are not stored as they are."""
-        entries = sessions.entries
-        whole = self.plan.longest is None
-        starts = sessions.first if whole else run_starts(entries.key, entries.columns[_AT])
-        number = sessions.number[starts]
-        if self.plan.by_end:
-            new = sessions.changed[number]
-        else:
-            new = np.logical_or.reduceat(~sessions.stored | sessions.restarted, starts)
-        merged = self.plan.merged(entries, starts)
-        bounds = sessions.end[number], sessions.start[number]
-        merged = Entries(merged.key, (*bounds, *merged.columns[_AT:]))
-        order = row_order(merged.key, self.plan.time(merged))
-        return (merged, new) if order is None else (merged.take(order), new[order])
-
-
-def _alone(entries: Entries) -> tuple[Ints, Ints]:
-    """Bounds of the sessions that entries would be alone."""
-    return entries.columns[_AT], entries.columns[_WAITS]
+def alone(entries: Entries) -> tuple[Ints, Ints]:
+    """Return the bounds of the sessions that entries would be alone."""
+    return entries.columns[AT], entries.columns[WAITS]

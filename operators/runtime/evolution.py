@@ -15,14 +15,13 @@ import numpy as np
 
 from operators.aggregates import exact
 from operators.aggregates.empty import empty_state
-from operators.aggregates.operation import Operation
+from operators.aggregates.operation import Operation, join_states, split_states
 from operators.aggregates.operations import SumFloat, SumInt
 from operators.columns.ranges import Ints, State
 from operators.columns.records import Records
-from operators.kinds.panes import join_states, split_states
-from operators.kinds.plan import WindowPlan
-from operators.kinds.rolling import LASTING
-from operators.kinds.sessions import ENTRIES
+from operators.engines.plan import WindowPlan
+from operators.engines.rolling import LASTING
+from operators.engines.sessions import ENTRIES
 from operators.runtime.identity import COLUMNS, SEGMENT, STATE, differences, differing
 from operators.runtime.program import Program
 from operators.runtime.state_changes import changed_states, check_names, new_lifetimes, without_merge
@@ -111,7 +110,7 @@ def settled(program: Program, stored_identity: dict[str, Any], *, moved: bool = 
     if not (moved or program.segment_given) and isinstance(segment, int) and segment > 0:
         program = replace(program, segment=segment)
     if isinstance(program.plan, WindowPlan):
-        later: Any = program.plan.going_on(stored_identity)
+        later: Any = program.plan.continue_state(stored_identity)
         program = program if later is program.plan else replace(program, plan=later)
     names, given = list(stored_identity.get(STATE) or []), program.output
     if not isinstance(given, AggregateOutput) or _has_states(program, stored_identity):

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from operators.columns.ranges import State
-from operators.kinds.rolling import LASTING, RollingPlan
-from operators.kinds.rolling_state import LIFE_PANE_TIME
+from operators.engines.rolling import LASTING, RollingPlan
+from operators.engines.rolling_state import LIFE_PANE_TIME
 from operators.runtime.program import Program
 from state_backends import StateError, WindowStore
 

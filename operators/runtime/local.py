@@ -361,7 +361,9 @@ class _NeverCommitted:
 
 
 def _highest(table: pa.Table, program: Program) -> int | None:
-    ticks, usable = event_ticks(table.column(program.inputs.event_time), program.tick_us, program.plan.reach)
+    ticks, usable = event_ticks(
+        table.column(program.inputs.event_time), program.tick_us, program.plan.max_bound_offset
+    )
     ticks = ticks if usable is None else ticks[usable]
     return int(ticks.max()) if len(ticks) else None
 

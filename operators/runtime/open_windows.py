@@ -32,10 +32,10 @@ def open_windows(given: Program, closing: Program, bucket: Bucket) -> pa.Table:
         store = WindowStore(MemoryBackend(), program.plan.layout, bucket.schema.segment)
         for stored in bucket.entries():
             store.put_many(stored.keys, Entries(stored.key, tuple(change.columns(stored.columns))))
-    operator = program.plan.operator(store)
-    operator.rebuild(bucket.close_time)
+    engine = program.plan.engine(store)
+    engine.state.rebuild(bucket.close_time)
     nothing = program.read([program.inputs.empty()])
-    emitted = operator.step(nothing, Step(FAR_FUTURE, FAR_FUTURE))
+    emitted = engine.step(nothing, Step(FAR_FUTURE, FAR_FUTURE))
     return pa.concat_tables(
         [program.output.table([]), *(_still_open(program, rows, bucket) for rows in emitted)]
     )

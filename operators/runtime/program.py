@@ -12,31 +12,28 @@ from operators.columns.records import Records, Sifted, most_ticks
 from operators.errors import DefinitionError
 from operators.runtime.inputs import Inputs
 from operators.steps.emission import AggregateOutput, OutputSchema
-from operators.steps.late import FailedRecords, LateSide
+from operators.steps.late_reports import FailedRecords, LateSide
 from operators.steps.partials import Partials, TwoStagePlan, from_table, join
 from operators.steps.refused import Refused
 from operators.steps.step import Counters, FailedCall, Step
+from operators.steps.timed_store import TimedStore
 from serializers.pages import PageLayout
-from state_backends import Entries, StateConfig, WindowStore, WriteBatch
+from state_backends import Entries, StateConfig, WindowStore
 from state_backends.store.schema import StoredSchema, StoredState
 
 _FEWEST_SEGMENT_US = 60_000_000
 _MOST_LIVE_SEGMENTS = 16
 
 
-class WindowOperator(Protocol):
-    """An operator over one store. A batch is what `Program.read` returns for its plan."""
+class Engine(Protocol):
+    """Processes batches of a plan over one store."""
 
-    close_time: int
-    store: WindowStore
-
-    def rebuild(
-        self, close_time: int, changes: "list[WriteBatch] | tuple[WriteBatch, ...] | None" = None
-    ) -> None:
-        """Rebuild what the operator keeps in memory, after the store was filled from outside."""
+    @property
+    def state(self) -> TimedStore:
+        """The store, its timers and its close time."""
 
     def step(self, batch: Any, step: Step) -> Sequence[Any]:
-        """Process one batch and return what to emit, as `Output.table` takes it."""
+        """Process one batch, as `Program.read` returns it for the plan; return what to emit, as `Output.table` takes it."""
 
     def forget(self, keys: list[bytes]) -> None:
         """Delete all that is stored of keys; the next step retracts their open windows."""
@@ -84,17 +81,17 @@ class Plan(Protocol):
         """Whether the operator calls functions of the user."""
 
     @property
-    def reach(self) -> int:
-        """How far in ticks the bounds of windows can be from an event time in them."""
+    def max_bound_offset(self) -> int:
+        """How many ticks the bound of a window can be away from an event time in it."""
 
     def describe(self) -> dict[str, Any]:
         """Return what stored state depends on, as plain values to be compared."""
 
-    def placed(self, entries: Entries, segment_ticks: int, close_time: int) -> Entries:
+    def cut_entries(self, entries: Entries, segment_ticks: int, close_time: int) -> Entries:
         """Return entries of a savepoint that had reached a close time as a store with segments of this length has them."""
 
-    def operator(self, store: WindowStore) -> WindowOperator:
-        """Return the operator over a store."""
+    def engine(self, store: WindowStore) -> Engine:
+        """Return the engine over a store."""
 
 
 @runtime_checkable
@@ -216,10 +213,10 @@ class Program:
     def __post_init__(self) -> None:
         if not isinstance(self.output, OutputSchema):
             return
-        if most_ticks(self.output.time, self.tick_us, self.plan.reach) <= 0:
+        if most_ticks(self.output.time, self.tick_us, self.plan.max_bound_offset) <= 0:
             raise DefinitionError(
-                f"windows of {self.plan.reach} ticks of {self.tick_us} us are longer than {self.output.time} can express: "
-                f"use shorter windows, or cast {self.inputs.event_time!r} to a coarser unit"
+                f"windows of {self.plan.max_bound_offset} ticks of {self.tick_us} us are longer than {self.output.time} can "
+                f"express: use shorter windows, or cast {self.inputs.event_time!r} to a coarser unit"
             )
 
     @property
@@ -300,16 +297,16 @@ class Program:
 
     def process(
         self,
-        operator: WindowOperator,
+        engine: Engine,
         batch: Batch,
         closes: tuple[int, int],
         sequence: int = 0,
         failed_before: Sequence[FailedCall] = (),
     ) -> Processed:
-        """Have an operator of the plan process one batch, and return what came of it.
+        """Have an engine of the plan process one batch, and return what came of it.
 
         Args:
-            operator: over the store.
+            engine: over the store.
             batch: made by `batch`.
             closes: close times in ticks at the start and at the end of the batch.
             sequence: number of the batch, for rows that a later batch may replace.
@@ -317,7 +314,7 @@ class Program:
         """
         sifted = batch.sifted
         step = self.step(closes, batch, failed_before)
-        rows = self.output.table(operator.step(batch.records, step), sequence)
+        rows = self.output.table(engine.step(batch.records, step), sequence)
         if sifted is None:
             return Processed(rows, None, step.counters)
         step.counters.rows += sifted.bad.num_rows

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from operators.kinds.plan import WindowPlan
+from operators.engines.plan import WindowPlan
 from operators.runtime.identity import COLUMNS, KIND, SEGMENT, STATE, differing
 from operators.runtime.program import Program
 from operators.steps.emission import AggregateOutput

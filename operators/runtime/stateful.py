@@ -65,7 +65,7 @@ class StatefulOperator:
         """Work with a program: the one given, or what `settled` made of it for the stored state."""
         self._working = working
         self.store = working.store(self.backend)
-        self.operator = working.plan.operator(self.store)
+        self.engine = working.plan.engine(self.store)
         self._ready = False
 
     def _settle(self, stored_identity: dict[str, Any] | None, *, moved: bool = False) -> None:
@@ -112,14 +112,14 @@ class StatefulOperator:
         close_time = progress.close_time
         # Read as a whole: a copy just opened, one that an error left half done, and one that is ahead of what was committed,
         # because the batch failed elsewhere.
-        known = self._ready and not done.restored and self.operator.close_time <= close_time
+        known = self._ready and not done.restored and self.engine.state.close_time <= close_time
         changes = done.replayed if known else None
         self.store.changed_outside(changes)
         if change is None and progress.usage is not None:
             self.store.usage.load(progress.usage, progress.keys)
         else:
             self.store.usage.measure(self.backend)
-        self.operator.rebuild(close_time, changes)
+        self.engine.state.rebuild(close_time, changes)
         if progress.identity is not None:
             self._check_lifetimes(progress.identity)
         self._ready = True
@@ -151,16 +151,16 @@ class StatefulOperator:
             if change is not None:
                 entries = Entries(entries.key, tuple(change.columns(entries.columns)))  # noqa: PLW2901
             store = program.store(MemoryBackend())
-            store.put_many(keys, program.plan.placed(entries, program.segment, close_time))
-            operator = program.plan.operator(store)
-            operator.rebuild(close_time)
+            store.put_many(keys, program.plan.cut_entries(entries, program.segment, close_time))
+            engine = program.plan.engine(store)
+            engine.state.rebuild(close_time)
             nothing = program.read([program.inputs.empty()])
             step = Step(savepoint.close_time, savepoint.close_time, failed=self._failed_at_start)
-            emitted += operator.step(nothing, step)
+            emitted += engine.step(nothing, step)
             for names, left in store.scan():
                 self.store.put_many(names, left)
         self._check_lifetimes(savepoint.identity)
-        self.operator.rebuild(savepoint.close_time)
+        self.engine.state.rebuild(savepoint.close_time)
         return program.output.table(emitted, self._sequence)
 
     def forget(self, keys: list[bytes]) -> None:
@@ -173,7 +173,7 @@ class StatefulOperator:
         """
         self._ready = False
         self._forgets = True
-        self.operator.forget(keys)
+        self.engine.forget(keys)
 
     def step(
         self, closes: tuple[int, int], rows: Sequence[pa.Table], partials: Sequence[pa.Table] = ()
@@ -188,7 +188,7 @@ class StatefulOperator:
         began = time.perf_counter()
         batch = self._begin(rows, partials)
         failed, self._failed_at_start = self._failed_at_start, []
-        processed = self._working.process(self.operator, batch, closes, self._sequence, failed)
+        processed = self._working.process(self.engine, batch, closes, self._sequence, failed)
         self._stepping = time.perf_counter() - began
         return processed
 
@@ -206,7 +206,7 @@ class StatefulOperator:
         began = time.perf_counter()
         batch = self._begin(rows, partials)
         failed, self._failed_at_start = self._failed_at_start, []
-        done = process_wide(self._working, self.operator, batch, closes, self._sequence, piece_bytes, failed)
+        done = process_wide(self._working, self.engine, batch, closes, self._sequence, piece_bytes, failed)
         self._stepping = time.perf_counter() - began
         return done
 
@@ -232,7 +232,7 @@ class StatefulOperator:
             host,
             identity=self._working.identity(),
             schema=self._working.stored(),
-            close_time=self.operator.close_time,
+            close_time=self.engine.state.close_time,
             usage=self.store.usage.plain(),
             keys=self.store.usage.keys,
             sequence=self._sequence + 1,

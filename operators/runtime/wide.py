@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from operators.columns.records import Records, Sifted, UsableRows
-from operators.kinds.rolling import RollingPlan
-from operators.kinds.rolling_rows import RollingOutput
-from operators.runtime.program import Batch, Program, WindowOperator
-from operators.steps.late import FailedRecords, LateSide
+from operators.engines.rolling import RollingPlan
+from operators.engines.rolling_rows import RollingOutput
+from operators.runtime.program import Batch, Engine, Program
+from operators.steps.late_reports import FailedRecords, LateSide
 from operators.steps.step import Counters, FailedCall, LateRecords, Step
 from serializers.arrays import Chunks, cut_rows, row_bytes
 
@@ -23,18 +23,18 @@ _ROW = "row"
 
 def process_wide(
     program: Program,
-    operator: WindowOperator,
+    engine: Engine,
     batch: Batch,
     closes: tuple[int, int],
     sequence: int,
     piece_bytes: int,
     failed_before: Sequence[FailedCall] = (),
 ) -> tuple[Iterator[pa.Table], Counters]:
-    """Have an operator process one batch as `Program.process` does; return tables of the schema `rows`, and what was counted.
+    """Have an engine process one batch as `Program.process` does; return tables of the schema `rows`, and what was counted.
 
     Args:
         program: the operator's.
-        operator, batch, closes, sequence, failed_before: as for `Program.process`.
+        engine, batch, closes, sequence, failed_before: as for `Program.process`.
         piece_bytes: of a table, about; a row that is larger is a table of its own.
     """
     sifted, records, output = batch.sifted, batch.records, program.output
@@ -49,7 +49,7 @@ def process_wide(
     ):
         source, output = records.rows.select([name for name, _, _ in output.rows]), output.by_row(_ROW)
         records = replace(records, rows=pa.table({_ROW: np.arange(source.num_rows)}))
-    rows = output.table(operator.step(records, step), sequence)
+    rows = output.table(engine.step(records, step), sequence)
     if sifted is not None:
         step.counters.rows += sifted.bad.num_rows
         step.counters.bad += sifted.bad.num_rows

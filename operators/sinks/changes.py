@@ -103,7 +103,7 @@ def _check_names(given: Sequence[str], names: Sequence[str]) -> None:
 
 def _refuse_late(schema: pa.Schema) -> None:
     """Refuse the rows of `apply_with_late`: those of late records have no window and no key."""
-    from operators.steps.late import LATE  # imports more than a sink needs before its first batch
+    from operators.steps.late_reports import LATE  # imports more than a sink needs before its first batch
 
     place = schema.get_field_index(LATE)
     type_ = schema.field(place).type if place >= 0 else pa.null()

@@ -36,7 +36,7 @@ from operators.spark.inputs.declared import (
 )
 from operators.spark.inputs.packing import PACKED, PACKED_COUNTS, TO_BUCKETS, Pack, Unpack
 from operators.spark.inputs.prepare import check_frame, prepare
-from operators.steps.late import LATE, LateSide
+from operators.steps.late_reports import LATE, LateSide
 from state_backends import StateConfig
 from state_backends.checkpoints.labels import partition_labels
 from state_backends.checkpoints.savepoint import read_header

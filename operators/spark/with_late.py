@@ -10,7 +10,7 @@ from pyspark.sql.streaming import DataStreamWriter
 from operators.runtime.program import Runnable
 from operators.spark.apply import apply
 from operators.spark.inputs.arguments import Arguments
-from operators.steps.late import LATE
+from operators.steps.late_reports import LATE
 
 WriteBoth = Callable[[DataFrame, DataFrame, int], None]
 

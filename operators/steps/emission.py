@@ -30,6 +30,8 @@ class Emission:
         start, end: shape (n,), int64: bounds in ticks.
         states: one state per operation; empty if windows are retracted whose results are not known any more.
         retract: whether the windows were emitted before and no longer exist.
+        rows: shape (n,), int64: the position of each window's result among those that the states make; None if each result is
+            that of a window.
     """
 
     keys: Sequence[bytes]
@@ -38,6 +40,7 @@ class Emission:
     end: Ints
     states: Sequence[State]
     retract: bool = False
+    rows: Ints | None = None
 
     def without(self, emitted: Sequence[Any]) -> "Emission":
         """Return the windows that are not among emitted rows, so that a batch has one row for each window.
@@ -54,8 +57,9 @@ class Emission:
             again.update(zip(names, rows.start[at].tolist(), rows.end[at].tolist(), strict=True))
         bounds = zip(self.key.tolist(), self.start.tolist(), self.end.tolist(), strict=True)
         kept = np.array([(self.keys[n], start, end) not in again for n, start, end in bounds], bool)
-        states = [tuple(column[kept] for column in state) for state in self.states]
-        return replace(self, key=self.key[kept], start=self.start[kept], end=self.end[kept], states=states)
+        # States need not have a row for each window, results have.
+        rows = np.flatnonzero(kept) if self.rows is None else self.rows[kept]
+        return replace(self, key=self.key[kept], start=self.start[kept], end=self.end[kept], rows=rows)
 
 
 class AggregateOutput(ABC):
@@ -143,7 +147,8 @@ class OutputSchema(AggregateOutput):
         if not emission.states:
             return [pa.nulls(len(emission.key), bound.type) for _, bound in self.aggregates]
         state_of = dict(zip(self.operations, emission.states, strict=True))
-        return [bound.finish([state_of[op] for op in bound.operations]) for _, bound in self.aggregates]
+        results = [bound.finish([state_of[op] for op in bound.operations]) for _, bound in self.aggregates]
+        return results if emission.rows is None else [take_values(each, emission.rows) for each in results]
 
     def _windows(self, emission: Emission, type_: pa.StructType) -> pa.StructArray:
         bounds = [

@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from operators.columns.records import NEVER
 from serializers.arrays import fill
 
 Ints = npt.NDArray[np.int64]
-NEVER = 2**62
 _LEVEL_BITS = 3
 _MERGED = 2**_LEVEL_BITS
 """Number of runs of one level that are merged into one run of the next level."""

@@ -11,7 +11,7 @@ from pyspark.sql.types import BinaryType, DataType, DoubleType, LongType, Struct
 
 from operators.columns.records import FAR_FUTURE, Records
 from operators.errors import OperatorError
-from operators.runtime.program import Batch, Program, WindowOperator
+from operators.runtime.program import Batch, Engine, Program
 from operators.spark.base.failures import located, task
 from operators.spark.base.logs import log_at
 from operators.spark.base.user_code import one_at_a_time
@@ -155,7 +155,7 @@ class BoundedRun:
                 _LOG.info("operator %r, %s: %d rows in %.0f s", self.name, where, rows, now - began)
 
     def _windows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        begun: WindowOperator | None = None  # with earlier rows of the group that the waiting ones are of
+        begun: Engine | None = None  # with earlier rows of the group that the waiting ones are of
         waiting: pa.Table | None = None
         for part in gathered(batches, self.rows):
             table = part if waiting is None else pa.concat_tables([waiting, part])
@@ -164,17 +164,17 @@ class BoundedRun:
                 begun, table = None, table.slice(end)
             edge = last_group(table)
             if edge > 0:
-                yield from self._last_step(self._operator(), table.slice(0, edge))
+                yield from self._last_step(self._engine(), table.slice(0, edge))
             waiting = table.slice(edge)
             large = waiting.num_rows > self.rows or waiting.nbytes > blobs.AT_ONCE_BYTES
             cut = self._cut(waiting) if large else 0
             if cut:
-                begun, taken = begun or self._operator(), waiting.slice(0, cut)
+                begun, taken = begun or self._engine(), waiting.slice(0, cut)
                 passed = reached(taken, self.program.tick_us)
                 yield from self._step(begun, taken, min(passed, self.close_time))
                 waiting = waiting.slice(cut)
         if waiting is not None:
-            yield from self._last_step(begun or self._operator(), waiting)
+            yield from self._last_step(begun or self._engine(), waiting)
 
     def _cut(self, waiting: pa.Table) -> int:
         """How many rows of one group to process now. The last ones stay: they show whether the next rows are of their group.
@@ -185,17 +185,17 @@ class BoundedRun:
         whole = last_moment(waiting)
         return waiting.num_rows - 1 if not whole and isinstance(self.program.plan, TwoStagePlan) else whole
 
-    def _operator(self) -> WindowOperator:
-        return self.program.plan.operator(self.program.store(MemoryBackend()))
+    def _engine(self) -> Engine:
+        return self.program.plan.engine(self.program.store(MemoryBackend()))
 
-    def _last_step(self, operator: WindowOperator, table: pa.Table) -> Iterator[pa.RecordBatch]:
+    def _last_step(self, engine: Engine, table: pa.Table) -> Iterator[pa.RecordBatch]:
         """Process the last rows of an operator's keys."""
-        return self._step(operator, table, self.close_time)
+        return self._step(engine, table, self.close_time)
 
-    def _step(self, operator: WindowOperator, table: pa.Table, close_time: int) -> Iterator[pa.RecordBatch]:
+    def _step(self, engine: Engine, table: pa.Table, close_time: int) -> Iterator[pa.RecordBatch]:
         """Process rows and close what ends before `close_time`."""
         with one_at_a_time(self.program):
-            done = self.program.process(operator, self._batch(table), (operator.close_time, close_time))
+            done = self.program.process(engine, self._batch(table), (engine.state.close_time, close_time))
         refuse_late(done.counters)
         yield from to_batches(self.program.joined(done.rows, done.late))
 

@@ -20,8 +20,9 @@ from operators.aggregates.operation import Operation
 from operators.aggregates.operations import CountRows, CountValid, Extreme, Max, SumFloat, SumInt, SumLong
 from operators.columns.ranges import State
 from operators.columns.records import most_ticks, number_keys
-from operators.kinds.hopping import HoppingPlan
-from operators.runtime.program import Program
+from operators.engines.pane_engine import PanePlan
+from operators.kinds.hopping import Hopping
+from operators.runtime.program import Plan, Program
 from operators.steps.partials import Partials
 from serializers.keys import NO_COLUMNS, encode_keys
 
@@ -41,7 +42,7 @@ class EngineStage:
     """The first stage of a program over panes of hopping windows.
 
     Attributes:
-        program: whose plan is a `HoppingPlan`.
+        program: whose windows are `Hopping` ones over panes.
     """
 
     program: Program
@@ -80,11 +81,11 @@ class EngineStage:
 
     def _pane(self) -> Column:
         """The start of each row's pane in microseconds; null where the event time cannot be used."""
-        plan, tick_us = self.program.plan, self.program.tick_us
-        assert isinstance(plan, HoppingPlan)  # noqa: S101 - `of` makes it for no other
+        kind, tick_us = _hopping(self.program.plan), self.program.tick_us
+        assert kind is not None  # noqa: S101 - `of` makes it for no other
         time = F.unix_micros(F.col(self.program.inputs.aliases[self.program.inputs.event_time]))
-        most = most_ticks(pa.timestamp("us"), tick_us, plan.reach)
-        start = time - F.pmod(time - F.lit(plan.offset * tick_us), F.lit(plan.pane * tick_us))
+        most = most_ticks(pa.timestamp("us"), tick_us, kind.max_bound_offset)
+        start = time - F.pmod(time - F.lit(kind.offset * tick_us), F.lit(kind.pane * tick_us))
         return F.when((time < most * tick_us) & (time >= (1 - most) * tick_us), start)
 
     def _values(self, source: _Source) -> Column:
@@ -123,7 +124,7 @@ class EngineStage:
         time = table.column(PANE).to_numpy() // self.program.tick_us
         states = [self._state(table, n, op) for n, op in enumerate(self.program.plan.operations)]
         plan = self.program.plan
-        assert isinstance(plan, HoppingPlan)  # noqa: S101 - `of` makes it for no other
+        assert isinstance(plan, PanePlan)  # noqa: S101 - `of` makes it for no other
         entries = plan.schema.entries(number, (time,), states)
         return plan.reduce(Partials(keys, entries, table.column(_ROWS).to_numpy()))
 
@@ -158,6 +159,11 @@ class EngineStage:
         return total
 
 
+def _hopping(plan: Plan) -> Hopping | None:
+    """The windows of a plan, if they are hopping ones over panes."""
+    return plan.kind if isinstance(plan, PanePlan) and isinstance(plan.kind, Hopping) else None
+
+
 def obstacle(program: Program, types: Mapping[str, DataType]) -> str | None:
     """Return why Spark cannot do the first stage of a program, as a part of a sentence; None if it can.
 
@@ -166,7 +172,7 @@ def obstacle(program: Program, types: Mapping[str, DataType]) -> str | None:
         types: of the frame's event time, by its name.
     """
     plan, columns = program.plan, dict(program.inputs.values)
-    if not isinstance(plan, HoppingPlan):
+    if _hopping(plan) is None:
         return "only panes of tumbling and hopping windows are groups to Spark"
     if not isinstance(types[program.inputs.event_time], TimestampType):
         return f"event time {program.inputs.event_time!r} has no time zone"

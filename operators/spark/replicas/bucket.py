@@ -252,7 +252,7 @@ class Job:
         forgotten, keys = self._to_forget(call, pointer.progress, request.label)
         if keys:
             operator.forget(keys)
-        closes = self._closes(call, pointer.progress, operator.operator.close_time)
+        closes = self._closes(call, pointer.progress, operator.engine.state.close_time)
         active = self._active(call, pointer.progress)
         next_watermark = self._next_watermark(call, pointer.progress)
         inputs = self._inputs(call, pointer.progress)
@@ -265,7 +265,7 @@ class Job:
         parts = in_parts(self.program, whole) if request.blobs.large and not wide else iter([whole])
         timer = None
         for part in parts:
-            for stage in in_stages(operator.operator, part):
+            for stage in in_stages(operator.engine, part):
                 if metrics:  # To the operator, each part is a batch.
                     pointer = operator.open(journal, pointer)
                 rows = stage.rows or ([] if stage.partials else [self.program.inputs.empty()])

@@ -17,10 +17,10 @@ import pyarrow as pa
 
 from operators.columns.ranges import Ints
 from operators.columns.records import FAR_PAST
-from operators.kinds.pane_operator import PanePlan
-from operators.kinds.plan import WindowPlan
-from operators.kinds.rolling import RollingOperator, RollingPlan
-from operators.runtime.program import Program, WindowOperator
+from operators.engines.pane_engine import PanePlan
+from operators.engines.plan import WindowPlan
+from operators.engines.rolling import RollingEngine, RollingPlan
+from operators.runtime.program import Engine, Program
 from operators.spark.inputs import blobs
 from serializers.arrays import Chunks, cut_rows, row_bytes
 
@@ -86,15 +86,15 @@ def _times(program: Program, rows: Sequence[pa.Table]) -> Ints:
     return np.concatenate(found)
 
 
-def in_stages(operator: WindowOperator, part: Part) -> Iterator[Part]:
+def in_stages(engine: Engine, part: Part) -> Iterator[Part]:
     """Yield a part so that the rows which wait come out some MiB at a time: by segments, and by parts of large ones."""
-    if not isinstance(operator, RollingOperator) or operator.plan.on_update:
+    if not isinstance(engine, RollingEngine) or engine.plan.on_update:
         yield part
         return
     start, end = part.closes
-    for stage in _stages(operator, operator.close_time, start):
+    for stage in _stages(engine, engine.state.close_time, start):
         yield Part((stage, stage))
-    later = list(_stages(operator, max(start, operator.close_time), end))
+    later = list(_stages(engine, max(start, engine.state.close_time), end))
     if not later:
         yield part
         return
@@ -103,12 +103,12 @@ def in_stages(operator: WindowOperator, part: Part) -> Iterator[Part]:
         yield Part((stage, stage))
 
 
-def _stages(operator: RollingOperator, since: int, before: int) -> Iterator[int]:
+def _stages(engine: RollingEngine, since: int, before: int) -> Iterator[int]:
     """Times between two close times, so that what is stored between them has some MiB.
 
     Segments of more are cut, as if their bytes were evenly spread over the time of their entries.
     """
-    store, size = operator.store, 0
+    store, size = engine.state.store, 0
     for segment, more in sorted(store.usage.segment_bytes().items()):
         begin, end = store.span_of(segment)
         if end < since or begin >= before:
@@ -118,5 +118,5 @@ def _stages(operator: RollingOperator, since: int, before: int) -> Iterator[int]
             size = 0
         pieces = min(max(1, -(-more // blobs.AT_ONCE_BYTES)), MOST_PIECES)
         if pieces > 1:
-            yield from operator.spread(segment, since, before, pieces)
+            yield from engine.spread(segment, since, before, pieces)
         size += more // pieces

@@ -18,9 +18,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that every Spark user knows
 
 from operators.custom.plan import CustomPlan
+from operators.engines.rolling import LASTING
 from operators.errors import DefinitionError
-from operators.kinds.rolling import LASTING
-from operators.runtime.program import Program, Runnable, WindowOperator
+from operators.runtime.program import Engine, Program, Runnable
 from operators.spark.base.failures import located, task
 from operators.spark.base.session import check_workers
 from operators.spark.base.types import spark_schema
@@ -66,18 +66,18 @@ class OpenEntries(BoundedRun):
         places = [pa.field(_FILE, pa.int32()), pa.field(_PLACE, pa.int64())]
         return pa.schema([*places, *saved_columns(self.program.stored())])
 
-    def _step(self, operator: WindowOperator, table: pa.Table, close_time: int) -> Iterator[pa.RecordBatch]:
+    def _step(self, engine: Engine, table: pa.Table, close_time: int) -> Iterator[pa.RecordBatch]:
         """Process rows, and drop what is emitted."""
-        step = Step(operator.close_time, close_time)
+        step = Step(engine.state.close_time, close_time)
         with one_at_a_time(self.program):
-            operator.step(self._batch(table).records, step)
+            engine.step(self._batch(table).records, step)
         refuse_late(step.counters)
         return iter(())
 
-    def _last_step(self, operator: WindowOperator, table: pa.Table) -> Iterator[pa.RecordBatch]:
-        yield from self._step(operator, table, self.close_time)
+    def _last_step(self, engine: Engine, table: pa.Table) -> Iterator[pa.RecordBatch]:
+        yield from self._step(engine, table, self.close_time)
         columns, place = saved_columns(self.program.stored()), 0
-        for keys, entries in operator.store.scan():
+        for keys, entries in engine.state.store.scan():
             labels = np.array([self.labels[bucket_of(key, len(self.labels))] for key in keys], np.int32)
             begin = 0
             for rows in saved_entries(keys, entries.key, entries.columns, columns):
@@ -168,7 +168,7 @@ def _warn_of_close_time(prepared: Prepared, close_time: datetime | str, closes: 
     program = prepared.program
     micros = F.unix_micros(utc(prepared.df, prepared.event_time))
     (row,) = prepared.df.select(F.max(micros)).collect()
-    longest = (program.grace + program.plan.reach) * program.tick_us
+    longest = (program.grace + program.plan.max_bound_offset) * program.tick_us
     if row[0] is None or closes * program.tick_us - row[0] <= longest:
         return
     newest = datetime(1970, 1, 1) + timedelta(microseconds=row[0])

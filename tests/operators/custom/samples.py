@@ -52,18 +52,18 @@ class Echo(Operator):
 
 def stepped(definition: Operator, steps: list[tuple[list[Record], int, int]]) -> list[list[tuple[Any, ...]]]:
     """The rows of each step over one store, of (records, close time at the start, at the end)."""
-    operator, program = own_operator(definition)
+    engine, program = own_engine(definition)
     tables = [
-        program.output.table(operator.step(program.read([table(records)]), Step(*closes)))
+        program.output.table(engine.step(program.read([table(records)]), Step(*closes)))
         for records, *closes in steps
     ]
     return [sorted(plain(rows, rows.column_names[-1])) for rows in tables]
 
 
-def own_operator(definition: Operator, backend: Any = None):
-    """The operator over a store of its own, and its program."""
+def own_engine(definition: Operator, backend: Any = None):
+    """The engine over a store of its own, and its program."""
     program = definition.group_by("k").program(table([]).schema, "t", resolve("memory"))
-    return program.plan.operator(program.store(backend or resolve("memory").open(Path()))), program
+    return program.plan.engine(program.store(backend or resolve("memory").open(Path()))), program
 
 
 @dataclass(frozen=True, kw_only=True)

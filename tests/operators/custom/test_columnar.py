@@ -17,7 +17,7 @@ from operators.custom.contract import CallContext
 from operators.errors import OperatorError
 from operators.steps.step import Step
 from state_backends import resolve
-from tests.operators.custom.samples import Doing, Echo, Record, own_operator, plain, stepped, table
+from tests.operators.custom.samples import Doing, Echo, Record, own_engine, plain, stepped, table
 
 BACKENDS = ("memory", "rocksdb", "spark")
 GRACE = 60
@@ -161,25 +161,25 @@ def test_a_batch_has_two_close_times() -> None:
 
 def test_fire_gets_the_keys_that_are_due() -> None:
     """Not those whose page the calendar has too early, as their timer was put off."""
-    operator, program = own_operator(Latest())
+    engine, program = own_engine(Latest())
     for batch, close in (([("a", 0, 1.0), ("b", 0, 1.0)], 0), ([("a", 500, 2.0)], 1)):
-        assert [] == operator.step(program.read([table(batch)]), Step(close, close))
-    [rows] = operator.step(program.read([table([])]), Step(100, 100))
+        assert [] == engine.step(program.read([table(batch)]), Step(close, close))
+    [rows] = engine.step(program.read([table([])]), Step(100, 100))
     assert [("b", 0, 1.0)] == plain(program.output.table([rows]), "value")
-    [rows] = operator.step(program.read([table([])]), Step(1_000, 1_000))
+    [rows] = engine.step(program.read([table([])]), Step(1_000, 1_000))
     assert [("a", 500, 2.0)] == plain(program.output.table([rows]), "value")
-    assert operator.store.is_empty()
+    assert engine.state.store.is_empty()
 
 
 def test_the_timer_queue_does_not_grow_with_batches() -> None:
     """A page whose timer is put off with each batch stays at one entry, which is early."""
-    operator, program = own_operator(Latest())
+    engine, program = own_engine(Latest())
     for n in range(100):
-        operator.step(program.read([table([("a", 100_000 + n, 1.0)])]), Step(n, n))
-    assert 1 == len(operator._timers)
-    [rows] = operator.step(program.read([table([])]), Step(200_000, 200_000))
+        engine.step(program.read([table([("a", 100_000 + n, 1.0)])]), Step(n, n))
+    assert 1 == len(engine.state.timers.queue)
+    [rows] = engine.step(program.read([table([])]), Step(200_000, 200_000))
     assert [("a", 100_099, 1.0)] == plain(program.output.table([rows]), "value")
-    assert 0 == len(operator._timers) == len(operator._entered)
+    assert 0 == len(engine.state.timers.queue) == len(engine.state.timers.queue.by_page)
 
 
 def test_the_operator_says_what_is_late() -> None:
@@ -189,9 +189,9 @@ def test_the_operator_says_what_is_late() -> None:
         def late_before(self, close_time: int) -> int:
             return close_time - 100
 
-    operator, program = own_operator(Patient())
+    engine, program = own_engine(Patient())
     step = Step(200, 200)
-    operator.step(program.read([table([("a", 99, 1.0), ("b", 100, 2.0), ("c", 250, 3.0)])]), step)
+    engine.step(program.read([table([("a", 99, 1.0), ("b", 100, 2.0), ("c", 250, 3.0)])]), step)
     assert (3, 1, 1) == (step.counters.rows, step.counters.late, step.counters.windows)
 
 
@@ -214,9 +214,9 @@ def test_columns_are_taken_in_many_forms() -> None:
             masked = np.ma.masked_equal([4, 5, 6], 5)
             return context.rows(key, at=7, n=masked, s=pa.array(["x", None, "y"]))
 
-    operator, program = own_operator(Forms())
+    engine, program = own_engine(Forms())
     rows = program.output.table(
-        operator.step(program.read([table([("a", 1, 1.0), ("b", 1, 1.0)])]), Step(0, 0))
+        engine.step(program.read([table([("a", 1, 1.0), ("b", 1, 1.0)])]), Step(0, 0))
     )
     entries = found["entries"]
     assert [6, 9, 10, 4, 5, 9, 9, 10, 10] == entries.time.tolist()
@@ -234,11 +234,11 @@ def test_a_frame_that_is_all_there_is_kept_in_few_segments() -> None:
     """However long it spans: each segment of the store costs time."""
     bounded = LastSum(n=3).group_by("k").bounded()
     program = bounded.program(table([]).schema, "t", resolve("memory"))
-    operator = program.plan.operator(program.store(resolve("memory").open(Path())))
+    engine = program.plan.engine(program.store(resolve("memory").open(Path())))
     records = [("a", minute * 60_000, 1.0) for minute in range(-5, 500_000, 1_000)]
-    operator.step(program.read([table(records)]), Step(FAR_PAST, FAR_PAST))
-    assert 2 == len(operator.store.segments())
-    found = program.output.table(operator.step(program.read([table([])]), Step(FAR_FUTURE, FAR_FUTURE)))
+    engine.step(program.read([table(records)]), Step(FAR_PAST, FAR_PAST))
+    assert 2 == len(engine.state.store.segments())
+    found = program.output.table(engine.step(program.read([table([])]), Step(FAR_FUTURE, FAR_FUTURE)))
     assert sorted(judge(records, 3)) == sorted(plain(found))
 
 

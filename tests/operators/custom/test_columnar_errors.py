@@ -14,7 +14,7 @@ from operators.custom.plan import CustomPlan
 from operators.errors import OperatorError
 from operators.steps.step import Step
 from state_backends import StateError, resolve
-from tests.operators.custom.samples import Doing, Echo, own_operator, stepped, table
+from tests.operators.custom.samples import Doing, Echo, own_engine, stepped, table
 
 
 def stored(context: CallContext, **other: Any) -> StoredEntries:
@@ -75,9 +75,9 @@ def test_what_goes_wrong_is_named(process_batch: Any, said: str) -> None:
             return None if isinstance(result, StoredEntries) else result
 
     Doing_.__name__ = "Doing"
-    operator, program = own_operator(Doing_())
+    engine, program = own_engine(Doing_())
     with pytest.raises(OperatorError) as raised:
-        program.output.table(operator.step(program.read([table([("a", 1, 1.0)])]), Step(0, 0)))
+        program.output.table(engine.step(program.read([table([("a", 1, 1.0)])]), Step(0, 0)))
     assert said in str(raised.value)
     assert str(raised.value).startswith(("Doing.process_batch failed: ", "Doing: result "))
     assert raised.value.__cause__ is not None
@@ -150,7 +150,7 @@ def test_wrong_declarations_are_refused(declared: Any, said: str) -> None:
     """When the operator meets its frame, on the driver."""
     wrong = type("Doing", (Doing,), {"declare": lambda *_: declared})
     with pytest.raises(DefinitionError) as refused:
-        own_operator(wrong())
+        own_engine(wrong())
     assert said in str(refused.value)
 
 
@@ -174,7 +174,7 @@ def test_wrong_declarations_are_refused(declared: Any, said: str) -> None:
             "segment of Timed is 0: it must be positive",
         ),
         (
-            lambda: own_operator(Echo(step=lambda: 1)),
+            lambda: own_engine(Echo(step=lambda: 1)),
             "whose text differs between processes: use a plain value",
         ),
         (lambda: Doing().ticks("-1 s"), "a length of Doing is '-1 s'"),

@@ -14,7 +14,7 @@ from operators.columns.records import FAR_FUTURE, FAR_PAST
 from operators.steps.step import Step
 from state_backends import resolve
 from tests.operators.custom import samples
-from tests.operators.custom.samples import own_operator
+from tests.operators.custom.samples import own_engine
 
 BACKENDS = ("memory", "rocksdb", "spark")
 GRACE = 60
@@ -186,11 +186,11 @@ def test_a_savepoint_goes_on_elsewhere(tmp_path: Path) -> None:
 
 def test_keys_leave_nothing_behind() -> None:
     """Where all values are forgotten and all timers have come, no entry is stored, and none in the calendar."""
-    operator, program = own_operator(Forgetful(grace=GRACE))
+    engine, program = own_engine(Forgetful(grace=GRACE))
     batch = program.read([table(shuffled(random.Random(2), 80))])
-    operator.step(batch, Step(FAR_PAST, FAR_FUTURE))
-    assert operator.store.is_empty()
-    assert 0 == len(operator._timers) == len(operator._entered)
+    engine.step(batch, Step(FAR_PAST, FAR_FUTURE))
+    assert engine.state.store.is_empty()
+    assert 0 == len(engine.state.timers.queue) == len(engine.state.timers.queue.by_page)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,11 +211,11 @@ class Forgetful(KeyedOperator):
 
 def test_the_timer_queue_does_not_grow_with_batches() -> None:
     """A key whose timer is put off with each batch has one entry for its state, and others for records that wait."""
-    operator, program = own_operator(Forgetful())
+    engine, program = own_engine(Forgetful())
     for n in range(60):
-        operator.step(program.read([table([("a", n * 10, 1)])]), Step(n * 10, n * 10))
-    assert len(operator._timers) <= 3
-    assert 1 == len(operator.step(program.read([table([])]), Step(10**6, 10**6)))
+        engine.step(program.read([table([("a", n * 10, 1)])]), Step(n * 10, n * 10))
+    assert len(engine.state.timers.queue) <= 3
+    assert 1 == len(engine.step(program.read([table([])]), Step(10**6, 10**6)))
 
 
 @pytest.mark.parametrize("others", [0, 2_000])
@@ -223,12 +223,12 @@ def test_a_step_reads_what_is_due(others: int) -> None:
     """Keys whose timers are far are not read when another one's comes."""
     memory = resolve("memory").open(Path())
     backend = Counting(memory)
-    operator, program = own_operator(Forgetful(), backend)
+    engine, program = own_engine(Forgetful(), backend)
     far = [(f"key {n}", 10_000_000, 1) for n in range(others)]
-    operator.step(program.read([table([("a", 0, 1), *far])]), Step(FAR_PAST, 1))
-    backend.write(operator.store.drain_changes(), b"1")
+    engine.step(program.read([table([("a", 0, 1), *far])]), Step(FAR_PAST, 1))
+    backend.write(engine.state.store.drain_changes(), b"1")
     backend.read = 0
-    assert [1] == [len(rows.key) for rows in operator.step(program.read([table([])]), Step(60_001, 60_001))]
+    assert [1] == [len(rows.key) for rows in engine.step(program.read([table([])]), Step(60_001, 60_001))]
     assert backend.read <= 4
 
 

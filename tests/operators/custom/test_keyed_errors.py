@@ -15,7 +15,7 @@ from operators.errors import OperatorError
 from operators.steps.step import Step
 from state_backends import StateError
 from tests.operators.custom import samples
-from tests.operators.custom.samples import own_operator
+from tests.operators.custom.samples import own_engine
 
 Record = tuple[str, int, int]
 
@@ -137,12 +137,12 @@ def test_timers_end_with_a_bounded_frame(monkeypatch: pytest.MonkeyPatch) -> Non
 
         return process
 
-    operator, program = own_operator(acting(begin(50), countdown))
-    [rows] = operator.step(program.read([table([("a", 0, 1)])]), Step(FAR_PAST, FAR_FUTURE))
+    engine, program = own_engine(acting(begin(50), countdown))
+    [rows] = engine.step(program.read([table([("a", 0, 1)])]), Step(FAR_PAST, FAR_FUTURE))
     assert 50 == len(rows.key)
-    operator, program = own_operator(acting(begin(1_000), countdown))
+    engine, program = own_engine(acting(begin(1_000), countdown))
     with pytest.raises(OperatorError, match="100 timers after the last record of a bounded frame"):
-        operator.step(program.read([table([("a", 0, 1)])]), Step(FAR_PAST, FAR_FUTURE))
+        engine.step(program.read([table([("a", 0, 1)])]), Step(FAR_PAST, FAR_FUTURE))
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_timers_end_with_a_bounded_frame(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_wrong_schema_is_refused(declared: Any, said: str) -> None:
     """When the operator meets its frame."""
     with pytest.raises(DefinitionError) as refused:
-        own_operator(Acting(todo=None, declared=declared))
+        own_engine(Acting(todo=None, declared=declared))
     assert said in str(refused.value)
 
 

@@ -32,6 +32,7 @@ from operators.aggregates.sketches import DistinctSketch
 from operators.aggregates.top import Top
 from operators.columns.ranges import combine_ranges, overlap_ranges, prefix_difference
 from operators.definitions.runnable import RunnableOperator
+from operators.engines.sessions import SessionPlan
 from operators.explain import Explanation
 from operators.explain.parts import Strategy
 from operators.explain.strategies import (
@@ -47,7 +48,6 @@ from operators.explain.strategies import (
     strategy_of,
 )
 from operators.kinds.folding import FoldSchema
-from operators.kinds.sessions import SessionPlan
 
 SCHEMA = pa.schema(
     [
@@ -437,7 +437,7 @@ def test_sessions_join_states_where_records_meet(windows: Any, strategy: Strateg
     operator = windows.group_by("k").aggregate(x=agg.max("i"), y=agg.sum("d"))
     assert {strategy} == {part.strategy for part in explained(operator).aggregates}
     called = ran(operator)
-    assert {SessionPlan.merged.__code__, UfuncOperation.reduce.__code__} <= called
+    assert {SessionPlan.merge.__code__, UfuncOperation.reduce.__code__} <= called
 
 
 def test_one_fold_makes_all_results_additions() -> None:

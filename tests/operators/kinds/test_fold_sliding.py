@@ -17,7 +17,8 @@ from oracle import SlidingOracle, StreamClock
 
 from operators import SlidingWindows
 from operators import aggregates as agg
-from operators.kinds.fold_sliding import FoldSlidingPlan
+from operators.engines.fold_engine import FoldPlan
+from operators.kinds.fold_sliding import FoldedSliding
 from operators.kinds.folding import positions
 from operators.runtime.local import LocalRunner
 from operators.runtime.program import Program
@@ -35,7 +36,8 @@ def runner(emit: str, grace: int = FOR_EVER, segment: str = "1 ms") -> LocalRunn
 
     def bind(schema: pa.Schema, config: StateConfig) -> Program:
         program = operator.program(schema, "time", config)
-        return replace(program, plan=FoldSlidingPlan(SIZE, emit == "on_update", program.output.operations))
+        plan = FoldPlan(FoldedSliding(SIZE), emit == "on_update", program.output.operations)
+        return replace(program, plan=plan)
 
     return LocalRunner(bind, resolve("memory", {"state.segment": segment}), None)
 

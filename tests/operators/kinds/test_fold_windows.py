@@ -24,11 +24,12 @@ from operators import (
 )
 from operators import aggregates as agg
 from operators.columns.records import FAR_FUTURE
-from operators.kinds.fold_hopping import FoldHoppingPlan
-from operators.kinds.fold_sliding import FoldSlidingPlan
+from operators.engines.fold_engine import FoldPlan
+from operators.kinds.fold_hopping import FoldedHopping
+from operators.kinds.fold_sliding import FoldedSliding
 from operators.runtime.local import LocalRunner
 from operators.runtime.program import Program
-from operators.steps import store_operator
+from operators.steps import page_timers
 from state_backends import StateConfig, resolve
 from tests.effort import examples, slow_but
 
@@ -85,9 +86,9 @@ def by_fold(operator: WindowedAggregation, backend: str = "memory", **given: Any
         windows, operations = operator.windows, program.output.operations
         on_update = operator.policy == "on_update"
         if isinstance(windows, SlidingWindows):
-            return replace(program, plan=FoldSlidingPlan(windows.size_ticks, on_update, operations))
+            return replace(program, plan=FoldPlan(FoldedSliding(windows.size_ticks), on_update, operations))
         lengths = windows.size_ticks, windows.advance_ticks, windows.offset_ticks
-        return replace(program, plan=FoldHoppingPlan(*lengths, on_update, operations))
+        return replace(program, plan=FoldPlan(FoldedHopping(*lengths), on_update, operations))
 
     return LocalRunner(bind, resolve(backend, given.get("options")), given.get("directory"))
 
@@ -290,7 +291,7 @@ def test_a_directory_outlives_restarts(scenario: Scenario, restarts: list[str], 
         ExitStack() as opened,
     ):
         if large:
-            changed.setattr(store_operator, "_FEW_PAGES", -1)
+            changed.setattr(page_timers, "_FEW_PAGES", -1)
         runner = opened.enter_context(scenario.runner(directory=directory))
         for (records, stream_time), restart in zip(scenario.steps, restarts, strict=False):
             if restart == "restart":

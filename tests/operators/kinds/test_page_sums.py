@@ -9,8 +9,8 @@ import pytest
 
 from operators import HoppingWindows, RollingAggregation, RollingWindows, SlidingWindows, WindowedAggregation
 from operators import aggregates as agg
-from operators.kinds import page_sums
 from operators.runtime.local import LocalRunner
+from operators.steps import page_sums
 from state_backends.backends.memory import MemoryBackend
 from state_backends.durability.durable import Durable
 from state_backends.store import cutting
@@ -159,9 +159,9 @@ def test_sums_go_with_the_segments_that_no_window_needs() -> None:
 def sums_of(runner: LocalRunner) -> page_sums.PageSums:
     """The sums that an operator keeps."""
     assert runner._operator is not None
-    kept = runner._operator.operator
-    assert isinstance(kept, page_sums.SummingOperator)
-    return kept._sums
+    sums = runner._operator.engine.state.sums
+    assert sums is not None
+    return sums
 
 
 @pytest.mark.parametrize("backend", ["memory", "rocksdb"])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from operators import aggregates as agg
 from operators.columns.arrow import column_data
 from operators.columns.records import Records
-from operators.kinds.panes import PaneSchema, merge_panes
+from operators.steps.panes import PaneSchema, merge_panes
 from state_backends import Entries
 from state_backends.store.entries import merge_entries
 

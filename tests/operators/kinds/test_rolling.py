@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from operators import AggregateOperation, RollingAggregation, RollingWindows, SlidingWindows, TumblingWindows
 from operators import aggregates as agg
+from operators.engines.rolling_state import LIFE_PANE_TIME
 from operators.errors import DefinitionError
-from operators.kinds.rolling_state import LIFE_PANE_TIME
 from operators.runtime.local import LocalRunner
 from operators.testing import assert_rows, expected_rows, late_rows
 from serializers import arrays

@@ -395,7 +395,7 @@ def test_timers_of_a_session_that_goes_on_and_on_stay_few() -> None:
         for batch in range(300):
             times = [batch * 30_000 - back for back in (0, 400_000)]
             running.process(pa.table({"key": ["a", "b"], "time": times}))
-            longest = max(longest, len(running._operator.operator._timers))
+            longest = max(longest, len(running._operator.engine.state.timers.queue))
 
     assert longest <= 2 * 16
 

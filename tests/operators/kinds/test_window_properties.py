@@ -29,7 +29,7 @@ from operators import HoppingWindows, SessionWindows, SlidingWindows, TumblingWi
 from operators import aggregates as agg
 from operators.columns.records import FAR_FUTURE
 from operators.runtime.local import LocalRunner
-from operators.steps import store_operator
+from operators.steps import page_timers
 from tests.effort import examples
 
 pytestmark = pytest.mark.usefixtures("pages_of_few_entries")
@@ -349,7 +349,7 @@ def test_restarts_change_nothing(scenario: Scenario, restarts: list[bool], large
     emitted = []
     with pytest.MonkeyPatch.context() as changed, scenario.runner() as runner:
         if large:
-            changed.setattr(store_operator, "_FEW_PAGES", -1)
+            changed.setattr(page_timers, "_FEW_PAGES", -1)
         for (records, stream_time), restart in zip(scenario.steps, restarts, strict=False):
             if restart:
                 runner.restart()

@@ -93,11 +93,12 @@ def plain(rows: list[dict[str, Any]]) -> list[str]:
     return sorted(repr({name: value for name, value in row.items() if name != "sequence"}) for row in rows)
 
 
-AGGREGATES = {"n": agg.count(), "sum": agg.sum("v"), "top": agg.max("v")}
+AGGREGATES = {"n": agg.count(), "sum": agg.sum("v"), "top": agg.max("v"), "seen": agg.collect_set("v")}
 EXPECTED: dict[str, Any] = {
     "n": len,
     "sum": lambda rows: sum(row["v"] for row in rows) if rows else None,
     "top": lambda rows: max((row["v"] for row in rows), default=None),
+    "seen": lambda rows: sorted({row["v"] for row in rows}),
 }
 FOLD = {"n": agg.fold(0, lambda n: n + 1, type="bigint")}
 

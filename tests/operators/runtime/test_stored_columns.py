@@ -2,7 +2,8 @@
 
 import logging
 import random
-from dataclasses import dataclass, fields, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,14 +15,15 @@ from feeds import BACKENDS, GRACE, KINDS, POLICIES, Feed, rows
 from operators import SlidingWindows, WindowedAggregation
 from operators import aggregates as agg
 from operators.columns.records import FAR_FUTURE
-from operators.kinds.hopping import HoppingPlan
-from operators.kinds.panes import PaneSchema
-from operators.kinds.sliding import SlidingOperator, SlidingPlan
+from operators.engines.pane_engine import PaneEngine, PanePlan
+from operators.kinds.sliding import Sliding
 from operators.runtime.local import LocalRunner
 from operators.runtime.program import Program
 from operators.steps.emission import Emission
+from operators.steps.panes import PaneSchema
 from operators.steps.partials import Partials
 from operators.steps.step import Step
+from operators.steps.timed_store import Emitted
 from state_backends import Entries, StateConfig, WindowStore, resolve
 from state_backends.durability.pointer import read_pointer
 from state_backends.store.schema import TIME
@@ -39,39 +41,35 @@ class FormerSchema(PaneSchema):
 
 
 @dataclass(frozen=True, slots=True)
-class FormerHopping(HoppingPlan):
-    """Hopping windows with panes as they were stored."""
-
-    @property
-    def schema(self) -> FormerSchema:
-        return FormerSchema(self.operations)
-
-
-@dataclass(frozen=True, slots=True)
-class FormerSliding(SlidingPlan):
-    """Sliding windows with panes as they were stored, and for twice as long."""
-
-    @property
-    def schema(self) -> FormerSchema:
-        return FormerSchema(self.operations)
+class FormerSliding(Sliding):
+    """Sliding windows whose panes are kept for twice as long."""
 
     def dead_before(self, close_time: int) -> int:
         return close_time - 2 * self.size - 1
 
-    def operator(self, store: WindowStore) -> SlidingOperator:
-        return FormerSlidingOperator(self, store)
+
+@dataclass(frozen=True, slots=True)
+class FormerPlan(PanePlan):
+    """Windows with panes as they were stored."""
+
+    @property
+    def schema(self) -> FormerSchema:
+        return FormerSchema(self.operations)
+
+    def engine(self, store: WindowStore) -> PaneEngine:
+        return FormerEngine(self, store) if isinstance(self.kind, Sliding) else PaneEngine(self, store)
 
 
-class FormerSlidingOperator(SlidingOperator):
+class FormerEngine(PaneEngine):
     """Gives panes the time from which on windows see them. What comes out is what comes out now."""
 
-    def process(self, batch: Partials, step: Step) -> list[Emission]:
+    def step(self, batch: Partials, step: Step) -> Sequence[Emitted]:
         key, columns = batch.entries.key, batch.entries.columns
-        seen = np.maximum(columns[0], step.close_time_start)
-        return super().process(replace(batch, entries=Entries(key, (columns[0], seen, *columns[2:]))), step)
+        seen = np.maximum(columns[0], max(step.close_time_start, self.state.close_time))
+        return super().step(replace(batch, entries=Entries(key, (columns[0], seen, *columns[2:]))), step)
 
-    def closed(self, keys: list[bytes], panes: Entries, since: int, close_time: int) -> Emission:
-        return super().closed(keys, self.plan.schema.by_time(panes), since, close_time)
+    def _closed(self, keys: list[bytes], panes: Entries, since: int, close_time: int) -> Emission:
+        return super()._closed(keys, self.plan.schema.by_time(panes), since, close_time)
 
 
 def stored_before(operator: WindowedAggregation, backend: str, directory: Path | None = None) -> LocalRunner:
@@ -80,8 +78,8 @@ def stored_before(operator: WindowedAggregation, backend: str, directory: Path |
     def bind(schema: pa.Schema, config: StateConfig) -> Program:
         program = operator.program(schema, "at", config)
         plan: Any = program.plan
-        former = FormerSliding if isinstance(plan, SlidingPlan) else FormerHopping
-        return replace(program, plan=former(**{each.name: getattr(plan, each.name) for each in fields(plan)}))
+        kind = FormerSliding(plan.kind.size) if isinstance(plan.kind, Sliding) else plan.kind
+        return replace(program, plan=FormerPlan(kind, plan.on_update, plan.operations))
 
     return LocalRunner(bind, resolve(backend, LAYOUT), directory)
 

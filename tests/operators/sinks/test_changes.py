@@ -10,7 +10,7 @@ import pytest
 from operators import DefinitionError
 from operators.sinks import SinkError
 from operators.sinks.changes import changes_of
-from operators.steps.late import LateSide
+from operators.steps.late_reports import LateSide
 
 UTC = dt.timezone.utc
 BERLIN = pa.timestamp("us", "Europe/Berlin")

@@ -23,7 +23,7 @@ from operators import aggregates as agg
 from operators.runtime.program import Program
 from operators.spark.batch.bounded import BoundedRun, FirstStage, FirstStageRows, InputRows, Source
 from operators.spark.batch.sorting import ORDER
-from operators.steps.late import LateSide
+from operators.steps.late_reports import LateSide
 from operators.steps.partials import KEY, TIME, TwoStagePlan
 from serializers import decode_keys
 from state_backends import resolve

@@ -18,7 +18,7 @@ from operators.aggregates.sides import EVENT_TIME
 from operators.columns.arrow import bounds_type
 from operators.definitions.rolling import _as_of
 from operators.runtime.program import Program
-from operators.steps.late import LateSide
+from operators.steps.late_reports import LateSide
 from state_backends import resolve
 from tests.faults.runs import Runs
 

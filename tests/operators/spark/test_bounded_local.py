@@ -81,10 +81,10 @@ def test_entries_out_of_order_are_refused(kind: str) -> None:
     program = OPERATORS[kind].program(SCHEMA, "t", resolve("memory"))
     rows = Frame([(0, 9_000, 1, 1), (0, 90_000, 2, 1), (1, 0, 3, 1)], 1, {}, 1, 1).table
     entries = program.read([rows.select(program.inputs.names)])
-    operator = program.plan.operator(program.store(MemoryBackend()))
+    engine = program.plan.engine(program.store(MemoryBackend()))
     for wrong in ([1, 0, 2], [2, 0, 1], [0, 2, 1]):
         disordered = replace(
             entries, entries=entries.entries.take(np.array(wrong)), records=entries.records[wrong]
         )
         with pytest.raises(OperatorError, match=r"entry [12] of 3 is out of order"):
-            operator.step(disordered, Step(0, 0))
+            engine.step(disordered, Step(0, 0))

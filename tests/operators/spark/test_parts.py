@@ -29,7 +29,7 @@ from operators.spark.replicas.connection import Connection
 from operators.spark.replicas.copies import drop_copy
 from operators.spark.replicas.messages import Done
 from operators.spark.replicas.serving import Service
-from operators.steps.late import LateSide
+from operators.steps.late_reports import LateSide
 from state_backends import resolve
 from state_backends.durability.pointer import Pointer, read_pointer
 from state_backends.journal import MemoryJournal

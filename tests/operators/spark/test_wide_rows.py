@@ -12,7 +12,7 @@ from operators.spark.base.observed import COUNTS
 from operators.spark.inputs import blobs
 from operators.spark.inputs.blobs import from_blobs, to_batches, to_blobs
 from operators.spark.inputs.packing import PACKED, PACKED_COUNTS, PARTIALS, ROWS, Pack
-from operators.steps.late import LateSide
+from operators.steps.late_reports import LateSide
 from state_backends import resolve
 
 SCHEMA = pa.schema([("k", pa.int64()), ("t", pa.int64()), ("v", pa.int64()), ("wide", pa.string())])

@@ -79,7 +79,7 @@ def emitted(
     program_: Program, batches: Sequence[tuple[list[pa.Table], list[pa.Table], int]]
 ) -> tuple[list[Any], Counters]:
     """What the operator emits for batches of rows and of entries at their close times, and what it counts."""
-    operator, counters, found = program_.plan.operator(program_.store(MemoryBackend())), Counters(), []
+    operator, counters, found = program_.plan.engine(program_.store(MemoryBackend())), Counters(), []
     for tables, partials, close in batches:
         emissions = operator.step(program_.read(tables, partials), Step(close, close, counters))
         found.append(sorted(map(repr, program_.output.table(emissions).to_pylist())))

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from operators.columns.records import NEVER
 from operators.steps import timers as timers_module
-from operators.steps.timers import NEVER, TimerQueue
+from operators.steps.timers import TimerQueue
 
 Entry = tuple[int, bytes, int]
 """Segment, key and due time."""

@@ -8,7 +8,7 @@ import pytest
 
 from operators import HoppingWindows, SessionWindows, SlidingWindows, TumblingWindows
 from operators import aggregates as agg
-from operators.steps import store_operator, timers
+from operators.steps import page_timers, timers
 from state_backends import chunks
 
 KINDS = {
@@ -31,7 +31,7 @@ def feed(kind: str, backend: str, directory: Path, restarts: int) -> list[dict[s
             if number % restarts == restarts - 1:
                 runner.restart()
         rows += runner.process(table.slice(0, 0), stream_time=10_000).to_pylist()
-        assert 0 == len(runner._operator.operator._timers)
+        assert 0 == len(runner._operator.engine.state.timers.queue)
     return sorted(rows, key=repr)
 
 
@@ -43,7 +43,7 @@ def test_timers_are_rebuilt_in_parts(
 ) -> None:
     """Restarts that read the store in small parts, and pack what they find, change no row; all at once or when it is due."""
     expected = feed(kind, backend, tmp_path / "undisturbed", 100)
-    monkeypatch.setattr(store_operator, "_FEW_PAGES", few_pages)
+    monkeypatch.setattr(page_timers, "_FEW_PAGES", few_pages)
     monkeypatch.setattr(chunks, "_MOST_BYTES", 1_000)
     monkeypatch.setattr(timers, "_LONG", 32)
     assert expected == feed(kind, backend, tmp_path / "restarted", 3)
@@ -54,8 +54,8 @@ def test_large_state_is_read_batch_by_batch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, emit: str, left: list[int]
 ) -> None:
     """After a restart, each batch reads one more segment; the number of keys is that of before until all are read."""
-    monkeypatch.setattr(store_operator, "_FEW_PAGES", -1)
-    monkeypatch.setattr(store_operator, "_LOOK_UP", 0)
+    monkeypatch.setattr(page_timers, "_FEW_PAGES", -1)
+    monkeypatch.setattr(page_timers, "_LOOK_UP", 0)
     op = SlidingWindows(size=1_000_000).group_by("k").aggregate(n=agg.count()).emit(emit)
     options = {"state.segment": "1 minute"}
     with op.local_runner("at", backend="rocksdb", directory=tmp_path / "state", options=options) as runner:
@@ -69,7 +69,7 @@ def test_large_state_is_read_batch_by_batch(
             rows = runner.process(pa.table({"k": [number, 5_000 + number], "at": [240_000 + number] * 2}))
             assert 2_000 <= runner.metrics["live_keys"] <= 2_001 + number
             assert rows.num_rows >= 2
-            unread.append(len(runner._operator.operator._unknown))
+            unread.append(len(runner._operator.engine.state.timers._unknown))
         assert left == unread
         assert 2_004 == runner.metrics["live_keys"]
 
@@ -78,7 +78,7 @@ def test_batch_of_many_keys_reads_the_keys_of_segments(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After a restart, segments that have few pages for the keys of a batch are read, not asked for each key."""
-    monkeypatch.setattr(store_operator, "_FEW_PAGES", -1)
+    monkeypatch.setattr(page_timers, "_FEW_PAGES", -1)
     op = SlidingWindows(size=1_000_000).group_by("k").aggregate(n=agg.count()).emit("on_update")
     options = {"state.segment": "1 minute"}
     with op.local_runner("at", backend="rocksdb", directory=tmp_path / "state", options=options) as runner:
@@ -86,5 +86,5 @@ def test_batch_of_many_keys_reads_the_keys_of_segments(
             runner.process(pa.table({"k": np.arange(keys), "at": np.full(keys, segment * 60_000)}))
         runner.restart()
         rows = runner.process(pa.table({"k": np.arange(50) + 90, "at": np.full(50, 240_000)}))
-        assert [1] == list(runner._operator.operator._unknown)
+        assert [1] == list(runner._operator.engine.state.timers._unknown)
     assert {*range(90, 140)} == {*rows["k"].to_pylist()}

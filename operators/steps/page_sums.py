@@ -4,14 +4,12 @@ If all windows of a step contain a page as a whole, the step reads its sum inste
 begin or end. If all pages of a key in a segment are such pages, one sum of them will do.
 """
 
-from abc import ABC
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
 from operators.columns.ranges import Ints, Mask, run_starts
-from operators.kinds.panes import PaneSchema
-from operators.steps.store_operator import StoreOperator
+from operators.steps.panes import PaneSchema
 from serializers.pages import CODES
 from state_backends import Entries, WindowStore, WriteBatch
 from state_backends.store.entries import merge_entries, run_lengths
@@ -185,14 +183,23 @@ class PageSums:
             self._pages.remove(segment, names, local, pages.start)
             self._keys.remove_keys(segment, names)
 
-    def forget_names(self, segment: int, names: Iterable[bytes]) -> None:
-        """Drop the sums of pages with these names, which were written from outside."""
+    def _forget_names(self, segment: int, names: Iterable[bytes]) -> None:
         if segment in self._pages:
             listed = list(names)
             _, start = keys_and_starts(listed, self._store.span_of(segment)[0])
             keys, number = distinct_keys(listed)
             self._pages.remove(segment, keys, number, start)
             self._keys.remove_keys(segment, keys)
+
+    def forget_changes(self, changes: Sequence[WriteBatch] | None) -> None:
+        """Drop the sums of pages that were written from outside; all of them, if it is not known which were."""
+        if changes is None:
+            self.clear()
+        for batch in changes or ():
+            for segment, pages in batch.puts.items():
+                self._forget_names(segment, pages)
+            for segment, names in batch.deletes.items():
+                self._forget_names(segment, names)
 
     def end_step(self, segment: int) -> None:
         """Drop the sums of segments before this one, which no later step needs."""
@@ -216,35 +223,3 @@ def _are_all(pages: PageIds) -> Mask:
     whole = np.logical_and.reduceat(opens, begins)
     whole &= pages.is_last[np.append(begins[1:], len(pages)) - 1]
     return np.repeat(whole, np.diff(np.append(begins, len(pages))))
-
-
-class SummingOperator(StoreOperator, ABC):
-    """An operator that keeps sums of the pages of its store.
-
-    Args:
-        store: has the pages.
-        closes: whether it emits windows when they close.
-        schema: the panes.
-        panes_of: returns the panes among stored entries.
-    """
-
-    def __init__(
-        self, store: WindowStore, closes: bool, schema: PaneSchema, panes_of: Callable[[Entries], Entries]
-    ) -> None:
-        super().__init__(store, closes)
-        self._sums = PageSums(schema, store, panes_of)
-
-    def rebuild(self, close_time: int, changes: Sequence[WriteBatch] | None = None) -> None:
-        super().rebuild(close_time, changes)
-        if changes is None:
-            self._sums.clear()
-        for batch in changes or ():
-            for segment, pages in batch.puts.items():
-                self._sums.forget_names(segment, pages)
-            for segment, names in batch.deletes.items():
-                self._sums.forget_names(segment, names)
-
-    def _write(self, segment: int, keys: list[bytes], pages: PageIds, entries: Entries) -> Ints:
-        starts = super()._write(segment, keys, pages, entries)
-        self._sums.forget(segment, keys, pages)
-        return starts

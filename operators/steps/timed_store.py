@@ -1,20 +1,22 @@
-"""The base of all operators: steps over one store, and timers that follow from what is stored.
+"""What all engines work with: a store with the timers of its pages, and with the sums of pages that are not read again.
 
-A timer belongs to a page, so a step reads only the pages that its batch touches and those that are due.
+A step of an engine begins with `begin` and ends with `end`. In between it asks for the pages that its batch touches and those
+that are due, and writes back those that changed.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from operators.columns.ranges import Ints, Mask, run_starts
-from operators.columns.records import FAR_PAST, Records
+from operators.columns.records import NEVER
 from operators.steps.emission import Emission
+from operators.steps.page_sums import PageSums
+from operators.steps.page_timers import DueRule, PageTimers, least
 from operators.steps.step import Step
-from operators.steps.timers import NEVER, TimerQueue
+from operators.steps.timers import TimerQueue
 from operators.steps.touched import DuePages, Rows, Timers, Touched
 from state_backends import Entries, WindowStore, WriteBatch
 from state_backends.store.entries import merge_entries
@@ -22,14 +24,10 @@ from state_backends.store.ordering import row_order
 from state_backends.store.page_ids import PageIds, keys_and_starts
 
 NO_KEYS = np.empty(0, np.int64)
-_FEW_PAGES = 1 << 18
-"""Pages that are read at once when a store is opened: about a quarter of a second."""
-_LOOK_UP = 4
-"""How many keys of a segment are read, in order, in the time of one look-up. On RocksDB it is 5, in memory 1."""
-Bounds = Callable[[Ints], tuple[Ints, Ints]]
-"""Returns start and end of windows for times in ticks."""
 IsDone = Callable[[int, Ints], bool]
 """Says of a segment and numbers of keys whether a step needs none of their pages any more."""
+Retract = Callable[[list[bytes], Entries], Sequence[Emission]]
+"""Returns rows that retract the open windows of keys, given all of their stored entries."""
 
 
 class Emitted(Protocol):
@@ -44,128 +42,61 @@ class Emitted(Protocol):
         """Whether the rows retract emitted rows."""
 
 
-class StoreOperator(ABC):
-    """An operator over one store.
+class TimedStore:
+    """A window store with timers.
+
+    Args:
+        store: has the entries.
+        rule: says when entries are due; None if there are no timers.
+        sums: of the store's pages, if the engine reads any.
+        queue: of the timers, if it is not a plain one.
 
     Attributes:
-        store: holds its entries.
-        closes: whether it has timers, because it emits windows when they close.
-        close_time: the close time of the last step, in ticks. The owner of the store persists it.
+        store, sums: as given.
+        timers: of the pages.
     """
 
-    def __init__(self, store: WindowStore, closes: bool) -> None:
+    def __init__(
+        self,
+        store: WindowStore,
+        rule: DueRule | None,
+        sums: PageSums | None = None,
+        queue: TimerQueue | None = None,
+    ) -> None:
         self.store = store
-        self.closes = closes
-        self.close_time = FAR_PAST
-        self._timers = TimerQueue()
-        self._unread: dict[int, int] = {}
-        """Segments whose timers have not been set since the store was opened, and when the first of them may be due."""
-        self._unknown: dict[int, None] = {}
-        """Segments whose keys have not been read since then."""
+        self.timers = PageTimers(store, rule, TimerQueue() if queue is None else queue)
+        self.sums = sums
         self._retracting: Sequence[Emission] = ()
         """Windows of keys that were forgotten since the last step."""
 
-    @abstractmethod
-    def next_due(self, entries: Entries) -> Ints:
-        """Return the last tick of the next window to close that contains each stored entry, or NEVER."""
-
-    def earliest_due(self, first: int, last: int) -> int:
-        """Return a tick before which no entry with a time from `first` to `last` is due; by default nothing is known."""
-        del first, last
-        return FAR_PAST
+    @property
+    def close_time(self) -> int:
+        """The close time of the last step, in ticks, until the next one ends. Whoever has the store persists it."""
+        return self.timers.close_time
 
     def rebuild(self, close_time: int, changes: Sequence[WriteBatch] | None = None) -> None:
-        """Set the timers of what is stored, after the store was written from outside.
+        """Make what is in memory anew, after the store was written from outside: timers and sums.
 
         Args:
             close_time: the close time of the stored state.
-            changes: what was written since the timers were last right; None reads the whole store.
+            changes: what was written since they were last right; None reads the whole store.
         """
-        self.close_time, self._retracting = close_time, ()
-        if changes is None:
-            self._timers.clear()
-            self._open(self.store.segments())
-            return
-        if not self.closes:
-            return
-        for batch in changes:
-            for segment, pages in batch.puts.items():
-                names = list(pages)
-                self._set_page_timers(segment, names, self.store.read_names(segment, names))
+        self._retracting = ()
+        self.timers.rebuild(close_time, changes)
+        if self.sums is not None:
+            self.sums.forget_changes(changes)
 
-    def _open(self, segments: Sequence[int]) -> None:
-        """Set the timers of all segments, or of a large state only those that are due before its close time."""
-        ticks, few = self.store.segment_ticks, self.store.usage.pages <= _FEW_PAGES
-        self._unread = {
-            segment: self.earliest_due(segment * ticks, (segment + 1) * ticks - 1) if self.closes else NEVER
-            for segment in segments
-        }
-        self._unknown = dict.fromkeys(segments)
-        self._read(list(segments) if few else self._maybe_due(self.close_time))
-
-    def _read(self, segments: Sequence[int]) -> None:
-        """Read segments for the first time: their timers, or their keys if there are no timers."""
-        for segment in segments:
-            self._unknown.pop(segment, None)
-            if self._unread.pop(segment) == NEVER:
-                self.store.note_keys(segment)
-                continue
-            for names, entries in self.store.scan_pages(segment):
-                self._set_page_timers(segment, names, entries)
-        self.store.usage.keys_known = not self._unknown
-
-    def _maybe_due(self, close_time: int) -> list[int]:
-        """The segments that were not read yet and may have timers that are due before the close time."""
-        return [segment for segment, due in self._unread.items() if due < close_time]
-
-    def _read_on(self, close_time: int) -> None:
-        """Read the segments that may be due, and the keys of one more. So the first batch after a restart comes soon."""
-        if not self._unread:
-            return
-        self._read(self._maybe_due(close_time))
-        if self._unknown:
-            self._read_keys([next(reversed(self._unknown))])
-
-    def _read_keys(self, segments: Iterable[int]) -> None:
-        """Read the keys of segments for the first time, and leave their timers for later."""
-        for segment in segments:
-            self.store.note_keys(segment)
-            del self._unknown[segment]
-        self.store.usage.keys_known = not self._unknown
-
-    def _set_page_timers(self, segment: int, names: Sequence[bytes], entries: Entries) -> None:
-        """Set the timers of pages, given their entries by position of the name."""
-        present, due = first_by_key(entries.key, self.next_due(entries))
-        self._timers.add(segment, [names[n] for n in present.tolist()], due)
-
-    def _touched(self, keys: list[bytes], close_time: int) -> Touched:
-        """Return the keys of a batch and the pages that are due before the close time, whose spans are still empty."""
-        due = self._timers.drain_due(close_time) if self.closes else {}
-        number = {key: n for n, key in enumerate(keys)} if due else {}
-        numbered = {}
-        for segment, names in due.items():
-            of, start = keys_and_starts(names, self.store.span_of(segment)[0])
-            key = np.fromiter((number.setdefault(key, len(number)) for key in of), np.int64, len(of))
-            numbered[segment] = DuePages(key, start)
-        touched = Touched(list(number) if due else keys, numbered)
-        pages, most = self.store.usage.pages_of, _LOOK_UP * len(touched.keys)
-        self._read_keys([segment for segment in self._unknown if pages(segment) <= most])
-        return touched
-
-    def step(self, batch: Any, step: Step) -> Sequence[Emitted]:
-        """Process one batch and return the rows to emit.
-
-        Args:
-            batch: as `Program.read` returns it for the plan.
-            step: the close times, and where to count.
-        """
+    def begin(self, step: Step) -> None:
+        """Begin a step: it goes on from the close time of the last one."""
         step.begin(self.close_time)
-        self._read_on(step.close_time_end)
+        self.timers.read_on(step.close_time_end)
+
+    def end(self, step: Step, emitted: Sequence[Emitted]) -> Sequence[Emitted]:
+        """End a step, and return its rows, after those that retract windows of forgotten keys. Rows are counted."""
         retracting, self._retracting = self._retracting, ()
-        emitted = self.process(batch, step)
         if retracting:
             emitted = [*(rows.without(emitted) for rows in retracting), *emitted]
-        self.close_time = step.close_time_end
+        self.timers.close_time = step.close_time_end
         for rows in emitted:
             if rows.retract:
                 step.counters.retracted += len(rows.key)
@@ -173,10 +104,14 @@ class StoreOperator(ABC):
                 step.counters.windows += len(rows.key)
         return emitted
 
-    def forget(self, keys: list[bytes]) -> None:
+    def forget(self, keys: list[bytes], retract: Retract | None = None) -> None:
         """Delete all that is stored of distinct keys; the next step begins with rows that retract their open windows.
 
         Windows that are closed stay where they came out: they are final. Timers stay, as early ones of pages that are gone.
+
+        Args:
+            keys: encoded.
+            retract: makes these rows; None if no window comes out before it is closed.
 
         Cost: O(segments and pages of the keys).
         """
@@ -185,51 +120,33 @@ class StoreOperator(ABC):
         for segment in store.segments():
             present = np.flatnonzero(store.may_have(segment, keys, located))
             pages = store.pages(segment, keys, present)
-            if self.retracts:
+            if retract is not None:
                 parts.append(store.read(segment, keys, pages))
-            self._write(segment, keys, pages, nothing)
-        self._retracting = self.retracted(keys, merge_entries(parts, store.layout)) if parts else ()
+            self.write(segment, keys, pages, nothing)
+        self._retracting = retract(keys, merge_entries(parts, store.layout)) if retract and parts else ()
 
-    @property
-    def retracts(self) -> bool:
-        """Whether windows come out before they are closed, by rows that can be retracted; by default not."""
-        return False
+    def touch(self, keys: list[bytes], close_time: int) -> Touched:
+        """Return the keys of a batch and the pages that are due before the close time, whose spans are still empty."""
+        due = self.timers.queue.drain_due(close_time)
+        number = {key: n for n, key in enumerate(keys)} if due else {}
+        numbered = {}
+        for segment, names in due.items():
+            of, start = keys_and_starts(names, self.store.span_of(segment)[0])
+            key = np.fromiter((number.setdefault(key, len(number)) for key in of), np.int64, len(of))
+            numbered[segment] = DuePages(key, start)
+        touched = Touched(list(number) if due else keys, numbered)
+        self.timers.read_few_keys(len(touched.keys))
+        return touched
 
-    def retracted(self, keys: list[bytes], entries: Entries) -> Sequence[Emission]:
-        """Return rows that retract the open windows of keys, given all of their stored entries. Called if `retracts`."""
-        del keys, entries
-        return ()
-
-    @abstractmethod
-    def process(self, batch: Any, step: Step) -> Sequence[Emitted]:
-        """Process one batch while `close_time` is still that of the step before; rows are counted by `step`."""
-
-    @staticmethod
-    def _accepted(records: Records, late: Mask, step: Step, bounds: Bounds) -> Records:
-        """Count records, report the late ones, and return the others sorted by key and time.
-
-        Args:
-            records: those of a batch.
-            late: shape (n,), bool: which of them are late.
-            step: where to count and report.
-            bounds: returns start and end of the last window that could have contained records of these times.
-        """
-        step.count_rows(records.key, records.bad)
-        rows = np.flatnonzero(late)
-        step.report_late(rows, bounds(records.time[rows]))
-        accepted = records.take(np.flatnonzero(~late)) if len(rows) else records
-        order = row_order(accepted.key, accepted.time)
-        return accepted if order is None else accepted.take(order)
-
-    def _fetch(self, touched: Touched) -> Entries:
+    def fetch(self, touched: Touched) -> Entries:
         """Return the pages that a step touches, whole: those that are due, and those in the span of a key."""
         parts = []
-        for segment, pages in self._pages(touched):
+        for segment, pages in self.pages(touched):
             touched.held[segment] = pages
             parts.append(self.store.read(segment, touched.keys, pages))
         return merge_entries(parts, self.store.layout)
 
-    def _pages(self, touched: Touched, is_done: IsDone = lambda *_: False) -> Iterator[tuple[int, PageIds]]:
+    def pages(self, touched: Touched, is_done: IsDone = lambda *_: False) -> Iterator[tuple[int, PageIds]]:
         """Yield the segments that may have pages in the span of their key, or pages that are due, and these pages."""
         store, located = self.store, self.store.locate(touched.keys)
         for segment in store.segments():
@@ -248,7 +165,7 @@ class StoreOperator(ABC):
                 yield segment, pages
 
     @staticmethod
-    def _hold(touched: Touched, segment: int, pages: PageIds, changing: Iterable[Rows]) -> Mask:
+    def hold(touched: Touched, segment: int, pages: PageIds, changing: Iterable[Rows]) -> Mask:
         """Return which pages have to be read whole, because the step may write them or set their timers, and note them.
 
         Args:
@@ -265,7 +182,7 @@ class StoreOperator(ABC):
         touched.held[segment] = pages.take(held)
         return held
 
-    def _write_back(
+    def write_back(
         self,
         touched: Touched,
         entries: Entries,
@@ -306,7 +223,7 @@ class StoreOperator(ABC):
             start = pages.start[page]
             whole = len(present) == len(entries) and written.all()
             writing = entries if whole else entries.take(present[written])
-            start[written] = self._write(segment, touched.keys, pages.take(changes), writing)
+            start[written] = self.write(segment, touched.keys, pages.take(changes), writing)
             if timers is not None:
                 kept = written | ~changes[page]
                 was = before[nth]
@@ -333,9 +250,12 @@ class StoreOperator(ABC):
         changes[at] = True
         return pages, changes
 
-    def _write(self, segment: int, keys: list[bytes], pages: PageIds, entries: Entries) -> Ints:
+    def write(self, segment: int, keys: list[bytes], pages: PageIds, entries: Entries) -> Ints:
         """Replace all entries of pages, and return the start of the page that each is in now."""
-        return self.store.write(segment, keys, pages, entries)
+        starts = self.store.write(segment, keys, pages, entries)
+        if self.sums is not None:
+            self.sums.forget(segment, keys, pages)
+        return starts
 
     def _set_timers(
         self,
@@ -368,18 +288,7 @@ class StoreOperator(ABC):
         fired = touched.is_due(segment, pages)
         chosen = ~exact | fired[page] | (due < was_due[page])
         written = PageIds(pages.span, after.key[chosen], after.start[chosen], after.start[chosen])
-        self._timers.add(segment, written.names(touched.keys), due[chosen])
-
-
-def first_by_key(key: Ints, value: Ints) -> tuple[Ints, Ints]:
-    """Return the distinct keys of rows that are sorted by key, and the least value of each key."""
-    starts = np.flatnonzero(np.diff(key, prepend=-1))
-    return key[starts], least(value, starts)
-
-
-def least(value: Ints, starts: Ints) -> Ints:
-    """Return the least value of each run of rows that begins at `starts`."""
-    return np.minimum.reduceat(value, starts) if len(starts) else value[:0]
+        self.timers.queue.add(segment, written.names(touched.keys), due[chosen])
 
 
 def rows_by_segment(number: Ints, segments: Ints) -> list[Ints]:

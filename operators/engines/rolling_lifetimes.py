@@ -6,9 +6,9 @@ import numpy as np
 
 from operators.aggregates.operation import Operation
 from operators.columns.ranges import Ints, key_edges
-from operators.kinds.panes import PaneSchema
-from operators.kinds.rolling_rows import chain_starts
-from operators.kinds.rolling_state import LIFE_PANE_TIME, RollingPaneSchema, last_times
+from operators.engines.rolling_rows import chain_starts
+from operators.engines.rolling_state import LIFE_PANE_TIME, RollingPaneSchema, last_times
+from operators.steps.panes import PaneSchema
 from state_backends import Entries, WindowStore
 from state_backends.store.entries import merge_entries
 

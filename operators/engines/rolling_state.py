@@ -1,17 +1,14 @@
 """What a rolling operator stores: panes, and rows that wait until their windows are closed."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import pyarrow as pa
 
 from operators.columns.ranges import Ints, Mask, run_starts
-from operators.columns.records import Records, event_ticks
-from operators.kinds.panes import PaneSchema
-from operators.steps.timers import NEVER
-from serializers.arrays import fill, take_rows
+from operators.columns.records import NEVER, event_ticks
+from operators.engines.rolling_rows import Waiting
+from operators.steps.panes import PaneSchema
+from serializers.arrays import fill
 from serializers.rows import RowCodec
 from state_backends import Entries
 from state_backends.store.ordering import row_order
@@ -20,53 +17,6 @@ from state_backends.store.schema import NUMBER, TIME, VALUE
 LIFE_PANE_TIME = 2**61
 """The time under which a key's oldest panes are stored, combined to one: after all event times, so that it never expires."""
 _TIME, _SINCE, _WAITING, _ROWS = range(4)
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """Rows by key and time.
-
-    Attributes:
-        key, time: shape (n,), int64: sorted.
-        rows: n rows.
-    """
-
-    key: Ints
-    time: Ints
-    rows: pa.Table
-
-    def __len__(self) -> int:
-        return len(self.key)
-
-    def take(self, rows: Ints) -> "Waiting":
-        """Return the rows at these positions."""
-        return Waiting(self.key[rows], self.time[rows], take_rows(self.rows, rows))
-
-    def between(self, since: int, before: int) -> "Waiting":
-        """Return the rows with since <= time < before."""
-        inside = (self.time >= since) & (self.time < before)
-        return self if inside.all() else self.take(np.flatnonzero(inside))
-
-    @staticmethod
-    def joined(parts: Sequence["Waiting"]) -> "Waiting":
-        """Return all rows in order of key and time; rows of one key and time stay in the order of the parts."""
-        filled = [part for part in parts if len(part.key)] or list(parts[:1])
-        if len(filled) == 1:
-            return filled[0]
-        key, time = (
-            np.concatenate(columns) for columns in ([p.key for p in filled], [p.time for p in filled])
-        )
-        whole = Waiting(key, time, pa.concat_tables([part.rows for part in filled]))
-        order = row_order(key, time)
-        return whole if order is None else whole.take(order)
-
-    @classmethod
-    def of(cls, records: Records, chosen: Mask) -> "Waiting":
-        """Return the rows of sorted records under the mask."""
-        assert records.rows is not None  # noqa: S101 - the inputs name them
-        assert records.row is not None  # noqa: S101
-        at = np.flatnonzero(chosen)
-        return cls(records.key[at], records.time[at], take_rows(records.rows, records.row[at]))
 
 
 class RollingPaneSchema(PaneSchema):

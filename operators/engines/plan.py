@@ -1,4 +1,4 @@
-"""The base of the plans of all window kinds: the layout of stored entries, and what stored state depends on."""
+"""What the plans of all window kinds share: the layout of stored entries, timers, and what stored state depends on."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
@@ -6,6 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from operators.aggregates.operation import Operation
+from operators.columns.ranges import Ints
+from operators.columns.records import FAR_PAST
+from operators.kinds.kind import WindowKind
 from operators.steps.emission import AggregateOutput
 from serializers.pages import Column, PageLayout
 from state_backends import Entries
@@ -35,6 +38,29 @@ class WindowPlan(ABC):
         """The window kind and its lengths, under the names that are stored with the state."""
 
     @property
+    @abstractmethod
+    def max_bound_offset(self) -> int:
+        """How many ticks the bound of a window can be away from an event time in it."""
+
+    @abstractmethod
+    def late_before(self, close_time: int) -> int:
+        """Return the time before which a record is late: all windows that could contain it are closed."""
+
+    @abstractmethod
+    def next_due(self, entries: Entries, close_time: int) -> Ints:
+        """Return the last tick of the next window to close that contains each stored entry, or NEVER."""
+
+    def earliest_due(self, first: int, last: int, close_time: int) -> int:
+        """Return a tick before which no entry with a time from `first` to `last` is due; by default nothing is known."""
+        del first, last, close_time
+        return FAR_PAST
+
+    @property
+    def has_timers(self) -> bool:
+        """Whether entries become due, because windows are emitted when they close."""
+        return not self.on_update
+
+    @property
     def calls_user_code(self) -> bool:
         """Whether the operator calls functions of the user."""
         return any(operation.bare.calls_user_code for operation in self.operations)
@@ -45,7 +71,7 @@ class WindowPlan(ABC):
         codes = (code for operation in self.operations for code in operation.codes)
         return PageLayout((*head_codes(self.head), *codes))
 
-    def going_on(self, stored_identity: Mapping[str, Any]) -> "WindowPlan":
+    def continue_state(self, stored_identity: Mapping[str, Any]) -> "WindowPlan":
         """Return the plan as it goes on with a stored state: by default as it is.
 
         Args:
@@ -54,7 +80,7 @@ class WindowPlan(ABC):
         del stored_identity
         return self
 
-    def placed(self, entries: Entries, segment_ticks: int, close_time: int) -> Entries:
+    def cut_entries(self, entries: Entries, segment_ticks: int, close_time: int) -> Entries:
         """Return entries of a savepoint as a store with segments of this length has them: by default as they are.
 
         Args:
@@ -97,3 +123,29 @@ class WindowPlan(ABC):
             "emission": "on_update" if self.on_update else "on_close",
             "state": [operation.describe() for operation in self.operations],
         }
+
+
+class KindPlan(WindowPlan):
+    """The plan of a kind that is a value.
+
+    Attributes:
+        kind: where its windows lie, with lengths in ticks.
+    """
+
+    __slots__ = ()
+    kind: WindowKind
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        return self.kind.identity
+
+    @property
+    def max_bound_offset(self) -> int:
+        return self.kind.max_bound_offset
+
+    def late_before(self, close_time: int) -> int:
+        return self.kind.late_before(close_time)
+
+    def last_window(self, time: Ints) -> tuple[Ints, Ints]:
+        """Return start and end, as they are emitted, of the last window that can contain a record at each time."""
+        return self.kind.last_window(time)

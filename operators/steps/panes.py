@@ -11,20 +11,15 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from operators.aggregates.operation import Operation
+from operators.aggregates.operation import Operation, join_states, split_states
 from operators.columns.ranges import Ints, Mask, State, overlap_ranges, run_starts
 from operators.columns.records import Records
 from operators.steps.partials import Partials
-from serializers.pages import Column, PageLayout
+from serializers.pages import PageLayout
 from state_backends import Entries
 from state_backends.store.entries import merge_entries
 from state_backends.store.ordering import row_order
 from state_backends.store.schema import TIME, head_codes
-
-
-def all_combine(operations: Sequence[Operation]) -> bool:
-    """Return whether all states can be combined, so that windows can be made of panes."""
-    return all(operation.combines for operation in operations)
 
 
 @dataclass(frozen=True)
@@ -118,20 +113,6 @@ class PaneSchema:
         overlapped = split_states(idempotent, overlap_ranges(combine, joined, lo, hi)) if idempotent else []
         found = dict(zip(idempotent, overlapped, strict=True))
         return [found[op] if op in found else op.combine_ranges(states[op], lo, hi) for op in self.operations]
-
-
-def split_states(operations: Sequence[Operation], columns: Sequence[Column]) -> list[State]:
-    """Return the columns of all states, one after another, as one state per operation."""
-    states, at = [], 0
-    for operation in operations:
-        states.append(tuple(columns[at : at + len(operation.codes)]))
-        at += len(operation.codes)
-    return states
-
-
-def join_states(states: Sequence[State]) -> tuple[Column, ...]:
-    """Return the columns of all states, one after another."""
-    return tuple(column for state in states for column in state)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,25 +2,71 @@
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 
 from operators.aggregates.definitions import Bound
 from operators.aggregates.operation import Operation
-from operators.columns.ranges import Ints, State, run_starts
-from operators.columns.records import FAR_PAST
-from operators.kinds.panes import PaneSchema
+from operators.columns.ranges import Ints, Mask, State, run_starts
+from operators.columns.records import FAR_PAST, Records
+from operators.kinds.rolling import Rolling
 from operators.steps.emission import AggregateOutput
-from serializers.arrays import take_values
+from operators.steps.panes import PaneSchema
+from serializers.arrays import take_rows, take_values
 from state_backends import Entries
 from state_backends.store.entries import merge_entries
+from state_backends.store.ordering import row_order
 
-Closed = Literal["both", "left", "right", "none"]
-"""Which ends of its time belong to a window, as in pandas and polars."""
 _MOST_COORDINATES = 2**62
 _MOSTLY_DISTINCT = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Rows by key and time.
+
+    Attributes:
+        key, time: shape (n,), int64: sorted.
+        rows: n rows.
+    """
+
+    key: Ints
+    time: Ints
+    rows: pa.Table
+
+    def __len__(self) -> int:
+        return len(self.key)
+
+    def take(self, rows: Ints) -> "Waiting":
+        """Return the rows at these positions."""
+        return Waiting(self.key[rows], self.time[rows], take_rows(self.rows, rows))
+
+    def between(self, since: int, before: int) -> "Waiting":
+        """Return the rows with since <= time < before."""
+        inside = (self.time >= since) & (self.time < before)
+        return self if inside.all() else self.take(np.flatnonzero(inside))
+
+    @staticmethod
+    def join(parts: Sequence["Waiting"]) -> "Waiting":
+        """Return all rows in order of key and time; rows of one key and time stay in the order of the parts."""
+        filled = [part for part in parts if len(part.key)] or list(parts[:1])
+        if len(filled) == 1:
+            return filled[0]
+        key, time = (
+            np.concatenate(columns) for columns in ([p.key for p in filled], [p.time for p in filled])
+        )
+        whole = Waiting(key, time, pa.concat_tables([part.rows for part in filled]))
+        order = row_order(key, time)
+        return whole if order is None else whole.take(order)
+
+    @classmethod
+    def of(cls, records: Records, chosen: Mask) -> "Waiting":
+        """Return the rows of sorted records under the mask."""
+        assert records.rows is not None  # noqa: S101 - the inputs name them
+        assert records.row is not None  # noqa: S101
+        at = np.flatnonzero(chosen)
+        return cls(records.key[at], records.time[at], take_rows(records.rows, records.row[at]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,33 +122,27 @@ class _Ranks:
         return self.before(times + 1)
 
 
-def windows_of(  # noqa: PLR0913, PLR0917 - all that a window depends on
-    key: Ints,
-    time: Ints,
-    rows: pa.Table,
+def windows_of(
+    waiting: Waiting,
     panes: Entries,
     life: Entries | None,
     empty: Entries,
     schema: PaneSchema,
-    lookbacks: Sequence[int | None],
-    closed: Closed,
-    pause: int | None = None,
+    kind: Rolling,
 ) -> RollingRows:
     """Return the windows of rows.
 
     Args:
-        key, time: shape (n,), int64: of the rows, sorted.
-        rows: n rows.
+        waiting: the rows.
         panes: sorted by key and time, in the columns of `schema`.
         life: a pane for each key, older than all others, under the time of its last record; None if there are none.
         empty: a pane of no records.
         schema: of the panes.
-        lookbacks: lengths in ticks; None is a lookback without end.
-        closed: which ends belong to the windows.
-        pause: the longest time in ticks between two records of one lifetime; None if there is no limit.
+        kind: which windows each row has.
 
     Cost: a binary search for each end of each distinct window.
     """
+    key, time = waiting.key, waiting.time
     starts = run_starts(key, time)
     if len(starts) > _MOSTLY_DISTINCT * len(key):
         starts = np.arange(len(key))  # To find a window twice takes less time than to copy all results.
@@ -118,24 +158,24 @@ def windows_of(  # noqa: PLR0913, PLR0917 - all that a window depends on
     else:
         place = panes.key * span + ranks.before(panes.time) + 1
     base, count = key_of * span, len(panes)
-    last = ranks.until(time_of) if closed in ("both", "right") else ranks.before(time_of)
+    last = ranks.until(time_of) if kind.closed in ("both", "right") else ranks.before(time_of)
     stop = np.searchsorted(place, base + last, "right")
     ranges, empties = [], False
-    edges = None
+    edges, pause = None, kind.forget_after
     if pause is not None:
         final = panes.time
         if life is not None and len(life):
             final = final.copy()
             final[panes.time == FAR_PAST] = life.time
         edges = final, chain_starts(panes.key, final, pause)
-    for lookback in lookbacks:
+    for lookback in kind.lookbacks:
         if lookback is None:
             begin = np.searchsorted(place, base, "left")
             if edges is not None:
                 begin = _since_pause(begin, stop, time_of, edges, pause or 0)
         else:
             since = time_of - lookback
-            skipped = ranks.before(since) if closed in ("both", "left") else ranks.until(since)
+            skipped = ranks.before(since) if kind.closed in ("both", "left") else ranks.until(since)
             begin = np.searchsorted(place, base + skipped + 1, "left")
         filled = begin < stop
         if filled.all():
@@ -146,7 +186,7 @@ def windows_of(  # noqa: PLR0913, PLR0917 - all that a window depends on
     if empties:
         columns = tuple(np.concatenate(pair) for pair in zip(panes.columns, empty.columns, strict=True))
         panes = Entries(np.append(panes.key, 0), columns)
-    return RollingRows(key, rows, window, schema, panes, tuple(ranges))
+    return RollingRows(key, waiting.rows, window, schema, panes, tuple(ranges))
 
 
 def chain_starts(key: Ints, time: Ints, pause: int) -> Ints:

@@ -1,0 +1,152 @@
+"""What a kind of windows says about time. Kinds are values: they see times, and no store.
+
+In this room the end of a window is its last tick, so a window is closed if its end is before the close time.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from operators.columns.ranges import Ints, Mask
+from operators.columns.records import Records
+from operators.kinds.folding import FoldedWindows, FoldSchema
+from state_backends import Entries
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """Windows as ranges of sorted panes.
+
+    Attributes:
+        lo, hi: shape (n,), int64: the panes [lo, hi) that each window contains.
+        pane: shape (n,), int64: the pane that defines the window.
+        start, end: shape (n,), int64: bounds in ticks as they are emitted.
+    """
+
+    lo: Ints
+    hi: Ints
+    pane: Ints
+    start: Ints
+    end: Ints
+
+    def take(self, rows: Mask) -> "Windows":
+        """Return the windows under the mask."""
+        columns = (self.lo, self.hi, self.pane, self.start, self.end)
+        return Windows(*(column[rows] for column in columns))
+
+    def contain(self, marked: Mask) -> Mask:
+        """Return which windows contain a pane under the mask."""
+        before = np.concatenate([[0], np.cumsum(marked)])
+        return before[self.hi] > before[self.lo]
+
+
+class WindowKind(ABC):
+    """Where windows lie in time.
+
+    Attributes:
+        name: of the kind, as it is stored with the state.
+    """
+
+    __slots__ = ()
+    name: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def identity(self) -> dict[str, Any]:
+        """The kind and its lengths, under the names that are stored with the state."""
+
+    @property
+    @abstractmethod
+    def max_bound_offset(self) -> int:
+        """How many ticks the bound of a window can be away from an event time in it."""
+
+    @property
+    @abstractmethod
+    def dependency_span(self) -> int:
+        """How many ticks a record can be away from the entries that it changes or whose windows it is in."""
+
+    @abstractmethod
+    def late_before(self, close_time: int) -> int:
+        """Return the time before which a record is late: all windows that could contain it are closed."""
+
+    @abstractmethod
+    def last_window(self, time: Ints) -> tuple[Ints, Ints]:
+        """Return start and end, as they are emitted, of the last window that can contain a record at each time."""
+
+    @abstractmethod
+    def dead_before(self, close_time: int) -> int:
+        """Return the time before which no window needs an entry."""
+
+
+class PaneKind(WindowKind):
+    """Windows that are ranges of panes.
+
+    Attributes:
+        size: length of a window in ticks.
+    """
+
+    __slots__ = ()
+    size: int
+    condenses: ClassVar[bool]
+    """Whether a pane stands for a span of time, so that panes are few even if records are many."""
+
+    @abstractmethod
+    def pane_of(self, time: Ints) -> Ints:
+        """Return the time of the pane that each record belongs to, which ascends with the record's own."""
+
+    @abstractmethod
+    def next_end(self, time: Ints, close_time: int) -> Ints:
+        """Return the last tick of the next window to close that a pane at each time defines, or NEVER."""
+
+    @abstractmethod
+    def earliest_end(self, first: int, last: int, close_time: int) -> int:
+        """Return a tick before which `next_end` is of no pane at a time from `first` to `last`."""
+
+    @abstractmethod
+    def closed_windows(self, key: Ints, time: Ints, since: int, close_time: int) -> Windows:
+        """Return the windows that end at `since` or later and before `close_time`.
+
+        Args:
+            key, time: shape (n,), int64: distinct panes, sorted.
+            since, close_time: ticks.
+        """
+
+    @abstractmethod
+    def changed_windows(self, key: Ints, time: Ints, changed: Mask, fresh: Mask, close_time: int) -> Windows:
+        """Return the windows that are open at a close time and that records have changed.
+
+        Args:
+            key, time: shape (n,), int64: distinct panes, sorted.
+            changed: shape (n,), bool: which panes got records.
+            fresh: shape (n,), bool: which panes are new, so that they define new windows.
+            close_time: ticks.
+        """
+
+
+class FoldKind(WindowKind):
+    """Windows with a stored state each. The time of an entry is the end of its window."""
+
+    __slots__ = ()
+    head: ClassVar[tuple[tuple[str, str], ...]]
+    """Name and kind of each stored column before the states."""
+
+    @abstractmethod
+    def bounds(self, end: Ints) -> tuple[Ints, Ints]:
+        """Return starts and ends of windows as they are emitted."""
+
+    @abstractmethod
+    def is_window(self, entries: Entries) -> Mask:
+        """Return which entries are windows."""
+
+    @abstractmethod
+    def fold(self, schema: FoldSchema, stored: Entries, records: Records, close_time: int) -> FoldedWindows:
+        """Return the windows after a batch.
+
+        Args:
+            schema: of the entries.
+            stored: entries of the records' keys within `dependency_span`, sorted by key and end.
+            records: those that are not late, sorted by key and time.
+            close_time: the close time at which they arrive.
+        """

@@ -1,0 +1,142 @@
+"""The timers of the pages of a store. They follow from what is stored, so they are never written.
+
+A timer belongs to a page, so a step reads only the pages that its batch touches and those that are due.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from operators.columns.ranges import Ints
+from operators.columns.records import FAR_PAST, NEVER
+from operators.steps.timers import TimerQueue
+from state_backends import Entries, WindowStore, WriteBatch
+
+_FEW_PAGES = 1 << 18
+"""Pages that are read at once when a store is opened: about a quarter of a second."""
+_LOOK_UP = 4
+"""How many keys of a segment are read, in order, in the time of one look-up. On RocksDB it is 5, in memory 1."""
+
+
+class DueRule(Protocol):
+    """A plan, as far as timers go."""
+
+    def next_due(self, entries: Entries, close_time: int) -> Ints:
+        """Return the last tick of the next window to close that contains each stored entry, or NEVER."""
+
+    def earliest_due(self, first: int, last: int, close_time: int) -> int:
+        """Return a tick before which no entry with a time from `first` to `last` is due."""
+
+
+class PageTimers:
+    """When the pages of a store are due.
+
+    Args:
+        store: has the pages.
+        rule: says when entries are due; None if nothing ever is, because windows are not emitted when they close.
+        queue: of the timers.
+    """
+
+    def __init__(self, store: WindowStore, rule: DueRule | None, queue: TimerQueue) -> None:
+        self._store = store
+        self._rule = rule
+        self.queue = queue
+        self.close_time = FAR_PAST
+        """The close time of what is stored: that of the last step."""
+        self._unread: dict[int, int] = {}
+        """Segments whose timers have not been set since the store was opened, and when the first of them may be due."""
+        self._unknown: dict[int, None] = {}
+        """Segments whose keys have not been read since then."""
+
+    @property
+    def are_kept(self) -> bool:
+        """Whether there are timers at all."""
+        return self._rule is not None
+
+    def rebuild(self, close_time: int, changes: Sequence[WriteBatch] | None) -> None:
+        """Set the timers of what is stored, after the store was written from outside.
+
+        Args:
+            close_time: the close time of the stored state.
+            changes: what was written since the timers were last right; None reads the whole store.
+        """
+        self.close_time = close_time
+        if changes is None:
+            self.queue.clear()
+            self._open(self._store.segments())
+        elif self.are_kept:
+            for batch in changes:
+                for segment, pages in batch.puts.items():
+                    names = list(pages)
+                    self.set_pages(segment, names, self._store.read_names(segment, names))
+
+    def _open(self, segments: Sequence[int]) -> None:
+        """Set the timers of all segments, or of a large state only those that are due before its close time."""
+        few = self._store.usage.pages <= _FEW_PAGES
+        self._unread = {segment: self._earliest_due(segment) for segment in segments}
+        self._unknown = dict.fromkeys(segments)
+        self._read(list(segments) if few else self._maybe_due(self.close_time))
+
+    def _earliest_due(self, segment: int) -> int:
+        """A tick before which nothing in the segment is due."""
+        if self._rule is None:
+            return NEVER
+        return self._rule.earliest_due(*self._store.span_of(segment), self.close_time)
+
+    def _read(self, segments: Sequence[int]) -> None:
+        """Read segments for the first time: their timers, or their keys if there are no timers."""
+        for segment in segments:
+            self._unknown.pop(segment, None)
+            if self._unread.pop(segment) == NEVER:
+                self._store.note_keys(segment)
+                continue
+            for names, entries in self._store.scan_pages(segment):
+                self.set_pages(segment, names, entries)
+        self._store.usage.keys_known = not self._unknown
+
+    def _maybe_due(self, close_time: int) -> list[int]:
+        """The segments that were not read yet and may have timers that are due before the close time."""
+        return [segment for segment, due in self._unread.items() if due < close_time]
+
+    def read_on(self, close_time: int) -> None:
+        """Read the segments that may be due, and the keys of one more. So the first batch after a restart comes soon."""
+        if not self._unread:
+            return
+        self._read(self._maybe_due(close_time))
+        if self._unknown:
+            self._read_keys([next(reversed(self._unknown))])
+
+    def read_few_keys(self, keys: int) -> None:
+        """Read the keys of segments that have so few that this takes less time than to look up a step's keys in them."""
+        pages = self._store.usage.pages_of
+        self._read_keys([segment for segment in self._unknown if pages(segment) <= _LOOK_UP * keys])
+
+    def _read_keys(self, segments: Iterable[int]) -> None:
+        """Read the keys of segments for the first time, and leave their timers for later."""
+        for segment in segments:
+            self._store.note_keys(segment)
+            del self._unknown[segment]
+        self._store.usage.keys_known = not self._unknown
+
+    def set_pages(self, segment: int, names: Sequence[bytes], entries: Entries) -> None:
+        """Set the timers of pages, given their entries by position of the name."""
+        if self._rule is not None:
+            present, due = first_by_key(entries.key, self._rule.next_due(entries, self.close_time))
+            self.queue.add(segment, [names[n] for n in present.tolist()], due)
+
+    def first_due(self, segment: int) -> int | None:
+        """Return when a segment's first timer is due, None if it has none; the segment's begin as long as that is not known."""
+        first = self.queue.first_due(segment)
+        return self._store.span_of(segment)[0] if first is None and segment in self._unread else first
+
+
+def first_by_key(key: Ints, value: Ints) -> tuple[Ints, Ints]:
+    """Return the distinct keys of rows that are sorted by key, and the least value of each key."""
+    starts = np.flatnonzero(np.diff(key, prepend=-1))
+    return key[starts], least(value, starts)
+
+
+def least(value: Ints, starts: Ints) -> Ints:
+    """Return the least value of each run of rows that begins at `starts`."""
+    return np.minimum.reduceat(value, starts) if len(starts) else value[:0]
