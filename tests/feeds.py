@@ -18,7 +18,7 @@ from operators import (
 )
 from operators import aggregates as agg
 from operators.columns.records import FAR_FUTURE
-from operators.runtime.program import Processed
+from operators.runtime.batch_runner import Processed
 from operators.runtime.stateful import StatefulOperator
 from state_backends.durability.progress import Progress
 from state_backends.journal import Journal

@@ -43,8 +43,8 @@ MUTATIONS = (
     ),
     Mutation(
         "lateness",
-        "return time < rule.late_before(step.close_time_start)",
-        "return time <= rule.late_before(step.close_time_start)",
+        "return time < plan.late_before(step.close_time_start)",
+        "return time <= plan.late_before(step.close_time_start)",
     ),
     Mutation(
         "how long panes of sliding windows are kept",
@@ -138,8 +138,8 @@ MUTATIONS = (
     ),
     Mutation(
         "the copy of a state that an error left half done",
-        "known = self._ready and not done.restored and self.engine.state.close_time <= close",
-        "known = not done.restored and self.engine.state.close_time <= close",
+        "known = self._ready and not done.restored and self.engine.state",
+        "known = not done.restored and self.engine.state",
     ),
     Mutation(
         "combination of ranges of three panes",

@@ -34,9 +34,9 @@ def rows_of(count: int, times: int) -> pa.Table:
 @pytest.mark.parametrize("sorts", [True, False], ids=["sorted", "as they come"])
 def test_first_stage(measure: Measure, ties: str, count: int, sorts: bool) -> None:
     rows = rows_of(count, TIES[ties])
-    program = OPERATOR.program(rows.schema, "at", resolve("memory", {}))
-    batches = rows.select(program.inputs.names).to_batches(10_000)
-    pack = Pack(program, tuple(range(4)), sorts=sorts)
+    binding = OPERATOR.bind(rows.schema, "at", resolve("memory", {}))
+    batches = rows.select(binding.inputs.names).to_batches(10_000)
+    pack = Pack(binding, tuple(range(4)), sorts=sorts)
     told: list[int] = []
 
     def run() -> None:

@@ -17,8 +17,8 @@ from operators import SlidingWindows
 from operators import aggregates as agg
 from operators.engines.fold_engine import FoldPlan
 from operators.kinds.fold_sliding import FoldedSliding
+from operators.runtime.binding import Binding
 from operators.runtime.local import LocalRunner
-from operators.runtime.program import Program
 from state_backends import StateConfig, resolve
 
 KEYS, BATCH = 10, 10_000
@@ -48,12 +48,12 @@ def runner(per_window: int, way: str) -> LocalRunner:
     windows = SlidingWindows(size=per_window * GAP_MS)
     operator = windows.group_by("k").aggregate(**aggregates)
 
-    def bind(schema: pa.Schema, config: StateConfig) -> Program:
-        program = operator.program(schema, "at", config)
+    def bind(schema: pa.Schema, config: StateConfig) -> Binding:
+        binding = operator.bind(schema, "at", config)
         if not by_fold:
-            return program
+            return binding
         kind = FoldedSliding(windows.size_ticks)
-        return replace(program, plan=FoldPlan(kind, False, program.output.operations))
+        return replace(binding, plan=FoldPlan(kind, False, binding.output.operations))
 
     return LocalRunner(bind, resolve(), None)
 

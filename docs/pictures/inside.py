@@ -120,7 +120,7 @@ def record() -> str:
 
 def _heads(runner: LocalRunner) -> list[tuple[str, str]]:
     """Name and code of each column of a page, in order."""
-    stored = runner._program.stored()  # noqa: SLF001 - what the page shows is inside
+    stored = runner._binding.stored_schema()  # noqa: SLF001 - what the page shows is inside
     states = [(f"{state.name}", code) for state in stored.states for _, code in state.parts]
     return [(name, "i8") for name, _ in stored.head] + states
 

@@ -92,7 +92,7 @@ def operator_of(text: str) -> Any:
         if not hasattr(found, name):
             raise CommandError(f"the module {module} has no {path!r}: give the name of the operator in it")
         found = getattr(found, name)
-    if not all(hasattr(found, name) for name in ("program", "bounded", "closing")):
+    if not all(hasattr(found, name) for name in ("bind", "bounded", "as_on_close")):
         raise CommandError(
             f"{text} is a {type(found).__name__}, not an operator with its keys: give what `apply` is called on"
         )

@@ -14,19 +14,19 @@ import pyarrow as pa
 
 from operators.aggregates.operation import Operation
 from operators.columns.durations import tick_length, ticks
-from operators.columns.records import FAR_FUTURE, FAR_PAST, NEVER, Records
+from operators.columns.records import FAR_FUTURE, NEVER, Records
 from operators.custom.contract import CallContext, CustomOperator, Declaration, Ints, OutputRows, named
 from operators.custom.timers import EarliestTimers
 from operators.errors import DefinitionError, OperatorError
 from operators.steps.lateness import accept
+from operators.steps.plan import Plan
 from operators.steps.step import Step
 from operators.steps.timed_store import Emitted, TimedStore
 from serializers import CorruptDataError
-from serializers.pages import PageLayout
 from state_backends import Entries, StateError, WindowStore
 from state_backends.store.entries import merge_entries
 from state_backends.store.page_ids import PageIds
-from state_backends.store.schema import FLOAT, NUMBER, TIME, VALUE, head_codes
+from state_backends.store.schema import FLOAT, NUMBER, TIME, VALUE
 
 KINDS = {int: NUMBER, float: FLOAT, object: VALUE}
 """Kinds of stored columns by their declared type."""
@@ -50,7 +50,7 @@ def _plain(kind: type, name: str, value: Any) -> Any:
     return text
 
 
-class CustomPlan:
+class CustomPlan(Plan):
     """An operator with its declaration for a frame.
 
     Args:
@@ -126,14 +126,14 @@ class CustomPlan:
         """The declared columns of the state."""
         return tuple(self.declaration.state)
 
+    @property
+    def has_timers(self) -> bool:
+        return self.definition.timed
+
     def late_before(self, close_time: int) -> int:
         """Return the time before which a record is late, as the operator says."""
         with self.calling("late_before"):
             return operator.index(self.definition.late_before(close_time))
-
-    def last_window(self, time: Ints) -> tuple[Ints, Ints]:
-        """Return the times of records: the plan knows of no windows."""
-        return time, time
 
     def next_due(self, entries: Entries, close_time: int) -> Ints:
         """Return when each entry is to be fired, as the operator says, or NEVER."""
@@ -146,11 +146,6 @@ class CustomPlan:
                 )
         return due.astype(np.int64, copy=False)
 
-    def earliest_due(self, first: int, last: int, close_time: int) -> int:
-        """Return a tick before which no entry is due: nothing is known."""
-        del first, last, close_time
-        return FAR_PAST
-
     @contextmanager
     def calling(self, method: str) -> Iterator[None]:
         """Raise what a user's method raises as an `OperatorError` that names the method. Errors of the state pass unchanged."""
@@ -161,11 +156,6 @@ class CustomPlan:
         except Exception as error:
             name = f"{type(self.definition).__name__}.{method}"
             raise OperatorError(f"{name} failed: {type(error).__name__}: {error}") from error
-
-    @cached_property
-    def layout(self) -> PageLayout:
-        """The layout of stored entries."""
-        return PageLayout(head_codes(self.head))
 
     def describe(self) -> dict[str, Any]:
         """Return what stored state depends on.
@@ -184,11 +174,6 @@ class CustomPlan:
             "state": [],
         }
 
-    def cut_entries(self, entries: Entries, segment_ticks: int, close_time: int) -> Entries:
-        """Return entries of a savepoint, which are the same in segments of any length."""
-        del segment_ticks, close_time
-        return entries
-
     def engine(self, store: WindowStore) -> "CustomEngine":
         """Return the engine over a store."""
         if self.whole:
@@ -205,10 +190,9 @@ class CustomEngine:
     """
 
     def __init__(self, plan: CustomPlan, store: WindowStore) -> None:
-        timed = plan.definition.timed
         self.plan = plan
-        self.state = TimedStore(store, plan if timed else None, queue=EarliestTimers())
-        if timed:
+        self.state = TimedStore(store, plan, queue=EarliestTimers())
+        if plan.has_timers:
             store.on_write = self._set_written_timers
 
     def _set_written_timers(self, segment: int, names: Sequence[bytes], entries: Entries) -> None:
@@ -229,15 +213,11 @@ class CustomEngine:
         emitted += self._fire_due(step, step.close_time_end)
         return self.state.end(step, emitted)
 
-    def forget(self, keys: list[bytes]) -> None:
-        """Delete all that is stored of keys. Rows that are out are final."""
-        self.state.forget(keys)
-
     def _fire_due(self, step: Step, close_time: int) -> Iterator[OutputRows]:
         """Remove the entries whose timers are before the close time from the store and fire them, until none is left."""
         # The earliest timer of each call must be later than that of the previous call, or the loop would not end.
         latest, calls = -NEVER, 0
-        while self.state.timers.are_kept:
+        while self.plan.has_timers:
             keys, entries = self._take_entries(close_time)
             if not len(entries):
                 return

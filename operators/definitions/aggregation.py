@@ -21,9 +21,10 @@ from operators.definitions.keys import check_same_keys, key_columns, named_keys
 from operators.definitions.results import check_computes, check_named, inputs_of_results, no_aggregate
 from operators.definitions.runnable import RunnableOperator
 from operators.errors import DefinitionError
+from operators.runtime.binding import Binding, OutputTime, segment_length
 from operators.runtime.inputs import Inputs
-from operators.runtime.program import OutputTime, Plan, Program, segment_length
 from operators.steps.emission import OutputSchema, bind_aggregates
+from operators.steps.plan import Plan
 from state_backends import StateConfig, resolve
 
 if TYPE_CHECKING:
@@ -145,7 +146,7 @@ class WindowedAggregation(RunnableOperator):
             raise DefinitionError(f"emit takes {known}, not {policy!r}")
         return _checked(replace(self, policy=policy))
 
-    def closing(self) -> "WindowedAggregation":
+    def as_on_close(self) -> "WindowedAggregation":
         return self.emit("on_close")
 
     @property
@@ -153,7 +154,7 @@ class WindowedAggregation(RunnableOperator):
         return self.policy == "on_close"
 
     def bounded(self) -> "WindowedAggregation":
-        return self.closing()  # After the last record both policies say the same.
+        return self.as_on_close()  # After the last record both policies say the same.
 
     @property
     def given(self) -> Iterator[tuple[str, str]]:
@@ -179,7 +180,7 @@ class WindowedAggregation(RunnableOperator):
             operator = replace(operator, windows=self.windows.with_gap_column(gap))
         return _checked(operator), df, event_time
 
-    def program(self, schema: pa.Schema, event_time: str, config: StateConfig) -> Program:
+    def bind(self, schema: pa.Schema, event_time: str, config: StateConfig) -> Binding:
         refuse_expressions([("event_time", event_time), *self.given])
         windows = self.windows
         types = column_types(schema)
@@ -200,7 +201,7 @@ class WindowedAggregation(RunnableOperator):
         read = sorted({name for operation in output.operations for name in operation.inputs})
         values = tuple((name, types[name]) for name in read)
         inputs = Inputs(event_time, keys, values, windows.tick_us, plan.max_bound_offset, gap)
-        return Program(
+        return Binding(
             plan,
             output,
             inputs,

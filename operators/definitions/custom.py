@@ -28,8 +28,8 @@ from operators.custom.plan import KINDS, CustomPlan
 from operators.definitions.keys import key_columns, named_keys
 from operators.definitions.runnable import RunnableOperator
 from operators.errors import DefinitionError
+from operators.runtime.binding import Binding, OutputTime, segment_length
 from operators.runtime.inputs import Inputs
-from operators.runtime.program import OutputTime, Program, segment_length
 from state_backends import StateConfig
 
 if TYPE_CHECKING:
@@ -204,7 +204,7 @@ class GroupedOperator(RunnableOperator):
         operator = replace(self, keys=found.keys, key_names=found.key_names or self.key_names)
         return operator, found.df, found.name(event_time)
 
-    def program(self, schema: pa.Schema, event_time: str, config: StateConfig) -> Program:
+    def bind(self, schema: pa.Schema, event_time: str, config: StateConfig) -> Binding:
         refuse_expressions([("event_time", event_time), *self.given])
         definition, types = self.definition, column_types(schema)
         check_columns(types, event_time, self.keys, {})
@@ -219,7 +219,7 @@ class GroupedOperator(RunnableOperator):
         segment = ticks(definition.segment, tick_us, f"segment of {type(definition).__name__}", 1)
         plan = CustomPlan(definition, declared, inputs, out, grace, whole=self.whole)
         plan.describe()
-        return Program(
+        return Binding(
             plan,
             CustomOutput(out, results, tick_us, type(definition).__name__, declared.event_time),
             Inputs(event_time, keys, inputs, tick_us, plan.max_bound_offset),

@@ -31,8 +31,8 @@ from operators.engines.rolling import RollingPlan
 from operators.engines.rolling_rows import RollingOutput
 from operators.errors import DefinitionError
 from operators.kinds.rolling import Closed, Rolling
+from operators.runtime.binding import Binding, OutputTime, default_segment, segment_length
 from operators.runtime.inputs import Inputs
-from operators.runtime.program import OutputTime, Program, default_segment, segment_length
 from operators.steps.emission import bind_aggregates
 from serializers import SerializationError
 from serializers.rows import RowCodec
@@ -237,7 +237,7 @@ class RollingAggregation(RunnableOperator):
         )
         return operator, found.df, time
 
-    def program(self, schema: pa.Schema, event_time: str, config: StateConfig) -> Program:
+    def bind(self, schema: pa.Schema, event_time: str, config: StateConfig) -> Binding:
         refuse_expressions([("event_time", event_time), *self.given])
         windows, types = self.windows, column_types(schema)
         check_computes(self.aggregates)
@@ -262,7 +262,7 @@ class RollingAggregation(RunnableOperator):
         )
         values = read if label is None else (*read, (label, pa.bool_()))
         keys = tuple((name, types[name]) for name in self.keys)
-        return Program(
+        return Binding(
             plan,
             output,
             Inputs(event_time, keys, values, windows.tick_us, plan.max_bound_offset, rows=plan.rows),

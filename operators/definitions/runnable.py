@@ -14,7 +14,7 @@ from operators.columns.checks import column_types
 from operators.columns.durations import Duration
 from operators.columns.expressions import refuse_expressions
 from operators.definitions.attributes import OfSomeKinds
-from operators.runtime.program import Program
+from operators.runtime.binding import Binding
 from operators.steps.late_reports import LateSide
 from state_backends import StateConfig, resolve
 
@@ -33,7 +33,7 @@ class RunnableOperator(OfSomeKinds, ABC):
     __slots__ = ()
 
     @abstractmethod
-    def program(self, schema: pa.Schema, event_time: str, config: StateConfig) -> Program:
+    def bind(self, schema: pa.Schema, event_time: str, config: StateConfig) -> Binding:
         """Return the operator bound to a frame's columns.
 
         Raises:
@@ -55,7 +55,7 @@ class RunnableOperator(OfSomeKinds, ABC):
         """Whether each row comes once, when no record can change it any more."""
         return True
 
-    def closing(self) -> "RunnableOperator":
+    def as_on_close(self) -> "RunnableOperator":
         """Return the operator as it emits windows when they close, over the same state; by default it does."""
         return self
 
@@ -221,15 +221,15 @@ class RunnableOperator(OfSomeKinds, ABC):
 
         refuse_expressions([("event_time", event_time), *self.given])
 
-        def bind(schema: pa.Schema, config: StateConfig) -> Program:
-            program = self.program(schema, event_time, config)
+        def bind(schema: pa.Schema, config: StateConfig) -> Binding:
+            binding = self.bind(schema, event_time, config)
             if not late:
-                return program
-            time = bounds_type(column_types(schema)[event_time], program.tick_us)
-            return program.reporting(LateSide(schema.remove_metadata(), time, program.tick_us))
+                return binding
+            time = bounds_type(column_types(schema)[event_time], binding.tick_us)
+            return binding.reporting(LateSide(schema.remove_metadata(), time, binding.tick_us))
 
-        def bind_closing(schema: pa.Schema, config: StateConfig) -> Program:
-            return self.closing().program(schema, event_time, config)
+        def bind_closing(schema: pa.Schema, config: StateConfig) -> Binding:
+            return self.as_on_close().bind(schema, event_time, config)
 
         markers = {side.name: side.marker for side in sides}
         return LocalRunner(bind, config, directory, bind_closing, markers)

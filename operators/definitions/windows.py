@@ -17,7 +17,7 @@ from operators.kinds.fold_hopping import FoldedHopping
 from operators.kinds.fold_sliding import FoldedSliding
 from operators.kinds.hopping import Hopping
 from operators.kinds.sliding import Sliding
-from operators.runtime.program import default_segment
+from operators.runtime.binding import default_segment
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

@@ -12,12 +12,12 @@ import numpy as np
 from operators.aggregates.operation import Operation
 from operators.columns.ranges import Ints, Mask
 from operators.columns.records import NEVER, Records
-from operators.engines.plan import KindPlan
 from operators.kinds.folding import FoldedWindows, FoldSchema
 from operators.kinds.kind import FoldKind
 from operators.steps.emission import Emission
 from operators.steps.lateness import accept
 from operators.steps.page_timers import first_by_key
+from operators.steps.plan import KindPlan
 from operators.steps.step import Step
 from operators.steps.timed_store import Emitted, TimedStore
 from operators.steps.touched import Rows, Timers, Touched
@@ -68,7 +68,7 @@ class FoldEngine:
 
     def __init__(self, plan: FoldPlan, store: WindowStore) -> None:
         self.plan = plan
-        self.state = TimedStore(store, plan if plan.has_timers else None)
+        self.state = TimedStore(store, plan, retract=self._retract if plan.on_update else None)
 
     def step(self, batch: Records, step: Step) -> Sequence[Emitted]:
         """Process one batch and return the windows to emit."""
@@ -83,10 +83,6 @@ class FoldEngine:
         windows = list(self._emit(touched.keys, stored, folded, close_times))
         self._save(touched, folded, step.close_time_end)
         return self.state.end(step, windows)
-
-    def forget(self, keys: list[bytes]) -> None:
-        """Delete all that is stored of keys; the next step retracts their open windows."""
-        self.state.forget(keys, self._retract if self.plan.on_update else None)
 
     def _retract(self, keys: list[bytes], entries: Entries) -> list[Emission]:
         chosen = self.plan.kind.is_window(entries) & (entries.time >= self.state.close_time)

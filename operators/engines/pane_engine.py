@@ -6,19 +6,20 @@ new panes into them, emits windows, and writes back the pages that the batch cha
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
 from operators.aggregates.operation import Operation
 from operators.columns.ranges import Ints, key_edges
 from operators.columns.records import FAR_PAST, Records
-from operators.engines.plan import KindPlan
 from operators.kinds.kind import PaneKind, Windows
 from operators.steps.emission import Emission
 from operators.steps.lateness import are_late
 from operators.steps.page_sums import PageSums
 from operators.steps.panes import MergedPanes, PaneSchema, merge_panes
 from operators.steps.partials import Partials
+from operators.steps.plan import KindPlan
 from operators.steps.step import Step
 from operators.steps.timed_store import Emitted, TimedStore
 from operators.steps.touched import Rows, Timers, Touched
@@ -39,6 +40,7 @@ class PanePlan(KindPlan):
     kind: PaneKind
     on_update: bool
     operations: tuple[Operation, ...]
+    late_alone: ClassVar[bool] = True
 
     @property
     def schema(self) -> PaneSchema:
@@ -84,7 +86,7 @@ class PaneEngine:
     def __init__(self, plan: PanePlan, store: WindowStore) -> None:
         self.plan = plan
         self._sums = PageSums(plan.schema, store, lambda panes: panes)
-        self.state = TimedStore(store, plan if plan.has_timers else None, self._sums)
+        self.state = TimedStore(store, plan, self._sums, self._retract if plan.on_update else None)
 
     def step(self, batch: Partials, step: Step) -> Sequence[Emitted]:
         """Process one batch and return the windows to emit."""
@@ -111,10 +113,6 @@ class PaneEngine:
             windows.append(self._closed(touched.keys, merged.panes, since, close_time))
         self._save(touched, new, merged, close_time)
         return self.state.end(step, windows)
-
-    def forget(self, keys: list[bytes]) -> None:
-        """Delete all that is stored of keys; the next step retracts their open windows."""
-        self.state.forget(keys, self._retract if self.plan.on_update else None)
 
     def _retract(self, keys: list[bytes], entries: Entries) -> list[Emission]:
         panes = self.plan.schema.by_time(entries)

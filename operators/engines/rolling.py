@@ -7,7 +7,7 @@ their windows are closed are stored beside the panes: those of one key, segment 
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,6 @@ from operators.aggregates.empty import empty_state
 from operators.aggregates.operation import Operation, join_states
 from operators.columns.ranges import Ints, Mask, key_edges
 from operators.columns.records import FAR_FUTURE, FAR_PAST, Records
-from operators.engines.plan import KindPlan, WindowPlan
 from operators.engines.rolling_lifetimes import Lifetimes
 from operators.engines.rolling_rows import RollingOutput, RollingRows, Waiting, windows_of
 from operators.engines.rolling_state import RollingPaneSchema, WaitingSchema
@@ -26,6 +25,7 @@ from operators.steps.emission import AggregateOutput
 from operators.steps.lateness import count_and_report
 from operators.steps.page_sums import PageSums
 from operators.steps.panes import PaneSchema, merge_marked, merge_panes
+from operators.steps.plan import KindPlan, WindowPlan
 from operators.steps.step import Step
 from operators.steps.timed_store import Emitted, TimedStore
 from operators.steps.touched import Rows, Timers, Touched
@@ -66,9 +66,14 @@ class RollingPlan(KindPlan):
     event_time: str
     tick_us: int
     label: str | None = None
+    late_alone: ClassVar[bool] = True
 
     @property
     def on_update(self) -> bool:  # type: ignore[override]
+        return self.on_arrival
+
+    @property
+    def emits_own_rows(self) -> bool:
         return self.on_arrival
 
     @property
@@ -154,7 +159,7 @@ class RollingEngine:
         self.plan = plan
         self._stored = plan.stored
         self._sums = PageSums(plan.panes, store, self._stored.panes)
-        self.state = TimedStore(store, plan if plan.has_timers else None, self._sums)
+        self.state = TimedStore(store, plan, self._sums)
         self._codec = plan.codec
         self._empty = plan.empty()
         self._lifetimes = None
@@ -204,10 +209,6 @@ class RollingEngine:
         if end < FAR_FUTURE:  # Nothing follows the end of a bounded frame, so that nothing has to be stored.
             self._save(touched, panes, merged.panes, waiting, later, (self._forgotten(end), end))
         return self.state.end(step, emitted)
-
-    def forget(self, keys: list[bytes]) -> None:
-        """Delete all that is stored of keys. Rows that are out are final."""
-        self.state.forget(keys)
 
     def _accepted_records(self, batch: Records, step: Step) -> tuple[Records, Mask]:
         """The records in order of key and time, and which of them are rows that come out. Late ones are reported."""

@@ -18,13 +18,13 @@ import numpy as np
 from operators.aggregates.operation import Operation, join_states, split_states
 from operators.columns.ranges import Ints, Mask, State, run_starts
 from operators.columns.records import FAR_FUTURE, FAR_PAST, Records
-from operators.engines.plan import WindowPlan
 from operators.kinds.bounds import session_starts
 from operators.kinds.sessions import AT, END, START, STATES, WAITS, Sessions, alone
 from operators.steps.emission import Emission
 from operators.steps.lateness import are_late
 from operators.steps.page_timers import first_by_key
 from operators.steps.partials import Partials
+from operators.steps.plan import WindowPlan
 from operators.steps.step import Step
 from operators.steps.timed_store import Emitted, TimedStore
 from operators.steps.touched import Rows, Timers, Touched
@@ -200,7 +200,7 @@ class SessionEngine:
 
     def __init__(self, plan: SessionPlan, store: WindowStore) -> None:
         self.plan = plan
-        self.state = TimedStore(store, plan if plan.has_timers else None)
+        self.state = TimedStore(store, plan, retract=self._retract if plan.on_update else None)
 
     def step(self, batch: Partials, step: Step) -> Sequence[Emitted]:
         """Process one batch and return the sessions to emit."""
@@ -237,10 +237,6 @@ class SessionEngine:
             ]
         self._save(touched, (stored, final), sessions, close_time_end)
         return self.state.end(step, windows)
-
-    def forget(self, keys: list[bytes]) -> None:
-        """Delete all that is stored of keys; the next step retracts their open windows."""
-        self.state.forget(keys, self._retract if self.plan.on_update else None)
 
     def _retract(self, keys: list[bytes], entries: Entries) -> list[Emission]:
         stored = self.plan.load(entries)

@@ -15,7 +15,7 @@ from operators.explain.state import state_of
 from operators.explain.strategies import aggregates_of
 from operators.explain.text import text
 from operators.explain.windows import windows_of
-from operators.runtime.program import Program, Runnable
+from operators.runtime.binding import Binding, Runnable
 from operators.steps.emission import AggregateOutput
 from state_backends import StateConfig, resolve
 
@@ -64,11 +64,11 @@ class Explanation(Parts):
 
         prepared = prepare(operator, df, event_time, backend, options)
         types = {field.name: field.dataType for field in prepared.df.schema.fields}
-        programs, buckets = (prepared.program, prepared.bounded), prepared.buckets
+        bindings, buckets = (prepared.binding, prepared.bounded), prepared.buckets
         incoming = prepared.incoming() if df.isStreaming else None
         shuffled = is_shuffled(prepared.df) if incoming is None else incoming.shuffled
         found = cls._of(
-            programs, types, prepared.config, buckets, streaming=df.isStreaming, shuffled=shuffled
+            bindings, types, prepared.config, buckets, streaming=df.isStreaming, shuffled=shuffled
         )
         return found if incoming is None else replace(found, closing=incoming.closing)
 
@@ -76,15 +76,15 @@ class Explanation(Parts):
     def _of_schema(
         cls, operator: Runnable, schema: pa.Schema, event_time: str, config: StateConfig
     ) -> "Explanation":
-        program = operator.program(schema, event_time, config)
-        bounded = replace(program, plan=operator.bounded().program(schema, event_time, config).plan)
+        binding = operator.bind(schema, event_time, config)
+        bounded = replace(binding, plan=operator.bounded().bind(schema, event_time, config).plan)
         types = spark_types(column_types(schema)[event_time], event_time)
-        return cls._of((program, bounded), types, config, config.buckets, streaming=None)
+        return cls._of((binding, bounded), types, config, config.buckets, streaming=None)
 
     @classmethod
     def _of(
         cls,
-        programs: tuple[Program, Program],
+        bindings: tuple[Binding, Binding],
         types: "Mapping[str, DataType]",
         config: StateConfig,
         buckets: int | None,
@@ -95,23 +95,23 @@ class Explanation(Parts):
         """Explain a stream, a bounded frame, or both if `streaming` is None.
 
         Args:
-            programs: the operator on a stream, and on a bounded frame.
+            bindings: the operator on a stream, and on a bounded frame.
             types: Spark's types of the columns.
             config: effective backend and options.
             buckets: number of buckets, or None if it is not known.
             streaming: whether the frame is a stream, or None if it is not known.
             shuffled: whether its rows come out of a shuffle of Spark.
         """
-        streamed, bounded = programs
-        program = bounded if streaming is False else streamed
-        windows, output = windows_of(program), program.output
+        streamed, bounded = bindings
+        binding = bounded if streaming is False else streamed
+        windows, output = windows_of(binding), binding.output
         return cls(
             windows,
-            aggregates_of(program.plan, output) if isinstance(output, AggregateOutput) else (),
-            state_of(program, windows),
+            aggregates_of(binding.plan, output) if isinstance(output, AggregateOutput) else (),
+            state_of(binding, windows),
             None if streaming else bounded_stage(bounded, types, shuffled=shuffled),
-            None if streaming is False else streamed_stage(program, shuffled=shuffled),
-            program,
+            None if streaming is False else streamed_stage(binding, shuffled=shuffled),
+            binding,
             config,
             buckets,
         )

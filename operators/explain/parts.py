@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from itertools import pairwise
 
+from operators.runtime.binding import Binding
 from operators.runtime.closing import Closing
-from operators.runtime.program import Program
 from serializers import pack_value
 from state_backends import StateConfig
 from state_backends.store.cutting import PAGE_ENTRIES
@@ -187,7 +187,7 @@ class Parts:
         state: what is stored.
         bounded: what a bounded frame sends through Spark's shuffle; None for a stream.
         streamed: what a stream sends; None for a bounded Spark DataFrame.
-        program: the operator, bound to the columns of the frame.
+        binding: the operator, bound to the columns of the frame.
         config: effective backend and options.
         buckets: number of buckets of a stream; None if it is Spark's number of shuffle partitions, which is not known.
         closing: how the close times of a Spark stream follow from its watermark; None for other frames.
@@ -198,7 +198,7 @@ class Parts:
     state: StatePart
     bounded: StagePart | None
     streamed: StagePart | None
-    program: Program
+    binding: Binding
     config: StateConfig
     buckets: int | None
     closing: Closing | None = None

@@ -9,7 +9,7 @@ import pyarrow.types as pat
 from operators.custom.plan import CustomPlan
 from operators.engines.rolling import RollingPlan
 from operators.explain.parts import StagePart
-from operators.runtime.program import Program
+from operators.runtime.binding import Binding
 from operators.steps.partials import TwoStagePlan, first_stage
 
 if TYPE_CHECKING:
@@ -22,60 +22,60 @@ _SORTS = (
 ENGINE, PYTHON, ROWS, ADAPTIVE = "engine", "python", "rows", "adaptive"
 
 
-def bounded_stage(program: Program, types: "Mapping[str, DataType]", *, shuffled: bool = False) -> StagePart:
+def bounded_stage(binding: Binding, types: "Mapping[str, DataType]", *, shuffled: bool = False) -> StagePart:
     """Return what a bounded frame sends.
 
     Args:
-        program: the program for the bounded frame.
+        binding: the binding for the bounded frame.
         types: Spark's type of the event time, by its name.
         shuffled: whether its rows come out of a shuffle of Spark.
     """
     from operators.spark.batch.first_stage import obstacle
 
-    sums = ", ".join(op.describe() for op in program.plan.operations)
-    why_not = obstacle(program, types)
+    sums = ", ".join(op.describe() for op in binding.plan.operations)
+    why_not = obstacle(binding, types)
     if why_not is None:
         return StagePart(
             ENGINE,
             f"Spark's generated code computes {sums}, and sends one row for each key and pane",
         )
-    plan = first_stage(program.plan)
+    plan = first_stage(binding.plan)
     if plan is not None and plan.condenses:
         return StagePart(
             PYTHON,
             f"Python workers compute {sums}, and send one row for each key and pane; not in generated code: {why_not}"
             f"{_sorts(shuffled)}",
         )
-    return StagePart(ROWS, f"{_rows(program)}; {_why_rows(program)}")
+    return StagePart(ROWS, f"{_rows(binding)}; {_why_rows(binding)}")
 
 
-def streamed_stage(program: Program, *, shuffled: bool = False) -> StagePart:
+def streamed_stage(binding: Binding, *, shuffled: bool = False) -> StagePart:
     """Return what a stream sends.
 
     Args:
-        program: the program of the stream.
+        binding: the binding of the stream.
         shuffled: whether its rows come out of a shuffle of Spark.
     """
     sorts = _sorts(shuffled)
-    if first_stage(program.plan) is not None:
+    if first_stage(binding.plan) is not None:
         return StagePart(
             ADAPTIVE,
             "each task aggregates its rows partially if this makes its first rows much fewer; otherwise it sends "
-            f"{_rows(program)}. One blob for each bucket{sorts}",
+            f"{_rows(binding)}. One blob for each bucket{sorts}",
         )
-    return StagePart(ROWS, f"{_rows(program)}, one blob for each bucket; {_why_rows(program)}{sorts}")
+    return StagePart(ROWS, f"{_rows(binding)}, one blob for each bucket; {_why_rows(binding)}{sorts}")
 
 
 def _sorts(shuffled: bool) -> str:
     return f". {_SORTS}" if shuffled else ""
 
 
-def _rows(program: Program) -> str:
-    return f"input rows with the columns {', '.join(program.inputs.names)}"
+def _rows(binding: Binding) -> str:
+    return f"input rows with the columns {', '.join(binding.inputs.names)}"
 
 
-def _why_rows(program: Program) -> str:
-    plan = program.plan
+def _why_rows(binding: Binding) -> str:
+    plan = binding.plan
     if isinstance(plan, CustomPlan):
         return "a custom operator processes single records"
     if isinstance(plan, RollingPlan):

@@ -15,7 +15,7 @@ from operators.columns.arrow import column_data
 from operators.columns.ranges import State
 from operators.columns.records import Records
 from operators.explain.parts import StatePart, WindowsPart
-from operators.runtime.program import Program
+from operators.runtime.binding import Binding
 from serializers import pack_value
 from serializers.keys import NO_COLUMNS
 from state_backends.store.schema import StoredSchema, head_codes
@@ -40,28 +40,28 @@ _VALUES: tuple[tuple[Callable[[pa.DataType], bool], Callable[[int, pa.DataType],
 """How a typical value is made from a number, by type."""
 
 
-def state_of(program: Program, windows: WindowsPart) -> StatePart:
-    """Return the state of a program."""
-    layout, stored = program.plan.layout, program.stored()
-    needed = None if windows.needed_us is None else windows.needed_us + program.grace * program.tick_us
+def state_of(binding: Binding, windows: WindowsPart) -> StatePart:
+    """Return the state of a binding."""
+    layout, stored = binding.plan.layout, binding.stored_schema()
+    needed = None if windows.needed_us is None else windows.needed_us + binding.grace * binding.tick_us
     return StatePart(
         stored.head,
         tuple((state.name, state.parts) for state in stored.states),
         layout.width * _WORD_BYTES,
         layout.codes.count("object"),
-        _object_bytes(program, stored),
-        _assumed(program),
-        program.segment * program.tick_us,
+        _object_bytes(binding, stored),
+        _assumed(binding),
+        binding.segment * binding.tick_us,
         needed,
         windows.spacing_us,
         windows.lone,
     )
 
 
-def _object_bytes(program: Program, stored: StoredSchema) -> dict[int, int] | None:
+def _object_bytes(binding: Binding, stored: StoredSchema) -> dict[int, int] | None:
     if "object" in head_codes(stored.head):  # values of a custom operator
         return None
-    types, held = dict(program.inputs.values), [op for op in program.plan.operations if "object" in op.codes]
+    types, held = dict(binding.inputs.values), [op for op in binding.plan.operations if "object" in op.codes]
     found = {}
     for records in (1, _MANY_RECORDS):
         sizes = [_packed_bytes(operation, types, records) for operation in held]
@@ -72,8 +72,8 @@ def _object_bytes(program: Program, stored: StoredSchema) -> dict[int, int] | No
     return found
 
 
-def _assumed(program: Program) -> str:
-    held = [operation for operation in program.plan.operations if "object" in operation.codes]
+def _assumed(binding: Binding) -> str:
+    held = [operation for operation in binding.plan.operations if "object" in operation.codes]
     return "; ".join(dict.fromkeys(INITIAL if isinstance(op, _OF_USERS) else TYPICAL for op in held))
 
 

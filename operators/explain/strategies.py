@@ -18,8 +18,8 @@ from operators.engines.fold_engine import FoldPlan
 from operators.engines.rolling_rows import RollingOutput
 from operators.engines.sessions import SessionPlan
 from operators.explain.parts import AggregatePart, Strategy
-from operators.runtime.program import Plan
 from operators.steps.emission import AggregateOutput
+from operators.steps.plan import Plan
 
 DEDUCT = Strategy(
     "deducting",

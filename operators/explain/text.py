@@ -22,7 +22,7 @@ Line = tuple[str, str]
 
 def text(of: Parts) -> str:
     """Return an explanation as aligned lines of at most 110 columns."""
-    keys = _pairs(dict(of.program.output.keys))
+    keys = _pairs(dict(of.binding.output.keys))
     sections = (
         (f"{of.windows.title}, {f'by {keys}' if keys else 'all records as one group'}", _time(of)),
         ("aggregates", _aggregates(of)),
@@ -52,7 +52,7 @@ def _aligned(lines: Sequence[Line], indent: int) -> str:
 
 
 def _time(of: Parts) -> Iterator[Line]:
-    program, windows, plan = of.program, of.windows, of.program.plan
+    binding, windows, plan = of.binding, of.windows, of.binding.plan
     if isinstance(plan, CustomPlan):
         yield from _declared(plan, of)
     else:
@@ -66,18 +66,18 @@ def _time(of: Parts) -> Iterator[Line]:
         yield "close time", _close_time(of)
         yield "late", windows.late
     yield "timers" if isinstance(plan, CustomPlan) else "closed", windows.closes
-    if isinstance(program.output, OutputSchema):
-        yield "emits", _emission(program.output)
+    if isinstance(binding.output, OutputSchema):
+        yield "emits", _emission(binding.output)
     elif isinstance(plan, RollingPlan):
         yield "emits", _rolling_emission(plan)
 
 
 def _close_time(of: Parts) -> str:
-    program, closing = of.program, of.closing
+    binding, closing = of.binding, of.closing
     if closing is not None and closing.chained:
         behind = f" less {length(closing.behind_us)}" if closing.behind_us > 0 else ""
         return f"the watermark of the first operator of the query{behind}; records are late by that of the previous batch"
-    grace = f"less {length(program.grace * program.tick_us)} of grace" if program.grace else "without grace"
+    grace = f"less {length(binding.grace * binding.tick_us)} of grace" if binding.grace else "without grace"
     return f"the highest event time, {grace}"
 
 
@@ -85,8 +85,8 @@ def _declared(plan: CustomPlan, of: Parts) -> Iterator[Line]:
     settings = {name: repr(value) for name, value in plan.describe()["settings"].items()}
     yield "settings", _pairs(settings, " = ") or "none"
     yield "reads", _pairs(plan.inputs) or "key and event time only"
-    schema = of.program.output.arrow
-    keys = [name for name, _ in of.program.output.keys]
+    schema = of.binding.output.arrow
+    keys = [name for name, _ in of.binding.output.keys]
     yield "results", _pairs({field.name: field.type for field in schema if field.name not in keys})
     if plan.declaration.counts:
         yield "counts", ", ".join(plan.declaration.counts)
@@ -137,7 +137,7 @@ def _state(of: Parts) -> Iterator[Line]:
 
 
 def _kept(of: Parts) -> str:
-    if isinstance(of.program.plan, CustomPlan):
+    if isinstance(of.binding.plan, CustomPlan):
         return "until the operator takes it out of the store"
     needed = of.state.needed_us
     kept = "its gap and grace" if needed is None else length(needed)
@@ -184,7 +184,7 @@ def _spark(of: Parts) -> Iterator[Line]:
 
 
 def _options(of: Parts) -> Iterator[Line]:
-    config, program = of.config, of.program
+    config, binding = of.config, of.binding
     if of.streamed is None:
         yield (
             "backend",
@@ -196,7 +196,7 @@ def _options(of: Parts) -> Iterator[Line]:
         yield "buckets", f"{buckets}, each with a task and a state"
     yield (
         "segment",
-        length(program.segment * program.tick_us) + (", the default" if config.segment is None else ""),
+        length(binding.segment * binding.tick_us) + (", the default" if config.segment is None else ""),
     )
     for name, value in config.options:
         if name not in ("state.buckets", "state.segment"):

@@ -14,50 +14,50 @@ from operators.kinds.fold_hopping import FoldedHopping
 from operators.kinds.fold_sliding import FoldedSliding
 from operators.kinds.hopping import Hopping, Hops
 from operators.kinds.sliding import Sliding, SlidingBounds
-from operators.runtime.program import Program
+from operators.runtime.binding import Binding
 
 _CLOSED = "a window whose end is before the close time"
 
 
-def windows_of(program: Program) -> WindowsPart:
-    """Return the windows of a program."""
-    plan = program.plan
-    return _windows(plan.kind if isinstance(plan, PanePlan | FoldPlan) else plan, program)
+def windows_of(binding: Binding) -> WindowsPart:
+    """Return the windows of a binding."""
+    plan = binding.plan
+    return _windows(plan.kind if isinstance(plan, PanePlan | FoldPlan) else plan, binding)
 
 
 @singledispatch
-def _windows(plan: Any, program: Program) -> WindowsPart:
-    del program
+def _windows(plan: Any, binding: Binding) -> WindowsPart:
+    del binding
     raise TypeError(f"cannot explain a plan of type {type(plan).__name__}")
 
 
 @_windows.register
-def _(kind: Sliding, program: Program) -> WindowsPart:
+def _(kind: Sliding, binding: Binding) -> WindowsPart:
     return WindowsPart(
-        f"sliding windows of {length(kind.size * program.tick_us)}",
-        *_sliding(kind, program),
+        f"sliding windows of {length(kind.size * binding.tick_us)}",
+        *_sliding(kind, binding),
         "a pane for each distinct event time of a key",
         "panes",
         "its event time",
-        (1 - kind.dead_before(0)) * program.tick_us,
+        (1 - kind.dead_before(0)) * binding.tick_us,
     )
 
 
 @_windows.register
-def _(kind: FoldedSliding, program: Program) -> WindowsPart:
+def _(kind: FoldedSliding, binding: Binding) -> WindowsPart:
     return WindowsPart(
-        f"sliding windows of {length(kind.size * program.tick_us)}, window by window",
-        *_sliding(kind, program),
+        f"sliding windows of {length(kind.size * binding.tick_us)}, window by window",
+        *_sliding(kind, binding),
         "a window, about two for each distinct event time of a key",
         "windows",
         "its end",
-        (1 - kind.dead_before(0)) * program.tick_us,
+        (1 - kind.dead_before(0)) * binding.tick_us,
     )
 
 
-def _sliding(kind: SlidingBounds, program: Program) -> tuple[str, str, str]:
-    size, tick = length(kind.size * program.tick_us), length(program.tick_us)
-    behind = length(-kind.late_before(0) * program.tick_us)
+def _sliding(kind: SlidingBounds, binding: Binding) -> tuple[str, str, str]:
+    size, tick = length(kind.size * binding.tick_us), length(binding.tick_us)
+    behind = length(-kind.late_before(0) * binding.tick_us)
     return (
         f"[t - {size}, t] for each event time t of a key, and [t + {tick}, t + {tick} + {size}] if a record is in it",
         f"a record more than {behind} before the close time: all windows that could contain it are closed",
@@ -66,36 +66,36 @@ def _sliding(kind: SlidingBounds, program: Program) -> tuple[str, str, str]:
 
 
 @_windows.register
-def _(kind: Hopping, program: Program) -> WindowsPart:
-    pane = length(kind.pane * program.tick_us)
+def _(kind: Hopping, binding: Binding) -> WindowsPart:
+    pane = length(kind.pane * binding.tick_us)
     one = kind.pane == kind.size
     entry = "a window" if one else f"a pane of {pane} (the greatest common divisor of size and advance)"
     return WindowsPart(
-        _hopping_title(kind, program),
-        *_hopping(kind, program),
+        _hopping_title(kind, binding),
+        *_hopping(kind, binding),
         f"{entry} with a record in it",
         "windows" if one else "panes",
         "its start",
-        kind.size * program.tick_us,
-        kind.pane * program.tick_us,
+        kind.size * binding.tick_us,
+        kind.pane * binding.tick_us,
     )
 
 
 @_windows.register
-def _(kind: FoldedHopping, program: Program) -> WindowsPart:
+def _(kind: FoldedHopping, binding: Binding) -> WindowsPart:
     return WindowsPart(
-        f"{_hopping_title(kind, program)}, window by window",
-        *_hopping(kind, program),
+        f"{_hopping_title(kind, binding)}, window by window",
+        *_hopping(kind, binding),
         "a window with a record in it",
         "windows",
         "its start",
-        (kind.size - kind.dead_before(0)) * program.tick_us,
-        kind.advance * program.tick_us,
+        (kind.size - kind.dead_before(0)) * binding.tick_us,
+        kind.advance * binding.tick_us,
     )
 
 
-def _hopping_title(kind: Hops, program: Program) -> str:
-    size, step = length(kind.size * program.tick_us), length(kind.advance * program.tick_us)
+def _hopping_title(kind: Hops, binding: Binding) -> str:
+    size, step = length(kind.size * binding.tick_us), length(kind.advance * binding.tick_us)
     return (
         f"tumbling windows of {size}"
         if kind.size == kind.advance
@@ -103,9 +103,9 @@ def _hopping_title(kind: Hops, program: Program) -> str:
     )
 
 
-def _hopping(kind: Hops, program: Program) -> tuple[str, str, str]:
-    size, step = length(kind.size * program.tick_us), length(kind.advance * program.tick_us)
-    shifted = f", shifted by {length(kind.offset * program.tick_us)}" if kind.offset else ""
+def _hopping(kind: Hops, binding: Binding) -> tuple[str, str, str]:
+    size, step = length(kind.size * binding.tick_us), length(kind.advance * binding.tick_us)
+    shifted = f", shifted by {length(kind.offset * binding.tick_us)}" if kind.offset else ""
     return (
         f"[start, start + {size}), a start every {step} since the epoch{shifted}",
         "a record whose last window is closed",
@@ -114,16 +114,16 @@ def _hopping(kind: Hops, program: Program) -> tuple[str, str, str]:
 
 
 @_windows.register
-def _(plan: SessionPlan, program: Program) -> WindowsPart:
+def _(plan: SessionPlan, binding: Binding) -> WindowsPart:
     gap = (
-        f"the gap in column {program.inputs.gap!r}"
+        f"the gap in column {binding.inputs.gap!r}"
         if plan.gap is None
-        else length(plan.gap * program.tick_us)
+        else length(plan.gap * binding.tick_us)
     )
     limit, late = "", "a record whose session, including all that it joins, is closed"
     entry, entries = "an open session of a key", "sessions"
     if plan.longest is not None:
-        limit = f"; at most {length(plan.longest * program.tick_us)} from first to last event, then the next session begins"
+        limit = f"; at most {length(plan.longest * binding.tick_us)} from first to last event, then the next session begins"
         late = "a record whose session without other records would be closed"
         entry, entries = (
             "a distinct event time of a session, since late records can move its bounds",
@@ -137,20 +137,20 @@ def _(plan: SessionPlan, program: Program) -> WindowsPart:
         entry,
         entries,
         "its last record",
-        None if plan.gap is None else (plan.gap + 1) * program.tick_us,
+        None if plan.gap is None else (plan.gap + 1) * binding.tick_us,
         lone=plan.longest is None,
     )
 
 
 @_windows.register
-def _(plan: RollingPlan, program: Program) -> WindowsPart:
-    lengths = ["the lifetime" if n is None else length(n * program.tick_us) for n in plan.kind.lookbacks]
+def _(plan: RollingPlan, binding: Binding) -> WindowsPart:
+    lengths = ["the lifetime" if n is None else length(n * binding.tick_us) for n in plan.kind.lookbacks]
     opening, closing = (
         "[" if plan.kind.closed in ("both", "left") else "(",
         "]" if plan.kind.closed in ("both", "right") else ")",
     )
     bounds = [
-        f"{opening}t - {length(n * program.tick_us)}, t{closing}"
+        f"{opening}t - {length(n * binding.tick_us)}, t{closing}"
         for n in plan.kind.lookbacks
         if n is not None
     ]
@@ -160,7 +160,7 @@ def _(plan: RollingPlan, program: Program) -> WindowsPart:
         entry += ", one pane for all that is older than the longest other lookback"
         if plan.kind.forget_after is not None:
             entry += (
-                f" until the key was without records for {length(plan.kind.forget_after * program.tick_us)}"
+                f" until the key was without records for {length(plan.kind.forget_after * binding.tick_us)}"
             )
     if not plan.on_arrival:
         entry += ", and the rows of a key, segment and batch while they wait"
@@ -172,13 +172,13 @@ def _(plan: RollingPlan, program: Program) -> WindowsPart:
         entry,
         "panes",
         "its event time",
-        (plan.kind.longest + 1) * program.tick_us,
+        (plan.kind.longest + 1) * binding.tick_us,
     )
 
 
 @_windows.register
-def _(plan: CustomPlan, program: Program) -> WindowsPart:
-    del program
+def _(plan: CustomPlan, binding: Binding) -> WindowsPart:
+    del binding
     kind = type(plan.definition)
     return WindowsPart(
         f"{kind.__name__}, a custom operator, version {kind.version}",

@@ -1,1 +1,1 @@
-"""Where operators run, without Spark: programs, state over one durable store, and the local runner."""
+"""Where operators run, without Spark: operators bound to frames, state over one durable store, and the local runner."""

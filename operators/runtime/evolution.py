@@ -19,11 +19,10 @@ from operators.aggregates.operation import Operation, join_states, split_states
 from operators.aggregates.operations import SumFloat, SumInt
 from operators.columns.ranges import Ints, State
 from operators.columns.records import Records
-from operators.engines.plan import WindowPlan
 from operators.engines.rolling import LASTING
 from operators.engines.sessions import ENTRIES
+from operators.runtime.binding import Binding
 from operators.runtime.identity import COLUMNS, SEGMENT, STATE, differences, differing
-from operators.runtime.program import Program
 from operators.runtime.state_changes import changed_states, check_names, new_lifetimes, without_merge
 from operators.steps.emission import AggregateOutput
 from operators.steps.partials import Partials
@@ -94,33 +93,32 @@ def _begun(operation: Operation, since: int) -> Operation:
     return Later(operation.column, operation, since, where=operation.where) if since else operation
 
 
-def settled(program: Program, stored_identity: dict[str, Any], *, moved: bool = False) -> Program:
-    """Return the program as it goes on with a stored state.
+def effective_binding(binding: Binding, stored_identity: dict[str, Any], *, moved: bool = False) -> Binding:
+    """Return the binding as it goes on with a stored state.
 
     It has the segments of the state, unless others were asked for; and separate states for aggregates that were added. An
     aggregate is made from stored states if all that it needs are there, the oldest first; else from new ones alone. Over a
     lifetime, only states that were kept for it are there. They are kept on, also when no aggregate needs them any more.
 
     Args:
-        program: the operator.
-        stored_identity: what the state depends on, as its program recorded it.
+        binding: the operator.
+        stored_identity: what the state depends on, as its binding recorded it.
         moved: whether the state comes from a savepoint: its segments need not be those of the operator.
     """
     segment = stored_identity.get(SEGMENT)
-    if not (moved or program.segment_given) and isinstance(segment, int) and segment > 0:
-        program = replace(program, segment=segment)
-    if isinstance(program.plan, WindowPlan):
-        later: Any = program.plan.continue_state(stored_identity)
-        program = program if later is program.plan else replace(program, plan=later)
-    names, given = list(stored_identity.get(STATE) or []), program.output
-    if not isinstance(given, AggregateOutput) or _has_states(program, stored_identity):
-        return program
-    plan: Any = program.plan
+    if not (moved or binding.segment_given) and isinstance(segment, int) and segment > 0:
+        binding = replace(binding, segment=segment)
+    later = binding.plan.continue_state(stored_identity)
+    binding = binding if later is binding.plan else replace(binding, plan=later)
+    names, given = list(stored_identity.get(STATE) or []), binding.output
+    if not isinstance(given, AggregateOutput) or _has_states(binding, stored_identity):
+        return binding
+    plan: Any = binding.plan
     recorded = list(stored_identity.get(LASTING) or [])
     # Of several states of one name, all have to be kept: they are not told apart.
     lasting = [name for name in names if recorded.count(name) == names.count(name)]
     for_ever = lasting if LASTING in stored_identity else names
-    widened = _widened_columns(program, stored_identity)
+    widened = _widened_columns(binding, stored_identity)
     latest = max([0, *(since for _, since in map(name_and_since, names))])
 
     def whole(operations: Sequence[Operation], number: int, among: Sequence[str]) -> list[bool]:
@@ -141,25 +139,25 @@ def settled(program: Program, stored_identity: dict[str, Any], *, moved: bool = 
         aggregates.append((name, replace(bound, operations=tuple(_begun(op, number) for op in operations))))
     output: Any = replace(given, aggregates=tuple(aggregates))  # type: ignore[type-var]
     kept = {op for op in output.operations if _source(op, lasting, widened) is not None}
-    return replace(program, plan=plan.of_output(output, kept), output=output)
+    return replace(binding, plan=plan.of_output(output, kept), output=output)
 
 
-def _has_states(program: Program, stored_identity: dict[str, Any]) -> bool:
-    """Whether a stored state has the states of the program, and keeps the same ones for a lifetime."""
-    own = program.plan.describe()
+def _has_states(binding: Binding, stored_identity: dict[str, Any]) -> bool:
+    """Whether a stored state has the states of the binding, and keeps the same ones for a lifetime."""
+    own = binding.plan.describe()
     lasting = stored_identity.get(LASTING, own.get(LASTING))
     return (stored_identity.get(STATE), lasting) == (own.get(STATE), own.get(LASTING))
 
 
-def adapt(batch: Partials, given: Program, working: Program) -> Partials:
-    """Return the partial aggregates of a first stage of one program as a batch for the program that `settled` returned."""
-    if working.plan is given.plan:
+def adapt(batch: Partials, given: Binding, effective: Binding) -> Partials:
+    """Return the partial aggregates of a first stage of one binding as a batch for the effective one."""
+    if effective.plan is given.plan:
         return batch
     head, columns = len(given.plan.head), batch.entries.columns
     states = dict(
         zip(given.plan.operations, split_states(given.plan.operations, columns[head:]), strict=True)
     )
-    copied = join_states([states[operation.bare] for operation in working.plan.operations])
+    copied = join_states([states[operation.bare] for operation in effective.plan.operations])
     return replace(batch, entries=Entries(batch.entries.key, (*columns[:head], *copied)))
 
 
@@ -181,12 +179,12 @@ class Adaption:
     """How stored entries become those of an operator with other aggregates, or with fewer columns before the states.
 
     Attributes:
-        program: the operator, settled.
+        binding: the operator's, as it goes on with the state.
         stored: what the entries were.
         widened: columns of whole numbers that became wider since.
     """
 
-    program: Program
+    binding: Binding
     stored: StoredSchema
     widened: tuple[str, ...] = ()
 
@@ -194,16 +192,15 @@ class Adaption:
         """Return entries' columns: states that stay as they are, those of added aggregates as of no record."""
         rows, at = len(old[0]), len(self.stored.head)
         head = {name: column for (name, _), column in zip(self.stored.head, old, strict=False)}
-        plan = self.program.plan
-        if isinstance(plan, WindowPlan):
-            head = {**plan.head_of_older(old[0]), **head}
+        plan = self.binding.plan
+        head = {**plan.head_of_older(old[0]), **head}
         columns = [head[name] for name, _ in plan.head]
         found: dict[str, list[State]] = {}
         for state in self.stored.states:
             found.setdefault(state.name, []).append(tuple(old[at : at + len(state.parts)]))
             at += len(state.parts)
         taken: Counter[str] = Counter()
-        for operation in self.program.plan.operations:
+        for operation in self.binding.plan.operations:
             name = _source(operation, list(found), self.widened)
             if name is None:
                 columns += self._empty(operation, rows)
@@ -217,17 +214,17 @@ class Adaption:
 
     def _empty(self, operation: Operation, rows: int) -> list[Column]:
         return [
-            np.repeat(column, rows) for column in empty_state(operation, dict(self.program.inputs.values))
+            np.repeat(column, rows) for column in empty_state(operation, dict(self.binding.inputs.values))
         ]
 
     def pages(self, pages: list[bytes]) -> list[bytes]:
         """Return each page with the columns of the operator."""
         old, counts = self.stored.layout.decode(pages)
-        return self.program.plan.layout.encode(self.columns(old), counts)
+        return self.binding.plan.layout.encode(self.columns(old), counts)
 
 
 def adaption(
-    program: Program,
+    binding: Binding,
     stored_identity: dict[str, Any],
     stored: StoredSchema | None,
     policy: str,
@@ -240,8 +237,8 @@ def adaption(
     the states: such entries are always converted.
 
     Args:
-        program: the operator.
-        stored_identity: what the state depends on, as its program recorded it.
+        binding: the operator.
+        stored_identity: what the state depends on, as its binding recorded it.
         stored: what its entries are.
         policy: REFUSE or ADAPT.
         moved: whether the state comes from a savepoint, so that its segments may be different.
@@ -249,15 +246,15 @@ def adaption(
     Raises:
         StateError: the state belongs to another operator, or the policy forbids to change it; names what differs.
     """
-    program = settled(program, stored_identity, moved=moved)
-    own = program.identity()
-    ignored = {SEGMENT, ENTRIES} if moved else {ENTRIES}  # `settled` has looked at the latter.
+    binding = effective_binding(binding, stored_identity, moved=moved)
+    own = binding.identity()
+    ignored = {SEGMENT, ENTRIES} if moved else {ENTRIES}  # `effective_binding` has looked at the latter.
     if LASTING not in stored_identity:  # `check_lifetimes` looks into such a state.
         ignored.add(LASTING)
     different = [name for name in differing(stored_identity, own) if name not in ignored]
     if not different:
-        fits = stored is None or stored.head == program.plan.head
-        return None if fits or stored is None else Adaption(program, stored)
+        fits = stored is None or stored.head == binding.plan.head
+        return None if fits or stored is None else Adaption(binding, stored)
     place = "savepoint" if moved else "checkpoint"
     restart = (
         "start without spark.windows.state.savepoint" if moved else "start this one with a new checkpoint"
@@ -265,11 +262,11 @@ def adaption(
     if not {*different} <= {STATE, COLUMNS, LASTING} or stored is None:
         if different == [SEGMENT]:
             restart = "move the state by a savepoint"
-        said = without_merge(program, stored_identity) or differences(stored_identity, own, different)
+        said = without_merge(binding, stored_identity) or differences(stored_identity, own, different)
         raise StateError(
             f"the {place} holds the state of another operator: {said}. Go back to the former definition, or {restart}"
         )
-    retyped = _retyped(program, stored_identity)
+    retyped = _retyped(binding, stored_identity)
     for name, (before, now) in retyped.items():
         if not _widened(before, now):
             raise StateError(
@@ -277,8 +274,8 @@ def adaption(
                 f"give the changed column another name, or {restart}"
             )
     check_names(stored_identity[STATE], own[STATE], restart)
-    changes = new_lifetimes(program, stored_identity[STATE])
-    changes += changed_states(stored_identity[STATE], program, stored)
+    changes = new_lifetimes(binding, stored_identity[STATE])
+    changes += changed_states(stored_identity[STATE], binding, stored)
     changes += [f"column {name!r} was {before}, is {now}" for name, (before, now) in retyped.items()]
     if policy != ADAPT:
         raise StateError(
@@ -287,10 +284,10 @@ def adaption(
             + f". To convert the state, set spark.windows.state.evolution to {ADAPT}; otherwise go back to the former "
             f"definition, or {restart}"
         )
-    return Adaption(program, stored, _widened_columns(program, stored_identity))
+    return Adaption(binding, stored, _widened_columns(binding, stored_identity))
 
 
-def stored_change(program: Program, progress: Progress, policy: str) -> Adaption | None:
+def stored_change(binding: Binding, progress: Progress, policy: str) -> Adaption | None:
     """Return what `adaption` returns for the state of a pointer's progress; None if it has none.
 
     Raises:
@@ -298,14 +295,14 @@ def stored_change(program: Program, progress: Progress, policy: str) -> Adaption
     """
     if progress.identity is None:
         return None
-    return adaption(program, progress.identity, progress.schema, policy)
+    return adaption(binding, progress.identity, progress.schema, policy)
 
 
-def _retyped(program: Program, stored_identity: dict[str, Any]) -> dict[str, tuple[str, str]]:
+def _retyped(binding: Binding, stored_identity: dict[str, Any]) -> dict[str, tuple[str, str]]:
     """The input columns whose type became another, with the type before and now."""
-    before, now = stored_identity.get(COLUMNS) or [], program.identity()[COLUMNS]
+    before, now = stored_identity.get(COLUMNS) or [], binding.identity()[COLUMNS]
     changed = {}
-    for name, type_ in program.inputs.values:
+    for name, type_ in binding.inputs.values:
         for line in {*before} - {*now}:
             # The rest is a type, and not more of a longer name.
             if line.startswith(f"{name}: ") and re.match(r"\w+($|[(<\[])", line[len(name) + 2 :]):
@@ -313,9 +310,9 @@ def _retyped(program: Program, stored_identity: dict[str, Any]) -> dict[str, tup
     return changed
 
 
-def _widened_columns(program: Program, stored_identity: dict[str, Any]) -> tuple[str, ...]:
+def _widened_columns(binding: Binding, stored_identity: dict[str, Any]) -> tuple[str, ...]:
     """The columns of whole numbers that became wider."""
-    types = _retyped(program, stored_identity).items()
+    types = _retyped(binding, stored_identity).items()
     return tuple(name for name, (before, now) in types if before in _WIDTHS[0] and _widened(before, now))
 
 

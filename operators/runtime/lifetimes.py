@@ -8,29 +8,29 @@ import numpy as np
 from operators.columns.ranges import State
 from operators.engines.rolling import LASTING, RollingPlan
 from operators.engines.rolling_state import LIFE_PANE_TIME
-from operators.runtime.program import Program
+from operators.runtime.binding import Binding
 from state_backends import StateError, WindowStore
 
 
-def are_recorded(program: Program, stored_identity: Mapping[str, Any]) -> bool:
+def are_recorded(binding: Binding, stored_identity: Mapping[str, Any]) -> bool:
     """Return whether a state says which aggregates are over the lifetime, if the operator has one."""
-    return LASTING in stored_identity or LASTING not in program.plan.describe()
+    return LASTING in stored_identity or LASTING not in binding.plan.describe()
 
 
-def check_lifetimes(program: Program, store: WindowStore, stored: Collection[str]) -> None:
+def check_lifetimes(binding: Binding, store: WindowStore, stored: Collection[str]) -> None:
     """Refuse a state whose panes of lifetimes hold nothing of an aggregate that is over the lifetime. O(keys) at worst.
 
     An aggregate that was limited to other lookbacks has left nothing in these panes.
 
     Args:
-        program: the operator.
+        binding: the operator.
         store: has the state.
         stored: the states that it had when it was written.
 
     Raises:
         StateError: names the states, and the way out.
     """
-    plan = program.plan
+    plan = binding.plan
     if not isinstance(plan, RollingPlan):
         return
     schema, seen = plan.panes, False

@@ -15,9 +15,10 @@ import pyarrow as pa
 from operators.columns.arrow import plain_table
 from operators.columns.records import FAR_PAST, event_ticks
 from operators.errors import DefinitionError
+from operators.runtime.batch_runner import Processed
+from operators.runtime.binding import Binding
 from operators.runtime.forgetting import Keys, encoded_keys
 from operators.runtime.open_windows import open_windows
-from operators.runtime.program import Processed, Program
 from operators.runtime.stateful import StatefulOperator
 from operators.steps.step import Counters
 from state_backends import StateConfig, StateError, resolve
@@ -33,7 +34,7 @@ from state_backends.sqlite_journal import SqliteJournal
 
 NO_BATCH = "the runner has no state yet: process a batch first, which may be empty"
 """What is said of a runner without state."""
-Binder = Callable[[pa.Schema, StateConfig], Program]
+Binder = Callable[[pa.Schema, StateConfig], Binding]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +53,10 @@ class LocalRunner:
     the same directory goes on from the last commit. `abort` and `restart` do what happens to operators on Spark.
 
     Args:
-        bind: returns the program for the columns of the first table.
+        bind: returns the binding for the columns of the first table.
         config: of the state.
         directory: where state and changelog are kept; None for a temporary one.
-        bind_closing: returns the program that emits the open windows; by default `bind`.
+        bind_closing: returns the binding that emits the open windows; by default `bind`.
         markers: if the rows are those of several inputs, for each the column that is true in its rows. Each input has its own
             highest event time, and the least of them is the stream time.
     """
@@ -80,7 +81,7 @@ class LocalRunner:
             else _journal_of(self._directory / "journal", waits=config.waits_for_disk)
         )
         self._safe: tuple[Snapshot, ...] | None = None
-        self._program: Program | None = None
+        self._binding: Binding | None = None
         self._schema: pa.Schema = pa.schema([])
         self._types: dict[str, pa.DataType] = {}
         self._operator: StatefulOperator | None = None
@@ -145,7 +146,7 @@ class LocalRunner:
             StateError: no batch was processed yet.
         """
         pointer = read_pointer(self._journal)
-        if self._program is None or pointer is None:
+        if self._binding is None or pointer is None:
             raise StateError(NO_BATCH)
         return self.process(self._schema.empty_table(), pointer.progress.stream_time, forget=keys)
 
@@ -179,17 +180,17 @@ class LocalRunner:
                 "pa.Table.from_pylist or pa.table"
             )
         table = plain_table(table)
-        if self._program is None:
+        if self._binding is None:
             self._schema = table.schema
-            self._program = self._bind(table.schema, self._config)
-            self._types = {name: table.schema.field(name).type for name in self._program.inputs.names}
+            self._binding = self._bind(table.schema, self._config)
+            self._types = {name: table.schema.field(name).type for name in self._binding.inputs.names}
         self._check_columns(table.schema)
-        gone = [] if forget is None else encoded_keys(forget, pa.schema(list(self._program.output.keys)))
+        gone = [] if forget is None else encoded_keys(forget, pa.schema(list(self._binding.output.keys)))
         try:
             if isinstance(self._journal, SqliteJournal):
                 # From the first read on: another runner's batch in between would be lost.
                 self._journal.begin()
-            return self._step(self._open(self._program), table, stream_time, journal, gone)
+            return self._step(self._open(self._binding), table, stream_time, journal, gone)
         except BaseException:
             journal.rollback()
             raise
@@ -202,7 +203,7 @@ class LocalRunner:
         journal: Journal,
         forgotten: list[bytes],
     ) -> _Outcome:
-        program = operator.program
+        binding = operator.binding
         begins = self._config.savepoint is not None and read_pointer(journal) is None
         pointer = operator.open(journal)
         progress, first = pointer.progress, []
@@ -216,12 +217,12 @@ class LocalRunner:
         if forgotten:
             operator.forget(forgotten)
         if self._markers:
-            inputs = self._highest_by_input(table, program, inputs or {})
+            inputs = self._highest_by_input(table, binding, inputs or {})
             highest = min(inputs.values()) if len(inputs) == len(self._markers) else None
         else:
-            highest = _latest(highest, _highest(table, program))
-        after = _latest(before, highest if stream_time is None else _ticks(stream_time, program.tick_us))
-        closes = _close(before, program.grace), _close(after, program.grace)
+            highest = _latest(highest, _highest(table, binding))
+        after = _latest(before, highest if stream_time is None else _ticks(stream_time, binding.tick_us))
+        closes = _close(before, binding.grace), _close(after, binding.grace)
         done = operator.step(closes, [table])
         pointer = operator.commit(
             journal, pointer, Progress(stream_time=after, highest=highest, inputs=inputs)
@@ -233,11 +234,11 @@ class LocalRunner:
         return _Outcome(done, metrics, pointer)
 
     def _highest_by_input(
-        self, table: pa.Table, program: Program, before: Mapping[str, int]
+        self, table: pa.Table, binding: Binding, before: Mapping[str, int]
     ) -> dict[str, int]:
         """The highest event time of each input that has had a record."""
         found = {
-            name: _latest(before.get(name), _highest(table.filter(table.column(marker)), program))
+            name: _latest(before.get(name), _highest(table.filter(table.column(marker)), binding))
             for name, marker in self._markers.items()
         }
         return {name: highest for name, highest in found.items() if highest is not None}
@@ -279,11 +280,11 @@ class LocalRunner:
         Raises:
             StateError: no batch was processed yet.
         """
-        if self._program is None:
+        if self._binding is None:
             raise StateError(NO_BATCH)
         closing = self._bind_closing(self._schema, self._config)
         with self._stored() as bucket:
-            return open_windows(self._program, closing, bucket)
+            return open_windows(self._binding, closing, bucket)
 
     def _stored(self) -> AbstractContextManager[Bucket]:
         """The state after the last batch, as a copy."""
@@ -304,12 +305,12 @@ class LocalRunner:
                     f"column {name!r} is of type {schema.field(name).type}, but was {type_} in the first table: cast it"
                 )
 
-    def _open(self, program: Program) -> StatefulOperator:
+    def _open(self, binding: Binding) -> StatefulOperator:
         if self._operator is None:
             # Each backend has its own directory: `restart` may change it.
             name = f"state-{self._config.backend.replace(':', '.').replace('/', '.')}"
             self._operator = StatefulOperator.opened(
-                program, self._config, self._directory / name, DamagedCopyError
+                binding, self._config, self._directory / name, DamagedCopyError
             )
         return self._operator
 
@@ -360,9 +361,9 @@ class _NeverCommitted:
         """Leave the changes uncommitted."""
 
 
-def _highest(table: pa.Table, program: Program) -> int | None:
+def _highest(table: pa.Table, binding: Binding) -> int | None:
     ticks, usable = event_ticks(
-        table.column(program.inputs.event_time), program.tick_us, program.plan.max_bound_offset
+        table.column(binding.inputs.event_time), binding.tick_us, binding.plan.max_bound_offset
     )
     ticks = ticks if usable is None else ticks[usable]
     return int(ticks.max()) if len(ticks) else None

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from operators.errors import DefinitionError
-from operators.runtime.program import Program
+from operators.runtime.binding import Binding
 from operators.steps.emission import AggregateOutput
 from operators.steps.step import Counters
 
@@ -59,10 +59,10 @@ def names(counts: Sequence[str]) -> list[str]:
     return [*LARGEST, *(name for name in METRICS if name not in LARGEST), *counts]
 
 
-def counted(program: Program, counters: Counters) -> dict[str, int]:
+def counted(binding: Binding, counters: Counters) -> dict[str, int]:
     """Return the metrics that follow from a step's counters."""
-    final = isinstance(program.output, AggregateOutput) and not program.output.may_change
-    updated = isinstance(program.output, AggregateOutput) and program.output.may_change
+    final = isinstance(binding.output, AggregateOutput) and not binding.output.may_change
+    updated = isinstance(binding.output, AggregateOutput) and binding.output.may_change
     return {
         "rows": counters.rows,
         "late": counters.late,

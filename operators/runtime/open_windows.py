@@ -5,8 +5,8 @@ from typing import Any
 import pyarrow as pa
 
 from operators.columns.records import FAR_FUTURE
-from operators.runtime.evolution import REFUSE, adaption, settled
-from operators.runtime.program import Program
+from operators.runtime.binding import Binding
+from operators.runtime.evolution import REFUSE, adaption, effective_binding
 from operators.steps.emission import Emission
 from operators.steps.step import Step
 from state_backends import Entries, WindowStore
@@ -14,7 +14,7 @@ from state_backends.backends.memory import MemoryBackend
 from state_backends.checkpoints.bucket import Bucket
 
 
-def open_windows(given: Program, closing: Program, bucket: Bucket) -> pa.Table:
+def open_windows(given: Binding, closing: Binding, bucket: Bucket) -> pa.Table:
     """Return the rows of the windows that are open in a bucket's state. The bucket is changed: it is a copy.
 
     Args:
@@ -26,24 +26,24 @@ def open_windows(given: Program, closing: Program, bucket: Bucket) -> pa.Table:
         StateError: the state belongs to another operator; names what differs.
     """
     change = adaption(given, bucket.identity, bucket.schema, REFUSE)
-    program = settled(closing, bucket.identity)
-    store = WindowStore(bucket.backend, program.plan.layout, bucket.schema.segment)
+    binding = effective_binding(closing, bucket.identity)
+    store = WindowStore(bucket.backend, binding.plan.layout, bucket.schema.segment)
     if change is not None:
-        store = WindowStore(MemoryBackend(), program.plan.layout, bucket.schema.segment)
+        store = WindowStore(MemoryBackend(), binding.plan.layout, bucket.schema.segment)
         for stored in bucket.entries():
             store.put_many(stored.keys, Entries(stored.key, tuple(change.columns(stored.columns))))
-    engine = program.plan.engine(store)
+    engine = binding.plan.engine(store)
     engine.state.rebuild(bucket.close_time)
-    nothing = program.read([program.inputs.empty()])
+    nothing = binding.read([binding.inputs.empty()])
     emitted = engine.step(nothing, Step(FAR_FUTURE, FAR_FUTURE))
     return pa.concat_tables(
-        [program.output.table([]), *(_still_open(program, rows, bucket) for rows in emitted)]
+        [binding.output.table([]), *(_still_open(binding, rows, bucket) for rows in emitted)]
     )
 
 
-def _still_open(program: Program, emitted: Any, bucket: Bucket) -> pa.Table:
+def _still_open(binding: Binding, emitted: Any, bucket: Bucket) -> pa.Table:
     """Emitted rows, without sessions that are final: on update, they stay in the state while records may join them."""
-    rows = program.output.table([emitted])
+    rows = binding.output.table([emitted])
     if not isinstance(emitted, Emission):
         return rows
     return rows.filter(pa.array(emitted.end >= bucket.close_time))

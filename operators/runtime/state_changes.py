@@ -4,9 +4,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from operators.engines.plan import WindowPlan
+from operators.runtime.binding import Binding
 from operators.runtime.identity import COLUMNS, KIND, SEGMENT, STATE, differing
-from operators.runtime.program import Program
 from operators.steps.emission import AggregateOutput
 from state_backends import StateError
 from state_backends.store.schema import StoredSchema
@@ -15,12 +14,12 @@ _BY_FOLD = " by fold"
 _FOLLOWING = {KIND, STATE, COLUMNS, SEGMENT}
 
 
-def without_merge(program: Program, stored_identity: Mapping[str, Any]) -> str | None:
+def without_merge(binding: Binding, stored_identity: Mapping[str, Any]) -> str | None:
     """Return what to say if the first fold without merge was added, or the last one removed; None if more differs.
 
     With such a fold, windows are stored instead of panes.
     """
-    own, output = program.identity(), program.output
+    own, output = binding.identity(), binding.output
     before, now = stored_identity.get(KIND), own.get(KIND)
     if not {*differing(stored_identity, own)} <= _FOLLOWING or not isinstance(output, AggregateOutput):
         return None
@@ -38,10 +37,10 @@ def without_merge(program: Program, stored_identity: Mapping[str, Any]) -> str |
     )
 
 
-def new_lifetimes(program: Program, before: Sequence[str]) -> list[str]:
+def new_lifetimes(binding: Binding, before: Sequence[str]) -> list[str]:
     """Return the results that are over the lifetime, and whose states were kept for other lookbacks only, as text."""
-    output, plan = program.output, program.plan
-    if not isinstance(output, AggregateOutput) or not isinstance(plan, WindowPlan):
+    output, plan = binding.output, binding.plan
+    if not isinstance(output, AggregateOutput):
         return []
     lasting = plan.lasting_results(output)
     return [
@@ -52,15 +51,19 @@ def new_lifetimes(program: Program, before: Sequence[str]) -> list[str]:
     ]
 
 
-def changed_states(before: Sequence[str], program: Program, stored: StoredSchema) -> list[str]:
+def changed_states(before: Sequence[str], binding: Binding, stored: StoredSchema) -> list[str]:
     """Return how the states differ, as text: new, gone, of another form, moved; each with the results that are made from it.
 
     Args:
         before: the stored states.
-        program: the operator.
+        binding: the operator.
         stored: the schema of the stored entries.
     """
-    operations, old, new = program.plan.operations, _with_results(stored), _with_results(program.stored())
+    operations, old, new = (
+        binding.plan.operations,
+        _with_results(stored),
+        _with_results(binding.stored_schema()),
+    )
     now = [operation.describe() for operation in operations]
     moved = sorted(before) == sorted(now) and list(before) != list(now)
     former = {op.former: op.describe() for op in operations if op.describe() not in before}

@@ -10,17 +10,19 @@ from typing import Any
 
 import pyarrow as pa
 
-from operators.runtime.evolution import adapt, adaption, settled, stored_change
+from operators.runtime.batch_runner import Batch, BatchRunner, Processed, read_batch
+from operators.runtime.binding import Binding
+from operators.runtime.evolution import Adaption, adapt, adaption, effective_binding, stored_change
 from operators.runtime.identity import STATE
 from operators.runtime.lifetimes import are_recorded, check_lifetimes
 from operators.runtime.memory import keep_freed_memory
 from operators.runtime.metrics import counted
-from operators.runtime.program import Batch, Processed, Program
-from operators.runtime.wide import process_wide
-from operators.steps.emission import Emission
+from operators.runtime.wide import run_wide
 from operators.steps.partials import Partials
+from operators.steps.plan import Engine
 from operators.steps.step import Counters, FailedCall, Step
-from state_backends import Entries, StateConfig, StateError
+from operators.steps.timed_store import Emitted
+from state_backends import Entries, StateConfig, StateError, WindowStore
 from state_backends.backends.memory import MemoryBackend
 from state_backends.checkpoints.savepoint import Savepoint
 from state_backends.durability.durable import Alignment, Durable
@@ -32,15 +34,26 @@ _LOG = logging.getLogger(__name__)
 
 
 class StatefulOperator:
-    """A program over a durable store: a backend in its own directory, and the version of the state that it holds."""
+    """An operator over a durable store: a backend in its own directory, and the version of the state that it holds.
 
-    def __init__(self, program: Program, config: StateConfig, directory: Path) -> None:
+    Args:
+        binding: of the operator.
+        config: of the state.
+        directory: of the backend.
+
+    Attributes:
+        binding: the one given last: batches are read by it. What runs is `effective_binding` of it and the stored state.
+        store: the window store over the backend.
+        engine: over the store.
+    """
+
+    def __init__(self, binding: Binding, config: StateConfig, directory: Path) -> None:
         keep_freed_memory()
-        self.program = program
+        self.binding = binding
         self.backend = config.open(directory)
         scratch = directory.with_name(f"{directory.name}-snapshots")
         self._durable = Durable(self.backend, config.backend, scratch, config.snapshots)
-        self._use(program)
+        self._build(binding)
         self._evolution = config.evolution
         self._sequence = 0
         self._failed_at_start: list[FailedCall] = []
@@ -49,45 +62,47 @@ class StatefulOperator:
 
     @classmethod
     def opened(
-        cls, program: Program, config: StateConfig, directory: Path, *lost: type[Exception]
+        cls, binding: Binding, config: StateConfig, directory: Path, *lost: type[Exception]
     ) -> "StatefulOperator":
         """Open a local copy. After one of these errors it is deleted: the changelog has all that it had."""
         try:
-            return cls(program, config, directory)
+            return cls(binding, config, directory)
         except lost as error:
             if not directory.exists():
                 raise
             _LOG.warning("a local copy cannot be opened and is rebuilt from the changelog: %s", error)
             shutil.rmtree(directory, ignore_errors=True)
-            return cls(program, config, directory)
+            return cls(binding, config, directory)
 
-    def _use(self, working: Program) -> None:
-        """Work with a program: the one given, or what `settled` made of it for the stored state."""
-        self._working = working
-        self.store = working.store(self.backend)
-        self.engine = working.plan.engine(self.store)
+    def _build(self, effective: Binding) -> None:
+        """Make store and engine of a binding."""
+        self.store: WindowStore = effective.store(self.backend)
+        self.engine: Engine = effective.plan.engine(self.store)
+        self._runner = BatchRunner(effective, self.engine)
         self._ready = False
 
-    def _settle(self, stored_identity: dict[str, Any] | None, *, moved: bool = False) -> None:
-        working = self.program
+    def _go_on_from(self, stored_identity: dict[str, Any] | None, *, moved: bool = False) -> None:
+        """Use the binding as it goes on with a stored state, over the engine that there is if its plan is the same."""
+        effective, before = self.binding, self._runner.binding
         if stored_identity is not None:
-            working = settled(working, stored_identity, moved=moved)
-        if (working.plan, working.segment) != (self._working.plan, self._working.segment):
-            self._use(working)
-        self._working = working
+            effective = effective_binding(self.binding, stored_identity, moved=moved)
+        if (effective.plan, effective.segment) != (before.plan, before.segment):
+            self._build(effective)
+        self._runner = BatchRunner(effective, self.engine)
 
     def _check_lifetimes(self, stored_identity: dict[str, Any]) -> None:
-        if not are_recorded(self._working, stored_identity):
-            check_lifetimes(self._working, self.store, stored_identity.get(STATE) or [])
+        effective = self._runner.binding
+        if not are_recorded(effective, stored_identity):
+            check_lifetimes(effective, self.store, stored_identity.get(STATE) or [])
 
-    def takes(self, program: Program) -> bool:
-        """Switch to this program if it works on the same state in the same way; return whether it does.
+    def try_update_binding(self, binding: Binding) -> bool:
+        """Switch to this binding if it works on the same state in the same way; return whether it does.
 
-        Functions that Spark sends again with each batch are never equal, so results are always made by the program given last.
+        Functions that Spark sends again with each batch are never equal, so results are always made by the binding given last.
         """
-        same = (program.plan, program.identity()) == (self.program.plan, self.program.identity())
+        same = (binding.plan, binding.identity()) == (self.binding.plan, self.binding.identity())
         if same:
-            self.program = program
+            self.binding = binding
         return same
 
     def open(self, journal: Journal, pointer: Pointer | None = None) -> Pointer:
@@ -99,32 +114,40 @@ class StatefulOperator:
         began = time.perf_counter()
         pointer = pointer or read_pointer(journal) or Pointer.fresh()
         progress = pointer.progress
-        self._sequence = progress.sequence
-        self._forgets = False
-        self._settle(progress.identity)
-        change = stored_change(self.program, progress, self._evolution)
+        self._sequence, self._forgets = progress.sequence, False
+        self._go_on_from(progress.identity)
+        change = stored_change(self.binding, progress, self._evolution)
         done = self._durable.align(journal, pointer)
         if change is not None:
-            pointer = self._durable.rewrite(journal, done.pointer, change.pages)
-            columns = ", ".join(name for name, _ in self._working.plan.head)
-            _LOG.info("state %s was rewritten: before the states, entries have %s", pointer.store_id, columns)
-            done = Alignment(pointer, restored=True)
-        close_time = progress.close_time
-        # Read as a whole: a copy just opened, one that an error left half done, and one that is ahead of what was committed,
-        # because the batch failed elsewhere.
-        known = self._ready and not done.restored and self.engine.state.close_time <= close_time
+            done = self._rewrite(journal, done.pointer, change)
+        self._refresh(done, progress, rewritten=change is not None)
+        self._restoring += time.perf_counter() - began
+        return done.pointer
+
+    def _rewrite(self, journal: Journal, pointer: Pointer, change: Adaption) -> Alignment:
+        """Write the whole state in the form that this operator has it in."""
+        pointer = self._durable.rewrite(journal, pointer, change.pages)
+        columns = ", ".join(name for name, _ in self._runner.binding.plan.head)
+        _LOG.info("state %s was rewritten: before the states, entries have %s", pointer.store_id, columns)
+        return Alignment(pointer, restored=True)
+
+    def _refresh(self, done: Alignment, progress: Progress, *, rewritten: bool) -> None:
+        """Bring what is in memory to the version of the copy: what the store knows of pages, timers, sums.
+
+        It is made from the whole state for a copy just opened, for one that an error left half done, and for one that is ahead
+        of what was committed, because the batch failed elsewhere.
+        """
+        known = self._ready and not done.restored and self.engine.state.close_time <= progress.close_time
         changes = done.replayed if known else None
         self.store.changed_outside(changes)
-        if change is None and progress.usage is not None:
-            self.store.usage.load(progress.usage, progress.keys)
-        else:
+        if rewritten or progress.usage is None:
             self.store.usage.measure(self.backend)
-        self.engine.state.rebuild(close_time, changes)
+        else:
+            self.store.usage.load(progress.usage, progress.keys)
+        self.engine.state.rebuild(progress.close_time, changes)
         if progress.identity is not None:
             self._check_lifetimes(progress.identity)
         self._ready = True
-        self._restoring += time.perf_counter() - began
-        return done.pointer
 
     def start_from(self, savepoint: Savepoint, bucket: int, buckets: int) -> pa.Table:
         """Load one bucket's share of a savepoint into the empty store, and return the rows that become due by it.
@@ -141,27 +164,27 @@ class StatefulOperator:
             StateError: the savepoint belongs to another operator; names what differs.
             CorruptDataError: a file of the savepoint is damaged; names it.
         """
-        self._settle(savepoint.identity, moved=True)
+        self._go_on_from(savepoint.identity, moved=True)
         self._sequence = savepoint.sequence
-        program = self._working
-        change = adaption(program, savepoint.identity, savepoint.schema, self._evolution, moved=True)
-        emitted: list[Emission] = []
+        binding = self._runner.binding
+        change = adaption(binding, savepoint.identity, savepoint.schema, self._evolution, moved=True)
+        emitted: list[Emitted] = []
         self._failed_at_start = []
         for close_time, keys, entries in savepoint.groups(bucket, buckets):
             if change is not None:
                 entries = Entries(entries.key, tuple(change.columns(entries.columns)))  # noqa: PLW2901
-            store = program.store(MemoryBackend())
-            store.put_many(keys, program.plan.cut_entries(entries, program.segment, close_time))
-            engine = program.plan.engine(store)
+            store = binding.store(MemoryBackend())
+            store.put_many(keys, binding.plan.cut_entries(entries, binding.segment, close_time))
+            engine = binding.plan.engine(store)
             engine.state.rebuild(close_time)
-            nothing = program.read([program.inputs.empty()])
+            nothing = binding.read([binding.inputs.empty()])
             step = Step(savepoint.close_time, savepoint.close_time, failed=self._failed_at_start)
             emitted += engine.step(nothing, step)
             for names, left in store.scan():
                 self.store.put_many(names, left)
         self._check_lifetimes(savepoint.identity)
         self.engine.state.rebuild(savepoint.close_time)
-        return program.output.table(emitted, self._sequence)
+        return binding.output.table(emitted, self._sequence)
 
     def forget(self, keys: list[bytes]) -> None:
         """Delete all that is stored of keys before the next step, which begins with rows that retract their open windows.
@@ -173,7 +196,7 @@ class StatefulOperator:
         """
         self._ready = False
         self._forgets = True
-        self.engine.forget(keys)
+        self.engine.state.forget(keys)
 
     def step(
         self, closes: tuple[int, int], rows: Sequence[pa.Table], partials: Sequence[pa.Table] = ()
@@ -182,13 +205,13 @@ class StatefulOperator:
 
         Args:
             closes: close times in ticks at the start and at the end of the batch.
-            rows: tables of records, in the program's input columns.
+            rows: tables of records, in the binding's input columns.
             partials: tables of what a first stage made of records.
         """
         began = time.perf_counter()
         batch = self._begin(rows, partials)
         failed, self._failed_at_start = self._failed_at_start, []
-        processed = self._working.process(self.engine, batch, closes, self._sequence, failed)
+        processed = self._runner.run(batch, closes, self._sequence, failed)
         self._stepping = time.perf_counter() - began
         return processed
 
@@ -206,38 +229,41 @@ class StatefulOperator:
         began = time.perf_counter()
         batch = self._begin(rows, partials)
         failed, self._failed_at_start = self._failed_at_start, []
-        done = process_wide(self._working, self.engine, batch, closes, self._sequence, piece_bytes, failed)
+        done = run_wide(self._runner, batch, closes, self._sequence, piece_bytes, failed)
         self._stepping = time.perf_counter() - began
         return done
 
     def _begin(self, rows: Sequence[pa.Table], partials: Sequence[pa.Table]) -> Batch:
         self._ready = False  # An error from here on leaves a copy that has to be aligned again.
-        batch = self.program.batch(rows, partials)
+        batch = read_batch(self.binding, rows, partials)
         if isinstance(batch.records, Partials):
-            batch = replace(batch, records=adapt(batch.records, self.program, self._working))
+            batch = replace(batch, records=adapt(batch.records, self.binding, self._runner.binding))
         return batch
 
-    def commit(self, journal: Journal, pointer: Pointer, host: Progress, clock: int | None = None) -> Pointer:
+    def commit(
+        self, journal: Journal, pointer: Pointer, progress: Progress, host_batch: int | None = None
+    ) -> Pointer:
         """Make the last step count, and return the pointer of the state after it.
 
         Args:
             journal: the journal that `open` read.
             pointer: the pointer that `open` or the last `commit` returned.
-            host: what the host will read from the pointer in its next batch.
-            clock: number of the host's batch, if it has one.
+            progress: what the host will read from the pointer in its next batch.
+            host_batch: number of the host's batch, if it has one.
         """
         began = time.perf_counter()
         changes = self.store.drain_changes()
+        effective = self._runner.binding
         progress = replace(
-            host,
-            identity=self._working.identity(),
-            schema=self._working.stored(),
+            progress,
+            identity=effective.identity(),
+            schema=effective.stored_schema(),
             close_time=self.engine.state.close_time,
             usage=self.store.usage.plain(),
             keys=self.store.usage.keys,
             sequence=self._sequence + 1,
         )
-        pointer = self._durable.commit(journal, pointer, changes, progress, clock, forgets=self._forgets)
+        pointer = self._durable.commit(journal, pointer, changes, progress, host_batch, forgets=self._forgets)
         self._ready, self._forgets = True, False
         self._committing = time.perf_counter() - began
         return pointer
@@ -254,7 +280,7 @@ class StatefulOperator:
         working_ms = round(1_000 * (self._stepping + self._committing + restoring))
         snapshots = self._durable.drain_snapshot_counts()
         return {
-            **counted(self._working, counters),
+            **counted(self._runner.binding, counters),
             "live_keys": usage.keys,
             "live_panes": usage.entries,
             "state_bytes": usage.size,

@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from operators.columns.records import Records, Sifted, UsableRows
-from operators.engines.rolling import RollingPlan
 from operators.engines.rolling_rows import RollingOutput
-from operators.runtime.program import Batch, Engine, Program
+from operators.runtime.batch_runner import Batch, BatchRunner, begin_step, count_bad, failed_records
+from operators.runtime.binding import Binding
 from operators.steps.late_reports import FailedRecords, LateSide
 from operators.steps.step import Counters, FailedCall, LateRecords, Step
 from serializers.arrays import Chunks, cut_rows, row_bytes
@@ -21,60 +21,59 @@ from serializers.arrays import Chunks, cut_rows, row_bytes
 _ROW = "row"
 
 
-def process_wide(
-    program: Program,
-    engine: Engine,
+def run_wide(
+    runner: BatchRunner,
     batch: Batch,
-    closes: tuple[int, int],
+    close_times: tuple[int, int],
     sequence: int,
     piece_bytes: int,
     failed_before: Sequence[FailedCall] = (),
 ) -> tuple[Iterator[pa.Table], Counters]:
-    """Have an engine process one batch as `Program.process` does; return tables of the schema `rows`, and what was counted.
+    """Process one batch as `BatchRunner.run` does; return tables of the schema `rows`, and what was counted.
 
     Args:
-        program: the operator's.
-        engine, batch, closes, sequence, failed_before: as for `Program.process`.
+        runner: of the engine.
+        batch, close_times, sequence, failed_before: as for `BatchRunner.run`.
         piece_bytes: of a table, about; a row that is larger is a table of its own.
     """
-    sifted, records, output = batch.sifted, batch.records, program.output
-    step = program.step(closes, batch, failed_before)
+    binding, sifted, records = runner.binding, batch.sifted, batch.records
+    output, step = binding.output, begin_step(batch, close_times, failed_before)
     source = None
-    arrival = isinstance(program.plan, RollingPlan) and program.plan.on_arrival
     if (
-        arrival
+        binding.plan.emits_own_rows
         and isinstance(output, RollingOutput)
         and isinstance(records, Records)
         and records.rows is not None
     ):
         source, output = records.rows.select([name for name, _, _ in output.rows]), output.by_row(_ROW)
         records = replace(records, rows=pa.table({_ROW: np.arange(source.num_rows)}))
-    rows = output.table(engine.step(records, step), sequence)
+    rows = output.table(runner.engine.step(records, step), sequence)
     if sifted is not None:
-        step.counters.rows += sifted.bad.num_rows
-        step.counters.bad += sifted.bad.num_rows
-    return _tables(program, rows, source, batch, step, piece_bytes), step.counters
+        count_bad(sifted, step)
+    return _tables(binding, rows, source, batch, step, piece_bytes), step.counters
 
 
 def _tables(
-    program: Program,
+    binding: Binding,
     rows: pa.Table,
     source: pa.Table | None,
     batch: Batch,
     step: Step,
     piece_bytes: int,
 ) -> Iterator[pa.Table]:
-    side, sifted = program.late, batch.sifted
+    side, sifted = binding.late, batch.sifted
     nothing = None if side is None else pa.chunked_array([], side.type)
-    for table in [rows] if source is None else _with_columns(rows, source, program.output.arrow, piece_bytes):
-        yield program.joined(table, nothing)
+    for table in [rows] if source is None else _with_columns(rows, source, binding.output.arrow, piece_bytes):
+        yield binding.with_late_rows(table, nothing)
     if sifted is None:
         return
-    if program.labels is not None and sifted.bad.num_rows:
-        yield program.joined(program.labels.without_results(sifted.bad), nothing)
+    if binding.labels is not None and sifted.bad.num_rows:
+        yield binding.with_late_rows(binding.labels.without_results(sifted.bad), nothing)
     if side is not None:
-        for reports in _reports(side, sifted, step.late or [], program.failed(step, batch), piece_bytes):
-            yield program.joined(program.output.arrow.empty_table(), reports)
+        for reports in _reports(
+            side, sifted, step.late or [], failed_records(binding, step, batch), piece_bytes
+        ):
+            yield binding.with_late_rows(binding.output.arrow.empty_table(), reports)
 
 
 def _with_columns(

@@ -10,9 +10,9 @@ from operators.columns.arrow import bounds_type
 from operators.columns.checks import refuse_alike, refuse_twice
 from operators.columns.records import FAR_FUTURE
 from operators.errors import DefinitionError
+from operators.runtime.binding import Binding, Runnable
 from operators.runtime.evolution import adaption
 from operators.runtime.metrics import LARGEST, names
-from operators.runtime.program import Program, Runnable
 from operators.spark.base.heartbeats import with_heartbeats
 from operators.spark.base.inside import SAME_METRICS, has_condition, known_columns
 from operators.spark.base.observed import observed
@@ -73,16 +73,16 @@ def apply(
         )
     df = declared(df, schema)
     prepared = prepare(operator, df, event_time, given.backend, given.options)
-    program, columns, spark = prepared.program, df.columns, df.sparkSession
+    binding, columns, spark = prepared.binding, df.columns, df.sparkSession
     config = prepared.config.with_default("state.snapshots.retain", spark.conf.get(_RETAIN_KEY, None))
     df = prepared.df
     streaming = df.isStreaming if given.streaming is None else given.streaming
-    late = _late_side(program, df, columns) if with_late else None
-    program = program.reporting(late)
-    narrow = input_columns(df, program, streaming=streaming)
+    late = _late_side(binding, df, columns) if with_late else None
+    binding = binding.reporting(late)
+    narrow = input_columns(df, binding, streaming=streaming)
     if schema is not None:
-        narrow = known(narrow, input_types(program, schema, streaming=streaming))
-    out = as_windows(spark_schema(program.rows), {time.column for time in program.times if time.is_end})
+        narrow = known(narrow, input_types(binding, schema, streaming=streaming))
+    out = as_windows(spark_schema(binding.rows), {time.column for time in binding.times if time.is_end})
     idle_ms = given.idle_ms
     if not streaming:
         if idle_ms is not None:
@@ -101,12 +101,12 @@ def apply(
     check_snapshot_folder(spark, config)
     if schema is not None and known_columns(df) is not None:
         # What lies below is not known: it may be a shuffle.
-        incoming = replace(direct(-(-program.grace * program.tick_us // 1_000)), shuffled=True)
+        incoming = replace(direct(-(-binding.grace * binding.tick_us // 1_000)), shuffled=True)
     incoming = (incoming or prepared.incoming()).with_idle(idle_ms)
-    out = marked(out, program.times, incoming, program.tick_us)
+    out = marked(out, binding.times, incoming, binding.tick_us)
     name = given.name
     try:
-        return _streaming(narrow, program, config, prepared.buckets, out, name, incoming)
+        return _streaming(narrow, binding, config, prepared.buckets, out, name, incoming)
     except AnalysisException as error:
         if not has_condition(error, SAME_METRICS):
             raise
@@ -116,27 +116,27 @@ def apply(
         ) from error
 
 
-def _late_side(program: Program, df: DataFrame, columns: list[str]) -> LateSide:
+def _late_side(binding: Binding, df: DataFrame, columns: list[str]) -> LateSide:
     """How late records are reported: with all columns that the frame had before it was prepared."""
     refuse_twice("column", tuple(columns))
-    refuse_alike("output column", (*program.output.arrow.names, LATE))
+    refuse_alike("output column", (*binding.output.arrow.names, LATE))
     record = reported_schema(StructType([df.schema[name] for name in columns]))
-    time = arrow_type(df.schema[program.inputs.event_time].dataType)
-    return LateSide(record, bounds_type(time, program.tick_us), program.tick_us)
+    time = arrow_type(df.schema[binding.inputs.event_time].dataType)
+    return LateSide(record, bounds_type(time, binding.tick_us), binding.tick_us)
 
 
 def _bounded(
-    df: DataFrame, program: Program, out: StructType, name: str, log_level: str, close_time: int
+    df: DataFrame, binding: Binding, out: StructType, name: str, log_level: str, close_time: int
 ) -> DataFrame:
     """The rows of a bounded frame."""
-    input_ = sorted_input(df, program, name)
-    run = BoundedRun(program, input_.source, name, input_.step, log_level, close_time)
+    input_ = sorted_input(df, binding, name)
+    run = BoundedRun(binding, input_.source, name, input_.step, log_level, close_time)
     return input_.df.mapInArrow(run, out)
 
 
 def _streaming(
     df: DataFrame,
-    program: Program,
+    binding: Binding,
     config: StateConfig,
     buckets: int,
     out: StructType,
@@ -149,9 +149,9 @@ def _streaming(
     labels = tuple(partition_labels(buckets))
     savepoint = None if config.savepoint is None else read_header(config.savepoint)
     if savepoint is not None:
-        adaption(program, savepoint.identity, savepoint.schema, config.evolution, moved=True)
-    timed = incoming.watermarked(df, program.inputs.aliases[program.inputs.event_time])
-    if sum(marker not in program.inputs.names for marker in incoming.markers) > 1:
+        adaption(binding, savepoint.identity, savepoint.schema, config.evolution, moved=True)
+    timed = incoming.watermarked(df, binding.inputs.aliases[binding.inputs.event_time])
+    if sum(marker not in binding.inputs.names for marker in incoming.markers) > 1:
         # Rows of several inputs cannot be told apart.
         incoming = replace(incoming, closing=replace(incoming.closing, delays_us=()), markers=())
     closing = incoming.closing
@@ -159,15 +159,15 @@ def _streaming(
     if closing.idle_ms is not None:
         timed = with_heartbeats(timed, closing.idle_ms)
     tells = clocked or bool(closing.delays_us)
-    pack = Pack(program, labels, name, tells, incoming.shuffled, incoming.markers)
+    pack = Pack(binding, labels, name, tells, incoming.shuffled, incoming.markers)
     packed = known(timed, known_columns(df)).mapInArrow(pack, spark_schema(PACKED))
     packed = observed(packed, f"{name}_in", PACKED_COUNTS)
     sent = known(packed.select(*TO_BUCKETS.names), spark_schema(TO_BUCKETS))
     results = sent.groupBy("bucket").transformWithStateInPandas(
-        BucketProcessor(program, config, labels, name, closing, savepoint),
+        BucketProcessor(binding, config, labels, name, closing, savepoint),
         RESULT_TYPES,
         "append",
         "eventtime",
     )
-    results = observed(results, f"{name}_out", names(program.counts), len(LARGEST))
-    return known(results, RESULT_TYPES).mapInArrow(Unpack(program.rows), out)
+    results = observed(results, f"{name}_out", names(binding.counts), len(LARGEST))
+    return known(results, RESULT_TYPES).mapInArrow(Unpack(binding.rows), out)

@@ -7,7 +7,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that every Spark user knows
 from pyspark.sql.streaming import DataStreamWriter
 
-from operators.runtime.program import Runnable
+from operators.runtime.binding import Runnable
 from operators.spark.apply import apply
 from operators.spark.inputs.arguments import Arguments
 from operators.steps.late_reports import LATE

@@ -140,7 +140,7 @@ class LateSide:
         columns = [table.column(field.name).cast(field.type) for field in self.record]
         return pa.Table.from_arrays(columns, schema=self.record)
 
-    def joined(self, rows: pa.Table, reports: pa.ChunkedArray) -> pa.Table:
+    def join(self, rows: pa.Table, reports: pa.ChunkedArray) -> pa.Table:
         """Return an operator's rows and the reports of late records as one table, of the schema `with_reports`."""
         schema = self.with_reports(rows.schema)
         columns = [

@@ -22,6 +22,10 @@ _LOOK_UP = 4
 class DueRule(Protocol):
     """A plan, as far as timers go."""
 
+    @property
+    def has_timers(self) -> bool:
+        """Whether entries become due."""
+
     def next_due(self, entries: Entries, close_time: int) -> Ints:
         """Return the last tick of the next window to close that contains each stored entry, or NEVER."""
 
@@ -34,11 +38,11 @@ class PageTimers:
 
     Args:
         store: has the pages.
-        rule: says when entries are due; None if nothing ever is, because windows are not emitted when they close.
+        rule: says when entries are due.
         queue: of the timers.
     """
 
-    def __init__(self, store: WindowStore, rule: DueRule | None, queue: TimerQueue) -> None:
+    def __init__(self, store: WindowStore, rule: DueRule, queue: TimerQueue) -> None:
         self._store = store
         self._rule = rule
         self.queue = queue
@@ -48,11 +52,6 @@ class PageTimers:
         """Segments whose timers have not been set since the store was opened, and when the first of them may be due."""
         self._unknown: dict[int, None] = {}
         """Segments whose keys have not been read since then."""
-
-    @property
-    def are_kept(self) -> bool:
-        """Whether there are timers at all."""
-        return self._rule is not None
 
     def rebuild(self, close_time: int, changes: Sequence[WriteBatch] | None) -> None:
         """Set the timers of what is stored, after the store was written from outside.
@@ -65,7 +64,7 @@ class PageTimers:
         if changes is None:
             self.queue.clear()
             self._open(self._store.segments())
-        elif self.are_kept:
+        elif self._rule.has_timers:
             for batch in changes:
                 for segment, pages in batch.puts.items():
                     names = list(pages)
@@ -80,7 +79,7 @@ class PageTimers:
 
     def _earliest_due(self, segment: int) -> int:
         """A tick before which nothing in the segment is due."""
-        if self._rule is None:
+        if not self._rule.has_timers:
             return NEVER
         return self._rule.earliest_due(*self._store.span_of(segment), self.close_time)
 
@@ -121,9 +120,8 @@ class PageTimers:
 
     def set_pages(self, segment: int, names: Sequence[bytes], entries: Entries) -> None:
         """Set the timers of pages, given their entries by position of the name."""
-        if self._rule is not None:
-            present, due = first_by_key(entries.key, self._rule.next_due(entries, self.close_time))
-            self.queue.add(segment, [names[n] for n in present.tolist()], due)
+        present, due = first_by_key(entries.key, self._rule.next_due(entries, self.close_time))
+        self.queue.add(segment, [names[n] for n in present.tolist()], due)
 
     def first_due(self, segment: int) -> int | None:
         """Return when a segment's first timer is due, None if it has none; the segment's begin as long as that is not known."""

@@ -47,8 +47,9 @@ class TimedStore:
 
     Args:
         store: has the entries.
-        rule: says when entries are due; None if there are no timers.
+        rule: says when entries are due.
         sums: of the store's pages, if the engine reads any.
+        retract: makes rows that retract windows of forgotten keys; None if no window comes out before it is closed.
         queue: of the timers, if it is not a plain one.
 
     Attributes:
@@ -59,13 +60,15 @@ class TimedStore:
     def __init__(
         self,
         store: WindowStore,
-        rule: DueRule | None,
+        rule: DueRule,
         sums: PageSums | None = None,
+        retract: Retract | None = None,
         queue: TimerQueue | None = None,
     ) -> None:
         self.store = store
         self.timers = PageTimers(store, rule, TimerQueue() if queue is None else queue)
         self.sums = sums
+        self._retract = retract
         self._retracting: Sequence[Emission] = ()
         """Windows of keys that were forgotten since the last step."""
 
@@ -104,14 +107,10 @@ class TimedStore:
                 step.counters.windows += len(rows.key)
         return emitted
 
-    def forget(self, keys: list[bytes], retract: Retract | None = None) -> None:
+    def forget(self, keys: list[bytes]) -> None:
         """Delete all that is stored of distinct keys; the next step begins with rows that retract their open windows.
 
         Windows that are closed stay where they came out: they are final. Timers stay, as early ones of pages that are gone.
-
-        Args:
-            keys: encoded.
-            retract: makes these rows; None if no window comes out before it is closed.
 
         Cost: O(segments and pages of the keys).
         """
@@ -120,10 +119,11 @@ class TimedStore:
         for segment in store.segments():
             present = np.flatnonzero(store.may_have(segment, keys, located))
             pages = store.pages(segment, keys, present)
-            if retract is not None:
+            if self._retract is not None:
                 parts.append(store.read(segment, keys, pages))
             self.write(segment, keys, pages, nothing)
-        self._retracting = retract(keys, merge_entries(parts, store.layout)) if retract and parts else ()
+        if self._retract is not None and parts:
+            self._retracting = self._retract(keys, merge_entries(parts, store.layout))
 
     def touch(self, keys: list[bytes], close_time: int) -> Touched:
         """Return the keys of a batch and the pages that are due before the close time, whose spans are still empty."""

@@ -186,8 +186,8 @@ BUGS = (
     _bug(
         10,
         "a worker's own copy keeps the functions of the run before",
-        "not copy.operator.takes(program)",
-        "copy.operator.takes(program) is None",
+        "not copy.operator.try_update_binding(binding)",
+        "copy.operator.try_update_binding(binding) is None",
         "executors",
     ),
     _bug(

@@ -263,7 +263,7 @@ def job_of(code: int, functions: bool) -> tuple[Job, bytes]:
     op = TumblingWindows("1 hour").group_by("k")
     counted = agg.fold(int, partial(plus, code), type="bigint", name="counted") if functions else agg.count()
     op = op.aggregate(n=counted).emit("on_update")
-    job = Job(op.program(SCHEMA, "at", config), config, (0,), Closing())
+    job = Job(op.bind(SCHEMA, "at", config), config, (0,), Closing())
     return job, cloudpickle.dumps(job)  # type: ignore[no-untyped-call]
 
 
@@ -643,4 +643,4 @@ def blobs_of(batch: int) -> list[bytes]:
     keys = KEYS[batch % len(KEYS)]
     job, _ = job_of(1, functions=True)
     table = pa.table({"k": list(keys), "at": [1_000 + batch] * len(keys)}, SCHEMA)
-    return [*to_blobs(table.rename_columns(list(job.program.inputs.names)))] if keys else []
+    return [*to_blobs(table.rename_columns(list(job.binding.inputs.names)))] if keys else []

@@ -8,7 +8,7 @@ import pyarrow.types as pat
 from pyspark.sql import types as spark
 
 from operators.errors import DefinitionError
-from operators.runtime.program import Program
+from operators.runtime.binding import Binding
 from operators.steps.emission import AggregateOutput
 
 _TO_ARROW: dict[type[spark.DataType], pa.DataType] = {
@@ -51,19 +51,19 @@ def arrow_schema(schema: spark.StructType) -> pa.Schema:
     return pa.schema([pa.field(field.name, arrow_type(field.dataType)) for field in schema.fields])
 
 
-def check_collations(schema: spark.StructType, program: Program) -> None:
+def check_collations(schema: spark.StructType, binding: Binding) -> None:
     """Refuse texts with a collation where they would be compared by their bytes: as keys, and in some aggregates.
 
     Args:
         schema: the frame's columns.
-        program: the operator bound to them.
+        binding: the operator bound to them.
 
     Raises:
         DefinitionError: names the column, what compares it, and the ways out.
     """
-    compared = dict.fromkeys(program.inputs.group_by, "group_by")
-    if isinstance(program.output, AggregateOutput):
-        for result, bound in program.output.aggregates:
+    compared = dict.fromkeys(binding.inputs.group_by, "group_by")
+    if isinstance(binding.output, AggregateOutput):
+        for result, bound in binding.output.aggregates:
             for name in (name for operation in bound.operations for name in operation.compared):
                 compared.setdefault(name, f"aggregate {result!r}")
     for field in schema.fields:

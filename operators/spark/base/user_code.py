@@ -8,18 +8,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
 
-from operators.runtime.program import Program
+from operators.runtime.binding import Binding
 
 _turn = Lock()
 
 
 @contextmanager
-def one_at_a_time(program: Program) -> Iterator[None]:
+def one_at_a_time(binding: Binding) -> Iterator[None]:
     """Run the block while no other thread of this process runs user functions in such a block.
 
-    A program without user functions does not wait.
+    A binding without user functions does not wait.
     """
-    if not program.plan.calls_user_code:
+    if not binding.plan.calls_user_code:
         yield
         return
     with _turn:

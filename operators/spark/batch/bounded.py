@@ -11,7 +11,8 @@ from pyspark.sql.types import BinaryType, DataType, DoubleType, LongType, Struct
 
 from operators.columns.records import FAR_FUTURE, Records
 from operators.errors import OperatorError
-from operators.runtime.program import Batch, Engine, Program
+from operators.runtime.batch_runner import Batch, BatchRunner, read_batch
+from operators.runtime.binding import Binding
 from operators.spark.base.failures import located, task
 from operators.spark.base.logs import log_at
 from operators.spark.base.user_code import one_at_a_time
@@ -21,6 +22,7 @@ from operators.spark.inputs import blobs
 from operators.spark.inputs.blobs import to_batches
 from operators.spark.inputs.packing import gathered
 from operators.steps.partials import KEY, Partials, TwoStagePlan, column_names, from_table, to_table
+from operators.steps.plan import Engine
 from operators.steps.step import Counters
 from state_backends.backends.memory import MemoryBackend
 
@@ -47,12 +49,12 @@ class FirstStage:
     """Accumulates a task's rows before the shuffle.
 
     Attributes:
-        program: of a plan in two stages.
+        binding: of a plan in two stages.
         name: of the operator, in errors.
         rows: the least number of rows that are accumulated at a time.
     """
 
-    program: Program
+    binding: Binding
     name: str
     rows: int
 
@@ -63,11 +65,11 @@ class FirstStage:
             yield from self._entries(batches)
 
     def _entries(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        plan = self.program.plan
+        plan = self.binding.plan
         assert isinstance(plan, TwoStagePlan)  # noqa: S101 - made for no other
         for part in gathered(batches, self.rows):
-            records = self.program.inputs.records.read(part.rename_columns(self.program.inputs.names))
-            with one_at_a_time(self.program):
+            records = self.binding.inputs.records.read(part.rename_columns(self.binding.inputs.names))
+            with one_at_a_time(self.binding):
                 table = to_table(plan.accumulate(records), slice(None))
             plain = table.set_column(0, KEY, table.column(KEY).cast(pa.binary()))
             yield from to_batches(plain)
@@ -75,7 +77,7 @@ class FirstStage:
     @property
     def types(self) -> StructType:
         """The entries' columns as Spark has them."""
-        codes = self.program.plan.layout.codes
+        codes = self.binding.plan.layout.codes
         types = [BinaryType(), LongType(), *(_SPARK_TYPES[code] for code in codes)]
         return StructType(list(map(StructField, column_names(len(codes)), types)))
 
@@ -91,36 +93,36 @@ class Source(Protocol):
 class InputRows:
     """The rows of the frame itself."""
 
-    program: Program
+    binding: Binding
 
     def read(self, table: pa.Table) -> Records | Partials:
         """Return the rows as records, or accumulated."""
-        return self.program.read([table.rename_columns(self.program.inputs.names)])
+        return self.binding.read([table.rename_columns(self.binding.inputs.names)])
 
 
 @dataclass(frozen=True)
 class FirstStageRows:
     """The entries that `FirstStage` sends."""
 
-    program: Program
+    binding: Binding
 
     def read(self, table: pa.Table) -> Records | Partials:
         """Return the entries of all tasks, sorted and combined: rows from Spark are in order of groups of keys only."""
-        plan = self.program.plan
+        plan = self.binding.plan
         assert isinstance(plan, TwoStagePlan)  # noqa: S101 - made for no other
         return plan.reduce(from_table(table, plan.layout))
 
 
 @dataclass(frozen=True)
 class BoundedRun:
-    """Runs a program over one partition of a bounded frame.
+    """Runs a binding over one partition of a bounded frame.
 
     Memory is bounded by a step's rows and their bytes, whatever the number of keys. A group of keys with more than that is
     processed in several steps, like a stream in order of time, by an operator that sees no other keys: its close time moves
     with theirs.
 
     Attributes:
-        program: with the plan for bounded frames, which emits each window once.
+        binding: with the plan for bounded frames, which emits each window once.
         source: how the rows are read.
         name: of the operator, in errors and in the log.
         rows: the least number of rows of a step, unless they are wide.
@@ -128,7 +130,7 @@ class BoundedRun:
         close_time: in ticks: windows that end by it are emitted. By default all are.
     """
 
-    program: Program
+    binding: Binding
     source: Source
     name: str
     rows: int
@@ -170,7 +172,7 @@ class BoundedRun:
             cut = self._cut(waiting) if large else 0
             if cut:
                 begun, taken = begun or self._engine(), waiting.slice(0, cut)
-                passed = reached(taken, self.program.tick_us)
+                passed = reached(taken, self.binding.tick_us)
                 yield from self._step(begun, taken, min(passed, self.close_time))
                 waiting = waiting.slice(cut)
         if waiting is not None:
@@ -183,10 +185,10 @@ class BoundedRun:
         rows are such ones, and records can be accumulated, they are cut anywhere.
         """
         whole = last_moment(waiting)
-        return waiting.num_rows - 1 if not whole and isinstance(self.program.plan, TwoStagePlan) else whole
+        return waiting.num_rows - 1 if not whole and isinstance(self.binding.plan, TwoStagePlan) else whole
 
     def _engine(self) -> Engine:
-        return self.program.plan.engine(self.program.store(MemoryBackend()))
+        return self.binding.plan.engine(self.binding.store(MemoryBackend()))
 
     def _last_step(self, engine: Engine, table: pa.Table) -> Iterator[pa.RecordBatch]:
         """Process the last rows of an operator's keys."""
@@ -194,16 +196,17 @@ class BoundedRun:
 
     def _step(self, engine: Engine, table: pa.Table, close_time: int) -> Iterator[pa.RecordBatch]:
         """Process rows and close what ends before `close_time`."""
-        with one_at_a_time(self.program):
-            done = self.program.process(engine, self._batch(table), (engine.state.close_time, close_time))
+        with one_at_a_time(self.binding):
+            runner = BatchRunner(self.binding, engine)
+            done = runner.run(self._batch(table), (engine.state.close_time, close_time))
         refuse_late(done.counters)
-        yield from to_batches(self.program.joined(done.rows, done.late))
+        yield from to_batches(self.binding.with_late_rows(done.rows, done.late))
 
     def _batch(self, table: pa.Table) -> Batch:
-        program, rows = self.program, table.drop_columns([ORDER])
-        if not (program.sifts or program.refuses):
+        binding, rows = self.binding, table.drop_columns([ORDER])
+        if not (binding.sifts or binding.refuses):
             return Batch(self.source.read(rows))
-        return program.batch([rows.rename_columns(program.inputs.names)])
+        return read_batch(binding, [rows.rename_columns(binding.inputs.names)])
 
 
 def refuse_late(counters: Counters) -> None:

@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that every Spark user knows
 from pyspark.sql.types import LongType, StructField, StructType
 
-from operators.runtime.program import Program
+from operators.runtime.binding import Binding
 from operators.spark.base.inside import known_columns
 from operators.spark.batch.bounded import FirstStage, FirstStageRows, InputRows, Slicing, Source
 from operators.spark.batch.first_stage import PANE, EngineStage
@@ -35,50 +35,50 @@ class SortedInput:
     step: int
 
 
-def input_columns(df: DataFrame, program: Program, *, streaming: bool) -> DataFrame:
-    """Return the columns that a program reads, under its aliases: Spark's mapInArrow fails on a column name with a dot."""
+def input_columns(df: DataFrame, binding: Binding, *, streaming: bool) -> DataFrame:
+    """Return the columns that a binding reads, under its aliases: Spark's mapInArrow fails on a column name with a dot."""
     return df.select(
         *[
             zoned_column(df, name, streaming=streaming).alias(alias)
-            for name, alias in program.inputs.aliases.items()
+            for name, alias in binding.inputs.aliases.items()
         ]
     )
 
 
-def sorted_input(df: DataFrame, program: Program, name: str) -> SortedInput:
-    """Return the input of a program in order.
+def sorted_input(df: DataFrame, binding: Binding, name: str) -> SortedInput:
+    """Return the input of a binding in order.
 
     Args:
         df: the columns that `input_columns` returns, of a bounded frame.
-        program: what reads them.
+        binding: what reads them.
         name: of the operator, in errors.
     """
     source: Source
-    keys = [program.inputs.aliases[name] for name in program.inputs.group_by]
+    keys = [binding.inputs.aliases[name] for name in binding.inputs.group_by]
     columns = known_columns(df)
     # Spark alone knows the columns that its own first stage makes.
-    stage = EngineStage.of(program, df) if program.late is None and columns is None else None
+    stage = EngineStage.of(binding, df) if binding.late is None and columns is None else None
     if stage is not None:
         df, micros, source = stage.grouped(df), F.col(PANE), stage
-    elif (plan := first_stage(program.plan)) is not None and plan.condenses and program.late is None:
-        first = FirstStage(program, name, SLICING.rows)
+    elif (plan := first_stage(binding.plan)) is not None and plan.condenses and binding.late is None:
+        first = FirstStage(binding, name, SLICING.rows)
         if columns is not None or is_shuffled(df):
-            df = _by_content(df, columns or df.schema, program)
-        df, keys, source = df.mapInArrow(first, first.types), [KEY], FirstStageRows(program)
+            df = _by_content(df, columns or df.schema, binding)
+        df, keys, source = df.mapInArrow(first, first.types), [KEY], FirstStageRows(binding)
         columns = columns and first.types
-        micros = _micros(program.tick_us)
+        micros = _micros(binding.tick_us)
     else:
-        time = program.inputs.aliases[program.inputs.event_time]
-        micros, source = F.unix_micros(utc(df, time)), InputRows(program)
+        time = binding.inputs.aliases[binding.inputs.event_time]
+        micros, source = F.unix_micros(utc(df, time)), InputRows(binding)
     ordered = in_order(df, keys, micros, SLICING.group_bits)
     if columns is not None:
         ordered = known(ordered, StructType([*columns, StructField(ORDER, LongType())]))
     return SortedInput(ordered, source, SLICING.rows)
 
 
-def _by_content(df: DataFrame, columns: StructType, program: Program) -> DataFrame:
+def _by_content(df: DataFrame, columns: StructType, binding: Binding) -> DataFrame:
     """Sort the rows of each task by time and by what they hold: a task that runs again gets them in any other order."""
-    time = program.inputs.aliases[program.inputs.event_time]
+    time = binding.inputs.aliases[binding.inputs.event_time]
     return df.sortWithinPartitions(F.col(time), F.xxhash64(*map(_hashed, columns.fields)))
 
 

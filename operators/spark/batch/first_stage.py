@@ -22,8 +22,9 @@ from operators.columns.ranges import State
 from operators.columns.records import most_ticks, number_keys
 from operators.engines.pane_engine import PanePlan
 from operators.kinds.hopping import Hopping
-from operators.runtime.program import Plan, Program
+from operators.runtime.binding import Binding
 from operators.steps.partials import Partials
+from operators.steps.plan import Plan
 from serializers.keys import NO_COLUMNS, encode_keys
 
 PANE = "pane"
@@ -39,31 +40,31 @@ _Source = tuple[str, str | None]
 
 @dataclass(frozen=True)
 class EngineStage:
-    """The first stage of a program over panes of hopping windows.
+    """The first stage of a binding over panes of hopping windows.
 
     Attributes:
-        program: whose windows are `Hopping` ones over panes.
+        binding: whose windows are `Hopping` ones over panes.
     """
 
-    program: Program
+    binding: Binding
     _floats: tuple[_Source, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        sums = [op for op in self.program.plan.operations if type(op) is SumFloat]
+        sums = [op for op in self.binding.plan.operations if type(op) is SumFloat]
         distinct = dict.fromkeys((op.column or "", op.where) for op in sums if not self._whole(op))
         object.__setattr__(self, "_floats", tuple(distinct))
 
     @classmethod
-    def of(cls, program: Program, df: DataFrame) -> "EngineStage | None":
-        """Return the stage if Spark can do it for a frame of these columns, which have the program's aliases as names."""
+    def of(cls, binding: Binding, df: DataFrame) -> "EngineStage | None":
+        """Return the stage if Spark can do it for a frame of these columns, which have the binding's aliases as names."""
         schema = df.schema
-        types = {name: schema[alias].dataType for name, alias in program.inputs.aliases.items()}
-        return cls(program) if obstacle(program, types) is None else None
+        types = {name: schema[alias].dataType for name, alias in binding.inputs.aliases.items()}
+        return cls(binding) if obstacle(binding, types) is None else None
 
     @property
     def keys(self) -> list[str]:
         """The key columns."""
-        return [self.program.inputs.aliases[name] for name in self.program.inputs.group_by]
+        return [self.binding.inputs.aliases[name] for name in self.binding.inputs.group_by]
 
     def grouped(self, df: DataFrame) -> DataFrame:
         """Return a row for each key, pane, scale and special value."""
@@ -75,26 +76,26 @@ class EngineStage:
         for number in range(len(self._floats)):
             aggregates += [F.sum(f"limb{number}_{limb}").alias(f"limb{number}_{limb}") for limb in range(3)]
             aggregates.append(F.count(f"value{number}").alias(f"count{number}"))
-        for number, operation in enumerate(self.program.plan.operations):
+        for number, operation in enumerate(self.binding.plan.operations):
             aggregates += self._aggregates(number, operation)
         return df.groupBy(*self.keys, PANE, *cuts).agg(*aggregates)
 
     def _pane(self) -> Column:
         """The start of each row's pane in microseconds; null where the event time cannot be used."""
-        kind, tick_us = _hopping(self.program.plan), self.program.tick_us
+        kind, tick_us = _hopping(self.binding.plan), self.binding.tick_us
         assert kind is not None  # noqa: S101 - `of` makes it for no other
-        time = F.unix_micros(F.col(self.program.inputs.aliases[self.program.inputs.event_time]))
+        time = F.unix_micros(F.col(self.binding.inputs.aliases[self.binding.inputs.event_time]))
         most = most_ticks(pa.timestamp("us"), tick_us, kind.max_bound_offset)
         start = time - F.pmod(time - F.lit(kind.offset * tick_us), F.lit(kind.pane * tick_us))
         return F.when((time < most * tick_us) & (time >= (1 - most) * tick_us), start)
 
     def _values(self, source: _Source) -> Column:
         column, where = source
-        values = F.col(self.program.inputs.aliases[column])
-        return values if where is None else F.when(F.col(self.program.inputs.aliases[where]), values)
+        values = F.col(self.binding.inputs.aliases[column])
+        return values if where is None else F.when(F.col(self.binding.inputs.aliases[where]), values)
 
     def _whole(self, operation: Operation) -> bool:
-        return pat.is_integer(dict(self.program.inputs.values)[operation.column or ""])
+        return pat.is_integer(dict(self.binding.inputs.values)[operation.column or ""])
 
     def _aggregates(self, number: int, operation: Operation) -> list[Column]:
         """The columns of one operation, but for sums of doubles, whose columns are shared."""
@@ -115,15 +116,15 @@ class EngineStage:
         return [F.sum(high).alias(f"{name}_high"), F.sum(low).alias(f"{name}_low")]
 
     def _where(self, operation: Operation) -> Column:
-        return F.col(self.program.inputs.aliases[operation.where or ""])
+        return F.col(self.binding.inputs.aliases[operation.where or ""])
 
     def read(self, table: pa.Table) -> Partials:
         """Return rows of `grouped` as panes, one for each key and start."""
         number, distinct = number_keys([table.column(name) for name in self.keys], table.num_rows)
         keys = encode_keys(distinct) if distinct else [NO_COLUMNS]
-        time = table.column(PANE).to_numpy() // self.program.tick_us
-        states = [self._state(table, n, op) for n, op in enumerate(self.program.plan.operations)]
-        plan = self.program.plan
+        time = table.column(PANE).to_numpy() // self.binding.tick_us
+        states = [self._state(table, n, op) for n, op in enumerate(self.binding.plan.operations)]
+        plan = self.binding.plan
         assert isinstance(plan, PanePlan)  # noqa: S101 - `of` makes it for no other
         entries = plan.schema.entries(number, (time,), states)
         return plan.reduce(Partials(keys, entries, table.column(_ROWS).to_numpy()))
@@ -164,18 +165,18 @@ def _hopping(plan: Plan) -> Hopping | None:
     return plan.kind if isinstance(plan, PanePlan) and isinstance(plan.kind, Hopping) else None
 
 
-def obstacle(program: Program, types: Mapping[str, DataType]) -> str | None:
-    """Return why Spark cannot do the first stage of a program, as a part of a sentence; None if it can.
+def obstacle(binding: Binding, types: Mapping[str, DataType]) -> str | None:
+    """Return why Spark cannot do the first stage of a binding, as a part of a sentence; None if it can.
 
     Args:
-        program: bound to a bounded frame.
+        binding: bound to a bounded frame.
         types: of the frame's event time, by its name.
     """
-    plan, columns = program.plan, dict(program.inputs.values)
+    plan, columns = binding.plan, dict(binding.inputs.values)
     if _hopping(plan) is None:
         return "only panes of tumbling and hopping windows are groups to Spark"
-    if not isinstance(types[program.inputs.event_time], TimestampType):
-        return f"event time {program.inputs.event_time!r} has no time zone"
+    if not isinstance(types[binding.inputs.event_time], TimestampType):
+        return f"event time {binding.inputs.event_time!r} has no time zone"
     beyond = [op.describe() for op in plan.operations if not _done_by_spark(op, columns)]
     return f"Spark cannot compute {', '.join(beyond)} exactly" if beyond else None
 

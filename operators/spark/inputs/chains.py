@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import DataType, StructField, StructType, TimestampType
 
 from operators.errors import DefinitionError, SessionSetupError
+from operators.runtime.binding import OutputTime
 from operators.runtime.closing import Closing
-from operators.runtime.program import OutputTime
 from operators.spark.base.gaps import quoted
 from operators.spark.base.inside import (
     DELAY,

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that every Spark
 from pyspark.sql.types import StructField, StructType, TimestampNTZType, TimestampType
 
 from operators.errors import DefinitionError
-from operators.runtime.program import Program
+from operators.runtime.binding import Binding
 from operators.spark.base.gaps import quoted
 from operators.spark.base.inside import NO_ANALYSIS, has_condition, knows, sets_watermark
 
@@ -71,12 +71,12 @@ def known(df: DataFrame, columns: StructType | None) -> DataFrame:
     return df
 
 
-def input_types(program: Program, schema: StructType, *, streaming: bool) -> StructType:
-    """Return the columns that a program reads, by their numbered names, as `zoned_column` makes them."""
+def input_types(binding: Binding, schema: StructType, *, streaming: bool) -> StructType:
+    """Return the columns that a binding reads, by their numbered names, as `zoned_column` makes them."""
 
     def field(name: str, alias: str) -> StructField:
         type_ = schema[name].dataType
         zoned = streaming and isinstance(type_, TimestampNTZType)
         return StructField(alias, TimestampType() if zoned else type_)
 
-    return StructType([field(name, alias) for name, alias in program.inputs.aliases.items()])
+    return StructType([field(name, alias) for name, alias in binding.inputs.aliases.items()])

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from operators.columns.content import content_order
 from operators.columns.ranges import Ints
 from operators.columns.records import RecordColumns, UsableRows, most_ticks, number_keys
-from operators.runtime.program import Program
+from operators.runtime.binding import Binding
 from operators.spark.base.failures import located, task
 from operators.spark.base.observed import COUNTS
 from operators.spark.base.runs import partition
@@ -85,7 +85,7 @@ class Pack:
     """Puts a task's rows into buckets by the hash of their key, accumulated if that makes them fewer.
 
     Attributes:
-        program: names the columns.
+        binding: names the columns.
         labels: one bucket label per slice of the key space.
         name: of the operator, in errors.
         tells: whether each task that has records tells all buckets so, and the highest event time of each input. So buckets
@@ -95,7 +95,7 @@ class Pack:
             all of them in memory, as its buckets have.
     """
 
-    program: Program
+    binding: Binding
     labels: tuple[int, ...]
     name: str = "windows"
     tells: bool = False
@@ -117,15 +117,15 @@ class Pack:
         self, batches: Iterable[pa.RecordBatch], sorting: Stopwatch, *, first: bool
     ) -> Iterator[Iterable[_Part]]:
         """Yield what goes to buckets. The first task calls all of them, so that those without records work, too."""
-        columns, arrivals = self.program.inputs.records, list[Times]()
+        columns, arrivals = self.binding.inputs.records, list[Times]()
         for table in self._tables(batches, sorting):
             if self.tells:
                 arrivals.append(self._highest_us(table))
-            if self.program.sifts:  # A bad row is reported, or comes out, where its key is.
+            if self.binding.sifts:  # A bad row is reported, or comes out, where its key is.
                 yield self._whole(table)
                 continue
             usable = columns.usable(table)
-            with one_at_a_time(self.program):
+            with one_at_a_time(self.binding):
                 partials = self._first_stage(columns, usable)
             parts = self._records(usable.table) if partials is None else self._sent(partials, usable)
             bad = [_call(self.labels[0], bad=usable.bad)] if usable.bad else []
@@ -138,7 +138,7 @@ class Pack:
 
     def _highest_us(self, table: pa.Table) -> Times:
         """The highest event time of the rows of each input in microseconds; None if none of them can be used."""
-        inputs = self.program.inputs
+        inputs = self.binding.inputs
         column = table.column(inputs.event_time)
         most = most_ticks(column.type, inputs.tick_us, inputs.reach) * inputs.tick_us
         words = column.cast(pa.int64())
@@ -157,7 +157,7 @@ class Pack:
 
     def _tables(self, batches: Iterable[pa.RecordBatch], sorting: Stopwatch) -> Iterator[pa.Table]:
         """The task's rows, a few hundred thousand at a time, or fewer if they are wide."""
-        inputs = self.program.inputs
+        inputs = self.binding.inputs
         if not self.sorts:
             for part in gathered(batches, blobs.BLOB_ROWS):
                 yield part.rename_columns(inputs.names)
@@ -172,7 +172,7 @@ class Pack:
 
     def _first_stage(self, columns: RecordColumns, usable: UsableRows) -> Partials | None:
         """The rows accumulated, if that makes the first ones so much fewer that it is worth it."""
-        plan = first_stage(self.program.plan)
+        plan = first_stage(self.binding.plan)
         if plan is None:
             return None
         sample = columns.records(usable.head(_SAMPLE_ROWS))
@@ -189,7 +189,7 @@ class Pack:
 
     def _whole(self, table: pa.Table) -> Iterator[_Part]:
         """All rows; those that cannot be used in blobs of their own, so that the others need not be copied again."""
-        _, _, usable = self.program.inputs.records.times(table)
+        _, _, usable = self.binding.inputs.records.times(table)
         for label, rows in self._rows(table):
             if usable is None or usable[rows].all():
                 yield from self._part(label, table, rows, len(rows))
@@ -209,7 +209,7 @@ class Pack:
         yield from _parts(label, counts, ROWS, part.combine_chunks())
 
     def _rows(self, table: pa.Table) -> Iterator[tuple[int, Ints]]:
-        keys = [table.column(name) for name in self.program.inputs.group_by]
+        keys = [table.column(name) for name in self.binding.inputs.group_by]
         number, distinct = number_keys(keys, table.num_rows)
         encoded = encode_keys(distinct) if distinct else [NO_COLUMNS]
         yield from self._by_bucket(self._buckets_of(encoded)[number])

@@ -11,7 +11,7 @@ from operators.columns.checks import check_column_name
 from operators.columns.durations import odd_lengths
 from operators.columns.expressions import named
 from operators.errors import DefinitionError
-from operators.runtime.program import Program, Runnable
+from operators.runtime.binding import Binding, Runnable
 from operators.spark.base.session import CALLER, PARTITIONS_KEY, check_running
 from operators.spark.base.types import arrow_schema, check_collations
 from operators.spark.inputs.chains import Incoming, incoming
@@ -27,7 +27,7 @@ class Prepared:
 
     Attributes:
         df: the input, with expressions made columns.
-        program: the operator as it runs over a stream.
+        binding: the operator as it runs over a stream.
         bounded: the operator as it runs over a bounded frame.
         config: backend and options in effect.
         event_time: name of the event-time column of `df`.
@@ -36,8 +36,8 @@ class Prepared:
     """
 
     df: DataFrame
-    program: Program
-    bounded: Program
+    binding: Binding
+    bounded: Binding
     config: StateConfig
     event_time: str
     takes_updates: bool
@@ -54,7 +54,7 @@ class Prepared:
         Raises:
             DefinitionError: it is not a time.
         """
-        return moment_us(moment, self.df, self.event_time) // self.program.tick_us
+        return moment_us(moment, self.df, self.event_time) // self.binding.tick_us
 
     def final_by(self, moment: datetime | str) -> int:
         """Return the close time in ticks up to which rows of a bounded frame are emitted.
@@ -75,9 +75,9 @@ class Prepared:
         Raises:
             DefinitionError: the event time has another watermark than the operator needs, or none.
         """
-        program = self.program
-        grace_us = program.grace * program.tick_us
-        return incoming(self.df, program.inputs.event_time, grace_us, takes_updates=self.takes_updates)
+        binding = self.binding
+        grace_us = binding.grace * binding.tick_us
+        return incoming(self.df, binding.inputs.event_time, grace_us, takes_updates=self.takes_updates)
 
 
 def prepare(
@@ -110,10 +110,10 @@ def prepare(
     operator, df, time = operator.prepared(df, time)
     check_time(df, time)
     schema = arrow_schema(df.schema)
-    program = operator.program(schema, time, config)
-    check_collations(df.schema, program)
-    bounded = replace(program, plan=operator.bounded().program(schema, time, config).plan)
-    return Prepared(df, program, bounded, config, time, operator.takes_updates, operator.final)
+    binding = operator.bind(schema, time, config)
+    check_collations(df.schema, binding)
+    bounded = replace(binding, plan=operator.bounded().bind(schema, time, config).plan)
+    return Prepared(df, binding, bounded, config, time, operator.takes_updates, operator.final)
 
 
 def _odd_lengths(operator: Runnable) -> Iterator[str]:

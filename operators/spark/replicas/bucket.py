@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from operators.runtime.binding import Binding
 from operators.runtime.closing import Closing
 from operators.runtime.metrics import added
-from operators.runtime.program import Program
 from operators.runtime.stateful import StatefulOperator
 from operators.spark.base.logs import warn_once
 from operators.spark.base.user_code import one_at_a_time
@@ -188,7 +188,7 @@ class Job:
     """What is the same in all calls of an operator's buckets in a run of a query.
 
     Attributes:
-        program: what is run.
+        binding: what is run.
         config: the backend.
         labels: of all buckets, in their order.
         closing: how close times follow from the watermark.
@@ -196,7 +196,7 @@ class Job:
         requests: to forget keys; None if the query looks for none.
     """
 
-    program: Program
+    binding: Binding
     config: StateConfig
     labels: tuple[int, ...]
     closing: Closing
@@ -240,8 +240,8 @@ class Job:
             request: what is to be done.
         """
         with (
-            one_at_a_time(self.program),
-            held_copy(self.program, self.config, request.pointer.store_id) as operator,
+            one_at_a_time(self.binding),
+            held_copy(self.binding, self.config, request.pointer.store_id) as operator,
         ):
             return self._step(operator, journal, request)
 
@@ -260,22 +260,25 @@ class Job:
         whole, metrics = Part(closes, *self._tables(request.blobs)), dict[str, int]()
         out = Spool(self.config.directory)
         for table in first:
-            out.extend(to_blobs(self.program.joined(table, None)))
-        wide = request.blobs.large and not can_be_parted(self.program)
-        parts = in_parts(self.program, whole) if request.blobs.large and not wide else iter([whole])
+            out.extend(to_blobs(self.binding.with_late_rows(table, None)))
+        wide = request.blobs.large and not can_be_parted(self.binding)
+        parts = in_parts(self.binding, whole) if request.blobs.large and not wide else iter([whole])
         timer = None
         for part in parts:
             for stage in in_stages(operator.engine, part):
                 if metrics:  # To the operator, each part is a batch.
                     pointer = operator.open(journal, pointer)
-                rows = stage.rows or ([] if stage.partials else [self.program.inputs.empty()])
+                rows = stage.rows or ([] if stage.partials else [self.binding.inputs.empty()])
                 if wide:
                     tables, counters = operator.step_wide(
                         stage.closes, rows, stage.partials, sizes.BLOB_BYTES
                     )
                 else:
                     done = operator.step(stage.closes, rows, stage.partials)
-                    tables, counters = iter([self.program.joined(done.rows, done.late)]), done.counters
+                    tables, counters = (
+                        iter([self.binding.with_late_rows(done.rows, done.late)]),
+                        done.counters,
+                    )
                 # Asked before the commit, while the store knows of this batch's changes.
                 timer = None if operator.store.is_empty() else next_watermark + 1
                 host = Progress(
@@ -324,7 +327,7 @@ class Job:
 
     def _closes(self, call: Call, progress: Progress, close_time: int) -> tuple[int, int]:
         """Close times in ticks at the start and at the end of the batch; they never go back behind that of earlier ones."""
-        start, end = self.closing.closes(call.watermark, self.program.tick_us, self._highest(call, progress))
+        start, end = self.closing.closes(call.watermark, self.binding.tick_us, self._highest(call, progress))
         start = max(start, close_time)
         return start, max(start, end, self._by_clock(call, progress))
 
@@ -337,7 +340,7 @@ class Job:
         expected = 0 if progress.timer is None else progress.timer - 1
         if not self.closing.chained and call.watermark < expected:
             return {}
-        return self.closing.highest_us(call.highest, progress.inputs, self.program.tick_us)
+        return self.closing.highest_us(call.highest, progress.inputs, self.binding.tick_us)
 
     def _next_watermark(self, call: Call, progress: Progress) -> int:
         """The watermark of the next batch in milliseconds, as far as it is known; never before what was told already."""
@@ -348,13 +351,13 @@ class Job:
         """The same of several inputs, in ticks: only the watermark of the slowest one will be known in the next batch."""
         if len(self.closing.delays_us) < 2:
             return None
-        known = self.closing.highest_us(call.highest, progress.inputs, self.program.tick_us)
-        return {name: time // self.program.tick_us for name, time in known.items()}
+        known = self.closing.highest_us(call.highest, progress.inputs, self.binding.tick_us)
+        return {name: time // self.binding.tick_us for name, time in known.items()}
 
     def _by_clock(self, call: Call, progress: Progress) -> int:
         """The close time that follows from the clock, if the stream is quiet."""
         active = self._active(call, progress)
-        return FAR_PAST if active is None else self.closing.by_clock(call.clock, active, self.program.tick_us)
+        return FAR_PAST if active is None else self.closing.by_clock(call.clock, active, self.binding.tick_us)
 
     def _active(self, call: Call, progress: Progress) -> int | None:
         """The clock of the last batch with records; that of the first one that the bucket worked in, if there was none."""

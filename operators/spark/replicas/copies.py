@@ -17,7 +17,7 @@ from threading import Lock
 
 from filelock import BaseFileLock, FileLock, Timeout
 
-from operators.runtime.program import Program
+from operators.runtime.binding import Binding
 from operators.runtime.stateful import StatefulOperator
 from operators.spark.base.private_files import check_owner, private_folder
 from serializers import SerializationError
@@ -61,13 +61,13 @@ _changing = Lock()
 
 
 @contextmanager
-def held_copy(program: Program, config: StateConfig, store_id: str) -> Iterator[StatefulOperator]:
+def held_copy(binding: Binding, config: StateConfig, store_id: str) -> Iterator[StatefulOperator]:
     """The operator over this process's copy of a bucket, for one thread. The copy is opened if needed, and stays open.
 
     After an error it is closed and forgotten. While another thread holds it, this one gets a copy for itself.
     """
     key = store_id, config
-    copy = _taken(program, key) or _opened(program, key)
+    copy = _taken(binding, key) or _opened(binding, key)
     try:
         yield copy.operator
     except BaseException:
@@ -126,13 +126,13 @@ def drop_all() -> None:
         copy.close()
 
 
-def _taken(program: Program, key: _Key) -> _Copy | None:
+def _taken(binding: Binding, key: _Key) -> _Copy | None:
     """Hold the copy that is open, if there is one that fits and is free; close those that are idle for long."""
     now = time.monotonic()
     with _changing:
         gone = [one for one, copy in _copies.items() if not copy.held and now - copy.used > UNUSED_S]
         copy = _copies.get(key)
-        if copy is not None and not copy.held and not copy.operator.takes(program):
+        if copy is not None and not copy.held and not copy.operator.try_update_binding(binding):
             gone.append(key)
         dropped = [_copies.pop(one) for one in {*gone}]
         copy = _copies.get(key)
@@ -144,12 +144,12 @@ def _taken(program: Program, key: _Key) -> _Copy | None:
     return copy if free else None
 
 
-def _opened(program: Program, key: _Key) -> _Copy:
+def _opened(binding: Binding, key: _Key) -> _Copy:
     store_id, config = key
     directory, lock = _claim(config.directory, store_id, config.backend)
     try:
         copy = _Copy(
-            StatefulOperator.opened(program, config, directory, StateError, SerializationError),
+            StatefulOperator.opened(binding, config, directory, StateError, SerializationError),
             lock,
             time.monotonic(),
         )

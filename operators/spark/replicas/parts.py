@@ -17,11 +17,10 @@ import pyarrow as pa
 
 from operators.columns.ranges import Ints
 from operators.columns.records import FAR_PAST
-from operators.engines.pane_engine import PanePlan
-from operators.engines.plan import WindowPlan
-from operators.engines.rolling import RollingEngine, RollingPlan
-from operators.runtime.program import Engine, Program
+from operators.engines.rolling import RollingEngine
+from operators.runtime.binding import Binding
 from operators.spark.inputs import blobs
+from operators.steps.plan import Engine
 from serializers.arrays import Chunks, cut_rows, row_bytes
 
 MOST_PIECES = 256
@@ -43,16 +42,16 @@ class Part:
     partials: Sequence[pa.Table] = ()
 
 
-def can_be_parted(program: Program) -> bool:
+def can_be_parted(binding: Binding) -> bool:
     """Whether the parts of a batch, one after another, give the same rows as the whole."""
-    return isinstance(program.plan, WindowPlan) and not program.plan.on_update
+    return binding.plan.can_be_parted
 
 
-def in_parts(program: Program, whole: Part) -> Iterator[Part]:
+def in_parts(binding: Binding, whole: Part) -> Iterator[Part]:
     """Yield a batch in parts of some MiB; rows of one time stay together.
 
     Args:
-        program: whose batches can be parted.
+        binding: whose batches can be parted.
         whole: the batch.
 
     Cost: about 40 bytes of memory for each row, and one copy of the batch.
@@ -61,8 +60,8 @@ def in_parts(program: Program, whole: Part) -> Iterator[Part]:
     if not any(table.num_rows for table in whole.rows):
         yield whole
         return
-    time, size = _times(program, whole.rows), np.concatenate([row_bytes(table) for table in whole.rows])
-    if not isinstance(program.plan, PanePlan | RollingPlan):
+    time, size = _times(binding, whole.rows), np.concatenate([row_bytes(table) for table in whole.rows])
+    if not binding.plan.late_alone:
         time = np.maximum(time, start - 1)  # One may keep another from being late.
     order = np.argsort(time, kind="stable")
     time = time[order]
@@ -77,11 +76,11 @@ def in_parts(program: Program, whole: Part) -> Iterator[Part]:
         before = after
 
 
-def _times(program: Program, rows: Sequence[pa.Table]) -> Ints:
+def _times(binding: Binding, rows: Sequence[pa.Table]) -> Ints:
     """The times of all rows in ticks; of those that cannot be used, the earliest."""
     found = []
     for table in rows:
-        time, _, usable = program.inputs.records.times(table)
+        time, _, usable = binding.inputs.records.times(table)
         found.append(time if usable is None else np.where(usable, time, FAR_PAST))
     return np.concatenate(found)
 

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that every Spark
 from operators.custom.plan import CustomPlan
 from operators.engines.rolling import LASTING
 from operators.errors import DefinitionError
-from operators.runtime.program import Engine, Program, Runnable
+from operators.runtime.binding import Binding, Runnable
 from operators.spark.base.failures import located, task
 from operators.spark.base.session import check_workers
 from operators.spark.base.types import spark_schema
@@ -29,6 +29,7 @@ from operators.spark.batch.bounded import BoundedRun, refuse_late
 from operators.spark.batch.bounded_input import input_columns, sorted_input
 from operators.spark.inputs.prepare import Prepared, prepare
 from operators.spark.inputs.watermarks import utc
+from operators.steps.plan import Engine
 from operators.steps.step import Step
 from serializers.keys import bucket_of
 from state_backends.checkpoints.labels import partition_labels
@@ -52,7 +53,7 @@ _CALLER = 4
 
 @dataclass(frozen=True)
 class OpenEntries(BoundedRun):
-    """Runs a program over one partition of a bounded frame, and yields the entries that its store has at the end.
+    """Runs a binding over one partition of a bounded frame, and yields the entries that its store has at the end.
 
     Attributes:
         labels: of the files: each has a slice of the keys, and its label a shuffle partition.
@@ -64,19 +65,19 @@ class OpenEntries(BoundedRun):
     def columns(self) -> pa.Schema:
         """The columns of a row: the label of its file, its place among the entries of its key, and the entry."""
         places = [pa.field(_FILE, pa.int32()), pa.field(_PLACE, pa.int64())]
-        return pa.schema([*places, *saved_columns(self.program.stored())])
+        return pa.schema([*places, *saved_columns(self.binding.stored_schema())])
 
     def _step(self, engine: Engine, table: pa.Table, close_time: int) -> Iterator[pa.RecordBatch]:
         """Process rows, and drop what is emitted."""
         step = Step(engine.state.close_time, close_time)
-        with one_at_a_time(self.program):
+        with one_at_a_time(self.binding):
             engine.step(self._batch(table).records, step)
         refuse_late(step.counters)
         return iter(())
 
     def _last_step(self, engine: Engine, table: pa.Table) -> Iterator[pa.RecordBatch]:
         yield from self._step(engine, table, self.close_time)
-        columns, place = saved_columns(self.program.stored()), 0
+        columns, place = saved_columns(self.binding.stored_schema()), 0
         for keys, entries in engine.state.store.scan():
             labels = np.array([self.labels[bucket_of(key, len(self.labels))] for key in keys], np.int32)
             begin = 0
@@ -142,34 +143,34 @@ def savepoint(
     check_workers(df.sparkSession)
     target = Folder(absolute(path))
     check_new(target)
-    program, closes = prepared.program, prepared.close_ticks(close_time)
+    binding, closes = prepared.binding, prepared.close_ticks(close_time)
     labels = tuple(partition_labels(prepared.buckets))
-    input_ = sorted_input(input_columns(prepared.df, program, streaming=False), program, _NAME)
-    run = OpenEntries(program, input_.source, _NAME, input_.step, prepared.config.log_level, closes, labels)
+    input_ = sorted_input(input_columns(prepared.df, binding, streaming=False), binding, _NAME)
+    run = OpenEntries(binding, input_.source, _NAME, input_.step, prepared.config.log_level, closes, labels)
     entries = input_.df.mapInArrow(run, spark_schema(run.columns)).repartition(len(labels), _FILE)
     entries = entries.sortWithinPartitions(_FILE, "crc", "key", _PLACE)
-    write = WriteEntries(target.uri, labels, saved_columns(program.stored()), closes)
+    write = WriteEntries(target.uri, labels, saved_columns(binding.stored_schema()), closes)
     files = entries.mapInArrow(write, spark_schema(SAVED)).collect()
-    origin = {"stream_time": closes + program.grace, "sequence": 1}
+    origin = {"stream_time": closes + binding.grace, "sequence": 1}
     saved = [SavedBucket(*row) for row in files]
-    if _may_be_beyond(program, saved):
+    if _may_be_beyond(binding, saved):
         _warn_of_close_time(prepared, close_time, closes, target.uri)
-    return write_header(target, program.identity(), program.stored(), closes, saved, origin)
+    return write_header(target, binding.identity(), binding.stored_schema(), closes, saved, origin)
 
 
-def _may_be_beyond(program: Program, saved: Sequence[SavedBucket]) -> bool:
+def _may_be_beyond(binding: Binding, saved: Sequence[SavedBucket]) -> bool:
     """Whether a close time may lie far after all records: nothing is open then but what stays open whatever the time."""
-    stays_open = isinstance(program.plan, CustomPlan) or LASTING in program.plan.describe()
+    stays_open = isinstance(binding.plan, CustomPlan) or LASTING in binding.plan.describe()
     return stays_open or not any(bucket.rows for bucket in saved)
 
 
 def _warn_of_close_time(prepared: Prepared, close_time: datetime | str, closes: int, uri: str) -> None:
     """Warn of a close time that lies after the newest record by more than the grace and a window."""
-    program = prepared.program
+    binding = prepared.binding
     micros = F.unix_micros(utc(prepared.df, prepared.event_time))
     (row,) = prepared.df.select(F.max(micros)).collect()
-    longest = (program.grace + program.plan.max_bound_offset) * program.tick_us
-    if row[0] is None or closes * program.tick_us - row[0] <= longest:
+    longest = (binding.grace + binding.plan.max_bound_offset) * binding.tick_us
+    if row[0] is None or closes * binding.tick_us - row[0] <= longest:
         return
     newest = datetime(1970, 1, 1) + timedelta(microseconds=row[0])
     warnings.warn(

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from pyspark.sql import Column, DataFrame
 
+from operators.runtime.binding import Runnable
 from operators.runtime.evolution import stored_change
-from operators.runtime.program import Runnable
 from operators.spark.base.failures import MOVE_STATE
 from operators.spark.base.heartbeats import is_heartbeat
 from operators.spark.inputs.arguments import Arguments
@@ -36,7 +36,7 @@ def check_checkpoint(
         return None
     for pointer in pointers(rows):
         check_buckets(pointer.progress, prepared.buckets)
-        stored_change(prepared.program, pointer.progress, prepared.config.evolution)
+        stored_change(prepared.binding, pointer.progress, prepared.config.evolution)
     plain = plain_path(path)
     operators = operators_in(plain, spark)
     batch = max(operator.batch for operator in operators)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 
+from operators.runtime.binding import Binding, Runnable
 from operators.runtime.open_windows import open_windows
-from operators.runtime.program import Program, Runnable
 from operators.spark.inputs.prepare import prepare
 from state_backends.checkpoints.bucket import Bucket
 from state_backends.checkpoints.reading import Checkpoint, by_bucket, journals
@@ -25,8 +25,8 @@ class OpenWindows:
     """
 
     checkpoint: Checkpoint
-    given: Program
-    closing: Program
+    given: Binding
+    closing: Binding
 
     def __call__(self, number: int, bucket: Bucket) -> Iterator[pa.Table]:
         """Yield the rows."""
@@ -69,7 +69,7 @@ def read_windows(  # noqa: PLR0913 - what names an operator, and what names a st
     Cost: each bucket's state passes through one task's memory.
     """
     prepared = prepare(operator, df, event_time, backend, options)
-    closing = prepare(operator.closing(), df, event_time, backend, options).program
+    closing = prepare(operator.as_on_close(), df, event_time, backend, options).binding
     found = Checkpoint(absolute(checkpoint), backend, batch, number, snapshots)
     rows, _ = journals(found, df.sparkSession)
-    return by_bucket(rows, OpenWindows(found, prepared.program, closing), closing.output.arrow)
+    return by_bucket(rows, OpenWindows(found, prepared.binding, closing), closing.output.arrow)

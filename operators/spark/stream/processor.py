@@ -13,11 +13,11 @@ from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import ArrayType, BinaryType, LongType, StructField, StructType
 
 from operators.errors import DefinitionError
+from operators.runtime.binding import Binding
 from operators.runtime.closing import Closing
 from operators.runtime.evolution import stored_change
 from operators.runtime.lifetimes import are_recorded
 from operators.runtime.metrics import line, names
-from operators.runtime.program import Program
 from operators.spark.base.failures import MOVE_STATE, located
 from operators.spark.base.logs import log_at
 from operators.spark.base.observed import COUNTS
@@ -70,10 +70,10 @@ def check_buckets(progress: Progress, buckets: int) -> None:
 
 
 class BucketProcessor(StatefulProcessor):
-    """Runs the program over one bucket per call: one commit, and one event-time timer as long as there is state.
+    """Runs the binding over one bucket per call: one commit, and one event-time timer as long as there is state.
 
     Args:
-        program: what is run.
+        binding: what is run.
         config: the backend.
         labels: of all buckets, in their order.
         name: of the operator, in errors and in the log.
@@ -83,19 +83,19 @@ class BucketProcessor(StatefulProcessor):
 
     def __init__(
         self,
-        program: Program,
+        binding: Binding,
         config: StateConfig,
         labels: tuple[int, ...],
         name: str,
         closing: Closing,
         savepoint: Savepoint | None = None,
     ) -> None:
-        folder, keys = config.forget_folder, pa.schema(list(program.output.keys))
+        folder, keys = config.forget_folder, pa.schema(list(binding.output.keys))
         reader = RequestReader(name, keys, len(labels))
         requests = None if folder is None else Requests(folder, reader, labels)
-        self._job = Job(program, config, labels, closing, savepoint, requests)
+        self._job = Job(binding, config, labels, closing, savepoint, requests)
         self._name = name
-        self._metrics = names(program.counts)
+        self._metrics = names(binding.counts)
         self._pickled = b""
 
     def __getstate__(self) -> dict[str, Any]:
@@ -190,9 +190,9 @@ class BucketProcessor(StatefulProcessor):
         Raises:
             StateError: the state belongs to another operator, or the policy forbids to change it.
         """
-        program, progress = self._job.program, pointer.progress
-        same = stored_change(program, progress, self._job.config.evolution) is None
-        return same and (progress.identity is None or are_recorded(program, progress.identity))
+        binding, progress = self._job.binding, pointer.progress
+        same = stored_change(binding, progress, self._job.config.evolution) is None
+        return same and (progress.identity is None or are_recorded(binding, progress.identity))
 
     def _results(self, outcome: Outcome, number: int) -> Iterator[pd.DataFrame]:
         """Yield the result blobs; the first one has the metrics, and the number of the call."""

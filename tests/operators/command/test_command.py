@@ -241,22 +241,22 @@ def test_errors_are_one_line() -> None:
 def test_operators_in_words(windows: object, said: str) -> None:
     """Their kind and their lengths, as the definition has them."""
     op = windows.group_by("k").aggregate(n=agg.count())  # type: ignore[attr-defined]
-    assert said == title(op.program(SCHEMA, "at", resolve("memory", {})).identity())
+    assert said == title(op.bind(SCHEMA, "at", resolve("memory", {})).identity())
 
 
 def test_windows_of_folds_in_words() -> None:
     """They are the same windows, stored window by window."""
     fold = agg.fold(0, lambda total, v: total + v, "v", type="bigint")
     op = HoppingWindows("1 hour", "5 minutes").group_by("k").aggregate(n=fold)
-    identity = op.program(SCHEMA, "at", resolve("memory", {})).identity()
+    identity = op.bind(SCHEMA, "at", resolve("memory", {})).identity()
     assert "hopping windows of 1 h every 5 min" == title(identity)
     assert ("stores", "windows, since a fold has no merge") in [*facts(identity)]
 
 
 def test_custom_operators_in_words() -> None:
     """Their name and version."""
-    program = Echo().group_by("k").program(SCHEMA, "at", resolve("memory", {}))
-    assert "custom operator Echo, version 1" == title(program.identity())
+    binding = Echo().group_by("k").bind(SCHEMA, "at", resolve("memory", {}))
+    assert "custom operator Echo, version 1" == title(binding.identity())
 
 
 def test_sizes_and_times() -> None:

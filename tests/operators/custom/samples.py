@@ -52,18 +52,18 @@ class Echo(Operator):
 
 def stepped(definition: Operator, steps: list[tuple[list[Record], int, int]]) -> list[list[tuple[Any, ...]]]:
     """The rows of each step over one store, of (records, close time at the start, at the end)."""
-    engine, program = own_engine(definition)
+    engine, binding = own_engine(definition)
     tables = [
-        program.output.table(engine.step(program.read([table(records)]), Step(*closes)))
+        binding.output.table(engine.step(binding.read([table(records)]), Step(*closes)))
         for records, *closes in steps
     ]
     return [sorted(plain(rows, rows.column_names[-1])) for rows in tables]
 
 
 def own_engine(definition: Operator, backend: Any = None):
-    """The engine over a store of its own, and its program."""
-    program = definition.group_by("k").program(table([]).schema, "t", resolve("memory"))
-    return program.plan.engine(program.store(backend or resolve("memory").open(Path()))), program
+    """The engine over a store of its own, and its binding."""
+    binding = definition.group_by("k").bind(table([]).schema, "t", resolve("memory"))
+    return binding.plan.engine(binding.store(backend or resolve("memory").open(Path()))), binding
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -161,24 +161,24 @@ def test_a_batch_has_two_close_times() -> None:
 
 def test_fire_gets_the_keys_that_are_due() -> None:
     """Not those whose page the calendar has too early, as their timer was put off."""
-    engine, program = own_engine(Latest())
+    engine, binding = own_engine(Latest())
     for batch, close in (([("a", 0, 1.0), ("b", 0, 1.0)], 0), ([("a", 500, 2.0)], 1)):
-        assert [] == engine.step(program.read([table(batch)]), Step(close, close))
-    [rows] = engine.step(program.read([table([])]), Step(100, 100))
-    assert [("b", 0, 1.0)] == plain(program.output.table([rows]), "value")
-    [rows] = engine.step(program.read([table([])]), Step(1_000, 1_000))
-    assert [("a", 500, 2.0)] == plain(program.output.table([rows]), "value")
+        assert [] == engine.step(binding.read([table(batch)]), Step(close, close))
+    [rows] = engine.step(binding.read([table([])]), Step(100, 100))
+    assert [("b", 0, 1.0)] == plain(binding.output.table([rows]), "value")
+    [rows] = engine.step(binding.read([table([])]), Step(1_000, 1_000))
+    assert [("a", 500, 2.0)] == plain(binding.output.table([rows]), "value")
     assert engine.state.store.is_empty()
 
 
 def test_the_timer_queue_does_not_grow_with_batches() -> None:
     """A page whose timer is put off with each batch stays at one entry, which is early."""
-    engine, program = own_engine(Latest())
+    engine, binding = own_engine(Latest())
     for n in range(100):
-        engine.step(program.read([table([("a", 100_000 + n, 1.0)])]), Step(n, n))
+        engine.step(binding.read([table([("a", 100_000 + n, 1.0)])]), Step(n, n))
     assert 1 == len(engine.state.timers.queue)
-    [rows] = engine.step(program.read([table([])]), Step(200_000, 200_000))
-    assert [("a", 100_099, 1.0)] == plain(program.output.table([rows]), "value")
+    [rows] = engine.step(binding.read([table([])]), Step(200_000, 200_000))
+    assert [("a", 100_099, 1.0)] == plain(binding.output.table([rows]), "value")
     assert 0 == len(engine.state.timers.queue) == len(engine.state.timers.queue.by_page)
 
 
@@ -189,9 +189,9 @@ def test_the_operator_says_what_is_late() -> None:
         def late_before(self, close_time: int) -> int:
             return close_time - 100
 
-    engine, program = own_engine(Patient())
+    engine, binding = own_engine(Patient())
     step = Step(200, 200)
-    engine.step(program.read([table([("a", 99, 1.0), ("b", 100, 2.0), ("c", 250, 3.0)])]), step)
+    engine.step(binding.read([table([("a", 99, 1.0), ("b", 100, 2.0), ("c", 250, 3.0)])]), step)
     assert (3, 1, 1) == (step.counters.rows, step.counters.late, step.counters.windows)
 
 
@@ -214,9 +214,9 @@ def test_columns_are_taken_in_many_forms() -> None:
             masked = np.ma.masked_equal([4, 5, 6], 5)
             return context.rows(key, at=7, n=masked, s=pa.array(["x", None, "y"]))
 
-    engine, program = own_engine(Forms())
-    rows = program.output.table(
-        engine.step(program.read([table([("a", 1, 1.0), ("b", 1, 1.0)])]), Step(0, 0))
+    engine, binding = own_engine(Forms())
+    rows = binding.output.table(
+        engine.step(binding.read([table([("a", 1, 1.0), ("b", 1, 1.0)])]), Step(0, 0))
     )
     entries = found["entries"]
     assert [6, 9, 10, 4, 5, 9, 9, 10, 10] == entries.time.tolist()
@@ -233,12 +233,12 @@ def test_columns_are_taken_in_many_forms() -> None:
 def test_a_frame_that_is_all_there_is_kept_in_few_segments() -> None:
     """However long it spans: each segment of the store costs time."""
     bounded = LastSum(n=3).group_by("k").bounded()
-    program = bounded.program(table([]).schema, "t", resolve("memory"))
-    engine = program.plan.engine(program.store(resolve("memory").open(Path())))
+    binding = bounded.bind(table([]).schema, "t", resolve("memory"))
+    engine = binding.plan.engine(binding.store(resolve("memory").open(Path())))
     records = [("a", minute * 60_000, 1.0) for minute in range(-5, 500_000, 1_000)]
-    engine.step(program.read([table(records)]), Step(FAR_PAST, FAR_PAST))
+    engine.step(binding.read([table(records)]), Step(FAR_PAST, FAR_PAST))
     assert 2 == len(engine.state.store.segments())
-    found = program.output.table(engine.step(program.read([table([])]), Step(FAR_FUTURE, FAR_FUTURE)))
+    found = binding.output.table(engine.step(binding.read([table([])]), Step(FAR_FUTURE, FAR_FUTURE)))
     assert sorted(judge(records, 3)) == sorted(plain(found))
 
 

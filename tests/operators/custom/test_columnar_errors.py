@@ -75,9 +75,9 @@ def test_what_goes_wrong_is_named(process_batch: Any, said: str) -> None:
             return None if isinstance(result, StoredEntries) else result
 
     Doing_.__name__ = "Doing"
-    engine, program = own_engine(Doing_())
+    engine, binding = own_engine(Doing_())
     with pytest.raises(OperatorError) as raised:
-        program.output.table(engine.step(program.read([table([("a", 1, 1.0)])]), Step(0, 0)))
+        binding.output.table(engine.step(binding.read([table([("a", 1, 1.0)])]), Step(0, 0)))
     assert said in str(raised.value)
     assert str(raised.value).startswith(("Doing.process_batch failed: ", "Doing: result "))
     assert raised.value.__cause__ is not None
@@ -228,4 +228,4 @@ def test_the_event_time_of_rows_is_a_timestamp_among_the_results(name: str) -> N
             return Declaration(results={"n": "bigint"}, event_time=name)
 
     with pytest.raises(DefinitionError, match=f"Timed declares '{name}' as event time"):
-        Timed().group_by("k").program(table([]).schema, "t", resolve("memory"))
+        Timed().group_by("k").bind(table([]).schema, "t", resolve("memory"))

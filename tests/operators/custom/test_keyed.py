@@ -173,7 +173,7 @@ def test_a_savepoint_goes_on_elsewhere(tmp_path: Path) -> None:
     with grouped.local_runner("t") as runner:
         rows = plain(runner.process(table(records[:60])))
         runner.savepoint(tmp_path / "saved")
-        schema = grouped.program(table([]).schema, "t", resolve("memory")).stored()
+        schema = grouped.bind(table([]).schema, "t", resolve("memory")).stored_schema()
         stored = pa.concat_tables(
             schema.table(keys, entries.key, entries.columns) for keys, entries in runner.store.scan()
         )
@@ -186,8 +186,8 @@ def test_a_savepoint_goes_on_elsewhere(tmp_path: Path) -> None:
 
 def test_keys_leave_nothing_behind() -> None:
     """Where all values are forgotten and all timers have come, no entry is stored, and none in the calendar."""
-    engine, program = own_engine(Forgetful(grace=GRACE))
-    batch = program.read([table(shuffled(random.Random(2), 80))])
+    engine, binding = own_engine(Forgetful(grace=GRACE))
+    batch = binding.read([table(shuffled(random.Random(2), 80))])
     engine.step(batch, Step(FAR_PAST, FAR_FUTURE))
     assert engine.state.store.is_empty()
     assert 0 == len(engine.state.timers.queue) == len(engine.state.timers.queue.by_page)
@@ -211,11 +211,11 @@ class Forgetful(KeyedOperator):
 
 def test_the_timer_queue_does_not_grow_with_batches() -> None:
     """A key whose timer is put off with each batch has one entry for its state, and others for records that wait."""
-    engine, program = own_engine(Forgetful())
+    engine, binding = own_engine(Forgetful())
     for n in range(60):
-        engine.step(program.read([table([("a", n * 10, 1)])]), Step(n * 10, n * 10))
+        engine.step(binding.read([table([("a", n * 10, 1)])]), Step(n * 10, n * 10))
     assert len(engine.state.timers.queue) <= 3
-    assert 1 == len(engine.step(program.read([table([])]), Step(10**6, 10**6)))
+    assert 1 == len(engine.step(binding.read([table([])]), Step(10**6, 10**6)))
 
 
 @pytest.mark.parametrize("others", [0, 2_000])
@@ -223,12 +223,12 @@ def test_a_step_reads_what_is_due(others: int) -> None:
     """Keys whose timers are far are not read when another one's comes."""
     memory = resolve("memory").open(Path())
     backend = Counting(memory)
-    engine, program = own_engine(Forgetful(), backend)
+    engine, binding = own_engine(Forgetful(), backend)
     far = [(f"key {n}", 10_000_000, 1) for n in range(others)]
-    engine.step(program.read([table([("a", 0, 1), *far])]), Step(FAR_PAST, 1))
+    engine.step(binding.read([table([("a", 0, 1), *far])]), Step(FAR_PAST, 1))
     backend.write(engine.state.store.drain_changes(), b"1")
     backend.read = 0
-    assert [1] == [len(rows.key) for rows in engine.step(program.read([table([])]), Step(60_001, 60_001))]
+    assert [1] == [len(rows.key) for rows in engine.step(binding.read([table([])]), Step(60_001, 60_001))]
     assert backend.read <= 4
 
 

@@ -137,12 +137,12 @@ def test_timers_end_with_a_bounded_frame(monkeypatch: pytest.MonkeyPatch) -> Non
 
         return process
 
-    engine, program = own_engine(acting(begin(50), countdown))
-    [rows] = engine.step(program.read([table([("a", 0, 1)])]), Step(FAR_PAST, FAR_FUTURE))
+    engine, binding = own_engine(acting(begin(50), countdown))
+    [rows] = engine.step(binding.read([table([("a", 0, 1)])]), Step(FAR_PAST, FAR_FUTURE))
     assert 50 == len(rows.key)
-    engine, program = own_engine(acting(begin(1_000), countdown))
+    engine, binding = own_engine(acting(begin(1_000), countdown))
     with pytest.raises(OperatorError, match="100 timers after the last record of a bounded frame"):
-        engine.step(program.read([table([("a", 0, 1)])]), Step(FAR_PAST, FAR_FUTURE))
+        engine.step(binding.read([table([("a", 0, 1)])]), Step(FAR_PAST, FAR_FUTURE))
 
 
 @pytest.mark.parametrize(

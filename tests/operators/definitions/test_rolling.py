@@ -93,17 +93,17 @@ def test_operators(make: Any, message: str | None) -> None:
 def test_frames(operator: Any, schema: pa.Schema, message: str) -> None:
     """What a frame lacks, or has too much of, is told when the operator is bound to it."""
     with pytest.raises(DefinitionError) as caught:
-        operator.program(schema, "at", resolve("memory", None))
+        operator.bind(schema, "at", resolve("memory", None))
     assert message in str(caught.value)
 
 
 def test_one_lookback_needs_no_name() -> None:
     """Results of a single length have no suffix."""
-    program = RollingWindows("1 hour").aggregate(m=agg.count()).program(SCHEMA, "at", resolve("memory", None))
-    assert program.output.arrow.names == ["k", "at", "v", "n_1h", "m"]
+    binding = RollingWindows("1 hour").aggregate(m=agg.count()).bind(SCHEMA, "at", resolve("memory", None))
+    assert binding.output.arrow.names == ["k", "at", "v", "n_1h", "m"]
 
 
 def test_collected_values_over_other_lookbacks_are_fine() -> None:
     """What a lifetime cannot have, other lookbacks can."""
     operator = HOUR.aggregate(m=agg.collect_list("v").over("1h"))
-    assert operator.program(SCHEMA, "at", resolve("memory", None)).output.arrow.names[-1] == "m_1h"
+    assert operator.bind(SCHEMA, "at", resolve("memory", None)).output.arrow.names[-1] == "m_1h"

@@ -426,7 +426,7 @@ def test_picked_values_follow_from_what_their_operation_promises() -> None:
 
 def operations_of(operator: RunnableOperator) -> tuple[Operation, ...]:
     """The operations of an operator on those records."""
-    return explained(operator).program.plan.operations
+    return explained(operator).binding.plan.operations
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,13 @@ from operators.kinds.sliding import Sliding
 LABEL = 10
 """Columns before tick 0."""
 SLIDING = """
-records        x x     x
+records        x x x     x
 window     |---|
 window       |---|
 window          |---|
-window             |---|
+window         |---|
+window            |---|
+window               |---|
 """
 HOPPING = """
 records        x      x
@@ -101,6 +103,9 @@ def test_windows_are_those_that_are_drawn(kind: PaneKind, drawing: str) -> None:
     wanted, exclusive = sorted(marks(drawing, "window", "|")), isinstance(kind, Hopping)
     key, time = panes_of(kind, drawing)
     assert wanted == drawn(kind.closed_windows(key, time, -99, 99), exclusive)
+    windows = kind.closed_windows(key, time, -99, 99)
+    for lo, hi, start, end in zip(windows.lo, windows.hi, windows.start, windows.end, strict=True):
+        assert [at for at in time if start <= at <= end - exclusive] == time[lo:hi].tolist()
     for since, close_time in ((-99, 8), (8, 12), (12, 99)):
         closed = drawn(kind.closed_windows(key, time, since, close_time), exclusive)
         assert [window for window in wanted if since <= window[1] < close_time] == closed

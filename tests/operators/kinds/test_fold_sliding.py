@@ -20,8 +20,8 @@ from operators import aggregates as agg
 from operators.engines.fold_engine import FoldPlan
 from operators.kinds.fold_sliding import FoldedSliding
 from operators.kinds.folding import positions
+from operators.runtime.binding import Binding
 from operators.runtime.local import LocalRunner
-from operators.runtime.program import Program
 from state_backends import StateConfig, resolve
 
 SIZE = 10
@@ -34,10 +34,10 @@ def runner(emit: str, grace: int = FOR_EVER, segment: str = "1 ms") -> LocalRunn
     """A runner over all records as one group; short segments let nothing live longer than it must."""
     operator = SlidingWindows(size=SIZE, grace=grace).aggregate(letters=LETTERS).emit(emit)
 
-    def bind(schema: pa.Schema, config: StateConfig) -> Program:
-        program = operator.program(schema, "time", config)
-        plan = FoldPlan(FoldedSliding(SIZE), emit == "on_update", program.output.operations)
-        return replace(program, plan=plan)
+    def bind(schema: pa.Schema, config: StateConfig) -> Binding:
+        binding = operator.bind(schema, "time", config)
+        plan = FoldPlan(FoldedSliding(SIZE), emit == "on_update", binding.output.operations)
+        return replace(binding, plan=plan)
 
     return LocalRunner(bind, resolve("memory", {"state.segment": segment}), None)
 
@@ -52,7 +52,7 @@ def feed(running: LocalRunner, stream_time: Any = None, **records: int) -> list[
 
 def stored(running: LocalRunner) -> list[Entry]:
     """The entries of the store: those that are no windows have brackets around what they hold."""
-    operation = running._operator.program.output.operations[0]
+    operation = running._operator.binding.output.operations[0]
     found = []
     for _, entries in running.store.scan():
         for end, latest, window, packed in zip(*(c.tolist() for c in entries.columns), strict=True):

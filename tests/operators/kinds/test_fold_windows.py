@@ -27,8 +27,8 @@ from operators.columns.records import FAR_FUTURE
 from operators.engines.fold_engine import FoldPlan
 from operators.kinds.fold_hopping import FoldedHopping
 from operators.kinds.fold_sliding import FoldedSliding
+from operators.runtime.binding import Binding
 from operators.runtime.local import LocalRunner
-from operators.runtime.program import Program
 from operators.steps import page_timers
 from state_backends import StateConfig, resolve
 from tests.effort import examples, slow_but
@@ -81,14 +81,14 @@ BUILT_IN = {
 def by_fold(operator: WindowedAggregation, backend: str = "memory", **given: Any) -> LocalRunner:
     """A runner that folds records into windows, whatever its aggregates could do."""
 
-    def bind(schema: pa.Schema, config: StateConfig) -> Program:
-        program = operator.program(schema, "time", config)
-        windows, operations = operator.windows, program.output.operations
+    def bind(schema: pa.Schema, config: StateConfig) -> Binding:
+        binding = operator.bind(schema, "time", config)
+        windows, operations = operator.windows, binding.output.operations
         on_update = operator.policy == "on_update"
         if isinstance(windows, SlidingWindows):
-            return replace(program, plan=FoldPlan(FoldedSliding(windows.size_ticks), on_update, operations))
+            return replace(binding, plan=FoldPlan(FoldedSliding(windows.size_ticks), on_update, operations))
         lengths = windows.size_ticks, windows.advance_ticks, windows.offset_ticks
-        return replace(program, plan=FoldPlan(FoldedHopping(*lengths), on_update, operations))
+        return replace(binding, plan=FoldPlan(FoldedHopping(*lengths), on_update, operations))
 
     return LocalRunner(bind, resolve(backend, given.get("options")), given.get("directory"))
 

@@ -515,7 +515,7 @@ def test_a_bounded_run_of_many_small_steps_is_one_of_a_single_step(longest: int 
     columns = zip(*sorted(draw, key=lambda row: row[:2]), strict=True)
     table = pa.table([pa.array(column, pa.int64()) for column in columns], schema)
     windows = SessionWindows(gap_column="gap", max_length=longest).group_by("key")
-    program = windows.aggregate(n=agg.count(), low=agg.min("time")).program(schema, "time", resolve("memory"))
+    binding = windows.aggregate(n=agg.count(), low=agg.min("time")).bind(schema, "time", resolve("memory"))
     runs = []
     for rows in (7, 100_000):
         order = [
@@ -523,12 +523,12 @@ def test_a_bounded_run_of_many_small_steps_is_one_of_a_single_step(longest: int 
             for key, time, _ in sorted(draw, key=lambda row: row[:2])
         ]
         batches = (
-            table.select(program.inputs.names)
+            table.select(binding.inputs.names)
             .append_column("order", pa.array(order))
             .to_batches(max_chunksize=5)
         )
         emitted = pa.Table.from_batches(
-            bounded.BoundedRun(program, bounded.InputRows(program), "sessions", rows)(batches)
+            bounded.BoundedRun(binding, bounded.InputRows(binding), "sessions", rows)(batches)
         )
         results = (emitted[name].to_pylist() for name in ("key", "n", "low"))
         runs.append(sorted(zip(bounds(emitted), *results, strict=True)))

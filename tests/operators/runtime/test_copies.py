@@ -65,12 +65,12 @@ def test_copies_agree_whoever_takes_a_batch(kind: str, seed: int, policy: str, t
     options = {"state.segment": "40 ms", "state.snapshots.bytes": "2k"}
     folder = {"state.snapshots.folder": str(tmp_path / "snapshots")}
     emit = "on_arrival" if kind == "rolling" and policy == "on_update" else policy
-    program = op.emit(emit).program(SCHEMA, "at", resolve("memory", options))
+    binding = op.emit(emit).bind(SCHEMA, "at", resolve("memory", options))
     feed = batches(random.Random(seed), 25)
 
     def copy(name: str, backend: str) -> StatefulOperator:
         return StatefulOperator(
-            program, resolve(backend, options | (folder if seed % 3 == 0 else {})), tmp_path / name
+            binding, resolve(backend, options | (folder if seed % 3 == 0 else {})), tmp_path / name
         )
 
     alone = run([copy("alone", "memory")], random.Random(0), feed)

@@ -523,18 +523,18 @@ def test_copies_follow_the_one_that_adapts(
     every = narrow.aggregate(high=agg.max("v", where="from_1"), mean=agg.avg("v", where="from_1"))
     feed, journal, high = Feed(chance), MemoryJournal(), None
     alone = StatefulOperator(
-        every.program(SCHEMA, "at", resolve("memory", LAYOUT)), resolve(), tmp_path / "alone"
+        every.bind(SCHEMA, "at", resolve("memory", LAYOUT)), resolve(), tmp_path / "alone"
     )
     own: dict[str, StatefulOperator] = {}
     known = MemoryJournal()
     for number in range(15):
         phase, names = (0, ["n", "low"]) if number < 4 or number >= 10 else (1, ["n", "low", "high", "mean"])
         if number in {0, 4, 10}:
-            program = (broad if phase else narrow).program(SCHEMA, "at", resolve("memory", LAYOUT))
+            binding = (broad if phase else narrow).bind(SCHEMA, "at", resolve("memory", LAYOUT))
             for one in own.values():
                 one.close()
             own = {
-                name: StatefulOperator(program, resolve(backend, LAYOUT | ADAPT), tmp_path / name)
+                name: StatefulOperator(binding, resolve(backend, LAYOUT | ADAPT), tmp_path / name)
                 for name, backend in zip("abc", backends, strict=True)
             }
         batch = feed.table(number, phase)
@@ -545,7 +545,7 @@ def test_copies_follow_the_one_that_adapts(
         expected = committed(alone, known, close, [batch]).rows
         sent = [batch], []
         if accumulated and len(batch):
-            parts = program.plan.accumulate(program.inputs.records.read(batch.select(program.inputs.names)))
+            parts = binding.plan.accumulate(binding.inputs.records.read(batch.select(binding.inputs.names)))
             sent = [batch.slice(0, 0)], [to_table(parts, slice(None))]
         copy = own[chance.choice("abc")]
         emitted = committed(copy, journal, close, *sent).rows

@@ -167,9 +167,9 @@ def test_whether_a_state_says_it() -> None:
     """Only a state with a lifetime has to."""
     table = pa.table({"k": ["a"], "t": [1], "v": [1], "f": [1.0]})
     short = RollingWindows("1 s").aggregate(x=agg.sum("v"))
-    programs = [one.program(table.schema, "t", resolve()) for one in (WHOLE, short)]
-    assert [True, True] == [are_recorded(program, program.identity()) for program in programs]
-    assert [False, True] == [are_recorded(program, {"windows": "rolling"}) for program in programs]
+    bindings = [one.bind(table.schema, "t", resolve()) for one in (WHOLE, short)]
+    assert [True, True] == [are_recorded(binding, binding.identity()) for binding in bindings]
+    assert [False, True] == [are_recorded(binding, {"windows": "rolling"}) for binding in bindings]
 
 
 POOL = {

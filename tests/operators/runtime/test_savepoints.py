@@ -151,11 +151,11 @@ class Buckets:
     def __init__(self, op: Any, count: int, folder: Path, chance: random.Random) -> None:
         options = {"state.segment": chance.choice(SEGMENTS)}
         self.chance = chance
-        self.program = op.program(SCHEMA, "at", resolve("memory", options))
+        self.binding = op.bind(SCHEMA, "at", resolve("memory", options))
         self.parts = []
         for number in range(count):
             config = resolve(chance.choice(BACKENDS), options)
-            self.parts.append((StatefulOperator(self.program, config, folder / f"{number}"), MemoryJournal()))
+            self.parts.append((StatefulOperator(self.binding, config, folder / f"{number}"), MemoryJournal()))
 
     def begin(self, savepoint: Savepoint) -> list[str]:
         """Start from a savepoint; return the rows that fall due."""
@@ -163,7 +163,7 @@ class Buckets:
         for number, (part, journal) in enumerate(self.parts):
             pointer = part.open(journal)
             found += unnumbered(part.start_from(savepoint, number, len(self.parts)))
-            found += unnumbered(part.step((FAR_PAST, FAR_PAST), [self.program.inputs.empty()]).rows)
+            found += unnumbered(part.step((FAR_PAST, FAR_PAST), [self.binding.inputs.empty()]).rows)
             part.commit(journal, pointer, Progress())
         return found
 
@@ -181,14 +181,14 @@ class Buckets:
 
     def savepoint(self, uri: str, close: int) -> Savepoint:
         """Write a savepoint of the buckets that were ever called, and close them all."""
-        saved, schema = [], self.program.stored()
+        saved, schema = [], self.binding.stored_schema()
         for number, (part, journal) in enumerate(self.parts):
             if journal.get("pointer") is not None:
                 with open_bucket(journal, None, None) as bucket:
                     assert schema == bucket.schema
                     saved.append(write_bucket(Folder(uri), number, bucket))
             part.close()
-        return write_header(Folder(uri), self.program.identity(), schema, close, saved, {})
+        return write_header(Folder(uri), self.binding.identity(), schema, close, saved, {})
 
 
 def feed(chance: random.Random, counts: Sequence[int]) -> list[list[tuple[pa.Table, int]]]:

@@ -17,8 +17,8 @@ from operators import aggregates as agg
 from operators.columns.records import FAR_FUTURE
 from operators.engines.pane_engine import PaneEngine, PanePlan
 from operators.kinds.sliding import Sliding
+from operators.runtime.binding import Binding
 from operators.runtime.local import LocalRunner
-from operators.runtime.program import Program
 from operators.steps.emission import Emission
 from operators.steps.panes import PaneSchema
 from operators.steps.partials import Partials
@@ -75,11 +75,11 @@ class FormerEngine(PaneEngine):
 def stored_before(operator: WindowedAggregation, backend: str, directory: Path | None = None) -> LocalRunner:
     """A runner that stores its panes as they were stored."""
 
-    def bind(schema: pa.Schema, config: StateConfig) -> Program:
-        program = operator.program(schema, "at", config)
-        plan: Any = program.plan
+    def bind(schema: pa.Schema, config: StateConfig) -> Binding:
+        binding = operator.bind(schema, "at", config)
+        plan: Any = binding.plan
         kind = FormerSliding(plan.kind.size) if isinstance(plan.kind, Sliding) else plan.kind
-        return replace(program, plan=FormerPlan(kind, plan.on_update, plan.operations))
+        return replace(binding, plan=FormerPlan(kind, plan.on_update, plan.operations))
 
     return LocalRunner(bind, resolve(backend, LAYOUT), directory)
 

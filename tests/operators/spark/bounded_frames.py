@@ -20,7 +20,7 @@ from operators import (
     TumblingWindows,
 )
 from operators import aggregates as agg
-from operators.runtime.program import Program
+from operators.runtime.binding import Binding
 from operators.spark.batch.bounded import BoundedRun, FirstStage, FirstStageRows, InputRows, Source
 from operators.spark.batch.sorting import ORDER
 from operators.steps.late_reports import LateSide
@@ -106,34 +106,34 @@ class Frame:
     def emitted(self, name: str, *, late: bool = False) -> pa.Table:
         """What the operator makes of the frame."""
         operator = OPERATORS[name]
-        program = operator.program(SCHEMA, "t", resolve("memory"))
+        binding = operator.bind(SCHEMA, "t", resolve("memory"))
         if late:
-            program = program.reporting(LateSide(SCHEMA, pa.timestamp("us"), program.tick_us))
-        plan = operator.bounded().program(SCHEMA, "t", resolve("memory")).plan
-        rows, source = self.ordered(program)
-        run = BoundedRun(replace(program, plan=plan), source, "windows", self.step)
-        return pa.Table.from_batches(run(rows.to_batches(max_chunksize=self.batch)), program.rows)
+            binding = binding.reporting(LateSide(SCHEMA, pa.timestamp("us"), binding.tick_us))
+        plan = operator.bounded().bind(SCHEMA, "t", resolve("memory")).plan
+        rows, source = self.ordered(binding)
+        run = BoundedRun(replace(binding, plan=plan), source, "windows", self.step)
+        return pa.Table.from_batches(run(rows.to_batches(max_chunksize=self.batch)), binding.rows)
 
-    def ordered(self, program: Program) -> tuple[pa.Table, Source]:
+    def ordered(self, binding: Binding) -> tuple[pa.Table, Source]:
         """The rows as they come to a task, and how it reads them."""
-        if isinstance(program.plan, TwoStagePlan) and program.plan.condenses and program.late is None:
-            return self._first_stage(program), FirstStageRows(program)
-        return self.plain(program), InputRows(program)
+        if isinstance(binding.plan, TwoStagePlan) and binding.plan.condenses and binding.late is None:
+            return self._first_stage(binding), FirstStageRows(binding)
+        return self.plain(binding), InputRows(binding)
 
-    def plain(self, program: Program) -> pa.Table:
+    def plain(self, binding: Binding) -> pa.Table:
         key, time = (self.table.column(name).cast(pa.int64()).to_numpy() for name in ("k", "t"))
-        return self._ordered(self.table.select(program.inputs.names), key, time)
+        return self._ordered(self.table.select(binding.inputs.names), key, time)
 
-    def _first_stage(self, program: Program) -> pa.Table:
+    def _first_stage(self, binding: Binding) -> pa.Table:
         parts = []
         for task in range(self.tasks):
-            rows = self.table.select(program.inputs.names).take(
+            rows = self.table.select(binding.inputs.names).take(
                 pa.array(range(task, len(self.rows), self.tasks), pa.int64())
             )
-            parts += FirstStage(program, "windows", self.step)(rows.to_batches(max_chunksize=self.batch))
+            parts += FirstStage(binding, "windows", self.step)(rows.to_batches(max_chunksize=self.batch))
         entries = pa.Table.from_batches(parts)
         keys = decode_keys(entries.column(KEY).to_pylist(), [pa.int64()])[0].to_numpy()
-        return self._ordered(entries, keys, entries.column(TIME).to_numpy() * program.tick_us)
+        return self._ordered(entries, keys, entries.column(TIME).to_numpy() * binding.tick_us)
 
     def _ordered(self, rows: pa.Table, key: np.ndarray, time: np.ndarray) -> pa.Table:
         group = np.array([self.groups[n] for n in key.tolist()], np.int64)

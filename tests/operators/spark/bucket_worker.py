@@ -112,7 +112,7 @@ def job(folder: Path, backend: str, code: int = 1) -> Job:
     op = TumblingWindows(10).group_by("k")
     add = partial(counted, folder / "fate", code)
     op = op.aggregate(n=agg.fold(int, add, type="bigint", name="counted"))
-    return Job(op.program(SCHEMA, "at", config), config, (0,), Closing())
+    return Job(op.bind(SCHEMA, "at", config), config, (0,), Closing())
 
 
 def batch(
@@ -135,7 +135,7 @@ def batch(
         keys = ["a", "b", "a", *["c"] * more]
         table = pa.table({"k": keys, "at": [at] * len(keys)}, SCHEMA)
         bucket_job = job(folder, backend, code)
-        table = table.rename_columns(list(bucket_job.program.inputs.names))
+        table = table.rename_columns(list(bucket_job.binding.inputs.names))
         call = Call(watermark=at - 6, clock=number)
         request = Request(pointer, 0, number, call, Blobs([*to_blobs(table)]))
         pickled = cloudpickle.dumps(bucket_job)  # type: ignore[no-untyped-call]

@@ -17,7 +17,7 @@ from operators import aggregates as agg
 from operators.aggregates.sides import EVENT_TIME
 from operators.columns.arrow import bounds_type
 from operators.definitions.rolling import _as_of
-from operators.runtime.program import Program
+from operators.runtime.binding import Binding
 from operators.steps.late_reports import LateSide
 from state_backends import resolve
 from tests.faults.runs import Runs
@@ -128,7 +128,7 @@ KINDS: dict[str, Callable[[], Any]] = {
 }
 
 
-def program(kind: str) -> Program:
+def bind(kind: str) -> Binding:
     """The operator of a kind, bound to the columns of these tests."""
     made = KINDS[kind]()
     config = resolve("memory", {})
@@ -141,9 +141,9 @@ def program(kind: str) -> Program:
         ]
         fields += [(f"{side}.{name}", type_) for side in sides for name, type_ in FIELDS.items()]
         fields.append(("labels.asked", FIELDS["at"]))
-        bound: Program = made.program(pa.schema(fields), EVENT_TIME, config)
+        bound: Binding = made.bind(pa.schema(fields), EVENT_TIME, config)
         return bound
-    bound = made.program(SCHEMA, "at", config)
+    bound = made.bind(SCHEMA, "at", config)
     return (
         bound.reporting(LateSide(SCHEMA, bounds_type(FIELDS["at"], 1_000), 1_000))
         if kind == "late as data"
@@ -155,7 +155,7 @@ THREE = ("sliding on update", "hopping", "session", "rolling", "user operator")
 """Kinds of which chains of three are tried, too."""
 
 
-def following(first: Program, result: str = "rows") -> Program:
+def following(first: Binding, result: str = "rows") -> Binding:
     """Rolling windows over the rows of an operator, with all of their columns and a result of this name."""
     schema = first.rows
     time = next((name for name in ("at", EVENT_TIME, "asked") if name in schema.names), "end")
@@ -167,4 +167,4 @@ def following(first: Program, result: str = "rows") -> Program:
             ]
         )
     operator = RollingWindows("1 second").group_by("k").aggregate(**{result: agg.count()})
-    return operator.program(schema, time, resolve("memory", {}))
+    return operator.bind(schema, time, resolve("memory", {}))

@@ -22,8 +22,8 @@ import pyarrow as pa
 import pyarrow.types as pat
 from pyspark import TaskContext
 
+from operators.runtime.binding import Binding
 from operators.runtime.closing import Closing
-from operators.runtime.program import Program
 from operators.spark.inputs import blobs
 from operators.spark.inputs.blobs import from_blobs
 from operators.spark.inputs.packing import Pack
@@ -31,7 +31,7 @@ from operators.spark.replicas.bucket import Call, Job, Request, in_place
 from state_backends import resolve
 from state_backends.durability.pointer import Pointer, read_pointer
 from state_backends.sqlite_journal import SqliteJournal
-from tests.operators.spark.stage_kinds import KINDS, THREE, following, program
+from tests.operators.spark.stage_kinds import KINDS, THREE, binding, following
 
 LABELS = (7, 3, 11)
 TASKS = 3
@@ -45,7 +45,7 @@ def main(folder: Path, arrival: int, age: str) -> None:
     blobs.BLOB_ROWS = 70  # so that each task sends several
     sent: dict[str, list[str]] = {}
     for kind in KINDS:
-        first = program(kind)
+        first = binding(kind)
         second = following(first)
         if age == "old":
             before = stage(first, 0, rows_of(first, kind, 0), arrival, shuffled=False)
@@ -73,7 +73,7 @@ def main(folder: Path, arrival: int, age: str) -> None:
 
 
 def stage(
-    program: Program, batch: int, tasks: list[list[pa.Table]], arrival: int, *, shuffled: bool
+    binding: Binding, batch: int, tasks: list[list[pa.Table]], arrival: int, *, shuffled: bool
 ) -> Parts:
     """What the tasks of a first stage send."""
     rng = np.random.default_rng([arrival, batch])
@@ -81,11 +81,11 @@ def stage(
     for number, tables in enumerate(tasks):
         batches = []
         if tables:
-            table = pa.concat_tables(tables).rename_columns(list(program.inputs.aliases.values()))
+            table = pa.concat_tables(tables).rename_columns(list(binding.inputs.aliases.values()))
             order = rng.permutation(table.num_rows) if shuffled else np.arange(table.num_rows)
             batches = table.take(order).combine_chunks().to_batches(int(rng.integers(1, 100)))
         _be_task(number, batch)
-        pack = Pack(program, LABELS, tells=True, sorts=shuffled)
+        pack = Pack(binding, LABELS, tells=True, sorts=shuffled)
         parts += [row for sent in pack(iter(batches)) for row in sent.to_pylist()]
     return parts
 
@@ -98,14 +98,14 @@ def _be_task(number: int, batch: int) -> None:
 
 
 def emitted(
-    folder: Path, kind: str, program: Program, label: int, batch: int, parts: Parts, arrival: int
+    folder: Path, kind: str, binding: Binding, label: int, batch: int, parts: Parts, arrival: int
 ) -> list[pa.Table]:
     """What a bucket emits for what tasks sent to it, in the order in which this process gets that."""
     home = folder / kind / str(label)
     own = [(part["place"], part["kind"], part["blob"]) for part in parts if part["bucket"] == label]
     order = np.random.default_rng([arrival, label]).permutation(len(own))
     config = resolve("memory", {"state.directory": str(folder / "local")})
-    job = Job(program, config, LABELS, Closing())
+    job = Job(binding, config, LABELS, Closing())
     with closing(SqliteJournal(home / "journal")) as journal:
         pointer = read_pointer(journal) or Pointer.fresh()
         call = Call(watermark=(batch + 1) * BATCH_MS - 500, clock=batch)
@@ -115,7 +115,7 @@ def emitted(
     return from_blobs(outcome.blobs)
 
 
-def _as_input(second: Program, table: pa.Table) -> pa.Table:
+def _as_input(second: Binding, table: pa.Table) -> pa.Table:
     """Rows of an operator as the input of the next one."""
     if "window" in table.column_names:
         table = table.append_column("end", table.column("window").combine_chunks().field("end"))
@@ -124,11 +124,11 @@ def _as_input(second: Program, table: pa.Table) -> pa.Table:
     return table.select(second.inputs.names)
 
 
-def rows_of(program: Program, kind: str, batch: int) -> list[list[pa.Table]]:
+def rows_of(binding: Binding, kind: str, batch: int) -> list[list[pa.Table]]:
     """The input of each task: values of all types, nulls, and ties."""
     seed = [*kind.encode(), batch]
     rng = np.random.default_rng(seed)
-    schema = program.inputs.empty().schema
+    schema = binding.inputs.empty().schema
     tasks = []
     for _ in range(TASKS):
         columns = {field.name: column(field, rng, batch) for field in schema}

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operators import HoppingWindows, RollingWindows, SessionWindows, SlidingWindows, TumblingWindows
-from operators.runtime.program import Program
+from operators.runtime.binding import Binding
 from operators.spark.batch.bounded import BoundedRun
 from operators.spark.state.bootstrap import OpenEntries, WriteEntries
 from state_backends import resolve
@@ -51,21 +51,21 @@ def parts(table: pa.Table, size: int) -> Iterator[pa.RecordBatch]:
     return iter(table.to_batches(max_chunksize=size))
 
 
-def saved(frame: Frame, program: Program, close: int, files: int, folder: Path) -> None:
+def saved(frame: Frame, binding: Binding, close: int, files: int, folder: Path) -> None:
     """What the two halves of a bootstrap write, with Spark's sort between them done here."""
-    rows, source = frame.ordered(program)
+    rows, source = frame.ordered(binding)
     labels = tuple(partition_labels(files))
-    run = OpenEntries(program, source, "windows", frame.step, close_time=close, labels=labels)
+    run = OpenEntries(binding, source, "windows", frame.step, close_time=close, labels=labels)
     entries = pa.Table.from_batches(run(parts(rows, frame.batch)), run.columns)
     order = [(name, "ascending") for name in ("file", "crc", "key", "place")]
     written = list(
-        WriteEntries(str(folder), labels, saved_columns(program.stored()), close)(
+        WriteEntries(str(folder), labels, saved_columns(binding.stored_schema()), close)(
             parts(entries.sort_by(order), frame.batch)
         )
     )
     files_ = [SavedBucket(**row) for batch in written for row in batch.to_pylist()]
-    origin = {"stream_time": close + program.grace, "sequence": 1}
-    write_header(Folder(str(folder)), program.identity(), program.stored(), close, files_, origin)
+    origin = {"stream_time": close + binding.grace, "sequence": 1}
+    write_header(Folder(str(folder)), binding.identity(), binding.stored_schema(), close, files_, origin)
 
 
 @pytest.mark.parametrize("name", OPERATORS)
@@ -74,22 +74,22 @@ def saved(frame: Frame, program: Program, close: int, files: int, folder: Path) 
 def test_a_stream_goes_on_from_a_frame(name: str, frame: Frame, data: st.DataObject) -> None:
     """Cut anywhere, closed at any time: the final rows of the frame, then batch by batch those of one long stream."""
     op, config = OPERATORS[name], resolve("memory")
-    program = op.program(SCHEMA, "t", config)
+    binding = op.bind(SCHEMA, "t", config)
     cuts = sorted(data.draw(st.lists(st.integers(1, len(frame.rows)), min_size=3, max_size=3)))
     first, *rest = [
         replace(frame, rows=frame.rows[a:b]) for a, b in zip([0, *cuts], [*cuts, None], strict=True)
     ]
     micros = data.draw(st.integers(-1_000, 60_000), "close time")
-    close, files = micros // program.tick_us, data.draw(st.integers(1, 4))
+    close, files = micros // binding.tick_us, data.draw(st.integers(1, 4))
     with TemporaryDirectory() as folder, op.local_runner("t") as long:
-        at_first = long.process(first.table, stream_time=close + program.grace)
+        at_first = long.process(first.table, stream_time=close + binding.grace)
         if op.final:
-            plan = op.bounded().program(SCHEMA, "t", config).plan
-            rows, source = first.ordered(program)
-            run = BoundedRun(replace(program, plan=plan), source, "windows", frame.step, close_time=close)
-            final = pa.Table.from_batches(run(parts(rows, frame.batch)), program.rows)
+            plan = op.bounded().bind(SCHEMA, "t", config).plan
+            rows, source = first.ordered(binding)
+            run = BoundedRun(replace(binding, plan=plan), source, "windows", frame.step, close_time=close)
+            final = pa.Table.from_batches(run(parts(rows, frame.batch)), binding.rows)
             assert plain(at_first) == plain(final)
-        saved(first, program, close, files, Path(folder))
+        saved(first, binding, close, files, Path(folder))
         options = {
             "state.savepoint": folder,
             "state.segment": data.draw(st.sampled_from(["7 ms", "1 minute"])),

@@ -68,20 +68,20 @@ class Hasty(Operator):
 
 def test_a_late_record_of_a_bounded_frame_fails_the_job() -> None:
     """There can be none: whoever calls one late is wrong."""
-    program = Hasty(tick="1 ms").group_by("k").program(SCHEMA, "t", resolve("memory"))
+    binding = Hasty(tick="1 ms").group_by("k").bind(SCHEMA, "t", resolve("memory"))
     frame = Frame([(0, 2_000 * n, 0, 1) for n in range(30)], 1, {0: 0}, 5, 5)
-    run = BoundedRun(program, InputRows(program), "hasty", 5)
+    run = BoundedRun(binding, InputRows(binding), "hasty", 5)
     with pytest.raises(WorkerError, match=r"operator 'hasty'.* records are late in a bounded frame"):
-        list(run(frame.plain(program).to_batches(max_chunksize=5)))
+        list(run(frame.plain(binding).to_batches(max_chunksize=5)))
 
 
 @pytest.mark.parametrize("kind", ["sliding", "tumbling", "session"])
 def test_entries_out_of_order_are_refused(kind: str) -> None:
     """Whoever reads them has to sort them first: the windows would be wrong."""
-    program = OPERATORS[kind].program(SCHEMA, "t", resolve("memory"))
+    binding = OPERATORS[kind].bind(SCHEMA, "t", resolve("memory"))
     rows = Frame([(0, 9_000, 1, 1), (0, 90_000, 2, 1), (1, 0, 3, 1)], 1, {}, 1, 1).table
-    entries = program.read([rows.select(program.inputs.names)])
-    engine = program.plan.engine(program.store(MemoryBackend()))
+    entries = binding.read([rows.select(binding.inputs.names)])
+    engine = binding.plan.engine(binding.store(MemoryBackend()))
     for wrong in ([1, 0, 2], [2, 0, 1], [0, 2, 1]):
         disordered = replace(
             entries, entries=entries.entries.take(np.array(wrong)), records=entries.records[wrong]

@@ -75,13 +75,13 @@ def test_a_first_stage_behind_a_shuffle_sends_the_same_rows(
 ) -> None:
     """In whichever order a task gets its rows, and in however many parts it takes them."""
     monkeypatch.setattr(bounded_input, "SLICING", Slicing(rows=rows))
-    program = KINDS[kind]().bounded().program(STAGED, "at", resolve("memory", {}))
-    table = pa.concat_tables(part for task in rows_of(program, kind, 1) for part in task)
+    binding = KINDS[kind]().bounded().bind(STAGED, "at", resolve("memory", {}))
+    table = pa.concat_tables(part for task in rows_of(binding, kind, 1) for part in task)
     sent = []
     for seed in range(2):
         shuffled = table.take(np.random.default_rng(seed).permutation(table.num_rows))
         frame = spark.createDataFrame(shuffled).repartition(2, "k")
-        columns = bounded_input.input_columns(frame, program, streaming=False)
-        sent.append(sorted(map(str, bounded_input.sorted_input(columns, program, "w").df.collect())))
+        columns = bounded_input.input_columns(frame, binding, streaming=False)
+        sent.append(sorted(map(str, bounded_input.sorted_input(columns, binding, "w").df.collect())))
     assert len(sent[0]) > 3
     assert sent[0] == sent[1]

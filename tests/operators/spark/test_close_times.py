@@ -23,7 +23,7 @@ class Bucket:
     def __init__(self, folder: Path, closing: Closing) -> None:
         config = resolve("memory", {"state.directory": str(folder)})
         op = TumblingWindows(10).group_by("k").aggregate(n=agg.count())
-        self.job = Job(op.program(SCHEMA, "at", config), config, (0,), closing)
+        self.job = Job(op.bind(SCHEMA, "at", config), config, (0,), closing)
         self.journal, self.number = MemoryJournal(), -1
 
     def call(self, watermark: int, times: list[int], *told: int | None) -> tuple[list[int], Outcome | None]:
@@ -33,7 +33,7 @@ class Bucket:
         highest = tuple(None if time is None else time * 1_000 for time in told)
         call = Call(watermark, self.number, highest=highest)
         table = pa.table({"k": ["a"] * len(times), "at": times}, SCHEMA)
-        blobs = Blobs([*to_blobs(table.rename_columns(list(self.job.program.inputs.names)))] if times else [])
+        blobs = Blobs([*to_blobs(table.rename_columns(list(self.job.binding.inputs.names)))] if times else [])
         if not blobs and not self.job.is_due(call, pointer.progress):
             return [], None
         outcome = self.job.run(self.journal, Request(pointer, 0, self.number, call, blobs))

@@ -72,9 +72,9 @@ def bits(table: pa.Table) -> list[tuple[str, ...]]:
 
 def stage(operator: WindowedAggregation, frame: DataFrame) -> EngineStage | None:
     """The first stage that Spark does of an operator on a frame."""
-    program = operator.program(arrow_schema(frame.schema), "at", resolve())
+    binding = operator.bind(arrow_schema(frame.schema), "at", resolve())
     return EngineStage.of(
-        program, frame.selectExpr(*(f"{name} as {c}" for name, c in program.inputs.aliases.items()))
+        binding, frame.selectExpr(*(f"{name} as {c}" for name, c in binding.inputs.aliases.items()))
     )
 
 

@@ -55,9 +55,9 @@ class Query:
     def __post_init__(self) -> None:
         folders = {"state.directory": self.state, "state.forget.folder": self.folder}
         self.config = resolve("memory", folders | self.options)
-        program = OPERATOR.program(SCHEMA, "t", self.config)
+        binding = OPERATOR.bind(SCHEMA, "t", self.config)
         self.requests = Requests(str(self.folder), RequestReader(NAME, KEYS, 2), (0, 1))
-        self.job = Job(program, self.config, (0, 1), Closing(), requests=self.requests)
+        self.job = Job(binding, self.config, (0, 1), Closing(), requests=self.requests)
         self.requests.announce()
 
     def pointer(self, label: int) -> Pointer:

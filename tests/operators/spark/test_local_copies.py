@@ -27,13 +27,13 @@ def test_a_damaged_copy_is_rebuilt(tmp_path: Path, caplog: pytest.LogCaptureFixt
     """What a crash of the machine leaves of RocksDB's files may be anything; the changelog has what counts."""
     config = resolve("rocksdb", {"state.directory": str(tmp_path)})
     op = TumblingWindows(10).group_by("k").aggregate(n=agg.count())
-    program, journal = op.program(TABLE.schema, "at", config), MemoryJournal()
-    with held_copy(program, config, "bucket") as copy:
+    binding, journal = op.bind(TABLE.schema, "at", config), MemoryJournal()
+    with held_copy(binding, config, "bucket") as copy:
         committed(copy, journal, 0, [TABLE])
     drop_copy(config, "bucket")
     current = next(tmp_path.glob("bucket/*-rocksdb/CURRENT"))
     current.write_text("MANIFEST-of-nothing\n")
-    with caplog.at_level(logging.WARNING, "operators"), held_copy(program, config, "bucket") as copy:
+    with caplog.at_level(logging.WARNING, "operators"), held_copy(binding, config, "bucket") as copy:
         done = committed(copy, journal, 100, [TABLE])
     drop_copy(config, "bucket")
     assert sorted(done.rows.column("n").to_pylist()) == [1, 1]  # Those of before: the new ones are late.
@@ -47,8 +47,8 @@ def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     config = resolve("rocksdb", {"state.directory": str(tmp_path / "here")})
     op = TumblingWindows(10).aggregate(n=agg.count())
     message = f"cannot keep local state in {tmp_path}/here: .* Set spark.windows.state.directory to a directory that"
-    program = op.program(TABLE.schema, "at", config)
-    with pytest.raises(StateError, match=message), held_copy(program, config, "bucket"):
+    binding = op.bind(TABLE.schema, "at", config)
+    with pytest.raises(StateError, match=message), held_copy(binding, config, "bucket"):
         pass
     assert (tmp_path / "here").read_text() == "a file"
 
@@ -168,12 +168,12 @@ def test_a_copy_goes_on_with_the_program_of_each_run(tmp_path: Path) -> None:
     counts = []
     for by, at in ((1, 0), (10, 10), (10, 20)):
         op = windows.aggregate(n=agg.fold(int, partial(counted_by, by), type="bigint", name="counted"))
-        program = op.program(TABLE.schema, "at", config)
+        binding = op.bind(TABLE.schema, "at", config)
         table = pa.table({"k": ["a", "a"], "at": pa.array([at, at], pa.int64())})
-        with held_copy(program, config, "bucket") as copy:
+        with held_copy(binding, config, "bucket") as copy:
             rows = committed(copy, journal, at + 5, [table]).rows
         counts += rows.column("n").to_pylist()
-        with held_copy(program, config, "bucket") as again:
+        with held_copy(binding, config, "bucket") as again:
             assert again is copy
     drop_copy(config, "bucket")
     assert [2, 20] == counts

@@ -21,7 +21,7 @@ def sent(add: Callable[[Any], Any], closing: Closing = Closing(), name: str = "n
     config = resolve("memory", options)
     op = TumblingWindows(10).group_by("k")
     op = op.aggregate(**{name: agg.fold(int, add, type="bigint", name="fold")})
-    processor = BucketProcessor(op.program(SCHEMA, "at", config), config, (0,), "windows", closing)
+    processor = BucketProcessor(op.bind(SCHEMA, "at", config), config, (0,), "windows", closing)
     return str(cloudpickle.loads(cloudpickle.dumps(processor)).digest)
 
 
@@ -53,7 +53,7 @@ def test_the_digest_is_of_what_is_sent() -> None:
     held = [1]
     config = resolve("memory")
     op = TumblingWindows(10).aggregate(n=agg.fold(int, lambda state: state + held[0], type="bigint"))
-    processor = BucketProcessor(op.program(SCHEMA, "at", config), config, (0,), "windows", Closing())
+    processor = BucketProcessor(op.bind(SCHEMA, "at", config), config, (0,), "windows", Closing())
     first, again = (cloudpickle.loads(cloudpickle.dumps(processor)).digest for _ in range(2))
     held[0] = 2
     assert first == again != cloudpickle.loads(cloudpickle.dumps(processor)).digest

@@ -538,15 +538,15 @@ def test_a_copy_that_a_thread_holds_is_left_to_it(tmp_path: Path) -> None:
     """As two attempts of a task may work on a bucket at once, the second has a copy for itself, which does not stay."""
     one = job(tmp_path, "memory")
     journal = MemoryJournal()
-    table = one.program.inputs.empty()
-    with held_copy(one.program, one.config, "bucket") as first:
+    table = one.binding.inputs.empty()
+    with held_copy(one.binding, one.config, "bucket") as first:
         committed(first, journal, 0, [table])
         assert not has_free_copy(one.config, "bucket")
         drop_copy(one.config, "bucket")
-        with held_copy(one.program, one.config, "bucket") as second:
+        with held_copy(one.binding, one.config, "bucket") as second:
             assert second is not first
             committed(second, journal, 0, [table])
-    with held_copy(one.program, one.config, "bucket") as again:
+    with held_copy(one.binding, one.config, "bucket") as again:
         assert again is first
     drop_copy(one.config, "bucket")
     assert not has_free_copy(one.config, "bucket")

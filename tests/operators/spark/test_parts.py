@@ -16,8 +16,8 @@ from pyspark import cloudpickle
 
 from operators import HoppingWindows, RollingWindows, SessionWindows, SlidingWindows, TumblingWindows
 from operators import aggregates as agg
+from operators.runtime.binding import Binding, Runnable
 from operators.runtime.closing import Closing
-from operators.runtime.program import Program, Runnable
 from operators.runtime.stateful import StatefulOperator
 from operators.spark.inputs import blobs, spool
 from operators.spark.inputs.blobs import from_blobs
@@ -101,11 +101,11 @@ def limits(at_once: int | None, blob: int = 1_500, in_memory: int = 900) -> Iter
         yield
 
 
-def packed(program: Program, table: pa.Table, folder: Path) -> Blobs:
+def packed(binding: Binding, table: pa.Table, folder: Path) -> Blobs:
     """What the first stage sends of a batch."""
-    names = list(program.inputs.aliases.values())
-    read = table.select(program.inputs.names).rename_columns(names).to_batches(max_chunksize=7)
-    sent = pa.Table.from_batches(list(Pack(program, (0,))(iter(read))), PACKED).to_pylist()
+    names = list(binding.inputs.aliases.values())
+    read = table.select(binding.inputs.names).rename_columns(names).to_batches(max_chunksize=7)
+    sent = pa.Table.from_batches(list(Pack(binding, (0,))(iter(read))), PACKED).to_pylist()
     np.random.default_rng(len(sent)).shuffle(sent)  # Spark keeps no order.
     return in_place([(row["place"], row["kind"], row["blob"]) for row in sent], folder)
 
@@ -129,20 +129,20 @@ def worked(
     """The rows and metrics of each batch, and the largest blob; the last batch has no records, perhaps a later watermark."""
     options = {} if segment is None else {"state.segment": segment}
     config = resolve(backend, {"state.directory": str(folder), **options})
-    program = operator.program(SCHEMA, "t", config)
-    program = program.reporting(LateSide(SCHEMA, pa.timestamp("us"), program.tick_us) if late else None)
+    binding = operator.bind(SCHEMA, "t", config)
+    binding = binding.reporting(LateSide(SCHEMA, pa.timestamp("us"), binding.tick_us) if late else None)
     journal, pointer = MemoryJournal(), replace(Pointer.fresh(), store_id=f"{id(folder):016x}"[:16])
-    job, out, told, largest = Job(program, config, (0,), Closing(chained=chained)), [], [], 0
+    job, out, told, largest = Job(binding, config, (0,), Closing(chained=chained)), [], [], 0
     newest = -1
     for number, table in enumerate([*tables, SCHEMA.empty_table()]):
-        grace_ms = program.grace * program.tick_us // 1_000
+        grace_ms = binding.grace * binding.tick_us // 1_000
         if chained:  # A batch closes windows that its own records pass, and is late by the one before.
             newest = max([newest, *times(table)])
         call = Call(max(0, newest - grace_ms), 0)
-        done = job.run(journal, Request(pointer, 0, number, call, packed(program, table, folder)))
+        done = job.run(journal, Request(pointer, 0, number, call, packed(binding, table, folder)))
         pointer = read_pointer(journal) or pointer
         largest = max([largest, *map(len, done.blobs)])
-        found = pa.concat_tables([program.rows.empty_table(), *from_blobs(done.blobs)])
+        found = pa.concat_tables([binding.rows.empty_table(), *from_blobs(done.blobs)])
         out.append(Counter(map(str, found.to_pylist())))
         told.append({name: done.metrics[name] for name in ("rows", "late", "windows", "windows_retracted")})
         newest = max([newest, *times(table), *([last_ms] if number == len(tables) - 1 else [])])
@@ -246,17 +246,17 @@ def test_after_an_error_in_a_part_nothing_of_the_batch_counts(tmp_path: Path) ->
     tables, folder = batches(7), tmp_path / "x"
     operator: Any = OPERATORS["rolling"]
     config = resolve("memory", {"state.directory": str(folder)})
-    program = operator.program(SCHEMA, "t", config)
-    job = Job(program, config, (0,), Closing())
+    binding = operator.bind(SCHEMA, "t", config)
+    job = Job(binding, config, (0,), Closing())
     with limits(2_000):
         expected = worked(operator, tables, tmp_path / "y", late=False)[0]
         journal, pointer = MemoryJournal(), replace(Pointer.fresh(), store_id="0" * 16)
-        first = job.run(journal, Request(pointer, 0, 0, Call(0, 0), packed(program, tables[0], folder)))
+        first = job.run(journal, Request(pointer, 0, 0, Call(0, 0), packed(binding, tables[0], folder)))
         committed = dict(journal._blobs)
         pointer = read_pointer(journal) or pointer
         newest = max(times(tables[0]))
         call = Call(max(0, newest - 150), 0)
-        broken = packed(program, tables[1], folder)
+        broken = packed(binding, tables[1], folder)
         columns = broken.rows.mapped()
         damaged = Blobs([*map(bytes, columns[:-1]), b"no blob"])
         with pytest.raises(pa.ArrowInvalid):
@@ -264,7 +264,7 @@ def test_after_an_error_in_a_part_nothing_of_the_batch_counts(tmp_path: Path) ->
         journal._blobs = dict(committed)
         again = job.run(journal, Request(pointer, 0, 1, call, broken))
     found = [
-        Counter(map(str, pa.concat_tables([program.rows.empty_table(), *from_blobs(done.blobs)]).to_pylist()))
+        Counter(map(str, pa.concat_tables([binding.rows.empty_table(), *from_blobs(done.blobs)]).to_pylist()))
         for done in (first, again)
     ]
     assert expected[:2] == found
@@ -278,8 +278,8 @@ def test_rows_that_are_too_large_for_a_message_are_sent_one_blob_at_a_time(
     """The process that has the copy may emit far more than it was sent: what waited for a day."""
     config = resolve("memory", {"state.directory": str(tmp_path)})
     operator: Any = OPERATORS["rolling, on arrival"]
-    job = Job(operator.program(SCHEMA, "t", config), config, (0,), Closing())
-    sent = packed(job.program, batches(1)[0], tmp_path)
+    job = Job(operator.bind(SCHEMA, "t", config), config, (0,), Closing())
+    sent = packed(job.binding, batches(1)[0], tmp_path)
     store_id = "0" * 15 + "1"
     request = Request(replace(Pointer.fresh(), store_id=store_id), 0, 0, Call(0, 0), sent)
     functions = Functions(Origin("run", "digest"), "warning", cloudpickle.dumps(job))

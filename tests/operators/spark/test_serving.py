@@ -126,7 +126,7 @@ class Worker:
     def asks(self, bucket: str, *, run: str = "run", key: str = "key") -> tuple[Answer, Weak | None]:
         """What the service answers to a batch of two records, and a reference to what the functions hold, if it wanted them."""
         bucket_job = job(self.folder)
-        rows = pa.table({bucket_job.program.inputs.names[0]: [1, 2]})
+        rows = pa.table({bucket_job.binding.inputs.names[0]: [1, 2]})
         pointer = replace(Pointer.fresh(), store_id=bucket)
         request = Request(pointer, 0, 0, Call(0, 0), Blobs([*to_blobs(rows)]))
         origin = Origin(run, "digest")
@@ -174,7 +174,7 @@ def job(folder: Path) -> Job:
     """A job whose functions hold something."""
     config = resolve("memory", {"state.directory": str(folder)})
     op = TumblingWindows(10).aggregate(n=agg.fold(int, partial(add, Large()), type="bigint", name="held"))
-    return Job(op.program(pa.schema([("at", pa.int64())]), "at", config), config, (0,), Closing())
+    return Job(op.bind(pa.schema([("at", pa.int64())]), "at", config), config, (0,), Closing())
 
 
 @pytest.fixture

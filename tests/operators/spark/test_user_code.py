@@ -11,8 +11,8 @@ import pytest
 
 from operators import AggregateOperation, Declaration, KeyedOperator, TumblingWindows
 from operators import aggregates as agg
+from operators.runtime.binding import Binding
 from operators.runtime.closing import Closing
-from operators.runtime.program import Program
 from operators.spark.base import user_code
 from operators.spark.batch.bounded import BoundedRun
 from operators.spark.inputs.blobs import to_blobs
@@ -86,9 +86,9 @@ ROWS = [(key, 1_000 * at, 0, 1) for at in range(8) for key in (0, 1)]
 FRAME = Frame(ROWS, tasks=1, groups={0: 0, 1: 1}, step=4, batch=4)
 
 
-def bound(operator: Any) -> Program:
+def bound(operator: Any) -> Binding:
     """The operator bound to the columns of the frame."""
-    return operator.program(SCHEMA, "t", resolve("memory"))
+    return operator.bind(SCHEMA, "t", resolve("memory"))
 
 
 def bucket(operator: Any) -> None:
@@ -97,7 +97,7 @@ def bucket(operator: Any) -> None:
         config = resolve("memory", {"state.directory": folder})
         job = Job(bound(operator), config, (0,), Closing())
         pointer, journal = Pointer.fresh(), MemoryJournal()
-        rows = FRAME.table.select(list(job.program.inputs.names))
+        rows = FRAME.table.select(list(job.binding.inputs.names))
         job.run(journal, Request(pointer, 0, 0, Call(0, 0), Blobs(list(to_blobs(rows)))))
         job.run(journal, Request(read_pointer(journal) or pointer, 0, 1, Call(10, 1), Blobs()))
         drop_copy(config, pointer.store_id)
@@ -105,24 +105,24 @@ def bucket(operator: Any) -> None:
 
 def reading(operator: Any) -> None:
     """A stream's task that reads rows."""
-    program = bound(operator)
-    rows = FRAME.table.select(list(program.inputs.names))
-    assert list(Pack(program, (0, 1))(rows.to_batches(max_chunksize=4)))
+    binding = bound(operator)
+    rows = FRAME.table.select(list(binding.inputs.names))
+    assert list(Pack(binding, (0, 1))(rows.to_batches(max_chunksize=4)))
 
 
 def bounded(operator: Any) -> None:
     """The tasks of a bounded frame."""
-    program = bound(operator)
-    rows, source = FRAME.ordered(program)
-    run = BoundedRun(replace(program, plan=bound(operator.bounded()).plan), source, "windows", FRAME.step)
+    binding = bound(operator)
+    rows, source = FRAME.ordered(binding)
+    run = BoundedRun(replace(binding, plan=bound(operator.bounded()).plan), source, "windows", FRAME.step)
     assert list(run(rows.to_batches(max_chunksize=4)))
 
 
 def savepoint(operator: Any) -> None:
     """The tasks that write the state of a bounded frame."""
-    program = bound(operator)
-    rows, source = FRAME.ordered(program)
-    run = OpenEntries(program, source, "windows", FRAME.step, close_time=6, labels=(0,))
+    binding = bound(operator)
+    rows, source = FRAME.ordered(binding)
+    run = OpenEntries(binding, source, "windows", FRAME.step, close_time=6, labels=(0,))
     list(run(rows.to_batches(max_chunksize=4)))
 
 

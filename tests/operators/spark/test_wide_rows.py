@@ -7,7 +7,7 @@ import pytest
 
 from operators import RollingWindows, SlidingWindows, TumblingWindows
 from operators import aggregates as agg
-from operators.runtime.program import Program
+from operators.runtime.binding import Binding
 from operators.spark.base.observed import COUNTS
 from operators.spark.inputs import blobs
 from operators.spark.inputs.blobs import from_blobs, to_batches, to_blobs
@@ -26,10 +26,10 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blobs, "AT_ONCE_BYTES", 2_000)
 
 
-def rolling() -> Program:
-    """A program whose rows have all columns."""
+def rolling() -> Binding:
+    """A binding whose rows have all columns."""
     windows = RollingWindows({"5s": "5 seconds"}).group_by("k").aggregate(n=agg.count())
-    return windows.program(SCHEMA, "t", resolve("memory"))
+    return windows.bind(SCHEMA, "t", resolve("memory"))
 
 
 def wide_batches(rows: int, width: int, *, each: int = 7) -> Iterator[pa.RecordBatch]:
@@ -46,11 +46,11 @@ def wide_batches(rows: int, width: int, *, each: int = 7) -> Iterator[pa.RecordB
     yield from table.to_batches(max_chunksize=each)
 
 
-def aliased(program: Program, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def aliased(binding: Binding, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The batches as the first stage gets them."""
     for batch in batches:
         yield pa.RecordBatch.from_arrays(
-            [batch[name] for name in program.inputs.names], list(program.inputs.aliases.values())
+            [batch[name] for name in binding.inputs.names], list(binding.inputs.aliases.values())
         )
 
 
@@ -64,8 +64,8 @@ def counted(packed: pa.Table) -> dict[str, int]:
 @pytest.mark.parametrize("width", [3, 100, 399, 401, 5_000])
 def test_blobs_and_batches_of_the_first_stage_are_limited_in_bytes(width: int) -> None:
     """No blob is larger than the limit by more than a row, no batch of blobs by more than a blob, and all rows are there."""
-    program = rolling()
-    packed = list(Pack(program, LABELS)(aliased(program, wide_batches(60, width))))
+    binding = rolling()
+    packed = list(Pack(binding, LABELS)(aliased(binding, wide_batches(60, width))))
     found = pa.Table.from_batches(packed, PACKED)
     sent = [blob for blob in found["blob"].to_pylist() if blob is not None]
     assert max(map(len, sent)) <= 400 + width + 1_200  # and Arrow's own bytes
@@ -84,9 +84,9 @@ def test_blobs_and_batches_of_the_first_stage_are_limited_in_bytes(width: int) -
 def test_accumulated_rows_are_cut_too() -> None:
     """Entries with wide states: the counts stand beside the first blob of a bucket, once."""
     operator = TumblingWindows("10 seconds").group_by("k").aggregate(all=agg.collect_list("wide"))
-    program = operator.program(SCHEMA, "t", resolve("memory"))
+    binding = operator.bind(SCHEMA, "t", resolve("memory"))
     packed = pa.Table.from_batches(
-        list(Pack(program, LABELS)(aliased(program, wide_batches(600, 50, each=100)))), PACKED
+        list(Pack(binding, LABELS)(aliased(binding, wide_batches(600, 50, each=100)))), PACKED
     )
     sent = [row for row in packed.to_pylist() if row["kind"] == PARTIALS]
     assert 3 * len(LABELS) < len(sent)
@@ -111,10 +111,10 @@ def test_rows_for_spark_come_in_small_batches(width: int) -> None:
 def test_records_with_their_late_side_are_limited_in_bytes(late: bool) -> None:
     """With `apply_with_late` every column goes to the bucket, whatever the operator reads."""
     operator = SlidingWindows("2 seconds", grace="1 second").group_by("k").aggregate(n=agg.count())
-    program = operator.program(SCHEMA, "t", resolve("memory"))
-    program = program.reporting(LateSide(SCHEMA, pa.timestamp("us"), 1_000) if late else None)
+    binding = operator.bind(SCHEMA, "t", resolve("memory"))
+    binding = binding.reporting(LateSide(SCHEMA, pa.timestamp("us"), 1_000) if late else None)
     packed = pa.Table.from_batches(
-        list(Pack(program, LABELS)(aliased(program, wide_batches(60, 1_000)))), PACKED
+        list(Pack(binding, LABELS)(aliased(binding, wide_batches(60, 1_000)))), PACKED
     )
     sent = [row for row in packed.to_pylist() if row["kind"] == ROWS]
     assert late == any(len(row["blob"]) > 1_000 for row in sent)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from operators import HoppingWindows, SessionWindows, SlidingWindows, TumblingWindows
 from operators import aggregates as agg
 from operators.columns.records import FAR_FUTURE
-from operators.runtime.program import Program
+from operators.runtime.binding import Binding
 from operators.spark.inputs.blobs import from_blobs
 from operators.spark.inputs.packing import CALL, PACKED_COUNTS, PARTIALS, Pack
 from operators.steps.partials import from_table, to_table
@@ -62,27 +62,27 @@ ROWS = st.lists(
 LABELS = (7, 3, 11)
 
 
-def program(kind: str) -> Program:
+def binding_of(kind: str) -> Binding:
     """An operator of that kind on both keys."""
     operator = WINDOWS[kind].group_by("key", "other").aggregate(**RESULTS).emit("on_update")
-    return operator.program(SCHEMA, "time", resolve("memory", {}))
+    return operator.bind(SCHEMA, "time", resolve("memory", {}))
 
 
-def table(rows: Sequence[tuple[Any, ...]], program_: Program) -> pa.Table:
+def table(rows: Sequence[tuple[Any, ...]], binding_: Binding) -> pa.Table:
     """Rows as the operator's input columns."""
     columns = list(zip(*rows, strict=True)) or [()] * len(SCHEMA)
     whole = pa.table([pa.array(c, t) for c, t in zip(columns, SCHEMA.types, strict=True)], schema=SCHEMA)
-    return whole.select(program_.inputs.names)
+    return whole.select(binding_.inputs.names)
 
 
 def emitted(
-    program_: Program, batches: Sequence[tuple[list[pa.Table], list[pa.Table], int]]
+    binding_: Binding, batches: Sequence[tuple[list[pa.Table], list[pa.Table], int]]
 ) -> tuple[list[Any], Counters]:
     """What the operator emits for batches of rows and of entries at their close times, and what it counts."""
-    operator, counters, found = program_.plan.engine(program_.store(MemoryBackend())), Counters(), []
+    operator, counters, found = binding_.plan.engine(binding_.store(MemoryBackend())), Counters(), []
     for tables, partials, close in batches:
-        emissions = operator.step(program_.read(tables, partials), Step(close, close, counters))
-        found.append(sorted(map(repr, program_.output.table(emissions).to_pylist())))
+        emissions = operator.step(binding_.read(tables, partials), Step(close, close, counters))
+        found.append(sorted(map(repr, binding_.output.table(emissions).to_pylist())))
     return found, counters
 
 
@@ -96,37 +96,37 @@ def test_stages_give_the_windows_of_plain_rows(
     kind: str, steps: list[tuple[list[Any], list[int], int]], data: st.DataObject
 ) -> None:
     """A batch cut into tasks, of which each sends rows or entries, gives the rows and counts of the whole batch."""
-    program_ = program(kind)
+    binding_ = binding_of(kind)
     whole, parted, close = [], [], -100
     for rows, cuts, later in steps:
         close = max(close, later)
         edges = [0, *sorted(min(cut, len(rows)) for cut in cuts), len(rows)]
         tables, entries = [], []
         for a, b in pairwise(edges):
-            part = table(rows[a:b], program_)
-            partials = program_.plan.accumulate(program_.inputs.records.read(part))
+            part = table(rows[a:b], binding_)
+            partials = binding_.plan.accumulate(binding_.inputs.records.read(part))
             if data.draw(st.booleans()) and not partials.bad:
                 sent = to_table(partials, slice(None))
-                assert len(partials) == len(from_table(sent, program_.plan.layout))
+                assert len(partials) == len(from_table(sent, binding_.plan.layout))
                 entries.append(sent)
             else:
                 tables.append(part)
-        whole.append(([table(rows, program_)], [], close))
+        whole.append(([table(rows, binding_)], [], close))
         parted.append((tables, entries, close))
-    end = ([table([], program_)], [], FAR_FUTURE)
-    expected, expected_counters = emitted(program_, [*whole, end])
-    found, counters = emitted(program_, [*parted, end])
+    end = ([table([], binding_)], [], FAR_FUTURE)
+    expected, expected_counters = emitted(binding_, [*whole, end])
+    found, counters = emitted(binding_, [*parted, end])
     assert expected == found
     assert expected_counters == counters
 
 
-def packed(kind: str, rows: list[Any], *, sorts: bool = False) -> tuple[Program, list[dict[str, Any]]]:
+def packed(kind: str, rows: list[Any], *, sorts: bool = False) -> tuple[Binding, list[dict[str, Any]]]:
     """What one task sends; that it calls all buckets is left out."""
-    program_ = program(kind)
-    batches = table(rows, program_).rename_columns(list(program_.inputs.aliases.values())).to_batches()
-    sent = [row for batch in Pack(program_, LABELS, sorts=sorts)(batches) for row in batch.to_pylist()]
+    binding_ = binding_of(kind)
+    batches = table(rows, binding_).rename_columns(list(binding_.inputs.aliases.values())).to_batches()
+    sent = [row for batch in Pack(binding_, LABELS, sorts=sorts)(batches) for row in batch.to_pylist()]
     assert list(LABELS) == [row["bucket"] for row in sent[-len(LABELS) :] if row["kind"] == CALL]
-    return program_, sent[: -len(LABELS)]
+    return binding_, sent[: -len(LABELS)]
 
 
 def totals(sent: list[dict[str, Any]]) -> dict[str, int]:
@@ -139,7 +139,7 @@ def totals(sent: list[dict[str, Any]]) -> dict[str, int]:
 def test_many_records_in_few_panes_are_sent_as_entries(kind: str) -> None:
     """A task whose records share panes sends these, says how many records they are, and loses none."""
     rows = [("ab"[n % 2], 0, n % 3, n, n / 8, 2) for n in range(600)]
-    program_, sent = packed(kind, rows)
+    binding_, sent = packed(kind, rows)
     tables = from_blobs(row["blob"] for row in sent)
 
     assert all(row["kind"] == PARTIALS for row in sent)
@@ -147,7 +147,7 @@ def test_many_records_in_few_panes_are_sent_as_entries(kind: str) -> None:
     assert (600, 0) == (counts["rows"], counts["bad"])
     assert sum(table_.num_rows for table_ in tables) == counts["sent"] <= 6
     assert sum(len(row["blob"]) for row in sent) == counts["sent_bytes"] < counts["row_bytes"]
-    assert emitted(program_, [([table(rows, program_)], [], 0)]) == emitted(program_, [([], tables, 0)])
+    assert emitted(binding_, [([table(rows, binding_)], [], 0)]) == emitted(binding_, [([], tables, 0)])
 
 
 def test_records_with_panes_of_their_own_are_sent_as_they_are() -> None:

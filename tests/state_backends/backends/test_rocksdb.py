@@ -113,7 +113,7 @@ def test_format_of_another_version_is_refused(tmp_path: Path) -> None:
 
 @contextmanager
 def foreign(directory: Path) -> Iterator[Rdict]:
-    """A RocksDB database opened by another program."""
+    """A RocksDB database opened by another binding."""
     db = Rdict(str(directory), Options(raw_mode=True))
     try:
         yield db
@@ -158,7 +158,7 @@ def test_nothing_is_unpickled_whatever_a_database_says_of_itself(tmp_path: Path)
         db = Rdict(str(directory))
         db["name"] = Planted(trace)
         db.close()
-    with pytest.raises(StateError, match="of another program"):
+    with pytest.raises(StateError, match="of another binding"):
         RocksDBBackend.open(theirs, {})
     with opened(ours) as backend:
         backend.write(WriteBatch(puts={0: {b"a": b"\x06" + pickle.dumps(Planted(trace))}}), b"v")
@@ -206,13 +206,13 @@ def test_clear_that_is_lost(tmp_path: Path) -> None:
     """A process that dies right after it cleared leaves the old state, whole, or an empty store."""
     with opened(tmp_path / "store") as backend:
         backend.write(WriteBatch(puts={0: {b"a": b"1"}}), b"v")
-    program = (
+    binding = (
         "import os, pathlib, state_backends.backends.rocksdb as r\n"
         f"r.RocksDBBackend.open(pathlib.Path({str(tmp_path / 'store')!r}), {{}}).clear()\n"
         "os.kill(os.getpid(), 9)\n"
     )
     assert (
-        -signal.SIGKILL == subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False).returncode
+        -signal.SIGKILL == subprocess.run([sys.executable, "-c", binding], cwd=ROOT, check=False).returncode
     )
     with opened(tmp_path / "store") as backend:
         assert_holds(backend, *(({}, None) if backend.version is None else ({0: {b"a": b"1"}}, b"v")))

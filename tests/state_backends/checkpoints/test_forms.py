@@ -123,8 +123,8 @@ class TwoBuckets:
                 continue
             table = EMPTY if table is None else table
             config = resolve("memory", {"state.evolution": "adapt"})
-            program = op.program(EMPTY.schema, "at", config)
-            part = StatefulOperator(program, config, self.folder / f"{number}")
+            binding = op.bind(EMPTY.schema, "at", config)
+            part = StatefulOperator(binding, config, self.folder / f"{number}")
             found += committed(part, journal, close, [table]).rows.to_pylist()
             part.close()
         return found

@@ -1,42 +1,24 @@
 """An operator bound to a frame: everything that a worker needs, checked on the driver and sent as one value."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, runtime_checkable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import pyarrow as pa
 
-from operators.aggregates.operation import Operation
 from operators.columns.durations import ticks
-from operators.columns.records import Records, Sifted, most_ticks
+from operators.columns.records import Records, most_ticks
 from operators.errors import DefinitionError
 from operators.runtime.inputs import Inputs
 from operators.steps.emission import AggregateOutput, OutputSchema
-from operators.steps.late_reports import FailedRecords, LateSide
+from operators.steps.late_reports import LateSide
 from operators.steps.partials import Partials, TwoStagePlan, from_table, join
-from operators.steps.refused import Refused
-from operators.steps.step import Counters, FailedCall, Step
-from operators.steps.timed_store import TimedStore
-from serializers.pages import PageLayout
-from state_backends import Entries, StateConfig, WindowStore
+from operators.steps.plan import Plan
+from state_backends import StateConfig, WindowStore
 from state_backends.store.schema import StoredSchema, StoredState
 
 _FEWEST_SEGMENT_US = 60_000_000
 _MOST_LIVE_SEGMENTS = 16
-
-
-class Engine(Protocol):
-    """Processes batches of a plan over one store."""
-
-    @property
-    def state(self) -> TimedStore:
-        """The store, its timers and its close time."""
-
-    def step(self, batch: Any, step: Step) -> Sequence[Any]:
-        """Process one batch, as `Program.read` returns it for the plan; return what to emit, as `Output.table` takes it."""
-
-    def forget(self, keys: list[bytes]) -> None:
-        """Delete all that is stored of keys; the next step retracts their open windows."""
 
 
 class Output(Protocol):
@@ -61,48 +43,6 @@ class LabelOutput(Protocol):
         """Return those of the rows whose time cannot be used that come out."""
 
 
-class Plan(Protocol):
-    """What an operator computes: a window kind with its sizes in ticks and its panes, or a custom operator."""
-
-    @property
-    def layout(self) -> PageLayout:
-        """The layout of stored entries: the head, then the states of the operations in turn."""
-
-    @property
-    def head(self) -> tuple[tuple[str, str], ...]:
-        """Name and kind (`TIME`, `NUMBER`) of each stored column before the states."""
-
-    @property
-    def operations(self) -> tuple[Operation, ...]:
-        """The operations whose states are stored."""
-
-    @property
-    def calls_user_code(self) -> bool:
-        """Whether the operator calls functions of the user."""
-
-    @property
-    def max_bound_offset(self) -> int:
-        """How many ticks the bound of a window can be away from an event time in it."""
-
-    def describe(self) -> dict[str, Any]:
-        """Return what stored state depends on, as plain values to be compared."""
-
-    def cut_entries(self, entries: Entries, segment_ticks: int, close_time: int) -> Entries:
-        """Return entries of a savepoint that had reached a close time as a store with segments of this length has them."""
-
-    def engine(self, store: WindowStore) -> Engine:
-        """Return the engine over a store."""
-
-
-@runtime_checkable
-class ReportingPlan(Protocol):
-    """A plan whose operator may report records that it cannot process."""
-
-    @property
-    def reports_inputs_only(self) -> bool:
-        """Whether it knows only their keys, event times and declared inputs, so that other columns are reported as null."""
-
-
 class Runnable(Protocol):
     """What a user defined, as far as it takes to run it."""
 
@@ -114,10 +54,10 @@ class Runnable(Protocol):
     def final(self) -> bool:
         """Whether each row comes once, when no record can change it any more."""
 
-    def program(self, schema: pa.Schema, event_time: str, config: StateConfig) -> "Program":
+    def bind(self, schema: pa.Schema, event_time: str, config: StateConfig) -> "Binding":
         """Return the operator bound to a frame's columns."""
 
-    def closing(self) -> "Runnable":
+    def as_on_close(self) -> "Runnable":
         """Return the operator as it emits windows when they close, over the same state."""
 
     def bounded(self) -> "Runnable":
@@ -152,38 +92,8 @@ class OutputTime:
         return self.field == "end"
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """One batch as an operator takes it.
-
-    Attributes:
-        records: the usable records, accumulated if the plan has two stages.
-        sifted: all rows by whether they can be used, if bad ones are not only counted.
-        refused: usable records that aggregates leave out.
-    """
-
-    records: Records | Partials
-    sifted: Sifted | None = None
-    refused: Refused = field(default_factory=Refused)
-
-
-@dataclass(frozen=True, slots=True)
-class Processed:
-    """What came of a batch.
-
-    Attributes:
-        rows: to be emitted.
-        late: reports of late and bad records; None if they are only counted.
-        counters: what was counted.
-    """
-
-    rows: pa.Table
-    late: pa.ChunkedArray | None
-    counters: Counters
-
-
 @dataclass(frozen=True)
-class Program:
+class Binding:
     """An operator bound to the columns of a frame.
 
     Attributes:
@@ -224,9 +134,9 @@ class Program:
         """Length of a tick in microseconds."""
         return self.inputs.tick_us
 
-    def reporting(self, late: LateSide | None) -> "Program":
-        """Return the program with late and bad records reported in this way, or only counted."""
-        if late is not None and isinstance(self.plan, ReportingPlan) and self.plan.reports_inputs_only:
+    def reporting(self, late: LateSide | None) -> "Binding":
+        """Return the binding with late and bad records reported in this way, or only counted."""
+        if late is not None and self.plan.reports_inputs_only:
             late = late.with_unknown()
         others = () if late is None else tuple(zip(late.record.names, late.record.types, strict=True))
         return replace(self, late=late, inputs=replace(self.inputs, others=others))
@@ -260,83 +170,15 @@ class Program:
             parts.insert(0, self.plan.accumulate(self.inputs.records.read(pa.concat_tables(rows))))
         return join(self.plan, parts)
 
-    def batch(self, rows: Sequence[pa.Table], partials: Sequence[pa.Table] = ()) -> Batch:
-        """Return a batch with its bad rows set aside, and refused records named, if these are needed.
-
-        Arguments are those of `read`.
-        """
-        plan, columns = self.plan, self.inputs.records
-        if not (self.sifts or (self.refuses and rows)):
-            return Batch(self.read(rows, partials))
-        sifted = columns.sift_all(rows) if self.sifts else None
-        records = columns.read(pa.concat_tables(rows)) if sifted is None else columns.records(sifted.usable)
-        refused = Refused.by(plan.operations, records)
-        return Batch(plan.accumulate(records) if isinstance(plan, TwoStagePlan) else records, sifted, refused)
-
-    def step(self, closes: tuple[int, int], batch: Batch, failed_before: Sequence[FailedCall] = ()) -> Step:
-        """Return a step that takes what is reported of a batch.
-
-        Args:
-            closes: close times in ticks at the start and at the end of the batch.
-            batch: if its rows are not sifted, what is late or fails is only counted.
-            failed_before: calls that raised before the batch, to be reported with it.
-        """
-        counters = Counters(failed=len(failed_before) + len(batch.refused))
-        if batch.sifted is None:
-            return Step(*closes, counters)
-        return Step(*closes, counters, late=[], failed=[*failed_before])
-
-    def failed(self, step: Step, batch: Batch) -> FailedRecords | None:
-        """Return the records of a batch for which a function raised, to be reported; None if there are none."""
-        if self.late is None or batch.sifted is None or not (step.failed or len(batch.refused)):
-            return None
-        calls = self.late.failed(step.failed or [], dict(self.inputs.keys), self.inputs.event_time)
-        if not len(batch.refused):
-            return calls
-        return calls.and_refused(self.late.of_rows(batch.sifted.usable.table, batch.refused))
-
-    def process(
-        self,
-        engine: Engine,
-        batch: Batch,
-        closes: tuple[int, int],
-        sequence: int = 0,
-        failed_before: Sequence[FailedCall] = (),
-    ) -> Processed:
-        """Have an engine of the plan process one batch, and return what came of it.
-
-        Args:
-            engine: over the store.
-            batch: made by `batch`.
-            closes: close times in ticks at the start and at the end of the batch.
-            sequence: number of the batch, for rows that a later batch may replace.
-            failed_before: as for `step`.
-        """
-        sifted = batch.sifted
-        step = self.step(closes, batch, failed_before)
-        rows = self.output.table(engine.step(batch.records, step), sequence)
-        if sifted is None:
-            return Processed(rows, None, step.counters)
-        step.counters.rows += sifted.bad.num_rows
-        step.counters.bad += sifted.bad.num_rows
-        if self.labels is not None and sifted.bad.num_rows:
-            rows = pa.concat_tables([rows, self.labels.without_results(sifted.bad)])
-        late = (
-            None
-            if self.late is None
-            else self.late.reports(sifted, step.late or [], self.failed(step, batch))
-        )
-        return Processed(rows, late, step.counters)
-
-    def joined(self, rows: pa.Table, late: pa.ChunkedArray | None) -> pa.Table:
+    def with_late_rows(self, rows: pa.Table, late: pa.ChunkedArray | None) -> pa.Table:
         """Return rows and the reports of late records as one table of the schema `rows`."""
-        return rows if late is None or self.late is None else self.late.joined(rows, late)
+        return rows if late is None or self.late is None else self.late.join(rows, late)
 
     def store(self, backend: Any) -> WindowStore:
         """Return the window store over a backend."""
         return WindowStore(backend, self.plan.layout, self.segment)
 
-    def stored(self) -> StoredSchema:
+    def stored_schema(self) -> StoredSchema:
         """Return what stored entries are."""
         states = [
             StoredState(op.describe(), tuple(zip(op.parts, op.codes, strict=True)))

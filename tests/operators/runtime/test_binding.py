@@ -9,7 +9,7 @@ from pyspark import cloudpickle
 from operators import AggregateOperation, HoppingWindows, SessionWindows, SlidingWindows
 from operators import aggregates as agg
 from operators.aggregates import Aggregate
-from operators.runtime.program import Program
+from operators.runtime.binding import Binding
 from operators.runtime.stateful import StatefulOperator
 from state_backends import resolve
 
@@ -50,10 +50,10 @@ WINDOWS = {
 }
 
 
-def program(windows: str, results: dict[str, Aggregate]) -> Program:
+def binding_of(windows: str, results: dict[str, Aggregate]) -> Binding:
     """An operator bound to the columns."""
     config = resolve("memory", {})
-    return WINDOWS[windows].group_by("k").aggregate(**results).program(SCHEMA, "at", config)
+    return WINDOWS[windows].group_by("k").aggregate(**results).bind(SCHEMA, "at", config)
 
 
 @pytest.mark.parametrize(
@@ -62,45 +62,49 @@ def program(windows: str, results: dict[str, Aggregate]) -> Program:
 def test_state_stays_open_for_a_program_that_is_sent_again(
     windows: str, results: str, tmp_path: Path
 ) -> None:
-    """Whatever functions it holds, a program that went through pickle twice goes on with the same state."""
-    sent = cloudpickle.dumps(program(windows, RESULTS[results]))
+    """Whatever functions it holds, a binding that went through pickle twice goes on with the same state."""
+    sent = cloudpickle.dumps(binding_of(windows, RESULTS[results]))
     operator = StatefulOperator(cloudpickle.loads(sent), resolve("memory", {}), tmp_path)
     again = cloudpickle.loads(sent)
-    assert operator.takes(again)
-    assert operator.program is again
+    assert operator.try_update_binding(again)
+    assert operator.binding is again
 
 
 @pytest.mark.parametrize(
     "other",
     [
-        program("sliding", {"total": agg.sum("v"), "n": agg.count()}),
-        program("hopping", {"total": agg.sum("v")}),
-        program("sliding", {"total": agg.sum("x")}),
-        program("sliding", {"total": agg.sum("v", where=None), "more": agg.max("v")}),
+        binding_of("sliding", {"total": agg.sum("v"), "n": agg.count()}),
+        binding_of("hopping", {"total": agg.sum("v")}),
+        binding_of("sliding", {"total": agg.sum("x")}),
+        binding_of("sliding", {"total": agg.sum("v", where=None), "more": agg.max("v")}),
     ],
     ids=["one more", "other windows", "other column", "another one more"],
 )
-def test_state_is_opened_anew_for_another_program(other: Program, tmp_path: Path) -> None:
-    """A program that means something else by its state is told apart."""
-    operator = StatefulOperator(program("sliding", {"total": agg.sum("v")}), resolve("memory", {}), tmp_path)
-    assert not operator.takes(other)
+def test_state_is_opened_anew_for_another_binding(other: Binding, tmp_path: Path) -> None:
+    """A binding that means something else by its state is told apart."""
+    operator = StatefulOperator(
+        binding_of("sliding", {"total": agg.sum("v")}), resolve("memory", {}), tmp_path
+    )
+    assert not operator.try_update_binding(other)
 
 
-def test_results_are_those_of_the_program_given_last(tmp_path: Path) -> None:
-    """Two results of one state differ in how they are finished only: the newer program's counts."""
-    operator = StatefulOperator(program("hopping", {"s": agg.variance("x")}), resolve("memory", {}), tmp_path)
-    newer = program("hopping", {"s": agg.var_pop("x")})
-    assert operator.takes(newer)
-    assert operator.program is newer
+def test_results_are_those_of_the_binding_given_last(tmp_path: Path) -> None:
+    """Two results of one state differ in how they are finished only: the newer binding's counts."""
+    operator = StatefulOperator(
+        binding_of("hopping", {"s": agg.variance("x")}), resolve("memory", {}), tmp_path
+    )
+    newer = binding_of("hopping", {"s": agg.var_pop("x")})
+    assert operator.try_update_binding(newer)
+    assert operator.binding is newer
 
 
 def test_changed_functions_are_told_apart(tmp_path: Path) -> None:
-    """A fold with other code under the same name is another program."""
+    """A fold with other code under the same name is another binding."""
 
-    def fold(factor: int) -> Program:
+    def fold(factor: int) -> Binding:
         add = agg.fold(0, lambda total, v: total + factor * v, "v", type="bigint", name="total")
-        return program("sliding", {"total": add})
+        return binding_of("sliding", {"total": add})
 
     operator = StatefulOperator(fold(1), resolve("memory", {}), tmp_path)
-    assert operator.takes(fold(1))
-    assert not operator.takes(fold(2))
+    assert operator.try_update_binding(fold(1))
+    assert not operator.try_update_binding(fold(2))

@@ -1,0 +1,124 @@
+"""A batch from its rows to the rows that come out: read, have the engine process it, make tables."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from operators.columns.records import Records, Sifted
+from operators.runtime.binding import Binding
+from operators.steps.late_reports import FailedRecords
+from operators.steps.partials import Partials, TwoStagePlan
+from operators.steps.plan import Engine
+from operators.steps.refused import Refused
+from operators.steps.step import Counters, FailedCall, Step
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One batch as an engine takes it.
+
+    Attributes:
+        records: the usable records, accumulated if the plan has two stages.
+        sifted: all rows by whether they can be used, if bad ones are not only counted.
+        refused: usable records that aggregates leave out.
+    """
+
+    records: Records | Partials
+    sifted: Sifted | None = None
+    refused: Refused = field(default_factory=Refused)
+
+
+@dataclass(frozen=True, slots=True)
+class Processed:
+    """What came of a batch.
+
+    Attributes:
+        rows: to be emitted.
+        late: reports of late and bad records; None if they are only counted.
+        counters: what was counted.
+    """
+
+    rows: pa.Table
+    late: pa.ChunkedArray | None
+    counters: Counters
+
+
+def read_batch(binding: Binding, rows: Sequence[pa.Table], partials: Sequence[pa.Table] = ()) -> Batch:
+    """Return a batch with its bad rows set aside, and refused records named, if these are needed.
+
+    Arguments are those of `Binding.read`.
+    """
+    plan, columns = binding.plan, binding.inputs.records
+    if not (binding.sifts or (binding.refuses and rows)):
+        return Batch(binding.read(rows, partials))
+    sifted = columns.sift_all(rows) if binding.sifts else None
+    records = columns.read(pa.concat_tables(rows)) if sifted is None else columns.records(sifted.usable)
+    refused = Refused.by(plan.operations, records)
+    return Batch(plan.accumulate(records) if isinstance(plan, TwoStagePlan) else records, sifted, refused)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRunner:
+    """Runs batches.
+
+    Attributes:
+        binding: how their rows are read, and what comes out.
+        engine: of the binding's plan, over a store.
+    """
+
+    binding: Binding
+    engine: Engine
+
+    def run(
+        self,
+        batch: Batch,
+        close_times: tuple[int, int],
+        sequence: int = 0,
+        failed_before: Sequence[FailedCall] = (),
+    ) -> Processed:
+        """Process one batch, and return what came of it.
+
+        Args:
+            batch: of `read_batch`.
+            close_times: in ticks, at the start and at the end of the batch.
+            sequence: number of the batch, for rows that a later batch may replace.
+            failed_before: calls that raised before the batch, to be reported with it.
+        """
+        binding, sifted = self.binding, batch.sifted
+        step = begin_step(batch, close_times, failed_before)
+        rows = binding.output.table(self.engine.step(batch.records, step), sequence)
+        if sifted is None:
+            return Processed(rows, None, step.counters)
+        count_bad(sifted, step)
+        if binding.labels is not None and sifted.bad.num_rows:
+            rows = pa.concat_tables([rows, binding.labels.without_results(sifted.bad)])
+        if binding.late is None:
+            return Processed(rows, None, step.counters)
+        late = binding.late.reports(sifted, step.late or [], failed_records(binding, step, batch))
+        return Processed(rows, late, step.counters)
+
+
+def begin_step(batch: Batch, close_times: tuple[int, int], failed_before: Sequence[FailedCall] = ()) -> Step:
+    """Return a step that takes what is reported of a batch; if rows are not sifted, late and failed ones are only counted."""
+    counters = Counters(failed=len(failed_before) + len(batch.refused))
+    if batch.sifted is None:
+        return Step(*close_times, counters)
+    return Step(*close_times, counters, late=[], failed=[*failed_before])
+
+
+def count_bad(sifted: Sifted, step: Step) -> None:
+    """Count the bad rows that were set aside before the step."""
+    step.counters.rows += sifted.bad.num_rows
+    step.counters.bad += sifted.bad.num_rows
+
+
+def failed_records(binding: Binding, step: Step, batch: Batch) -> FailedRecords | None:
+    """Return the records of a batch for which a function raised, to be reported; None if there are none."""
+    late, inputs = binding.late, binding.inputs
+    if late is None or batch.sifted is None or not (step.failed or len(batch.refused)):
+        return None
+    calls = late.failed(step.failed or [], dict(inputs.keys), inputs.event_time)
+    if not len(batch.refused):
+        return calls
+    return calls.and_refused(late.of_rows(batch.sifted.usable.table, batch.refused))

@@ -1,0 +1,212 @@
+"""What an operator computes, as a value, and what processes batches by it."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Protocol
+
+from operators.aggregates.operation import Operation
+from operators.columns.ranges import Ints
+from operators.columns.records import FAR_PAST
+from operators.kinds.kind import WindowKind
+from operators.steps.emission import AggregateOutput
+from operators.steps.step import Step
+from operators.steps.timed_store import Emitted, TimedStore
+from serializers.pages import Column, PageLayout
+from state_backends import Entries, WindowStore
+from state_backends.store.schema import head_codes
+
+
+class Engine(Protocol):
+    """Processes batches of a plan over one store."""
+
+    @property
+    def state(self) -> TimedStore:
+        """The store, its timers and its close time."""
+
+    def step(self, batch: Any, step: Step) -> Sequence[Emitted]:
+        """Process one batch, as `Binding.read` returns it for the plan, and return what to emit."""
+
+
+class Plan(ABC):
+    """What an operator computes, and what is different about it. Two plans that are equal share state.
+
+    Attributes:
+        operations: the distinct operations whose states are stored.
+    """
+
+    __slots__ = ()
+    operations: tuple[Operation, ...]
+    reports_inputs_only: ClassVar[bool] = False
+    """Whether only keys, event times and inputs are known of records that cannot be processed: the rest is reported as null."""
+    late_alone: ClassVar[bool] = False
+    """Whether a record is late or not whatever other records there are."""
+
+    @property
+    def can_be_parted(self) -> bool:
+        """Whether the parts of a batch, one after another in order of time, give the same rows as the whole."""
+        return False
+
+    @property
+    def emits_own_rows(self) -> bool:
+        """Whether rows of a batch come out in the same batch, with all their columns."""
+        return False
+
+    @property
+    @abstractmethod
+    def head(self) -> tuple[tuple[str, str], ...]:
+        """Name and kind (`TIME`, `NUMBER`) of each stored column before the states."""
+
+    @property
+    @abstractmethod
+    def max_bound_offset(self) -> int:
+        """How many ticks the bound of a window can be away from an event time in it."""
+
+    @property
+    @abstractmethod
+    def has_timers(self) -> bool:
+        """Whether entries become due."""
+
+    @property
+    @abstractmethod
+    def calls_user_code(self) -> bool:
+        """Whether the operator calls functions of the user."""
+
+    @property
+    def layout(self) -> PageLayout:
+        """The layout of stored entries: the head, then the states of all operations."""
+        codes = (code for operation in self.operations for code in operation.codes)
+        return PageLayout((*head_codes(self.head), *codes))
+
+    @abstractmethod
+    def engine(self, store: WindowStore) -> Engine:
+        """Return the engine over a store."""
+
+    @abstractmethod
+    def describe(self) -> dict[str, Any]:
+        """Return what stored state depends on, as plain values to be compared."""
+
+    @abstractmethod
+    def late_before(self, close_time: int) -> int:
+        """Return the time before which a record is late: all windows that could contain it are closed."""
+
+    def last_window(self, time: Ints) -> tuple[Ints, Ints]:
+        """Return start and end, as they are emitted, of the last window that could contain a record at each time.
+
+        By default the plan knows of no windows, and returns the time.
+        """
+        return time, time
+
+    @abstractmethod
+    def next_due(self, entries: Entries, close_time: int) -> Ints:
+        """Return the last tick of the next window to close that contains each stored entry, or NEVER."""
+
+    def earliest_due(self, first: int, last: int, close_time: int) -> int:
+        """Return a tick before which no entry with a time from `first` to `last` is due; by default nothing is known."""
+        del first, last, close_time
+        return FAR_PAST
+
+    def continue_state(self, stored_identity: Mapping[str, Any]) -> "Plan":
+        """Return the plan as it goes on with a stored state: by default as it is.
+
+        Args:
+            stored_identity: what the state depends on, as its binding recorded it.
+        """
+        del stored_identity
+        return self
+
+    def cut_entries(self, entries: Entries, segment_ticks: int, close_time: int) -> Entries:
+        """Return entries of a savepoint as a store with segments of this length has them: by default as they are.
+
+        Args:
+            entries: of some keys, sorted.
+            segment_ticks: length of a segment.
+            close_time: that they had reached.
+        """
+        del segment_ticks, close_time
+        return entries
+
+    def head_of_older(self, time: Column) -> dict[str, Column]:
+        """Return the head columns of entries that were stored without some of them, by name.
+
+        Args:
+            time: shape (n,), int64: the times of the entries.
+        """
+        del time
+        return {}
+
+    def lasting_results(self, output: AggregateOutput) -> list[str]:
+        """Return the names of the results that are computed from all records that there ever were: by default none."""
+        del output
+        return []
+
+
+class WindowPlan(Plan):
+    """What an operator computes for one kind of windows, with lengths in ticks.
+
+    Attributes:
+        on_update: whether changed windows are emitted after each batch, instead of closed ones once.
+    """
+
+    __slots__ = ()
+    on_update: bool
+
+    @property
+    @abstractmethod
+    def identity(self) -> dict[str, Any]:
+        """The window kind and its lengths, under the names that are stored with the state."""
+
+    @property
+    def can_be_parted(self) -> bool:
+        return not self.on_update
+
+    @property
+    def has_timers(self) -> bool:
+        return not self.on_update
+
+    @property
+    def calls_user_code(self) -> bool:
+        return any(operation.bare.calls_user_code for operation in self.operations)
+
+    def of_output(self, output: AggregateOutput, kept: Collection[Operation]) -> "WindowPlan":
+        """Return the plan that computes the aggregates of an output.
+
+        Args:
+            output: with aggregates of other operations.
+            kept: those of them whose states of all records are stored, whether an aggregate needs them or not.
+        """
+        del kept
+        plan: Any = self
+        return replace(plan, operations=output.operations)  # type: ignore[no-any-return]
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            **self.identity,
+            "emission": "on_update" if self.on_update else "on_close",
+            "state": [operation.describe() for operation in self.operations],
+        }
+
+
+class KindPlan(WindowPlan):
+    """The plan of a kind that is a value.
+
+    Attributes:
+        kind: where its windows lie, with lengths in ticks.
+    """
+
+    __slots__ = ()
+    kind: WindowKind
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        return self.kind.identity
+
+    @property
+    def max_bound_offset(self) -> int:
+        return self.kind.max_bound_offset
+
+    def late_before(self, close_time: int) -> int:
+        return self.kind.late_before(close_time)
+
+    def last_window(self, time: Ints) -> tuple[Ints, Ints]:
+        return self.kind.last_window(time)
