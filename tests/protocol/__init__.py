@@ -21,9 +21,10 @@ The judge (`judge`) looks at every commit and every removal, and at the end:
 - nobody waits for ever; an attempt fails only by a fault, and with an error that the product names;
 - after some further batches nothing is in the folder that the last pointer does not need.
 
-`search` tries all runs of a small world, depth first. Two stops are the same state if the journal, the folder, the clocks and
-all that each task has seen are equal: the rest of a run depends on nothing else. Larger worlds are drawn at random by seed, and
-a run that fails is made shorter and drawn, one column per process. `bugs` has bugs that are planted one at a time:
+`search` tries all runs of a small world (`worlds`) with at most one fault, depth first. Two stops are the same state if the
+journal, the folder, the clocks and all that each task has seen are equal: the rest of a run depends on nothing else. Of runs
+that differ only in the order of steps that do not meet (`footprints`) it plays one. Larger worlds are drawn at random by seed,
+and a run that fails is made shorter and drawn, one column per process. `bugs` has bugs that are planted one at a time:
 `python -m tests.protocol` tells what the search is good for.
 
 A second world has workers, and the processes that hold buckets' copies for them (`executor_world`). Under test are `owners`,

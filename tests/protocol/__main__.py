@@ -42,7 +42,8 @@ def bugs(seconds: float, chosen: Collection[int], *, draw: bool, recorded: bool)
 
 def every(seconds: float) -> int:
     """Search small worlds through, as far as the seconds last for each."""
-    from tests.protocol.runs import drawing, exhaustive, shortest
+    from tests.protocol.runs import drawing, shortest
+    from tests.protocol.search import exhaustive
     from tests.protocol.worlds import SMALL
 
     failed = 0
@@ -52,7 +53,7 @@ def every(seconds: float) -> int:
         how = "all of them" if search.complete else "not all"
         took = time.process_time() - began
         print(
-            f"{name}: {search.states} states, {how}, {search.runs} runs, {search.ends} ends, {took:.0f} s",
+            f"{name}: {search.states} states, {how}, {search.runs} runs, {len(search.ends)} ends, {took:.0f} s",
             flush=True,
         )
         if search.failed is not None:

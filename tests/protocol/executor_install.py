@@ -6,6 +6,8 @@ from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
 from typing import Any
 
+from filelock import FileLock
+
 from operators.spark.base import user_code
 from operators.spark.replicas import copies, owners, serving, slots
 from state_backends.durability import durable, pointer, schedule
@@ -62,6 +64,21 @@ class _Parents:
         return self._world.member()
 
 
+def _locks(world: Any) -> type[FileLock]:
+    """Locks on the directories of copies: the world hears of each."""
+
+    class Lock(FileLock):
+        def acquire(self, *given: Any, **named: Any) -> Any:
+            world.baton.touched.use("claims")
+            return super().acquire(*given, **named)
+
+        def release(self, *given: Any, **named: Any) -> None:
+            world.baton.touched.use("claims")
+            super().release(*given, **named)
+
+    return Lock
+
+
 @contextmanager
 def installed(world: Any) -> Iterator[None]:
     """Use a world for as long as this lasts. One at a time."""
@@ -70,6 +87,7 @@ def installed(world: Any) -> Iterator[None]:
     changes: list[tuple[Any, str, Any]] = [
         (copies, "_copies", _OfProcess(world, "copies")),
         (copies, "time", clock),
+        (copies, "FileLock", _locks(world)),
         (durable, "KEPT_ENTRIES", 1),
         (owners, "Connection", End),
         (owners, "_resting", _OfProcess(world, "resting")),
@@ -88,6 +106,7 @@ def installed(world: Any) -> Iterator[None]:
         (serving, "log_at", lambda _: None),
         (serving, "prepare_worker", lambda: None),
         (serving, "time", clock),
+        (time, "perf_counter", lambda: 0.0),  # What took how long is told with the answer.
         (slots, "folder", lambda: HOME / "slots"),
         (slots, "is_listening", world.is_listening),
         (user_code, "_turn", _Turn(world)),

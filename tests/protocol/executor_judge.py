@@ -41,6 +41,7 @@ class ExecutorJudge:
 
     def worked(self, batch: int, line: int, code: int, found: dict[str, Any], rows: int) -> None:
         """An attempt has these rows."""
+        self._world.baton.touched.read("line", "journal")
         if line != self._world.line and batch > len(self._sums):
             return
         expected = self._after(batch, code)

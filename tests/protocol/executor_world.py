@@ -5,7 +5,7 @@ import re
 import shutil
 import tempfile
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -30,6 +30,7 @@ from state_backends import StateError, resolve
 from state_backends.durability.pointer import Pointer, read_pointer
 from state_backends.journal import MemoryJournal
 from tests.protocol.executor_judge import ExecutorJudge
+from tests.protocol.footprints import Footprint
 from tests.protocol.tasks import Baton, Task
 
 Choice = tuple[str, ...]
@@ -168,6 +169,8 @@ class End:
         self._world = world
         self.owner = owner
         self.peer: End | None = None
+        self.served = ""
+        """The task of the process with copies: all that is done with the connection touches its name."""
         self.inbox: deque[bytes] = deque()
         self.closed = self.sends = False
         self.received = 0
@@ -209,28 +212,37 @@ class End:
             self.sends = False
 
     def _put(self, message: bytes) -> None:
-        if self.peer is None or self.has_ended():
+        self._world.baton.touched.use(self.served)
+        if self.peer is None or self._hears_end():
             raise BrokenPipeError("the other process has ended")
         self.peer.inbox.append(message)
 
     def receive(self) -> bytes:
         """As `Connection.receive`."""
         self._world.wait(("receive",), self)
+        self._world.baton.touched.use(self.served)
         self.received += 1
         if self.inbox:
             message = self.inbox.popleft()
             self._world.hears(message)
             return message
-        if self.has_ended():
+        if self._hears_end():
             raise EOFError("the connection was closed")
+        self._world.baton.touched.read(f"pace of {self.peer.owner.name}")
         self._world.judge.gives_up(self.owner, self.peer.owner)
         raise TimeoutError("no sign of life")
+
+    def _hears_end(self) -> bool:
+        if self.peer is not None:
+            self._world.baton.touched.read(f"life of {self.peer.owner.name}")
+        return self.has_ended()
 
     def sign(self) -> None:
         """As `Connection.sign`: `is_silent` knows."""
 
     def close(self) -> None:
         """As `Connection.close`."""
+        self._world.baton.touched.use(self.served)
         self.closed = True
 
     def __enter__(self) -> "End":
@@ -277,6 +289,7 @@ class ExecutorWorld:
     def __init__(self, scenario: Executors) -> None:
         self.scenario = scenario
         self.baton = Baton()
+        self.baton.passed = self._passed
         self._clear()
         (HOME / "slots").mkdir(parents=True)
         self.elapsed = 0.0
@@ -289,6 +302,8 @@ class ExecutorWorld:
         self.committed: list[dict[str, Any]] = [{}]
         self.attempts: list[Attempt] = []
         self.last: Task | None = None
+        self._did: tuple[str, tuple[str, ...]] = ("", ())
+        """The step that goes on: what was chosen, and the call."""
         self.struck: list[str] = []
         self.log: list[tuple[str, str]] = []
         self.judge = ExecutorJudge(self)
@@ -357,12 +372,14 @@ class ExecutorWorld:
         """A connection to the process of this socket."""
 
         def act() -> End:
-            member = self.sockets.get(name)
-            if member is None or not member.alive or member.service is None:
+            if not self.is_listening(name):
                 raise ConnectionRefusedError(name)
+            member = self.sockets[name]
+            self.baton.touched.use(f"calls of {member.name}")
             mine, theirs = End(self, self.member()), End(self, member)
             mine.peer, theirs.peer = theirs, mine
-            self._spawn(member, partial(member.service._serve, theirs), "serves")
+            task = self._spawn(member, partial(member.service._serve, theirs), "serves")
+            mine.served = theirs.served = task.name
             return mine
 
         return self.call(("connect", self._called(name)), act)
@@ -370,7 +387,11 @@ class ExecutorWorld:
     def is_listening(self, name: str) -> bool:
         """As `sockets.is_listening`."""
         member = self.sockets.get(name)
-        return member is not None and member.alive
+        if member is not None:
+            self.baton.touched.read(f"life of {member.name}")
+        found = member is not None and member.alive
+        self.baton.heard(found)
+        return found
 
     def socket_of(self, name: str | None) -> Path | None:
         """As `sockets.socket_of`."""
@@ -382,6 +403,7 @@ class ExecutorWorld:
         caller = self.member()
 
         def act() -> str:
+            self.baton.touched.use("sockets", "slots")
             name = f"{len(self.sockets):016x}"
             member = Member(f"P{len(self.sockets)}", caller.executor, caller.life)
             member.turn, member.service = Turn(self.baton), Service(caller.key)
@@ -395,25 +417,42 @@ class ExecutorWorld:
     @contextmanager
     def free_slot(self, key: str, passed: frozenset[str]) -> Iterator[slots.Slot]:
         """As `slots.free_slot`, with its own code."""
-        self.call(("choose", "slot"), lambda: None)
-        with slots.free_slot(key, passed) as slot:
-            yield slot
+        self.call(("choose", "slot"), lambda: self.baton.touched.use("slots"))
+        try:
+            with slots.free_slot(key, passed) as slot:
+                self.baton.heard(slot.name)
+                yield slot
+        finally:
+            self.baton.touched.use("slots")
 
     def read_owner(self, path: Path) -> str | None:
         """As `private_files.read_small`, with its own code."""
-        return self.call(("read", "owner"), lambda: private_files.read_small(path))
+
+        def act() -> str | None:
+            self.baton.touched.read("owner")
+            return private_files.read_small(path)
+
+        return self.call(("read", "owner"), act)
 
     def write_owner(self, path: Path, text: str) -> None:
         """As `private_files.write_small`, with its own code."""
-        self.call(("write", "owner", self._called(text)), lambda: private_files.write_small(path, text))
+
+        def act() -> None:
+            self.baton.touched.use("owner")
+            private_files.write_small(path, text)
+
+        self.call(("write", "owner", self._called(text)), act)
 
     def sleep(self, seconds: float) -> None:
         """As `time.sleep`: others go on."""
         self.call(("sleep",), lambda: None)
+        self.baton.touched.use("clock")
         self.elapsed += seconds
 
     def monotonic(self) -> float:
         """As `time.monotonic`."""
+        self.baton.touched.read("clock")
+        self.baton.heard(self.elapsed)
         return self.elapsed
 
     def token(self, size: int) -> bytes:
@@ -436,11 +475,28 @@ class ExecutorWorld:
             found += self._starts(batch)
         frozen = [one for one in self.members if one.alive and one.frozen]
         found += [("thaw", one.name) for one in frozen]
-        if not found:
+        return found + self.late_faults(ready) if found else []
+
+    def late_faults(self, ready: Sequence[Task] = ()) -> list[Choice]:
+        """The faults that may come now, of calls or when none is left."""
+        if len(self.struck) >= self.scenario.faults:
             return []
-        if len(self.struck) < self.scenario.faults:
-            found += [choice for choice in self._faults(ready) if choice[0] in self.scenario.allowed]
+        return [choice for choice in self._faults(ready) if choice[0] in self.scenario.allowed]
+
+    def unbegun(self) -> list[tuple[str, Footprint]]:
+        """Attempts that might have begun at the end, had another one not come before."""
+        found = []
+        for worker in (one for one in self.members if one.service is None):
+            touched = Footprint()
+            touched.clear()
+            self._begins(touched, worker)
+            found.append((f"begin {worker.name}", touched))
         return found
+
+    @staticmethod
+    def _begins(touched: Footprint, worker: Member) -> None:
+        touched.use(_place(worker), "begin")
+        touched.read("journal", "line")
 
     def _starts(self, batch: int) -> list[Choice]:
         going = [one for one in self.attempts if not one.task.done]
@@ -451,7 +507,7 @@ class ExecutorWorld:
         workers = [one for one in self.members if one.service is None and not one.frozen]
         return [("begin", str(batch), one.name) for one in workers if one.name not in busy]
 
-    def _faults(self, ready: list[Task]) -> list[Choice]:
+    def _faults(self, ready: Sequence[Task]) -> list[Choice]:
         outside = [
             task for task in ready if task.pending[0] not in ("begin", "commit", "wait", "choose", "sleep")
         ]
@@ -472,21 +528,27 @@ class ExecutorWorld:
             Failure: the judge found something.
         """
         what, *names = choice
+        self.baton.touched.clear()
         if what in ("death", "failure", "freeze", "pause", "restart"):
             self.struck.append(what)
             self.tell("fault", " ".join(choice))
         if what in ("run", "failure"):
             task = next(t for one in self.members for t in one.tasks if t.name == names[0])
-            suffix = "" if what == "run" else "  ! failure"
-            self.tell(task.process.name, f"{task.name}: {' '.join(task.pending)}{suffix}")
+            self._told(task, what)
             self.last = task
-            pending = task.pending
+            self.baton.touched.use(_place(task.process), task.name)
+            self._did = what, task.pending
             task.resume("before" if what == "failure" else None)
-            task.process.done.append((task.name, what, pending, task.seen.digest()))
+            task.process.done.append((task.name, *self._did, task.seen.digest()))
+            batches = [(one.batch, one.line) for one in self.attempts if one.task is task and task.done]
+            if (len(self.committed), self.line) in batches:
+                self.baton.touched.change("begin")
         elif what == "begin":
             self._begin(int(names[0]), self._named(names[1]))
         elif what == "thaw":
-            self._named(names[0]).frozen = False
+            member = self._named(names[0])
+            self.baton.touched.use(_place(member), f"pace of {member.name}", "begin")
+            member.frozen = False
             self.tell(names[0], "goes on")
         else:
             self._strike(what, names[0])
@@ -495,6 +557,16 @@ class ExecutorWorld:
         if self.judge.found is not None:
             raise self.judge.found
 
+    def _told(self, task: Task, what: str) -> None:
+        suffix = "" if what == "run" else "  ! failure"
+        self.tell(task.process.name, f"{task.name}: {' '.join(task.pending)}{suffix}")
+
+    def _passed(self, task: Task) -> None:
+        """A task has done a step, and goes on with the next one."""
+        task.process.done.append((task.name, *self._did, task.seen.digest()))
+        self._did = "run", task.pending
+        self._told(task, "run")
+
     def _strike(self, what: str, name: str) -> None:
         """Let a fault happen that is not that of a call."""
         if what == "death" and name.startswith("executor"):
@@ -502,10 +574,14 @@ class ExecutorWorld:
         elif what == "death":
             self._dies(self._named(name))
         elif what == "freeze":
-            self._named(name).frozen = True
+            member = self._named(name)
+            self.baton.touched.use(_place(member), f"pace of {member.name}", "begin")
+            member.frozen = True
         elif what == "pause":
+            self.baton.touched.everything()
             self.pause(_PAUSES[name])
         elif what == "restart":
+            self.baton.touched.use("line", "begin", "journal")
             self.line += 1
             self.code += self.scenario.functions
             if name == "new run":
@@ -543,6 +619,7 @@ class ExecutorWorld:
             self.members[self.members.index(member)] = self._worker(member.name, member.executor, member.life)
 
     def _die(self, member: Member) -> None:
+        self.baton.touched.use(_place(member), f"life of {member.name}", "begin", "slots", "claims")
         member.alive = False
         for task in member.tasks:
             task.end()
@@ -557,6 +634,7 @@ class ExecutorWorld:
         return member
 
     def _begin(self, batch: int, process: Member) -> None:
+        self._begins(self.baton.touched, process)
         task = self._spawn(process, self.attempt(batch, process), f"batch {batch}")
         self.attempts.append(Attempt(batch, self.line, process, task))
         self.tell(process.name, f"{task.name}: begins")
@@ -588,7 +666,9 @@ class ExecutorWorld:
 
     def _commit(self, batch: int, line: int, code: int, journal: MemoryJournal) -> None:
         """The driver takes the first attempt of the batch that it waits for."""
+        self.baton.touched.read("journal", "line")
         if (batch, line) == (len(self.committed), self.line):
+            self.baton.touched.change("journal")
             self.committed.append(journal._blobs)
             self.judge.committed(batch, code)
 
@@ -607,6 +687,7 @@ class ExecutorWorld:
                     one.alive,
                     one.frozen,
                     one.done,
+                    sorted(one.resting.items()),
                     [_stop(task) for task in one.tasks if not task.done],
                 )
                 for one in self.members
@@ -629,7 +710,13 @@ class ExecutorWorld:
     def _spawn(self, process: Member, act: Callable[[], None], what: str) -> Task:
         name = f"{process.name}.{process.life}.{len(process.tasks)} {what}"
         process.tasks.append(Task(self.baton, name, process, act))
+        self.baton.touched.change(name)
         return process.tasks[-1]
+
+
+def _place(member: Member) -> str:
+    """What the tasks of one process share."""
+    return f"process {member.name}"
 
 
 def _stop(task: Task) -> object:

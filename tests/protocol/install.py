@@ -57,6 +57,7 @@ def installed(world: Any) -> Iterator[None]:
         (durable, "KEPT_ENTRIES", 1),
     ]
     before = [(module, name, getattr(module, name)) for module, name, _ in changes]
+    uploads.Uploads._manifests = _shared_manifests(world)  # type: ignore[assignment]
     for module, name, new in changes:
         setattr(module, name, new)
     try:
@@ -64,6 +65,23 @@ def installed(world: Any) -> Iterator[None]:
     finally:
         for module, name, old in before:
             setattr(module, name, old)
+        del uploads.Uploads._manifests
+
+
+def _shared_manifests(world: Any) -> property:
+    """The attribute of uploads that several tasks of a process use: the world hears of it."""
+
+    def get(of: Any) -> Any:
+        world.manifests(changes=False)
+        found = of.__dict__["_manifests"]
+        world.baton.heard(sorted(found))
+        return found
+
+    def put(of: Any, manifests: Any) -> None:
+        world.manifests(changes=True)
+        of.__dict__["_manifests"] = manifests
+
+    return property(get, put)
 
 
 def _file_systems(storage: Any) -> SimpleNamespace:

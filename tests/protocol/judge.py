@@ -47,6 +47,7 @@ class Judge:
         self.found: Failure | None = None
         """The first broken promise: raised in a task, it would be taken for an error of the storage."""
         self._is_over = False
+        self.name, self.tokens = "judge", 0
 
     def _report(self, what: str) -> None:
         self.found = self.found or Failure(what)
@@ -60,6 +61,7 @@ class Judge:
     def attempt_fails(self, batch: int, line: int, error: Exception) -> None:
         """An attempt ended with an error of the product's own."""
         world = self._world
+        world.baton.touched.read("latest")
         late = batch < world.latest or line < world.line
         if not late and not set(world.struck) & {"failure", "lost answer"}:
             self._report(f"batch {batch} fails without a cause: {error}")
@@ -67,6 +69,7 @@ class Judge:
     def reading_fails(self, batch: int, error: Exception) -> None:
         """A reader could not read a batch that the host may return to, or may not return to any more."""
         world = self._world
+        world.baton.touched.read("latest", "journal")
         if batch in self._window() and not set(world.struck) & {"failure", "lost answer"}:
             self._report(f"batch {batch} cannot be read: {error}")
 
@@ -103,6 +106,7 @@ class Judge:
             f"{base}/{folder._manifest(snapshot.name)}",
             *(f"{base}/{folder._file(part)}" for part in parts),
         ]
+        self._world.baton.touched.read(*paths)
         return {path: self._world.storage.files[path].digest for path in paths}
 
     def returned(self) -> None:
@@ -121,6 +125,8 @@ class Judge:
         if self._is_over:
             return
         file = self._world.storage.files.get(path)
+        if any(path in needed for needed in self._needed):
+            self._world.baton.touched.read("latest")
         for batch in self._window():
             digest = self._needed[batch].get(path)
             if digest is not None and (file is None or file.digest != digest):

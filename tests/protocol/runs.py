@@ -1,13 +1,17 @@
-"""Runs: lists of choices, found depth first, drawn at random, made shorter, and drawn as a table."""
+"""Runs: lists of choices, drawn at random, made shorter, and drawn as a table."""
 
 import logging
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from tests.protocol.executor_world import Executors
+from tests.protocol.footprints import Footprint
 from tests.protocol.world import FAULTS, Choice, Scenario
+
+END: Choice = ("end",)
 
 
 @dataclass(slots=True)
@@ -16,48 +20,61 @@ class Run:
 
     Attributes:
         chosen: the number of each choice among the options that there were.
-        widths: how many options each time.
         struck: the faults.
         failure: what the judge found, or None.
         cut: whether it ended in a state that was known.
         log: lines of its drawing: a column and a text.
         planned: kinds of faults that a random run was to have.
+        late: whether a fault might come when all was done.
     """
 
     chosen: list[int] = field(default_factory=list)
-    widths: list[int] = field(default_factory=list)
     struck: list[str] = field(default_factory=list)
     failure: BaseException | None = None
     cut: bool = False
     log: list[tuple[str, str]] = field(default_factory=list)
     planned: set[str] = field(default_factory=set)
+    late: bool = False
 
 
 def play(
     scenario: Scenario | Executors,
     choose: Callable[[int, list[Choice]], int],
-    known: Callable[[int, bytes], bool] | None = None,
+    known: Callable[[int, Any, list[Choice]], bool] | None = None,
+    done: Callable[[int, Footprint], None] = lambda *_: None,
+    *,
+    forced: Sequence[tuple[int, Choice]] = (),
+    late: bool = False,
 ) -> Run:
     """Play one run.
 
     Args:
         scenario: what may happen.
         choose: the number of the option that happens, given the number of the step and the options.
-        known: whether a state, at a step, was seen before: the run ends there.
+        known: whether the state of a world, at a step and with options, was seen before: the run ends there.
+        done: is called after each step with what it has touched.
+        forced: the first choices, by number, which were possible before; nothing is asked about them.
+        late: whether a fault may come when all is done. The run ends with the option ("end",) then.
     """
-    run, world = Run(), scenario.world()
+    run, world = Run(late=late), scenario.world()
     with unlogged(), world.installed():  # Each run has its failures.
         try:
-            while options := world.options():
+            run.chosen += [number for number, _ in forced]
+            ahead = world.baton.ahead = [choice for _, choice in reversed(forced)]
+            while ahead:
+                world.do(ahead.pop())
+            while options := world.options() or ([END, *world.late_faults()] if late else []):
                 step = len(run.chosen)
                 world.judge.goes_on(step)
-                if known is not None and known(step, world.state()):
+                if known is not None and known(step, world, options):
                     run.cut = True
                     break
                 number = choose(step, options)
                 run.chosen.append(number)
-                run.widths.append(len(options))
+                if options[number] == END:
+                    break
                 world.do(options[number])
+                done(step, world.baton.touched)
             if not run.cut:
                 world.judge.ends()
         except Exception as error:  # noqa: BLE001 - the product's and the judge's: shown with the run
@@ -82,81 +99,26 @@ def unlogged() -> Iterator[None]:
             logger.setLevel(level)
 
 
-def replay(scenario: Scenario | Executors, chosen: Sequence[int]) -> Run:
+def replay(scenario: Scenario | Executors, chosen: Sequence[int], *, late: bool = False) -> Run:
     """Play these choices; after them, and where one does not exist, the first option."""
 
     def choose(step: int, options: list[Choice]) -> int:
         return chosen[step] if step < len(chosen) and chosen[step] < len(options) else 0
 
-    return play(scenario, choose)
-
-
-@dataclass(slots=True)
-class Search:
-    """How far a search went.
-
-    Attributes:
-        states: different ones.
-        runs: that were played.
-        ends: of them, those that reached an end that no other had.
-        failed: the first run that failed, or None.
-        complete: whether there is nothing left to try.
-    """
-
-    states: int = 0
-    runs: int = 0
-    ends: int = 0
-    failed: Run | None = None
-    complete: bool = False
-
-
-def exhaustive(scenario: Scenario | Executors, go_on: Callable[[Search], bool] = lambda _: True) -> Search:
-    """Try all runs of a scenario, as long as `go_on` says so."""
-    search, seen = Search(), set[bytes]()
-    prefix: list[int] = []
-    while True:
-        fixed = len(prefix)
-
-        def choose(step: int, options: list[Choice], prefix: list[int] = prefix) -> int:
-            del options
-            return prefix[step] if step < len(prefix) else 0
-
-        def known(step: int, state: bytes, fixed: int = fixed) -> bool:
-            if step < fixed:
-                return False
-            if state in seen:
-                return True
-            seen.add(state)
-            return False
-
-        run = play(scenario, choose, known)
-        search.runs += 1
-        search.states = len(seen)
-        search.ends += not run.cut
-        if run.failure is not None:
-            search.failed = run
-            return search
-        while run.chosen and run.chosen[-1] + 1 >= run.widths[-1]:
-            run.chosen.pop()
-            run.widths.pop()
-        if not run.chosen:
-            search.complete = True
-            return search
-        if not go_on(search):
-            return search
-        prefix = [*run.chosen[:-1], run.chosen[-1] + 1]
+    return play(scenario, choose, late=late)
 
 
 def scenario_of(seed: int) -> Scenario:
     """A larger world: nine batches, three processes, up to three faults of different kinds."""
-    disk, reads = seed // 2 % 2 == 1, ("read",) if seed % 7 == 1 else ()
+    disk = seed // 2 % 2 == 1
+    others = {1: ("read",), 2: ("return",)}.get(seed % 7, ())
     return Scenario(
         kind=("memory", "files")[seed % 2],
         disk=disk,
         batches=9,
         processes=3,
         faults=3,
-        allowed=("death", "failure", "lost answer", "clock", *(("power",) if disk else ()), *reads),
+        allowed=("death", "failure", "lost answer", "clock", *(("power",) if disk else ()), *others),
         every=1 + (seed // 4) % 4 // 3,
         one_host=seed // 16 % 2 == 1,
     )
@@ -206,7 +168,7 @@ def shortest(scenario: Scenario | Executors, run: Run) -> Run:
     """A run that fails, made as short as it gets by leaving choices out."""
 
     def fails(chosen: list[int]) -> Run | None:
-        found = replay(scenario, chosen)
+        found = replay(scenario, chosen, late=run.late)
         return found if found.failure is not None and type(found.failure) is type(run.failure) else None
 
     best = fails(run.chosen) or run

@@ -45,6 +45,7 @@ class Storage:
 
     def __init__(self, baton: Baton, world: Any, *, disk: bool) -> None:
         self._call = baton.call
+        self._touched = baton.touched
         self._world = world
         self.type_name = "local" if disk else "s3"
         self._disk = disk
@@ -66,6 +67,13 @@ class Storage:
                 self.files[path] = Content(b"", file.written, synced=True)
         self.safe = dict(self.files)
 
+    def _changes(self, path: str) -> None:
+        """A name has other bytes, or none. That it is there concerns those who list a folder above it."""
+        folder = path.rpartition("/")[0]
+        self._touched.use(path)
+        self._touched.change(f"in {folder}", *(f"below {folder[:end]}/" for end in _ends(folder)))
+        self._world.changed(path)
+
     # What the product calls.
 
     def open_output_stream(self, path: str) -> "_Stream":
@@ -74,7 +82,7 @@ class Storage:
     def _store(self, path: str, data: bytes) -> None:
         def act() -> None:
             self.files[path] = Content(data, self._world.storage_time(), synced=not self._disk)
-            self._world.changed(path)
+            self._changes(path)
 
         self._call(("write", path), act, changes=True)
 
@@ -82,14 +90,15 @@ class Storage:
         def act() -> None:
             self.files[target] = self._found(source)
             del self.files[source]
-            self._world.changed(target)
+            self._changes(source)
+            self._changes(target)
 
         self._call(("move", source, target), act, changes=True)
 
     def copy_file(self, source: str, target: str) -> None:
         def act() -> None:
             self.files[target] = Content(self._found(source).data, self._world.storage_time(), synced=True)
-            self._world.changed(target)
+            self._changes(target)
 
         self._call(("copy", source, target), act, changes=True)
 
@@ -97,10 +106,11 @@ class Storage:
         del follow_symlinks
 
         def act() -> None:
+            self._touched.read(target)
             if target in self.files:
                 raise FileExistsError(target)
             self.files[target] = self._found(source)
-            self._world.changed(target)
+            self._changes(target)
 
         self._call(("link", source, target), act, changes=True)
 
@@ -108,13 +118,14 @@ class Storage:
         def act() -> None:
             self._found(path)
             del self.files[path]
-            self._world.changed(path)
+            self._changes(path)
 
         self._call(("delete", path), act, changes=True)
 
     def sync_file(self, path: str) -> None:
         def act() -> None:
             self._found(path).synced = True
+            self._touched.change(f"bytes {path}")
 
         self._call(("sync", path), act, changes=True)
 
@@ -122,6 +133,7 @@ class Storage:
         """The names in one folder are safe. Those of a lost one come with it: making a folder syncs those above."""
 
         def act() -> None:
+            self._touched.read(f"in {path}")
             for name in {*self.files, *self.safe}:
                 if name.rpartition("/")[0] == path:
                     if name in self.files:
@@ -135,14 +147,18 @@ class Storage:
         if isinstance(what, str):
             return self._call(("look", what), lambda: self._info(what))
         below = what.base_dir.rstrip("/") + "/"
-        return self._call(
-            ("list", below), lambda: [self._info(p) for p in sorted(self.files) if p.startswith(below)]
-        )
+
+        def act() -> list[Info]:
+            self._touched.read(f"below {below}")
+            return [self._info(path) for path in sorted(self.files) if path.startswith(below)]
+
+        return self._call(("list", below), act)
 
     def open_input_stream(self, path: str) -> io.BytesIO:
         return io.BytesIO(self._call(("read", path), lambda: self._found(path).data))
 
     def _info(self, path: str) -> Info:
+        self._touched.read(path)
         file = self.files.get(path)
         if file is None:
             return Info(path, fs.FileType.NotFound)
@@ -151,9 +167,15 @@ class Storage:
         )
 
     def _found(self, path: str) -> Content:
+        self._touched.read(path)
         if path not in self.files:
             raise FileNotFoundError(path)
         return self.files[path]
+
+
+def _ends(folder: str) -> list[int]:
+    """Where the path of a folder, and of each above it, ends."""
+    return [place for place, letter in enumerate(folder + "/") if letter == "/"]
 
 
 class _Stream(io.BytesIO):

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from hashlib import blake2b
 from typing import Any
 
+from tests.protocol.footprints import Footprint
+
 
 class Killed(BaseException):
     """The process died at this call."""
@@ -41,6 +43,8 @@ class Task:
         changes: whether that call changes something outside.
         waits_for: what must be done before it can go on, or None.
         done: whether it has ended.
+        future: of its result, if an executor has begun it.
+        tokens: how many random tokens it has drawn.
     """
 
     def __init__(self, baton: "Baton", name: str, process: Any, act: Callable[[], None]) -> None:
@@ -52,6 +56,8 @@ class Task:
         self.waits_for: SimulatedFuture | None = None
         self.done = False
         self.fails: str | None = None
+        self.future: SimulatedFuture | None = None
+        self.tokens = 0
         self.seen = blake2b(name.encode(), digest_size=8)
         self._act = act
         self._thread: _Thread | None = None
@@ -68,6 +74,8 @@ class Task:
             fails: "before" or "after": the call raises an error, without or with its effect.
         """
         self.fails = fails
+        if isinstance(self.waits_for, SimulatedFuture):
+            self.baton.touched.read(self.waits_for.name)
         if self._thread is None:
             self._thread = _Thread.idle.pop() if _Thread.idle else _Thread()
             self._thread.work = self._run
@@ -101,7 +109,7 @@ class Task:
     ) -> None:
         """Give the baton back until the scheduler lets this task go on."""
         self.pending, self.changes, self.waits_for = pending, changes, waits_for
-        if self.process.alive:
+        if self.process.alive and not self.baton.is_next(self):
             self.baton.back.release()
             self._thread.go.acquire()
         self.waits_for = None
@@ -116,7 +124,26 @@ class Baton:
         self.back = threading.Lock()
         self.back.acquire()
         self.running: Task | None = None
+        self.ahead: list[tuple[str, ...]] = []
+        """Choices that are known to follow, the next one at the end: a task does its own without giving the baton back."""
+        self.passed: Callable[[Task], None] = lambda _: None
+        """Is told that a task has done a step, and does the next one."""
+        self.touched = Footprint()
+        """What the step that goes on has read and changed."""
         self.crashed: BaseException | None = None
+
+    def is_next(self, task: Task) -> bool:
+        """Whether a task that has done a step is known to do the next one, too."""
+        if not self.ahead or self.ahead[-1] != ("run", task.name):
+            return False
+        self.ahead.pop()
+        self.passed(task)
+        return True
+
+    def heard(self, what: object) -> None:
+        """The task that runs, if one does, knows this from now on."""
+        if self.running is not None:
+            self.running.seen.update(repr(what).encode())
 
     def call(self, pending: tuple[str, ...], act: Callable[[], Any], *, changes: bool = False) -> Any:
         """Do a call to the outside, with a stop before it if a task makes it."""
@@ -142,17 +169,24 @@ class SimulatedFuture:
 
     def __init__(self, baton: Baton) -> None:
         self._baton = baton
+        self.name = ""
         self.state = "waits"
         self.value: Any = None
         self.error: BaseException | None = None
 
     def done(self) -> bool:
         found = self.state in ("done", "cancelled")
-        if self._baton.running is not None:
-            self._baton.running.seen.update(b"done" if found else b"open")
+        self._baton.touched.read(self.name)
+        self._baton.heard(found)
         return found
 
+    def turns(self, state: str) -> None:
+        """It is in another state."""
+        self._baton.touched.use(self.name)
+        self.state = state
+
     def result(self) -> Any:
+        self._baton.touched.read(self.name)
         if self.state not in ("done", "cancelled"):
             task = self._baton.running
             if task is None:
@@ -187,21 +221,22 @@ class SimulatedExecutor:
         future = SimulatedFuture(self._baton)
 
         def run() -> None:
+            self._baton.touched.read(future.name)
             if future.state == "cancelled":
                 return
-            future.state = "runs"
+            future.turns("runs")
             try:
                 future.value = act()
             except Exception as error:  # noqa: BLE001 - as the real one
                 future.error = error
-            future.state = "done"
+            future.turns("done")
 
         before = self._futures[-1][0] if self._futures else None
         task = self._spawn(run, act.__name__)
         if task is None:
             run()
         else:
-            task.waits_for = before
+            task.waits_for, task.future, future.name = before, future, f"future {task.name}"
         self._futures.append((future, task))
         return future
 
@@ -209,8 +244,9 @@ class SimulatedExecutor:
         assert wait
         assert cancel_futures
         for future, _ in self._futures:
+            self._baton.touched.read(future.name)
             if future.state == "waits":
-                future.state = "cancelled"
+                future.turns("cancelled")
         for future, _ in self._futures:
             if future.state == "runs":
                 future.exception()

@@ -7,7 +7,8 @@ import pytest
 from tests.protocol.executor_judge import ExecutorJudge
 from tests.protocol.executor_world import Executors, ExecutorWorld
 from tests.protocol.judge import Failure
-from tests.protocol.runs import drawing, executors_of, exhaustive, random_run, replay, shortest
+from tests.protocol.runs import drawing, executors_of, random_run, replay, shortest
+from tests.protocol.search import exhaustive
 from tests.protocol.worlds import TWO_WORKERS
 
 RUNS, MANY_RUNS = 60, 2_000
@@ -26,7 +27,6 @@ def test_random_runs(runs) -> None:
     assert all(struck[kind] > 0.4 * planned[kind] for kind in planned), (planned, struck)
 
 
-@pytest.mark.soak
 def test_all_runs_of_two_attempts() -> None:
     """No interleaving of two attempts of a batch, in two workers, breaks a promise."""
     search = exhaustive(TWO_WORKERS)

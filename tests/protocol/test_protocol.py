@@ -13,7 +13,8 @@ from state_backends.errors import StateError
 from tests.protocol.bugs import BUGS
 from tests.protocol.install import installed
 from tests.protocol.judge import Failure
-from tests.protocol.runs import Run, drawing, exhaustive, random_run, replay, scenario_of, shortest
+from tests.protocol.runs import Run, drawing, random_run, replay, scenario_of, shortest
+from tests.protocol.search import exhaustive
 from tests.protocol.storage import Storage
 from tests.protocol.tasks import SimulatedError
 from tests.protocol.world import Scenario, World
@@ -47,7 +48,7 @@ def test_random_runs() -> None:
         assert run.failure is None, f"seed {seed}:\n{drawing(shortest(scenario_of(seed), run))}"
         planned.update(run.planned)
         struck.update(run.struck)
-    assert {"death", "failure", "lost answer", "clock", "read", "power"} == {*planned}
+    assert {"death", "failure", "lost answer", "clock", "read", "return", "power"} == {*planned}
     assert all(struck[kind] > 0.4 * planned[kind] for kind in planned), (planned, struck)
 
 

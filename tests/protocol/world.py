@@ -2,7 +2,7 @@
 
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -17,6 +17,7 @@ from state_backends.durability.policy import SnapshotPolicy
 from state_backends.durability.progress import Progress
 from state_backends.errors import StateError
 from state_backends.journal import MemoryJournal
+from tests.protocol.footprints import Footprint
 from tests.protocol.judge import Failure, Judge
 from tests.protocol.state import BACKENDS, batch_of
 from tests.protocol.storage import Storage
@@ -77,8 +78,8 @@ class Process:
         skew: how far its clock is ahead, in seconds.
         alive: whether it lives.
         copies: the open copies of states, by name of the state.
-        tokens: how many random tokens it has drawn.
         tasks: all that it began.
+        opened: the copies that it has not closed.
     """
 
     name: str
@@ -87,8 +88,8 @@ class Process:
     skew: float = 0.0
     alive: bool = True
     copies: dict[str, Durable] = field(default_factory=dict)
-    tokens: int = 0
     tasks: list[Task] = field(default_factory=list)
+    opened: list[Durable] = field(default_factory=list)
 
 
 @dataclass(eq=False)
@@ -118,6 +119,7 @@ class World:
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
         self.baton = Baton()
+        self.baton.passed = lambda task: self._told(task, "run")
         self.storage = Storage(self.baton, self, disk=scenario.disk)
         self.uri = "/simulated" if scenario.disk else "s3://simulated"
         self.policy = SnapshotPolicy(self.uri, bytes=1 << 40, batches=scenario.every, retain=scenario.retain)
@@ -173,18 +175,22 @@ class World:
 
     def now(self) -> float:
         """The time by the clock of the process that runs."""
-        return START + self.elapsed + self.process().skew
+        process = self.process()
+        self.baton.touched.read("clock", f"clock {process.name}")
+        found = START + self.elapsed + process.skew
+        self.baton.heard(found)
+        return found
 
     def storage_time(self) -> float:
         """The time by the clock of the storage."""
+        self.baton.touched.read("clock")
         return START + self.elapsed
 
     def token(self, size: int) -> bytes:
-        """Random bytes: never the same, and the same in each run in which the process does the same."""
-        process = self.process()
-        process.tokens += 1
-        told = f"{process.name} {process.number} {process.tokens}".encode()
-        return blake2b(told, digest_size=size).digest()
+        """Random bytes: never the same, and the same in each run in which the task does the same."""
+        drawing = self.baton.running or self.judge
+        drawing.tokens += 1
+        return blake2b(f"{drawing.name} {drawing.tokens}".encode(), digest_size=size).digest()
 
     def executor(self) -> SimulatedExecutor:
         """A thread of the process that runs."""
@@ -198,9 +204,19 @@ class World:
     def kill(self, number: int, signal: int) -> None:
         """As `os.kill` with signal 0 on the host of the process that runs."""
         assert signal == 0
+        self.baton.touched.read(f"life of {number}")
         host = self.process().host
-        if not any(one.alive and one.host == host and one.number == number for one in self.processes):
+        lives = any(one.alive and one.host == host and one.number == number for one in self.processes)
+        self.baton.heard(lives)
+        if not lives:
             raise ProcessLookupError(number)
+
+    def manifests(self, *, changes: bool) -> None:
+        """Tasks of one process share the manifests that it knows."""
+        name = f"manifests {_place(self.process())}"
+        self.baton.touched.read(name)
+        if changes:
+            self.baton.touched.change(name)
 
     def beginning(self, number: int) -> str | None:
         """When a process began."""
@@ -222,10 +238,23 @@ class World:
         batch = len(self.committed)
         if batch <= self.scenario.batches:
             found += self._starts(batch)
-        if not found:
+        return found + self.late_faults(ready) if found else []
+
+    def late_faults(self, ready: Sequence[Task] = ()) -> list[Choice]:
+        """The faults that may come now, of calls or when none is left."""
+        if len(self.struck) >= self.scenario.faults:
             return []
-        if len(self.struck) < self.scenario.faults:
-            found += [choice for choice in self._faults(ready) if choice[0] in self.scenario.allowed]
+        return [choice for choice in self._faults(ready) if choice[0] in self.scenario.allowed]
+
+    def unbegun(self) -> list[tuple[str, Footprint]]:
+        """Attempts that might have begun at the end, had another one not come before."""
+        found = []
+        for process in self.processes:
+            touched = Footprint()
+            touched.clear()
+            touched.use(f"idle {process.name}", "begin")
+            touched.read("journal", "latest", _place(process))
+            found.append((f"begin {process.name}", touched))
         return found
 
     def _starts(self, batch: int) -> list[Choice]:
@@ -239,7 +268,7 @@ class World:
         fresh = [one for one in idle if not one.tasks and not one.skew]
         return [("begin", str(batch), one.name) for one in idle if one not in fresh[1:]]
 
-    def _faults(self, ready: list[Task]) -> list[Choice]:
+    def _faults(self, ready: Sequence[Task]) -> list[Choice]:
         outside = [task for task in ready if task.pending[0] not in ("begin", "commit", "wait")]
         found: list[Choice] = [("death", one.name) for one in self.processes if one.tasks]
         found += [("failure", task.name) for task in outside]
@@ -260,6 +289,7 @@ class World:
             Failure: the judge found something.
         """
         what, *names = choice
+        self.baton.touched.clear()
         if what in FAULTS:
             self.struck.append(what)
             self.tell("fault", " ".join(choice))
@@ -267,7 +297,10 @@ class World:
             task = self._task(names[0])
             self._told(task, what)
             self.last = task
+            self.baton.touched.read(_place(task.process), task.name)
             task.resume({"failure": "before", "lost answer": "after"}.get(what))
+            if task.done:
+                self._frees(task)
         elif what == "begin":
             self._begin(int(names[0]), self._process(names[1]))
         else:
@@ -279,18 +312,25 @@ class World:
 
     def _strike(self, what: str, names: list[str]) -> None:
         """Let a fault happen that is not that of a call."""
+        touched = self.baton.touched
         if what == "death":
-            self._die(self._process(names[0]))
+            process = self._process(names[0])
+            touched.use(_place(process), f"idle {process.name}", "begin", f"life of {process.number}")
+            self._die(process)
         elif what == "power":
+            touched.everything()
             for process in list(self.processes):
                 self._die(process)
             self.storage.lose_power(names[0] == "bytes")
             self.judge.look_at_all()
         elif what == "clock" and names[0] == "all":
+            touched.use("clock")
             self.elapsed += _JUMPS[names[1]]
         elif what == "clock":
+            touched.use(f"clock {names[0]}", "begin")
             self._process(names[0]).skew += _JUMPS[names[1]]
         elif what == "return":
+            touched.everything()
             del self.committed[int(names[0]) + 1 :]
             self.line += 1
             self.judge.returned()
@@ -304,7 +344,14 @@ class World:
             self.storage.state(),
             [self.judge.digests, self.line, self.latest, self.elapsed, sorted(self.struck)],
             [
-                (one.name, one.number, one.skew, one.tokens, _known(one), sorted(map(_memory_of, one.tasks)))
+                (
+                    one.name,
+                    one.number,
+                    one.skew,
+                    [(name, _known(copy)) for name, copy in sorted(one.copies.items())],
+                    [sorted(copy._uploads._manifests) for copy in one.opened],
+                    sorted(map(_memory_of, one.tasks)),
+                )
                 for one in self.everyone
             ],
         ]
@@ -328,6 +375,7 @@ class World:
 
     def _spawn(self, process: Process, act: Callable[[], None], what: str) -> Task:
         name = f"{process.name}{process.number}.{len(process.tasks)} {what}"
+        self.baton.touched.change(name)
         process.tasks.append(Task(self.baton, name, process, act))
         return process.tasks[-1]
 
@@ -342,7 +390,19 @@ class World:
             at = self.processes.index(process)
             self.processes[at] = Process(process.name, process.host, number, process.skew)
 
+    def _frees(self, task: Task) -> None:
+        """A task has ended: if it was an attempt, others may begin."""
+        for one in self.attempts:
+            if one.task is task:
+                self.baton.touched.change(f"idle {one.process.name}")
+                if (one.batch, one.line) == (len(self.committed), self.line):
+                    self.baton.touched.change("begin")
+
     def _begin(self, batch: int, process: Process) -> None:
+        self.baton.touched.use(f"idle {process.name}", "begin")
+        self.baton.touched.read("journal", "latest", _place(process))
+        if batch > self.latest:
+            self.baton.touched.change("latest")
         journal = MemoryJournal()
         journal._blobs = dict(self.committed[batch - 1])
         line, self.latest = self.line, max(self.latest, batch)
@@ -352,6 +412,7 @@ class World:
             self._attempt(batch, line, process, journal, before)
 
         task = self._spawn(process, act, f"batch {batch}")
+        task.seen.update("".join(self.judge.digests[:batch]).encode())
         self.attempts.append(Attempt(batch, line, process, task))
         self.tell(process.name, f"{task.name}: begins")
         self.last = task
@@ -361,6 +422,7 @@ class World:
     ) -> None:
         pointer = read_pointer(journal) or Pointer.fresh()
         copy = process.copies.pop(pointer.store_id, None) or self.copy(process)
+        self.baton.heard(_known(copy)[:2])
         try:
             done = copy.align(journal, pointer)
             self.judge.begins(copy, batch, before)
@@ -370,6 +432,7 @@ class World:
             self.tell(process.name, f"batch {batch} fails: {error}")
             self.judge.attempt_fails(batch, line, error)
             copy.close()
+            process.opened.remove(copy)
             return
         self.baton.call(
             ("commit", str(batch)), lambda: self._commit(batch, line, journal, applied(before, changes))
@@ -379,6 +442,8 @@ class World:
     def _read(self, batch: int) -> None:
         """Read the state after a batch, as `open_bucket` does it."""
         reader = Process("R", "elsewhere", 2_000)
+        self.baton.touched.use(_place(reader))
+        self.baton.touched.read("journal", "latest")
         self.readers.append(reader)
         journal, pages = self.judge.journal(batch), self.judge.pages[batch]
 
@@ -403,30 +468,38 @@ class World:
         """A new copy in a process."""
         scratch = Path(self.home.name, f"{process.name}{process.number}")
         kind = self.scenario.kind
-        self.opened.append(Durable(BACKENDS[kind].open(scratch, {}), kind, scratch, self.policy))
-        return self.opened[-1]
+        copy = Durable(BACKENDS[kind].open(scratch, {}), kind, scratch, self.policy)
+        self.opened.append(copy)
+        process.opened.append(copy)
+        return copy
 
     def _commit(self, batch: int, line: int, journal: MemoryJournal, pages: Pages) -> None:
         """The driver takes the first attempt of the batch that it waits for."""
+        self.baton.touched.read("journal")
         if (batch, line) == (len(self.committed), self.line):
+            self.baton.touched.change("journal")
             self.committed.append(journal._blobs)
             self.judge.committed(batch, pages)
 
 
+def _place(process: Process) -> str:
+    """What tasks of one process share."""
+    return f"process {process.name}{process.number}"
+
+
 def _memory_of(task: Task) -> tuple[object, ...]:
     """What a task has seen; of one that has ended only what its process still knows counts."""
-    return (task.name, True) if task.done else (task.name, False, task.seen.digest(), task.pending)
+    if task.done:
+        return task.name, True
+    return task.name, False, task.seen.digest(), task.pending, task.future and task.future.state
 
 
-def _known(process: Process) -> list[object]:
-    """What the open copies of a process know. The version says which pages, the name of a snapshot which files."""
-    found: list[object] = []
-    for name, copy in sorted(process.copies.items()):
-        uploads, schedule = copy._uploads, copy._schedule
-        writing = [(name, future.state, repr(future.error)) for name, future in uploads._writing.items()]
-        told = schedule._warned, schedule._late, schedule._looked
-        found.append((name, copy.backend.version, writing, sorted(uploads._manifests), told))
-    return found
+def _known(copy: Durable) -> tuple[object, ...]:
+    """What an open copy knows. The version says which pages, the name of a snapshot which files."""
+    uploads, schedule = copy._uploads, copy._schedule
+    told = schedule._warned, schedule._late, schedule._looked
+    writing = [(future.state, repr(future.error)) for future in uploads._writing.values()]
+    return copy.backend.version, (told, sorted(uploads._writing)), writing, sorted(uploads._manifests)
 
 
 def _memory() -> str | None:

@@ -6,23 +6,42 @@ from tests.protocol.executor_world import Executors
 from tests.protocol.world import Scenario
 
 _BASE = Scenario(batches=3, processes=2, attempts=1, every=2)
+_PLACES = [(kind, where) for kind in ("memory", "files") for where in ("objects", "disk")]
+_FAULTS = "death", "failure", "lost answer", "clock", "read", "return", "power"
+
+
+def _faulty(base: Scenario, kind: str, where: str, fault: str) -> Scenario:
+    return replace(base, kind=kind, disk=where == "disk", allowed=(fault,))
+
+
 QUIET = {
-    f"{kind}, {where}, no fault": replace(_BASE, kind=kind, disk=where == "disk", faults=0)
-    for kind in ("memory", "files")
-    for where in ("objects", "disk")
-}
-FAULTY = {
-    f"{kind}, {where}, {fault}": replace(_BASE, kind=kind, disk=where == "disk", allowed=(fault,))
-    for kind in ("memory", "files")
-    for where in ("objects", "disk")
-    for fault in (
-        "death",
-        "failure",
-        "lost answer",
-        "clock",
-        "read",
-        *(("power",) if where == "disk" else ()),
+    f"{kind}, {where}, three batches, two attempts, no fault": replace(
+        _BASE, kind=kind, disk=where == "disk", faults=0
     )
+    for kind, where in _PLACES
+}
+RETRIES = {
+    f"{kind}, {where}, three batches, retries, {fault}": _faulty(
+        replace(_BASE, attempts=0), kind, where, fault
+    )
+    for kind, where in _PLACES
+    for fault in _FAULTS
+    if where == "disk" or fault != "power"
+}
+TWO_ATTEMPTS = {
+    f"{kind}, {where}, one batch, two attempts, {fault}": _faulty(
+        replace(_BASE, batches=1, every=1), kind, where, fault
+    )
+    for kind, where in _PLACES
+    for fault in _FAULTS
+    if where == "disk" or fault != "power"
+}
+TWO_BATCHES = {
+    f"{kind}, objects, two batches, two attempts, {fault}": _faulty(
+        replace(_BASE, batches=2, every=1), kind, "objects", fault
+    )
+    for kind in ("memory", "files")
+    for fault in ("failure", "lost answer", "read")
 }
 TWO_WORKERS = Executors(batches=1, executors=1, workers=2, faults=0)
 EXECUTORS = {
@@ -37,7 +56,7 @@ EXECUTORS = {
         for fault in TWO_WORKERS.allowed
     },
 }
-SMALL: dict[str, Scenario | Executors] = {**QUIET, **FAULTY, **EXECUTORS}
+SMALL: dict[str, Scenario | Executors] = {**RETRIES, **QUIET, **TWO_BATCHES, **TWO_ATTEMPTS, **EXECUTORS}
 TINY = {
     "memory, objects, two batches and no fault": replace(_BASE, batches=2, faults=0),
     "memory, disk, one attempt, a loss of power": replace(

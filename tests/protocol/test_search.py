@@ -1,0 +1,76 @@
+"""The search of small worlds leaves out orders of steps, and no end that a run can come to."""
+
+from dataclasses import replace
+
+import pytest
+
+from state_backends.contract import Pages
+from tests.protocol.footprints import Footprint
+from tests.protocol.judge import Judge
+from tests.protocol.runs import drawing, replay, shortest
+from tests.protocol.search import exhaustive
+from tests.protocol.world import Scenario
+from tests.protocol.worlds import TINY, TWO_WORKERS
+
+ONE_BATCH = Scenario(batches=1, every=1)
+WORLDS = {
+    **TINY,
+    **{f"one batch, {kind}": replace(ONE_BATCH, allowed=(kind,)) for kind in ("failure", "read")},
+    "two workers": TWO_WORKERS,
+}
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_no_end_is_left_out(name) -> None:
+    """The search comes to all ends that it comes to if it tries each order, and with fewer runs."""
+    full, search = exhaustive(WORLDS[name], full=True), exhaustive(WORLDS[name])
+    assert full.complete
+    assert search.complete
+    assert full.ends == search.ends
+    assert full.runs > 2 * search.runs
+
+
+def test_a_run_that_fails_is_found(monkeypatch) -> None:
+    """A promise that only one order of steps breaks is found broken, and the run can be played again and made short."""
+    committed = Judge.committed
+
+    def commits(self, batch: int, pages: Pages) -> None:
+        committed(self, batch, pages)
+        if "B" == self._world.process().name:
+            self._report("B was faster")
+
+    monkeypatch.setattr("tests.protocol.judge.Judge.committed", commits)
+    scenario = replace(ONE_BATCH, faults=0)
+    search = exhaustive(scenario)
+    assert search.failed is not None
+    again = replay(scenario, search.failed.chosen, late=True)
+    assert "B was faster" == str(again.failure) == str(search.failed.failure)
+    assert "=> Failure: B was faster" == drawing(shortest(scenario, search.failed)).splitlines()[-1]
+
+
+def test_a_world_with_two_faults_is_refused() -> None:
+    """Two faults may exclude each other, which the search knows of one only."""
+    with pytest.raises(ValueError, match="at most one fault, not 2"):
+        exhaustive(Scenario(faults=2))
+
+
+def test_steps_that_meet() -> None:
+    """Two that write one file meet, two that write files of one folder do not, and both meet one that lists the folder."""
+    steps = {name: Footprint() for name in ("first", "again", "other", "list", "power")}
+    for step in steps.values():
+        step.clear()
+    for name, path in (("first", "f/1"), ("again", "f/1"), ("other", "f/2")):
+        steps[name].use(path)
+        steps[name].change("below f/")
+    steps["list"].read("below f/")
+    steps["power"].everything()
+    meeting = {
+        f"{a}, {b}"
+        for a in steps
+        for b in steps
+        if a < b and (steps[a].changes & steps[b].reads or steps[a].reads & steps[b].changes)
+    }
+    assert {"again, first", "again, list", "first, list", "list, other"} == {
+        pair for pair in meeting if "power" not in pair
+    }
+    assert 4 == sum("power" in pair for pair in meeting)
