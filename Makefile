@@ -44,7 +44,7 @@ soak: $(VENV)/.installed-test ## the checks of hours: LOCAL_KILLS (10000) per ba
 	$(BIN)/python -m tests.faults.everybyte $(if $(BACKEND),--only $(BACKEND))
 	$(BIN)/python -m tests.faults.everybyte_spark $(if $(BACKEND),--backend $(BACKEND)) $(if $(SEED),--seed $(SEED))
 	$(BIN)/python -m tests.hostile --seconds 600 $(if $(SEED),--seed $(SEED))
-	$(BIN)/python -m tests.protocol exhaustive --seconds 90
+	$(BIN)/python -m tests.protocol exhaustive --seconds 600
 	$(BIN)/python -m tests.protocol random --seconds 1800 $(if $(SEED),--seed $(SEED))
 	$(BIN)/python -m tests.power $(if $(BACKEND),--only $(BACKEND)) $(if $(SEED),--seed $(SEED))
 	$(BIN)/python -m tests.conformance.live --cases 5000 --seconds 900 $(if $(SEED),--seed $(SEED))

@@ -46,11 +46,12 @@ def every(seconds: float) -> int:
     from tests.protocol.search import exhaustive
     from tests.protocol.worlds import SMALL
 
-    failed = 0
+    failed = complete = 0
     for name, scenario in SMALL.items():
         began = time.process_time()
         search = exhaustive(scenario, lambda _, began=began: time.process_time() - began < seconds)
         how = "all of them" if search.complete else "not all"
+        complete += search.complete
         took = time.process_time() - began
         print(
             f"{name}: {search.states} states, {how}, {search.runs} runs, {len(search.ends)} ends, {took:.0f} s",
@@ -59,6 +60,7 @@ def every(seconds: float) -> int:
         if search.failed is not None:
             failed += 1
             print(drawing(shortest(scenario, search.failed)))
+    print(f"{complete} of {len(SMALL)} worlds searched through")
     return failed
 
 

@@ -1,4 +1,10 @@
-"""The small worlds that are searched through: two attempts, a few batches, at most one fault."""
+"""The small worlds that are searched through, with at most one fault.
+
+With three batches, an attempt begins only when the one before it has ended (retries). A second one at the same time is in
+worlds of three batches without a fault, of two batches with a fault of a call or a reader, and of one batch with any fault. Two
+attempts at a time with any fault in more batches are left to random runs: a death in two batches alone has more than 24,000
+states. So are two attempts in three batches on a disk, and clocks that jump with snapshots of files on a disk.
+"""
 
 from dataclasses import replace
 
@@ -15,10 +21,8 @@ def _faulty(base: Scenario, kind: str, where: str, fault: str) -> Scenario:
 
 
 QUIET = {
-    f"{kind}, {where}, three batches, two attempts, no fault": replace(
-        _BASE, kind=kind, disk=where == "disk", faults=0
-    )
-    for kind, where in _PLACES
+    f"{kind}, objects, three batches, two attempts, no fault": replace(_BASE, kind=kind, faults=0)
+    for kind in ("memory", "files")
 }
 RETRIES = {
     f"{kind}, {where}, three batches, retries, {fault}": _faulty(
@@ -27,6 +31,7 @@ RETRIES = {
     for kind, where in _PLACES
     for fault in _FAULTS
     if where == "disk" or fault != "power"
+    if (kind, where, fault) != ("files", "disk", "clock")
 }
 TWO_ATTEMPTS = {
     f"{kind}, {where}, one batch, two attempts, {fault}": _faulty(
@@ -34,7 +39,7 @@ TWO_ATTEMPTS = {
     )
     for kind, where in _PLACES
     for fault in _FAULTS
-    if where == "disk" or fault != "power"
+    if (where == "objects" and fault != "power") or (kind, where, fault) == ("memory", "disk", "power")
 }
 TWO_BATCHES = {
     f"{kind}, objects, two batches, two attempts, {fault}": _faulty(
@@ -45,13 +50,10 @@ TWO_BATCHES = {
 }
 TWO_WORKERS = Executors(batches=1, executors=1, workers=2, faults=0)
 EXECUTORS = {
-    "executors, two workers, one batch, no fault": TWO_WORKERS,
-    "executors, two workers, two batches, no fault": replace(TWO_WORKERS, batches=2),
+    "executors, two workers, one batch, two attempts, no fault": TWO_WORKERS,
     **{
-        f"executors, {where}, one batch, {fault}": replace(world, faults=1, allowed=(fault,))
-        for where, world in (
-            ("two workers", TWO_WORKERS),
-            ("two of a worker each", replace(TWO_WORKERS, executors=2, workers=1)),
+        f"executors, two workers, one batch, retries, {fault}": replace(
+            TWO_WORKERS, attempts=0, faults=1, allowed=(fault,)
         )
         for fault in TWO_WORKERS.allowed
     },
