@@ -105,13 +105,13 @@ class Chunks:
     def take(self, rows: Ints) -> pa.Table:
         """Return the rows at these positions, which fit into one chunk: shape (n,), int64."""
         return (
-            _gathered(self._schema, self._batches, self._edges, rows)
+            _gather(self._schema, self._batches, self._edges, rows)
             if len(rows)
             else self._schema.empty_table()
         )
 
 
-def _gathered(schema: pa.Schema, batches: list[pa.RecordBatch], edges: Ints, rows: Ints) -> pa.Table:
+def _gather(schema: pa.Schema, batches: list[pa.RecordBatch], edges: Ints, rows: Ints) -> pa.Table:
     """Rows that fit into one chunk."""
     batch = np.searchsorted(edges, rows, "right") - 1
     order = np.argsort(batch, kind="stable")

@@ -42,7 +42,7 @@ class BlobFormat:
     def encode(self, value: Any, name: str = "") -> bytes:
         """Return the blob of a value. O(bytes), about 400 MB/s."""
         packed = pack_value(value)
-        body = _padded(zstandard.ZstdCompressor(level=1).compress(packed), len(packed))
+        body = _pad(zstandard.ZstdCompressor(level=1).compress(packed), len(packed))
         return self.magic + bytes([self.version]) + _checksum(name, body) + body
 
     def decode(self, blob: bytes, what: str, name: str = "") -> Any:
@@ -71,10 +71,10 @@ class BlobFormat:
             raise CorruptDataError(
                 f"{what} of {len(blob)} bytes is truncated or altered: go back to an earlier checkpoint"
             )
-        return unpack_value(_unpacked(body, what))
+        return unpack_value(_unpack(body, what))
 
 
-def _padded(body: bytes, size: int) -> bytes:
+def _pad(body: bytes, size: int) -> bytes:
     """The frame, and what makes it large enough for a content of that size."""
     missing = -(-(size - _FREE_BYTES) // _MOST_TIMES) - len(body)
     if missing <= 0:
@@ -82,7 +82,7 @@ def _padded(body: bytes, size: int) -> bytes:
     return body + _SKIPPABLE.pack(_SKIPPABLE_MAGIC, missing) + bytes(missing)
 
 
-def _unpacked(body: bytes, what: str) -> bytes:
+def _unpack(body: bytes, what: str) -> bytes:
     """The content of the first frame. Its size is checked before memory is reserved for it."""
     try:
         size = zstandard.frame_content_size(body)

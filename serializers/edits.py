@@ -174,7 +174,7 @@ def _edits(
     read: "Callable[[PageLayout, list[bytes]], _Rows]",
 ) -> PageEdits:
     before, after = read(layout, old), read(layout, new)
-    kept_old, kept_new = _matched(before, after)
+    kept_old, kept_new = _match(before, after)
     gone, added = np.flatnonzero(~kept_old), np.flatnonzero(~kept_new)
     gone_page, added_page = before.page[gone], after.page[added]
     columns = after.columns(added)
@@ -191,7 +191,7 @@ def _edits(
     )
 
 
-def edited(edits: PageEdits, old: Sequence[bytes | None]) -> list[bytes]:
+def apply_edits(edits: PageEdits, old: Sequence[bytes | None]) -> list[bytes]:
     """Return the new pages.
 
     Args:
@@ -203,7 +203,7 @@ def edited(edits: PageEdits, old: Sequence[bytes | None]) -> list[bytes]:
     """
     layout, needed = PageLayout(edits.codes), edits.kept + edits.gone
     pages = [page or b"" if count else b"" for page, count in zip(old, needed.tolist(), strict=True)]
-    before, there = _decoded(layout, pages)
+    before, there = _decode(layout, pages)
     if (there != needed).any():
         raise _another(edits, int(np.argmax(there != needed)))
     fresh, counts = layout.decode([edits.page] if edits.page else [])
@@ -238,7 +238,7 @@ def _checks(pages: Sequence[bytes]) -> Ints:
     return np.frombuffer(b"".join([page[16:24] for page in pages]), _CHECK).astype(np.int64)
 
 
-def _decoded(layout: PageLayout, pages: list[bytes]) -> tuple[list[Column], Ints]:
+def _decode(layout: PageLayout, pages: list[bytes]) -> tuple[list[Column], Ints]:
     """The columns of all pages, and the rows of each; an empty page has none."""
     filled = np.fromiter(map(bool, pages), bool, len(pages))
     columns, counts = layout.decode([page for page in pages if page])
@@ -306,7 +306,7 @@ class _ColumnRows(_Rows):
 
     def __init__(self, layout: PageLayout, pages: list[bytes]) -> None:
         self._codes = layout.codes
-        self.rows_of, count = _decoded(layout, pages)
+        self.rows_of, count = _decode(layout, pages)
         super().__init__(count, _checks(pages))
 
     @property
@@ -328,7 +328,7 @@ class _ColumnRows(_Rows):
         return [column[rows] for column in self.rows_of]
 
 
-def _matched(before: _Rows, after: _Rows) -> tuple[Mask, Mask]:
+def _match(before: _Rows, after: _Rows) -> tuple[Mask, Mask]:
     """Which rows of old and of new pages are the same row of both."""
     kept_old, kept_new = np.zeros(len(before.page), bool), np.zeros(len(after.page), bool)
     if not len(kept_old):

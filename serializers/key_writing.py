@@ -72,10 +72,10 @@ def _integers(column: pa.Array) -> pa.Array:
         tags[above], tags[beneath] = _UNSIGNED[power], _SIGNED[power]
         width[above | beneath] = 1 << power
     tags[null], width[null] = _NIL, 0
-    return _tagged(tags[:, None], values, width)
+    return _tag(tags[:, None], values, width)
 
 
-def _tagged(heads: npt.NDArray[np.uint8], values: Ints, width: Ints) -> pa.Array:
+def _tag(heads: npt.NDArray[np.uint8], values: Ints, width: Ints) -> pa.Array:
     """Bytes of values: a head of some bytes, then the last `width` bytes of the big-endian number."""
     size = heads.shape[1]
     offsets = np.zeros(len(values) + 1, np.int64)
@@ -111,7 +111,7 @@ def _times(column: pa.Array) -> pa.Array:
 def _eights(values: Ints, null: Mask, head: bytes) -> pa.Array:
     """Bytes of values of eight bytes after the same head; null has no more than its own byte."""
     heads = np.tile(np.frombuffer(head, np.uint8), (len(values), 1))
-    found = _tagged(heads, values, np.full(len(values), 8))
+    found = _tag(heads, values, np.full(len(values), 8))
     return pc.if_else(pa.array(null), pa.scalar(bytes([_NIL]), _BYTES), found) if null.any() else found
 
 
@@ -119,7 +119,7 @@ def _booleans(column: pa.Array) -> pa.Array:
     plain, null = _plain(column, pa.bool_(), False)
     tags = plain.astype(np.uint8) + np.uint8(_FALSE)
     tags[null] = _NIL
-    return _tagged(tags[:, None], np.zeros(len(tags), np.int64), np.zeros(len(tags), np.int64))
+    return _tag(tags[:, None], np.zeros(len(tags), np.int64), np.zeros(len(tags), np.int64))
 
 
 def _texts(column: pa.Array) -> pa.Array:

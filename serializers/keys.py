@@ -102,12 +102,12 @@ def decode_keys(keys: Sequence[bytes], types: Sequence[pa.DataType]) -> list[pa.
 
 def _column(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
     try:
-        return _typed(values, type_)
+        return _as_type(values, type_)
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
         raise CorruptDataError(f"a stored key has a value that is not of type {type_}: {error}") from error
 
 
-def _typed(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
+def _as_type(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
     if pat.is_date(type_):
         return pa.array(values, pa.int32()).cast(pa.date32()).cast(type_)
     if pat.is_timestamp(type_):

@@ -172,9 +172,7 @@ def _cut(data: npt.NDArray[Any], offsets: npt.NDArray[np.int64]) -> pa.LargeBina
     return pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
 
 
-def joined(
-    parts: Sequence[pa.LargeBinaryArray], rows: int
-) -> tuple[memoryview | None, npt.NDArray[np.int64]]:
+def join(parts: Sequence[pa.LargeBinaryArray], rows: int) -> tuple[memoryview | None, npt.NDArray[np.int64]]:
     """Return the variable parts row by row, and where each row begins and the last one ends; None if there are none."""
     if not parts:
         return None, np.zeros(rows + 1, np.int64)

@@ -27,7 +27,7 @@ from serializers.row_parts import (
     array_of,
     bytes_of,
     cells_of,
-    joined,
+    join,
     offsets_of,
     parts_of,
     unstorable,
@@ -116,7 +116,7 @@ class RowCodec:
         for part in variable:
             fixed[:, at : at + COUNT] = self._lengths(part)
             at += COUNT
-        return joined(variable, table.num_rows)
+        return join(variable, table.num_rows)
 
     def _parts(self, table: pa.Table) -> Iterator[Part]:
         for number, type_ in enumerate(self.schema.types):

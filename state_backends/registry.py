@@ -12,7 +12,7 @@ ENTRY_POINTS = "stateful_windows.state_backends"
 BUILT_IN = {
     "memory": "state_backends.backends.memory:MemoryBackend",
     "rocksdb": "state_backends.backends.rocksdb:RocksDBBackend",
-    "spark": "state_backends.backends.journaled:JournalBackend",
+    "spark": "state_backends.backends.spark_state:SparkStateBackend",
 }
 
 

@@ -196,6 +196,41 @@ MUTATIONS = (
         "held += packed",
         "held += packed[::-1]",
     ),
+    Mutation(
+        "which row of a key is its last in a table",
+        "order = np.lexsort((updated, sequence, groups))",
+        "order = np.lexsort((sequence, updated, groups))",
+    ),
+    Mutation(
+        "the watermark of several inputs",
+        "return max(watermark_ms, min(known, default=watermark_ms))",
+        "return max(known, default=watermark_ms)",
+    ),
+    Mutation(
+        "what the clock leaves open in quiet streams",
+        "return (now_ms * 1_000 - max(self.idle_ms * 1_000, self.open_us)) // tick_us",
+        "return (now_ms * 1_000 - self.idle_ms * 1_000) // tick_us",
+    ),
+    Mutation(
+        "which files of a savepoint a bucket reads",
+        "if saved.rows and low < saved.high and saved.low < high:",
+        "if saved.rows and low < saved.high and saved.low <= low:",
+    ),
+    Mutation(
+        "NaN among top values",
+        "return [(value != value, 0 if value != value else value) for value in item]",
+        "return [(value == value, 0 if value != value else value) for value in item]",
+    ),
+    Mutation(
+        "retractions of forgotten keys whose windows come out anew",
+        "emitted = [*(rows.without(emitted) for rows in retracting), *emitted]",
+        "emitted = [*retracting, *emitted]",
+    ),
+    Mutation(
+        "estimates of distinct values in long windows",
+        "of_rows(np.maximum(level[lo[some]], level[hi[some] - width]))",
+        "of_rows(level[lo[some]])",
+    ),
 )
 
 

@@ -19,7 +19,7 @@ import state_backends
 from operators import WorkerError, what_failed
 from operators.columns.duration_text import parse
 from operators.command.errors import one_line
-from state_backends.checkpoints.metadata import moved, named_commits
+from state_backends.checkpoints.metadata import moved_error, named_commits_error
 
 ROOT = Path(__file__).parents[1]
 LENGTH = 100_000
@@ -87,8 +87,12 @@ def uses() -> Iterator[tuple[str, Callable[[str], Any], set[str]]]:
     sources = "There are [1] sources in the checkpoint offsets"
     yield "what_failed", lambda text: what_failed(ValueError(text)), {"", mark, "ImportError: ", sources}
     yield "one_line", lambda text: one_line(RuntimeError(text)), {"", mark, trace, "Caused by: a."}
-    yield "moved", lambda text: moved(ValueError(text), "cp"), {"", "File ", "File a/state/1/_stateSchema/"}
-    yield "named_commits", lambda text: named_commits(ValueError(text)), {"NumberFormatException: "}
+    yield (
+        "moved",
+        lambda text: moved_error(ValueError(text), "cp"),
+        {"", "File ", "File a/state/1/_stateSchema/"},
+    )
+    yield "named_commits", lambda text: named_commits_error(ValueError(text)), {"NumberFormatException: "}
     yield "parse", refused, {"", "P", "INTERVAL '", "INTERVAL 1", "1 day "}
 
 
@@ -159,5 +163,5 @@ def test_what_a_worker_said_is_cut_from_what_spark_adds() -> None:
 def test_where_a_checkpoint_was(path: str) -> None:
     """Is found in Spark's error, whatever its path is like."""
     error = f"[X] y\nFile {path}/state/0/_stateSchema/default/0_1 does not exist\n\tat z"
-    assert f"looks for its state in {path}, since" in str(moved(ValueError(error), "/new/cp"))
-    assert moved(ValueError("File /a/state/x/_stateSchema/b does not exist"), "/new/cp") is None
+    assert f"looks for its state in {path}, since" in str(moved_error(ValueError(error), "/new/cp"))
+    assert moved_error(ValueError("File /a/state/x/_stateSchema/b does not exist"), "/new/cp") is None

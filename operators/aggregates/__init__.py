@@ -28,7 +28,7 @@ from operators.aggregates.regression import Together
 from operators.aggregates.sketches import ApproxCountDistinct
 from operators.aggregates.top import TopN
 from operators.aggregates.user_operation import AggregateError, AggregateOperation
-from operators.columns.checks import listed_names
+from operators.columns.checks import list_names
 from operators.columns.expressions import named
 
 if TYPE_CHECKING:
@@ -391,7 +391,7 @@ if not TYPE_CHECKING:
         said = f"module 'operators.aggregates' has no attribute {name!r}"
         known = INSTEAD.get(name)
         raise AttributeError(
-            f"{said}; it has {listed_names(name, __all__)}" if known is None else f"{said}: use {known}"
+            f"{said}; it has {list_names(name, __all__)}" if known is None else f"{said}: use {known}"
         )
 
 

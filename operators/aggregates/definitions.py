@@ -29,7 +29,7 @@ from operators.aggregates.operations import (
 )
 from operators.aggregates.over import OverLookbacks
 from operators.columns.arrow import arrow_column, state_code
-from operators.columns.checks import check_column_name, listed_columns
+from operators.columns.checks import check_column_name, list_columns
 from operators.columns.ranges import Ints, State
 from operators.errors import DefinitionError
 
@@ -111,7 +111,7 @@ class Aggregate(ABC):
         if self.where is not None and self.where not in types:
             raise DefinitionError(
                 f"{self._name}: where must be the name of a boolean column: column {self.where!r} does not exist; "
-                f"the frame has the columns {listed_columns(self.where, types)}"
+                f"the frame has the columns {list_columns(self.where, types)}"
             )
         if self.where is not None and not pat.is_boolean(type_ := types[self.where]):
             raise self._refuse(type_, "a boolean", self.where)
@@ -120,7 +120,7 @@ class Aggregate(ABC):
         if column is None or column not in types:
             raise DefinitionError(
                 f"{self._name}: column {column!r} does not exist; "
-                f"the frame has the columns {listed_columns(column or '', types)}"
+                f"the frame has the columns {list_columns(column or '', types)}"
             )
         return types[column]
 

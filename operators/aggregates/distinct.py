@@ -53,7 +53,7 @@ class Distinct(Operation):
         """
         lists = state[0].tolist()
         edges = np.cumsum([0, *map(len, lists)])
-        values, numbers = numbered(list(chain.from_iterable(lists)))
+        values, numbers = number_values(list(chain.from_iterable(lists)))
         return numbers, _before(numbers), edges[lo], edges[hi], fill(values)
 
 
@@ -64,7 +64,7 @@ def distinct(values: Iterable[Any]) -> list[Any]:
     return sorted(numbers) + [value for value in found if value != value][:1]
 
 
-def numbered(values: list[Any]) -> tuple[list[Any], Ints]:
+def number_values(values: list[Any]) -> tuple[list[Any], Ints]:
     """Return the distinct values in order, NaN last, and the number of each value among them."""
     if values and type(values[0]) in (int, float):
         array = np.array(values)
@@ -137,13 +137,15 @@ class CollectSet(DistinctValues):
         def finish(states: Sequence[State]) -> pa.Array:
             numbers, before, begin, end, values = states[0]
             length = _counts(before, begin, end)
-            number = np.concatenate([np.empty(0, np.int32), *_listed(numbers, before, begin, end, length)])
+            number = np.concatenate(
+                [np.empty(0, np.int32), *_list_numbers(numbers, before, begin, end, length)]
+            )
             return list_array(self._name, typed_values(values, type_), number, length)
 
         return Bound((operation,), pa.list_(type_), finish, nullable=False)
 
 
-def _listed(
+def _list_numbers(
     numbers: Ints, before: Ints, begin: Ints, end: Ints, length: Ints
 ) -> Iterator[npt.NDArray[np.int32]]:
     """The distinct numbers of each window in order, one window after another, a few million at a time.

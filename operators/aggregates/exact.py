@@ -50,7 +50,7 @@ def add(a: Pair, b: Pair) -> Pair:
         return total, rest
     # Only these rows: in units of 2**112, sums of small numbers would vanish.
     rows = np.flatnonzero(wrong)
-    total[rows], rest[rows] = _added_beyond((a[0][rows], a[1][rows]), (b[0][rows], b[1][rows]))
+    total[rows], rest[rows] = _add_beyond((a[0][rows], a[1][rows]), (b[0][rows], b[1][rows]))
     return total, rest
 
 
@@ -65,7 +65,7 @@ def _beyond(a: Pair) -> bool:
     return bool(len(a[1])) and max(float(a[1].max()), -float(a[1].min())) > _LARGE
 
 
-def _added_beyond(a: Pair, b: Pair) -> Pair:
+def _add_beyond(a: Pair, b: Pair) -> Pair:
     """The sum of pairs if any of them, or of their sums, exceeds doubles, is infinite or NaN."""
     (a_high, a_low), (b_high, b_low) = _in_units(a), _in_units(b)
     high, low = _two_sum(a_high, b_high)
@@ -154,7 +154,7 @@ def _halves(x: Floats) -> Pair:
     return top, x - top
 
 
-def multiplied(a: Pair, b: Pair) -> Pair:
+def multiply(a: Pair, b: Pair) -> Pair:
     """Return pairs times pairs, to about twice the precision of a double."""
     high, low = product(a[0], b[0])
     low = low + a[0] * b[1] + a[1] * b[0]
@@ -200,7 +200,7 @@ def sum_ranges(values: Pair | Triple, lo: Ints, hi: Ints) -> Pair | Triple | Non
         scale = 2.0**shift
         limb = rest.rounded(scale)
         if not rest.without(limb, scale).any():
-            return _padded(limb.sums(lo, hi, wraps=False), scale, len(values))
+            return _pad(limb.sums(lo, hi, wraps=False), scale, len(values))
     # More digits fit into limbs whose sums may wrap.
     plus = add if len(values) == 2 else add_triples
     bits = min(_SUM_BITS - longest.bit_length(), _ROUNDED_BITS - 2 * len(values[0]).bit_length())
@@ -212,7 +212,7 @@ def sum_ranges(values: Pair | Triple, lo: Ints, hi: Ints) -> Pair | Triple | Non
             return None
         scale = 2.0**shift
         limb = rest.rounded(scale)
-        sums = _padded(limb.sums(lo, hi, wraps=True), scale, len(values))
+        sums = _pad(limb.sums(lo, hi, wraps=True), scale, len(values))
         total = sums if total is None else plus(total, sums)
         rest = rest.without(limb, scale)
         if not rest.any():
@@ -220,7 +220,7 @@ def sum_ranges(values: Pair | Triple, lo: Ints, hi: Ints) -> Pair | Triple | Non
     return None
 
 
-def _padded(sums: Pair, scale: float, width: int) -> Pair | Triple:
+def _pad(sums: Pair, scale: float, width: int) -> Pair | Triple:
     """Sums of whole numbers of a scale as pairs or triples."""
     return sums[0] / scale, sums[1] / scale, *(np.zeros(len(sums[0])) for _ in range(width - 2))
 

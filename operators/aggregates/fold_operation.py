@@ -78,14 +78,14 @@ class FoldOperation(Operation):
         return f"fold {self.name}({', '.join(self.columns)}){where}"
 
     def lift(self, records: Records) -> State:
-        return (fill([self._added(None, [row]) for row in self._rows(records)]),)
+        return (fill([self._add(None, [row]) for row in self._rows(records)]),)
 
     def combine(self, left: State, right: State) -> State:
-        raise self._unmerged()
+        raise self._error_without_merge()
 
     def add(self, state: State, records: Records) -> State:
         rows = self._rows(records)
-        return (fill([self._added(packed, [row]) for packed, row in zip(state[0], rows, strict=True)]),)
+        return (fill([self._add(packed, [row]) for packed, row in zip(state[0], rows, strict=True)]),)
 
     def extend(self, states: Sequence[bytes | None], records: Records, lo: Ints, hi: Ints) -> State:
         """Return each state with the records [lo, hi) added; None stands for the initial state.
@@ -97,36 +97,36 @@ class FoldOperation(Operation):
 
         Cost: one call of `add` for each record in each range, and one unpacking and packing of each state.
         """
-        return self._extended(states, records, (lo, hi), run_starts(records.key, records.time))
+        return self._extend(states, records, (lo, hi), run_starts(records.key, records.time))
 
     def accumulate(self, records: Records, starts: Ints) -> State:
         # Records of one time may be of several runs: those of sessions with gaps of their own may be late or not.
         ties = np.union1d(run_starts(records.key, records.time), starts)
         ranges = starts, _ends(starts, len(records))
-        return self._extended([None] * len(starts), records, ranges, ties)
+        return self._extend([None] * len(starts), records, ranges, ties)
 
-    def _extended(
+    def _extend(
         self, states: Sequence[bytes | None], records: Records, ranges: tuple[Ints, Ints], ties: Ints
     ) -> State:
         """The states with their ranges of records added, those of each run that begins at `ties` in order of their values."""
         rows = self._rows(records)
         _sort_ties(rows, ties)
         added = zip(states, *(edge.tolist() for edge in ranges), strict=True)
-        return (fill([self._added(packed, rows[a:b]) for packed, a, b in added]),)
+        return (fill([self._add(packed, rows[a:b]) for packed, a, b in added]),)
 
     def reduce(self, state: State, starts: Ints) -> State:
         if len(starts) != len(state[0]):
-            raise self._unmerged()
+            raise self._error_without_merge()
         return state
 
     def combine_ranges(self, state: State, lo: Ints, hi: Ints) -> State:
         if (hi - lo != 1).any():
-            raise self._unmerged()
+            raise self._error_without_merge()
         return (state[0][lo],)
 
     def result(self, packed: bytes) -> Any:
         """Return the result of a state."""
-        state, finish = self._unpacked(packed), self.functions.finish
+        state, finish = self._unpack(packed), self.functions.finish
         return state if finish is None else self._call("finish", finish, state)
 
     def refused(self, records: Records) -> dict[int, str]:
@@ -137,7 +137,7 @@ class FoldOperation(Operation):
         initial, found = self._initial(), {}
         for number, row in enumerate(rows):
             try:
-                self._packed("add", self._sum(initial, [row]))
+                self._pack("add", self._sum(initial, [row]))
             except AggregateError as error:
                 cause = error.__cause__ or error
                 if isinstance(cause, MemoryError):
@@ -145,14 +145,14 @@ class FoldOperation(Operation):
                 found[number] = reason_with_place(str(error), cause)
         return found
 
-    def _accepted(self, rows: list[Row]) -> list[Row]:
+    def _take(self, rows: list[Row]) -> list[Row]:
         """The rows; None for those that are refused."""
         refused = self._refusals(rows) if self.skips else {}
         return [None if n in refused else row for n, row in enumerate(rows)] if refused else rows
 
     def _rows(self, records: Records) -> list[Row]:
         """The values of each record as Python objects."""
-        return self._accepted(self._counted(records))
+        return self._take(self._counted(records))
 
     def _counted(self, records: Records) -> list[Row]:
         lists = [
@@ -166,15 +166,15 @@ class FoldOperation(Operation):
             row if there else None for row, there in zip(rows, self.counted(records).tolist(), strict=True)
         ]
 
-    def _added(self, packed: bytes | None, rows: Sequence[Row]) -> bytes:
+    def _add(self, packed: bytes | None, rows: Sequence[Row]) -> bytes:
         if packed is not None and not rows:
             return packed
         hint = MEETS_STATE if self.skips else ""
-        return self._packed("add", self._sum(self._initial() if packed is None else packed, rows, hint))
+        return self._pack("add", self._sum(self._initial() if packed is None else packed, rows, hint))
 
     def _sum(self, packed: bytes, rows: Sequence[Row], hint: str = "") -> Any:
         """A state with rows added. What is said of an error ends with the hint."""
-        state = self._unpacked(packed)
+        state = self._unpack(packed)
         add, nested = self.functions.add, any(map(pat.is_nested, self.types))
         try:
             for row in rows:
@@ -183,19 +183,19 @@ class FoldOperation(Operation):
                     if isinstance(state, tuple):
                         state = list(state)  # as it is read from the store
         except Exception as error:
-            raise self._failed("add", error, state, hint) from error
+            raise self._error_of("add", error, state, hint) from error
         return state
 
     def _initial(self) -> bytes:
-        return self._packed("init", self._call("init", self.functions.init))
+        return self._pack("init", self._call("init", self.functions.init))
 
     def _call(self, role: str, function: Callable[..., Any], *args: Any) -> Any:
         try:
             return function(*args)
         except Exception as error:
-            raise self._failed(role, error) from error
+            raise self._error_of(role, error) from error
 
-    def _packed(self, role: str, state: Any) -> bytes:
+    def _pack(self, role: str, state: Any) -> bytes:
         try:
             return pack_value(state)
         except (SerializationError, ValueError, TypeError) as error:
@@ -203,7 +203,7 @@ class FoldOperation(Operation):
                 f"{self.describe()}: {role} returned a state that cannot be stored: {error}"
             ) from error
 
-    def _unpacked(self, packed: bytes) -> Any:
+    def _unpack(self, packed: bytes) -> Any:
         try:
             return unpack_value(packed)
         except SerializationError as error:
@@ -211,12 +211,12 @@ class FoldOperation(Operation):
                 f"{self.describe()}: a state cannot be read back; the keys of its dicts must be text, bytes or numbers: {error}"
             ) from error
 
-    def _failed(self, role: str, error: Exception, state: Any = _UNKNOWN, hint: str = "") -> AggregateError:
+    def _error_of(self, role: str, error: Exception, state: Any = _UNKNOWN, hint: str = "") -> AggregateError:
         if state is None and not isinstance(error, MemoryError):
             hint = f": its state was None, add must return the new state{hint}"
         return AggregateError(f"{self.describe()}: {role} raised {error_text(error)}{hint}")
 
-    def _unmerged(self) -> AggregateError:
+    def _error_without_merge(self) -> AggregateError:
         return AggregateError(f"{self.describe()} has no merge: its states cannot be combined")
 
 
@@ -227,7 +227,7 @@ class MergeableFold(FoldOperation):
     combines: ClassVar[bool] = True
 
     def combine(self, left: State, right: State) -> State:
-        return (fill([self._merged(a, b) for a, b in zip(left[0], right[0], strict=True)]),)
+        return (fill([self._merge(a, b) for a, b in zip(left[0], right[0], strict=True)]),)
 
     def reduce(self, state: State, starts: Ints) -> State:
         return self.combine_ranges(state, starts, _ends(starts, len(state[0])))
@@ -250,21 +250,21 @@ class MergeableFold(FoldOperation):
                 rests = self._rests(packed, first, last)
                 begin, middle, end, added = first, last, last, None
             for part in packed[end:last]:
-                added = part if added is None else self._merged(added, part)
+                added = part if added is None else self._merge(added, part)
             end = last
-            found[n] = rests[first] if added is None else self._merged(rests[first], added)
+            found[n] = rests[first] if added is None else self._merge(rests[first], added)
         return (found,)
 
     def _rests(self, packed: list[bytes], first: int, last: int) -> dict[int, bytes]:
         """The combination of the rows [n, last) for each n from `first` on."""
         rests = {last - 1: packed[last - 1]}
         for n in range(last - 2, first - 1, -1):
-            rests[n] = self._merged(packed[n], rests[n + 1])
+            rests[n] = self._merge(packed[n], rests[n + 1])
         return rests
 
-    def _merged(self, a: bytes, b: bytes) -> bytes:
+    def _merge(self, a: bytes, b: bytes) -> bytes:
         merge = self.functions.merge
-        return self._packed("merge", self._call("merge", merge, self._unpacked(a), self._unpacked(b)))  # type: ignore[arg-type]
+        return self._pack("merge", self._call("merge", merge, self._unpack(a), self._unpack(b)))  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,9 +311,9 @@ class KeptFold(FoldOperation):
         lists = state[0].tolist()
         edges = np.concatenate([[0], np.cumsum([len(each) for each in lists], dtype=np.int64)])
         # The switch may be newer than the records.
-        rows = self._accepted([tuple(row) for _, *row in chain.from_iterable(lists)])
+        rows = self._take([tuple(row) for _, *row in chain.from_iterable(lists)])
         ranges = zip(edges[lo].tolist(), edges[hi].tolist(), strict=True)
-        return (fill([self._added(None, rows[a:b]) for a, b in ranges]),)
+        return (fill([self._add(None, rows[a:b]) for a, b in ranges]),)
 
 
 def _in_order(timed: list[list[Any]]) -> list[list[Any]]:

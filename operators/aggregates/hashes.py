@@ -35,7 +35,7 @@ def hashes_of(values: npt.NDArray[Any]) -> tuple[Hashes, Hashes]:
         values = np.where(np.isnan(values), np.nan, values + 0.0)
     words = np.ascontiguousarray(values).view(np.uint64)
     seeds = np.full(len(words), _SEED)
-    return _ended(seeds ^ _first_half(words), seeds, np.full(len(words), np.uint64(_WORD)))
+    return _finish(seeds ^ _first_half(words), seeds, np.full(len(words), np.uint64(_WORD)))
 
 
 def _of_text(texts: list[str]) -> tuple[Hashes, Hashes]:
@@ -64,7 +64,7 @@ def _of_text(texts: list[str]) -> tuple[Hashes, Hashes]:
     at, rest = begin + _BLOCK * blocks, length % _BLOCK
     first ^= _first_half(_beginning(words[at], rest))
     second ^= _second_half(_beginning(words[at + _WORD], rest - _WORD))
-    return _ended(first, second, length.astype(np.uint64))
+    return _finish(first, second, length.astype(np.uint64))
 
 
 def _beginning(words: Hashes, length: Ints) -> Hashes:
@@ -74,49 +74,49 @@ def _beginning(words: Hashes, length: Ints) -> Hashes:
 
 
 def _with_block(first: Hashes, second: Hashes, low: Hashes, high: Hashes) -> tuple[Hashes, Hashes]:
-    first = _turned(first ^ _first_half(low), 27) + second
+    first = _rotate(first ^ _first_half(low), 27) + second
     first = first * np.uint64(5) + np.uint64(0x52DCE729)
-    second = _turned(second ^ _second_half(high), 31) + first
+    second = _rotate(second ^ _second_half(high), 31) + first
     return first, second * np.uint64(5) + np.uint64(0x38495AB5)
 
 
 def _with_blocks(first: int, second: int, blocks: Iterable[tuple[int, int]]) -> tuple[int, int]:
     """What `_with_block` does, for all blocks of one text: arrays of few rows would take ten times as long."""
 
-    def turned(bits: int, by: int) -> int:
+    def rotate(bits: int, by: int) -> int:
         return (bits << by | bits >> (64 - by)) & _ALL
 
     low_factor, high_factor = int(_C1), int(_C2)
     for low, high in blocks:
-        first ^= turned(low * low_factor & _ALL, 31) * high_factor & _ALL
-        first = (turned(first, 27) + second) * 5 + 0x52DCE729 & _ALL
-        second ^= turned(high * high_factor & _ALL, 33) * low_factor & _ALL
-        second = (turned(second, 31) + first) * 5 + 0x38495AB5 & _ALL
+        first ^= rotate(low * low_factor & _ALL, 31) * high_factor & _ALL
+        first = (rotate(first, 27) + second) * 5 + 0x52DCE729 & _ALL
+        second ^= rotate(high * high_factor & _ALL, 33) * low_factor & _ALL
+        second = (rotate(second, 31) + first) * 5 + 0x38495AB5 & _ALL
     return first, second
 
 
 def _first_half(words: Hashes) -> Hashes:
-    return _turned(words * _C1, 31) * _C2
+    return _rotate(words * _C1, 31) * _C2
 
 
 def _second_half(words: Hashes) -> Hashes:
-    return _turned(words * _C2, 33) * _C1
+    return _rotate(words * _C2, 33) * _C1
 
 
-def _ended(first: Hashes, second: Hashes, length: Hashes) -> tuple[Hashes, Hashes]:
+def _finish(first: Hashes, second: Hashes, length: Hashes) -> tuple[Hashes, Hashes]:
     first, second = first ^ length, second ^ length
     first = first + second
     second = second + first
-    first, second = _mixed(first), _mixed(second)
+    first, second = _mix(first), _mix(second)
     first = first + second
     return first, second + first
 
 
-def _mixed(bits: Hashes) -> Hashes:
+def _mix(bits: Hashes) -> Hashes:
     bits = (bits ^ bits >> np.uint64(33)) * np.uint64(0xFF51AFD7ED558CCD)
     bits = (bits ^ bits >> np.uint64(33)) * np.uint64(0xC4CEB9FE1A85EC53)
     return bits ^ bits >> np.uint64(33)
 
 
-def _turned(bits: Hashes, by: int) -> Hashes:
+def _rotate(bits: Hashes, by: int) -> Hashes:
     return bits << np.uint64(by) | bits >> np.uint64(64 - by)

@@ -28,7 +28,7 @@ _COUNTED_ALONE = np.append(0, np.cumsum(UNIT >> np.arange(1, 64)))
 """What a register's rank takes away from what a register without a value counts."""
 
 
-def shortened(hashes: tuple[Hashes, Hashes]) -> Ints:
+def shorten(hashes: tuple[Hashes, Hashes]) -> Ints:
     """Return place and rank of hashes of 128 bits, as numbers of 32 bits, none of which is 0."""
     first, second = hashes
     high, low = (
@@ -40,7 +40,7 @@ def shortened(hashes: tuple[Hashes, Hashes]) -> Ints:
 
 
 def slot_and_rank(short: Ints, log_size: int) -> tuple[Ints, Ints]:
-    """Return the number of the register, and the rank, of numbers that `shortened` returned."""
+    """Return the number of the register, and the rank, of numbers that `shorten` returned."""
     return short & ((1 << log_size) - 1), short >> PLACE_BITS
 
 

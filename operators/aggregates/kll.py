@@ -65,7 +65,7 @@ class Sketches:
             return cls(values, np.zeros(len(values), np.int64), edges, extremes)
         for one in full:
             values[edges[one] : edges[one + 1]].sort()
-        keys, edges = compressed(np.arange(len(values)), edges, values, k)
+        keys, edges = compress(np.arange(len(values)), edges, values, k)
         return cls(values[keys & _PLACE], keys >> _LEVEL, edges, extremes)
 
     @classmethod
@@ -137,7 +137,7 @@ def union(parts: Sketches, runs: Ints, k: int) -> Sketches:
             parts.values[first:last], kind="stable"
         )  # runs of levels are merged
     distinct = parts.values[order] + 0.0
-    keys, edges = compressed(parts.levels[order] << _LEVEL | np.arange(len(order)), edges, distinct, k)
+    keys, edges = compress(parts.levels[order] << _LEVEL | np.arange(len(order)), edges, distinct, k)
     extremes, sizes = np.zeros((2, len(runs) - 1)), np.diff(parts.edges)
     full = np.flatnonzero(sizes)
     begins = np.searchsorted(full, runs)
@@ -148,7 +148,7 @@ def union(parts: Sketches, runs: Ints, k: int) -> Sketches:
     return Sketches(distinct[keys & _PLACE], keys >> _LEVEL, edges, extremes)
 
 
-def compressed(keys: Ints, edges: Ints, distinct: Floats, k: int) -> tuple[Ints, Ints]:
+def compress(keys: Ints, edges: Ints, distinct: Floats, k: int) -> tuple[Ints, Ints]:
     """Return the values of sketches, sorted by level and place, with so many sent up that all fit, and their edges.
 
     Args:
@@ -160,7 +160,7 @@ def compressed(keys: Ints, edges: Ints, distinct: Floats, k: int) -> tuple[Ints,
     parts, sizes = [], []
     for begin in range(0, len(edges) - 1, _AT_ONCE):
         cut = edges[begin : begin + _AT_ONCE + 1]
-        part, size = _compressed(keys[cut[0] : cut[-1]], np.diff(cut), distinct, k)
+        part, size = _compress_level(keys[cut[0] : cut[-1]], np.diff(cut), distinct, k)
         parts.append(part)
         sizes.append(size)
     if not parts:
@@ -168,7 +168,7 @@ def compressed(keys: Ints, edges: Ints, distinct: Floats, k: int) -> tuple[Ints,
     return np.concatenate(parts), np.append(0, np.cumsum(np.concatenate(sizes)))
 
 
-def _compressed(keys: Ints, sizes: Ints, distinct: Floats, k: int) -> tuple[Ints, Ints]:
+def _compress_level(keys: Ints, sizes: Ints, distinct: Floats, k: int) -> tuple[Ints, Ints]:
     many, (room, width) = len(sizes), _tables(k)
     owner = _owners(sizes)
     keys = np.sort(owner << _SKETCH | keys, kind="stable")  # runs of sorted keys are merged
@@ -200,21 +200,21 @@ def _compressed(keys: Ints, sizes: Ints, distinct: Floats, k: int) -> tuple[Ints
         here = here[leaving]
         odd = np.cumsum(count)[count & 1 == 1] - 1
         kept.append(here[odd] | level << _LEVEL)
-        carried = _sent_up(here, count, distinct, level)
+        carried = _choose_half(here, count, distinct, level)
         level += 1
     return np.sort(np.concatenate(kept), kind="stable") & _BARE, total
 
 
-def _sent_up(here: Ints, count: Ints, distinct: Floats, level: int) -> Ints:
+def _choose_half(here: Ints, count: Ints, distinct: Floats, level: int) -> Ints:
     """One of each two neighbours of each sketch."""
     start = np.cumsum(count) - count
     sums = np.append(np.uint64(0), np.cumsum(distinct.view(np.uint64)[here & _PLACE]))
-    coin = _mixed(sums[start + (count & ~1)] - sums[start] + np.uint64(level)) >> np.uint64(63)
+    coin = _mix(sums[start + (count & ~1)] - sums[start] + np.uint64(level)) >> np.uint64(63)
     pairs = count // 2
     return here[np.repeat(start + coin.astype(np.int64), pairs) + 2 * _within(pairs)]
 
 
-def _mixed(bits: _Hashes) -> _Hashes:
+def _mix(bits: _Hashes) -> _Hashes:
     """Return a hash of each 64 bits.
 
     (SplitMix64)

@@ -71,10 +71,10 @@ class SumsOfProducts(Operation):
         none = np.zeros(len(records))
         sums = [(x, none) for x in values]
         products = [(*exact.product(values[a], values[b]), none) for a, b in self.products]
-        return self._joined(complete.astype(np.int64), sums, products, scale)
+        return self._join(complete.astype(np.int64), sums, products, scale)
 
     @staticmethod
-    def _joined(count: Ints, sums: Sequence[Pair], products: Sequence[Triple], scale: Ints) -> State:
+    def _join(count: Ints, sums: Sequence[Pair], products: Sequence[Triple], scale: Ints) -> State:
         firsts = [part for product in products for part in product[:2]]
         return count, *(part for pair in sums for part in pair), *firsts, *(p[2] for p in products), scale
 
@@ -94,21 +94,21 @@ class SumsOfProducts(Operation):
     def combine(self, left: State, right: State) -> State:
         scale = np.bitwise_or(left[-1], right[-1])
         if scale.any():
-            left, right = self._scaled(left, scale), self._scaled(right, scale)
+            left, right = self._scale(left, scale), self._scale(right, scale)
         sums = [exact.add(a, b) for a, b in zip(self.sums(left), self.sums(right), strict=True)]
         products = [
             exact.add_triples(a, b) for a, b in zip(self.triples(left), self.triples(right), strict=True)
         ]
-        return self._joined(left[0] + right[0], sums, products, scale)
+        return self._join(left[0] + right[0], sums, products, scale)
 
-    def _scaled(self, state: State, scale: Ints) -> State:
+    def _scale(self, state: State, scale: Ints) -> State:
         """The state with further columns divided by 2**600."""
         more: Ints = scale & ~state[-1]
         down = [np.where(more >> n & 1, -_UNIT_EXPONENT, 0) for n in range(len(self.columns))]
-        sums = [_shifted(pair, by) for pair, by in zip(self.sums(state), down, strict=True)]
+        sums = [_shift(pair, by) for pair, by in zip(self.sums(state), down, strict=True)]
         pairs = zip(self.triples(state), self.products, strict=True)
-        return self._joined(
-            state[0], sums, [_shifted(triple, down[a] + down[b]) for triple, (a, b) in pairs], scale
+        return self._join(
+            state[0], sums, [_shift(triple, down[a] + down[b]) for triple, (a, b) in pairs], scale
         )
 
     def reduce(self, state: State, starts: Ints) -> State:
@@ -126,14 +126,14 @@ class SumsOfProducts(Operation):
                 return Operation.combine_ranges(self, state, lo, hi)
             found.append(total)
         sums, products = found[: len(self.columns)], found[len(self.columns) :]
-        return self._joined(prefix_difference(state[0], lo, hi), sums, products, np.zeros(len(lo), np.int64))
+        return self._join(prefix_difference(state[0], lo, hi), sums, products, np.zeros(len(lo), np.int64))
 
     def exponent(self, state: State, number: int) -> Ints:
         """Return the power of two that a column was divided by in each state."""
         return np.where(state[-1] >> number & 1, _UNIT_EXPONENT, 0)
 
 
-def _shifted(parts: Pair | Triple, by: Ints) -> Pair | Triple:
+def _shift(parts: Pair | Triple, by: Ints) -> Pair | Triple:
     return tuple(np.ldexp(part, by) for part in parts)
 
 
@@ -178,7 +178,7 @@ def deviations(count: Ints, products: Triple, a: Pair, b: Pair) -> Floats:
         a, b: sums of the columns.
     """
     n = count.astype(np.float64)
-    minuend, subtrahend = exact.times(products[:2], n), exact.multiplied(a, b)
+    minuend, subtrahend = exact.times(products[:2], n), exact.multiply(a, b)
     found = exact.value(exact.add(minuend, (-subtrahend[0], -subtrahend[1])))
     size = np.maximum(np.abs(minuend[0]), np.abs(subtrahend[0]))
     found /= n
@@ -202,7 +202,7 @@ def _of_close_values(n: Floats, products: Triple, a: Pair, b: Pair) -> Floats:
         for part in sums:
             total = exact.add_triples(total, (*exact.product(part, factor), np.zeros(len(n))))
     whole = exact.times((total[0], total[1]), n)
-    square = exact.multiplied(a_rest, b_rest)
+    square = exact.multiply(a_rest, b_rest)
     found = exact.value(exact.add(whole, (-square[0], -square[1]))) / n
     return np.where(np.abs(found) <= n * _NOISE, 0.0, found)
 

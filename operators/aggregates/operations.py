@@ -95,17 +95,17 @@ class SumLong(Operation):
         if self._safe(state):
             return np.add.reduceat(state[0], starts), np.zeros(len(starts), np.int64)
         high, low = (np.add.reduceat(half, starts) for half in _halves(state[0]))
-        return _joined(high, low, np.add.reduceat(state[1], starts))
+        return _join_halves(high, low, np.add.reduceat(state[1], starts))
 
     def combine_ranges(self, state: State, lo: Ints, hi: Ints) -> State:
         if self._safe(state):
             return prefix_difference(state[0], lo, hi), np.zeros(len(lo), np.int64)
         high, low = (prefix_difference(half, lo, hi) for half in _halves(state[0]))
-        return _joined(high, low, prefix_difference(state[1], lo, hi))
+        return _join_halves(high, low, prefix_difference(state[1], lo, hi))
 
     def of_halves(self, high: Ints, low: Ints) -> State:
         """Return sums of the upper and of the lower 32 bits of numbers as states."""
-        return _joined(high, low, np.zeros(len(high), np.int64))
+        return _join_halves(high, low, np.zeros(len(high), np.int64))
 
     def total(self, state: State) -> Ints:
         """Return the sums.
@@ -131,7 +131,7 @@ def _halves(words: Ints) -> tuple[Ints, Ints]:
     return words >> 32, words & 0xFFFFFFFF
 
 
-def _joined(high: Ints, low: Ints, wraps: Ints) -> State:
+def _join_halves(high: Ints, low: Ints, wraps: Ints) -> State:
     """Sums of upper and lower 32 bits as states of `SumLong`."""
     high = high + (low >> 32)
     word = (high << 32) | (low & 0xFFFFFFFF)

@@ -48,7 +48,7 @@ class Pick(Operation):
         return tuple(name for name in (self.column, self.by, self.where) if name is not None)
 
     @property
-    def compared(self) -> tuple[str, ...]:
+    def compare(self) -> tuple[str, ...]:
         return () if self.by is None else (self.by,)
 
     @property
@@ -76,21 +76,21 @@ class Pick(Operation):
 
     def _rank(self, left: State, right: State) -> Signs:
         """1 where the right record is preferred to the left one, -1 where the left one is, 0 where they are equal."""
-        has = compared(right[1], left[1])
+        has = compare(right[1], left[1])
         rank = has.copy()
         both = np.flatnonzero((left[1] > _NOTHING) & (right[1] > _NOTHING))
-        rank[both] = self._preferred(left[0][both], right[0][both])
+        rank[both] = self._prefer(left[0][both], right[0][both])
         tied = both[rank[both] == 0]
         rank[tied] = has[tied]
         tied = tied[rank[tied] == 0]
-        rank[tied] = self._preferred(left[2][tied], right[2][tied])
+        rank[tied] = self._prefer(left[2][tied], right[2][tied])
         return rank
 
-    def _preferred(self, left: npt.NDArray[Any], right: npt.NDArray[Any]) -> Signs:
-        return compared(right, left) if self.last else compared(left, right)
+    def _prefer(self, left: npt.NDArray[Any], right: npt.NDArray[Any]) -> Signs:
+        return compare(right, left) if self.last else compare(left, right)
 
 
-def compared(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> Signs:
+def compare(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> Signs:
     """Return the sign of a - b, row by row: NaN equals itself and is larger than any number, None equals all."""
     if a.dtype == object:
         return np.asarray(_sign(a, b), np.int8)

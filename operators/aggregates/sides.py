@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from operators.aggregates.definitions import Aggregate
 from operators.aggregates.inputs import inputs_of, with_inputs
-from operators.columns.checks import listed_columns
+from operators.columns.checks import list_columns
 from operators.columns.expressions import Expression, named
 from operators.errors import DefinitionError
 
@@ -47,10 +47,10 @@ class Side:
         return {name: self._joint(aggregate) for name, aggregate in self.aggregates}
 
     def _joint(self, aggregate: Aggregate) -> Aggregate:
-        renamed = self.renamed(aggregate)
+        renamed = self.rename(aggregate)
         return renamed if aggregate.where is not None else replace(renamed, where=self.marker)
 
-    def renamed(self, aggregate: Aggregate) -> Aggregate:
+    def rename(self, aggregate: Aggregate) -> Aggregate:
         """Return an aggregate over columns of the union, whatever frame its rows are of."""
         return with_inputs(aggregate, self.joint)
 
@@ -79,7 +79,7 @@ def check_side_columns(side: Side, names: Sequence[str], required: Sequence[str]
     for name in required:
         if not isinstance(name, Expression) and name not in names:
             raise DefinitionError(
-                f"frame {side.name}: column {name!r} does not exist; it has the columns {listed_columns(name, names)}"
+                f"frame {side.name}: column {name!r} does not exist; it has the columns {list_columns(name, names)}"
             )
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 from operators.aggregates.definitions import Aggregate, Bound, Types, is_atomic
 from operators.aggregates.distinct_sketches import Sketches, most_hashes
 from operators.aggregates.hashes import hashes_of
-from operators.aggregates.hyperloglog import shortened
+from operators.aggregates.hyperloglog import shorten
 from operators.aggregates.once import different_in
 from operators.aggregates.operation import Operation
 from operators.columns.ranges import Ints, State
@@ -47,7 +47,7 @@ class DistinctSketch(Operation):
         data = self.read(records)
         run = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(records)))
         run, values = (run, data.values) if data.valid is None else (run[data.valid], data.values[data.valid])
-        hashes = shortened(hashes_of(values))
+        hashes = shorten(hashes_of(values))
         return (fill(Sketches.of(run, hashes, len(starts), self.size).write(self.size)),)
 
     def combine(self, left: State, right: State) -> State:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from operators.aggregates.definitions import Aggregate, Bound, Types, is_atomic, list_array, typed_values
-from operators.aggregates.distinct import numbered
+from operators.aggregates.distinct import number_values
 from operators.aggregates.operation import Operation, runs
 from operators.aggregates.percentiles import smallest
 from operators.columns.ranges import Ints, State
@@ -71,7 +71,7 @@ class Top(Operation):
         lists = state[0].tolist()
         edges = np.cumsum([0, *map(len, lists)])
         flat = list(chain.from_iterable(lists))
-        columns = [numbered(list(column))[1] for column in zip(*flat, strict=True)]
+        columns = [number_values(list(column))[1] for column in zip(*flat, strict=True)]
         order = np.lexsort(columns[::-1]) if columns else np.empty(0, np.int64)
         place = np.empty(len(flat), np.int64)
         place[order] = np.arange(len(flat))

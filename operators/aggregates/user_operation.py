@@ -173,7 +173,7 @@ class UserOperation(Operation):
     def created(self, rows: int) -> State:
         """Return empty states."""
         made = self.given.create()
-        return tuple(_repeated(value, rows, code) for value, code in zip(made, self.codes, strict=True))
+        return tuple(_repeat(value, rows, code) for value, code in zip(made, self.codes, strict=True))
 
     def lift(self, records: Records) -> State:
         return self.add(self.created(len(records)), records)
@@ -184,18 +184,18 @@ class UserOperation(Operation):
         if self.skips:
             counts[[*self.refused(records)]] = False
         if counts.all():
-            return self._accumulated(state, [column.values for column in data])
+            return self._accumulate(state, [column.values for column in data])
         rows = np.flatnonzero(counts)
         columns = [column.values[rows] for column in data]
-        added = self._accumulated(tuple(column[rows] for column in state), columns)
+        added = self._accumulate(tuple(column[rows] for column in state), columns)
         whole = tuple(column.copy() for column in state)
         for target, values in zip(whole, added, strict=True):
             target[rows] = values
         return whole
 
-    def _accumulated(self, state: State, columns: Sequence[npt.NDArray[Any]]) -> State:
+    def _accumulate(self, state: State, columns: Sequence[npt.NDArray[Any]]) -> State:
         try:
-            return self._called("accumulate", state, *columns)
+            return self._call("accumulate", state, *columns)
         except AggregateError as error:
             if self.skips and error.__cause__ is not None and not _writes(error.__cause__):
                 raise AggregateError(f"{error}{MEETS_STATE}") from error.__cause__
@@ -242,14 +242,14 @@ class UserOperation(Operation):
         return {}
 
     def combine(self, left: State, right: State) -> State:
-        return self._called("combine", left, right)
+        return self._call("combine", left, right)
 
     def combine_ranges(self, state: State, lo: Ints, hi: Ints) -> State:
         if self.given.deduct is None or not len(lo):
             return Operation.combine_ranges(self, state, lo, hi)
         totals = self._totals(state)
         totals = tuple(np.concatenate(column) for column in zip(self.created(1), totals, strict=True))
-        return self._called("deduct", *(tuple(column[edge] for column in totals) for edge in (hi, lo)))
+        return self._call("deduct", *(tuple(column[edge] for column in totals) for edge in (hi, lo)))
 
     def _totals(self, state: State) -> State:
         """The combination of each row with all before it: O(n) rows in O(log n) calls of `combine`.
@@ -290,7 +290,7 @@ class UserOperation(Operation):
                 f"aggregate {name!r}: finish must return {type_}, got {_shape(result)}: {error}"
             ) from error
 
-    def _called(self, primitive: str, *arguments: Any) -> State:
+    def _call(self, primitive: str, *arguments: Any) -> State:
         """The result of a primitive, checked to be a state with as many rows as its arguments."""
         rows = len(arguments[0][0])
         if not rows:
@@ -366,7 +366,7 @@ class UserAggregate(Aggregate):
         return Bound((operation,), self.given.type, lambda states: operation.finished(states[0]))
 
 
-def _repeated(value: Any, rows: int, code: str) -> npt.NDArray[Any]:
+def _repeat(value: Any, rows: int, code: str) -> npt.NDArray[Any]:
     return fill([value] * rows) if code == "object" else np.full(rows, value, _DTYPES[code])
 
 

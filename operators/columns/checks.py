@@ -16,14 +16,14 @@ Types = Mapping[str, pa.DataType]
 _EXPRESSION = re.compile(r"[()+*/%<>=!]| - | (?:and|or|is|in|like) ", re.IGNORECASE)
 
 
-def listed_names(missing: str, available: Iterable[str]) -> str:
+def list_names(missing: str, available: Iterable[str]) -> str:
     """Return the available names, and the one that was probably meant, for the message about a missing one."""
     names = list(available)
     close = nearest(missing, names)
     return ", ".join(names) + ("" if close is None else f": did you mean {close!r}?")
 
 
-def listed_columns(missing: str, available: Iterable[str]) -> str:
+def list_columns(missing: str, available: Iterable[str]) -> str:
     """Return the available columns, and what the missing one probably is: a field, an expression, or another name."""
     names = list(available)
     struct = missing.partition(".")[0]
@@ -32,7 +32,7 @@ def listed_columns(missing: str, available: Iterable[str]) -> str:
     elif _EXPRESSION.search(missing):
         hint = f". It is an expression: on Spark, give F.expr({missing!r})"
     else:
-        return listed_names(missing, names)
+        return list_names(missing, names)
     return ", ".join(names) + hint
 
 
@@ -80,7 +80,7 @@ def check_columns(
     for what, name in named:
         if name is not None and name not in types:
             raise DefinitionError(
-                f"{what} column {name!r} does not exist; the frame has the columns {listed_columns(name, types)}"
+                f"{what} column {name!r} does not exist; the frame has the columns {list_columns(name, types)}"
             )
     check_event_time(types[event_time], event_time)
     for key in keys:

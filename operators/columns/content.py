@@ -34,13 +34,13 @@ def content_order(table: pa.Table, first: Sequence[str]) -> Ints:
             break
         rows = order[tied]
         keys = _sort_keys(plain_array(take_values(table.column(name), rows)))
-        within = _sorted_by(run[tied], keys)
+        within = _order_by(run[tied], keys)
         order[tied] = rows[within]
         run[tied] = _starts(tied, run[tied], [key[within] for key in keys])
     return order
 
 
-def _sorted_by(run: Ints, keys: list[npt.NDArray[np.int64]]) -> Ints:
+def _order_by(run: Ints, keys: list[npt.NDArray[np.int64]]) -> Ints:
     """The order of rows by run and keys; that of equal ones does not matter."""
     by = keys if keys and run[0] == run[-1] else [run, *keys]
     return np.argsort(by[0]) if len(by) == 1 else np.lexsort(by[::-1])

@@ -64,7 +64,7 @@ def combine_ranges(combine: Combine, state: State, lo: Ints, hi: Ints) -> State:
         position[chosen] += width
         if not len(length) or width * 2 > int(length.max()):
             return result
-        level, width = _doubled(combine, level, width), width * 2
+        level, width = _double(combine, level, width), width * 2
 
 
 def overlap_ranges(combine: Combine, state: State, lo: Ints, hi: Ints) -> State:
@@ -84,7 +84,7 @@ def overlap_ranges(combine: Combine, state: State, lo: Ints, hi: Ints) -> State:
         if len(rows):
             _assign(result, rows, combine(_rows(level, lo[rows]), _rows(level, hi[rows] - width)))
         if exponent < last:
-            level = _doubled(combine, level, width)
+            level = _double(combine, level, width)
     return result
 
 
@@ -107,7 +107,7 @@ def prefix_difference(column: npt.NDArray[Any], lo: Ints, hi: Ints) -> npt.NDArr
     return total
 
 
-def _doubled(combine: Combine, level: State, width: int) -> State:
+def _double(combine: Combine, level: State, width: int) -> State:
     return combine(tuple(c[:-width] for c in level), tuple(c[width:] for c in level))
 
 

@@ -276,7 +276,7 @@ def number_keys(columns: Sequence[pa.ChunkedArray], rows: int) -> tuple[Ints, li
     combined = np.zeros(rows, np.int64)
     sizes = [len(code.dictionary) for code in coded]
     for code, size in zip(coded, sizes, strict=True):
-        combined = _renumbered(combined * size + _codes(code), combined, size)
+        combined = _renumber(combined * size + _codes(code), combined, size)
     whole = pa.array(combined).dictionary_encode()
     numbers = _codes(whole)
     first = np.empty(len(whole.dictionary), np.int64)
@@ -284,7 +284,7 @@ def number_keys(columns: Sequence[pa.ChunkedArray], rows: int) -> tuple[Ints, li
     return numbers, [array.take(pa.array(first)) for array in plain]
 
 
-def _renumbered(product: Ints, before: Ints, size: int) -> Ints:
+def _renumber(product: Ints, before: Ints, size: int) -> Ints:
     """The product of two numberings, made small again where it could outgrow 64 bits."""
     largest = int(before.max()) + 1 if len(before) else 0
     if largest * size < 2**31:

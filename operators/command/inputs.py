@@ -87,7 +87,7 @@ def operator_of(text: str) -> Any:
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.append(here)
-    found = _imported(module)
+    found = _import(module)
     for name in path.split("."):
         if not hasattr(found, name):
             raise CommandError(f"the module {module} has no {path!r}: give the name of the operator in it")
@@ -99,7 +99,7 @@ def operator_of(text: str) -> Any:
     return found
 
 
-def _imported(module: str) -> Any:
+def _import(module: str) -> Any:
     try:
         return import_module(module)
     except ModuleNotFoundError as error:

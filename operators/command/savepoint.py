@@ -28,7 +28,7 @@ def run(given: Namespace) -> None:
             snapshots=found.snapshots,
             spark=spark,
         )
-    say(json_text(_described(saved)) if given.json else _text(saved))
+    say(json_text(_describe(saved)) if given.json else _text(saved))
 
 
 _OF_FILES = (
@@ -37,7 +37,7 @@ _OF_FILES = (
 )
 
 
-def _described(saved: Savepoint) -> dict[str, object]:
+def _describe(saved: Savepoint) -> dict[str, object]:
     return {
         "savepoint": saved.uri,
         "entries": sum(bucket.rows for bucket in saved.buckets),

@@ -44,7 +44,7 @@ def session(
         yield _beside(running, conf, tasks)
         return
     with tempfile.TemporaryDirectory(prefix="windows-command-", ignore_cleanup_errors=True) as folder:
-        own = _started({**_conf(Path(folder)), **conf}, Path(folder, "log") if quiet else None)
+        own = _start({**_conf(Path(folder)), **conf}, Path(folder, "log") if quiet else None)
         try:
             own.conf.set(PARTITIONS_KEY, tasks or _some(own))
             yield own
@@ -52,7 +52,7 @@ def session(
             own.stop()
 
 
-def _started(conf: Mapping[str, str], log: Path | None) -> "SparkSession":
+def _start(conf: Mapping[str, str], log: Path | None) -> "SparkSession":
     """A new session. What its JVM and workers print goes to a file, if one is given.
 
     Raises:

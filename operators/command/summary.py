@@ -76,7 +76,7 @@ def _largest_lines(found: StateSurvey, limit: int, keys: int) -> list[str]:
     """The largest keys, which show what makes a bucket larger than the others."""
     names = found.schema.keys.names
     rows = [
-        [str(bucket.number), *(_shown(value) for value in one.key), number(one.panes), number(one.size)]
+        [str(bucket.number), *(_format(value) for value in one.key), number(one.panes), number(one.size)]
         for bucket in found.buckets
         for one in bucket.largest[:keys]
     ]
@@ -88,7 +88,7 @@ def _largest_lines(found: StateSurvey, limit: int, keys: int) -> list[str]:
     return lines
 
 
-def _shown(value: str | None) -> str:
+def _format(value: str | None) -> str:
     return NEVER if value is None else printable(value)
 
 

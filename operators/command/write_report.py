@@ -43,12 +43,12 @@ def _content(given: Namespace) -> Content:
     with reading(given) as spark:
         there = operators_of(given, spark)
         ours = [one.number for one in there if one.is_ours and given.operator_number in (None, one.number)]
-        operators = tuple(_surveyed(given, number, len(ours) == 1, spark) for number in ours)
+        operators = tuple(_survey(given, number, len(ours) == 1, spark) for number in ours)
     others = tuple(one for one in there if not one.is_ours)
     return Content(path, datetime.now(timezone.utc), query, operators, others)
 
 
-def _surveyed(given: Namespace, number: int, alone: bool, spark: "SparkSession") -> StateSurvey | Unread:
+def _survey(given: Namespace, number: int, alone: bool, spark: "SparkSession") -> StateSurvey | Unread:
     try:
         with watched(spark, f"operator {number}", always=given.progress):
             return survey(checkpoint_of(given, number), spark)

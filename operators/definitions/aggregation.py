@@ -165,11 +165,13 @@ class WindowedAggregation(RunnableOperator):
         self, df: "DataFrame", event_time: str, taken: Collection[str] = ()
     ) -> "tuple[WindowedAggregation, DataFrame, str]":
         from operators.spark.base.gaps import with_gap
-        from operators.spark.inputs.expressions import check_expression, made
+        from operators.spark.inputs.expressions import check_expression, with_expression_columns
 
         if is_column(self.windows.row_gap):
             check_expression(df, "gap", self.windows.row_gap)
-        found = made(df, self.keys, [("event_time", event_time), *inputs_of_results(self.aggregates)], taken)
+        found = with_expression_columns(
+            df, self.keys, [("event_time", event_time), *inputs_of_results(self.aggregates)], taken
+        )
         df, event_time = found.df, found.name(event_time)
         aggregates = tuple((name, with_inputs(one, found.name)) for name, one in self.aggregates)
         operator = replace(
@@ -276,7 +278,7 @@ class CoGroupedAggregation(OfSomeKinds):
         from operators.spark.apply import apply
         from operators.spark.inputs.arguments import Arguments
 
-        joint, frame, incoming = self._united(frames, event_time)
+        joint, frame, incoming = self._unite(frames, event_time)
         given = Arguments(backend, options, name, close_time, idle)
         return apply(joint, frame, EVENT_TIME, given, incoming=incoming)
 
@@ -290,7 +292,7 @@ class CoGroupedAggregation(OfSomeKinds):
         options: Mapping[str, object] | None = None,
     ) -> "Savepoint":
         """Write the state that bounded frames leave to a new folder, as `WindowedAggregation.savepoint` does."""
-        joint, frame, _ = self._united(frames, event_time)
+        joint, frame, _ = self._unite(frames, event_time)
         return joint.savepoint(frame, EVENT_TIME, path, close_time, options=options)
 
     def check(
@@ -305,18 +307,18 @@ class CoGroupedAggregation(OfSomeKinds):
         operator: int = 0,
     ) -> int | None:
         """Refuse a checkpoint that a query with this operator cannot go on from, as `WindowedAggregation.check` does."""
-        joint, frame, _ = self._united(frames, event_time)
+        joint, frame, _ = self._unite(frames, event_time)
         return joint.check(
             frame, EVENT_TIME, checkpoint, backend=backend, options=options, idle=idle, operator=operator
         )
 
-    def _united(
+    def _unite(
         self,
         frames: Mapping[str, "DataFrame"],
         event_time: "str | Column | Mapping[str, str | Column]",
     ) -> "tuple[WindowedAggregation, DataFrame, Incoming | None]":
         """The operator over the frames as one, that frame, and what is known of its event time if it is a stream."""
-        from operators.spark.inputs.union import check_frames, check_inputs, united
+        from operators.spark.inputs.union import check_frames, check_inputs, unite
 
         times = event_times(self.sides, frames, event_time)
         check_frames(frames)
@@ -333,7 +335,7 @@ class CoGroupedAggregation(OfSomeKinds):
         )
         whole, windows = CoGroupedAggregation(ready[-1], tuple(sides)), ready[-1].windows
         grace_us = windows.grace_ticks * windows.tick_us
-        return whole.joint, *united(sides, whole.shared, prepared, times, grace_us)
+        return whole.joint, *unite(sides, whole.shared, prepared, times, grace_us)
 
     def local_runner(
         self,

@@ -15,7 +15,7 @@ from operators.aggregates.user_code import result_type
 from operators.columns.checks import (
     check_columns,
     column_types,
-    listed_columns,
+    list_columns,
     refuse_alike,
     refuse_twice,
 )
@@ -198,9 +198,9 @@ class GroupedOperator(RunnableOperator):
         yield from (("group_by", key) for key in self.keys)
 
     def prepared(self, df: "DataFrame", event_time: str) -> "tuple[GroupedOperator, DataFrame, str]":
-        from operators.spark.inputs.expressions import made
+        from operators.spark.inputs.expressions import with_expression_columns
 
-        found = made(df, self.keys, [("event_time", event_time)])
+        found = with_expression_columns(df, self.keys, [("event_time", event_time)])
         operator = replace(self, keys=found.keys, key_names=found.key_names or self.key_names)
         return operator, found.df, found.name(event_time)
 
@@ -260,7 +260,7 @@ class GroupedOperator(RunnableOperator):
             if column not in types:
                 raise DefinitionError(
                     f"{name} reads column {column!r}, which does not exist; "
-                    f"the frame has the columns {listed_columns(column, types)}"
+                    f"the frame has the columns {list_columns(column, types)}"
                 )
         for column, type_ in declared.state.items():
             if type_ not in KINDS:

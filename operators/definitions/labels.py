@@ -42,6 +42,6 @@ def with_labels(
     check_column_name("label_time", label_time)
     labels = WholeSide("labels", (), tuple(dict.fromkeys((*columns, label_time))))
     records = Side("records", tuple((name, aggregate) for name, aggregate, _ in aggregates))
-    renamed = tuple((name, records.renamed(aggregate), over) for name, aggregate, over in aggregates)
+    renamed = tuple((name, records.rename(aggregate), over) for name, aggregate, over in aggregates)
     joint = tuple((labels.joint(name), name) for name in columns)
     return renamed, EmittedRows(joint, labels.joint(label_time), labels.marker), [labels, records]

@@ -12,7 +12,7 @@ from operators.aggregates.fold_operation import combining
 from operators.aggregates.inputs import with_inputs
 from operators.aggregates.over import OverLookbacks
 from operators.aggregates.sides import EVENT_TIME, Side, check_joint_names
-from operators.columns.checks import check_columns, column_types, listed_names, refuse_alike, refuse_twice
+from operators.columns.checks import check_columns, column_types, list_names, refuse_alike, refuse_twice
 from operators.columns.durations import Duration, as_text, tick_length, ticks
 from operators.columns.expressions import named, refuse_expressions
 from operators.definitions.attributes import OF_OPERATORS, unknown_attribute
@@ -104,9 +104,8 @@ class RollingWindows:
                 )
             lengths[count] = name
         if self.closed not in get_args(Closed):
-            raise DefinitionError(
-                f"closed is {self.closed!r}; known are {', '.join(map(repr, get_args(Closed)))}"
-            )
+            known = ", ".join(map(repr, get_args(Closed)))
+            raise DefinitionError(f"closed is {self.closed!r}; known are {known}")
         object.__setattr__(self, "lookback_ticks", tuple(lengths))
         object.__setattr__(self, "names", tuple(named))
         object.__setattr__(self, "grace_ticks", ticks(self.grace, tick_us, "grace", 0))
@@ -179,7 +178,7 @@ class RollingAggregation(RunnableOperator):
                 if lookback not in self.windows.names:
                     raise DefinitionError(
                         f"{name} is over lookback {lookback!r}, which does not exist; the windows have "
-                        f"{listed_names(lookback, map(repr, self.windows.names))}"
+                        f"{list_names(lookback, map(repr, self.windows.names))}"
                     )
             added.append((name, limited.aggregate, limited.lookbacks))
         operator = replace(self, aggregates=(*self.aggregates, *added))
@@ -221,9 +220,10 @@ class RollingAggregation(RunnableOperator):
     def prepared(
         self, df: "DataFrame", event_time: str, taken: Collection[str] = ()
     ) -> "tuple[RollingAggregation, DataFrame, str]":
-        from operators.spark.inputs.expressions import made
+        from operators.spark.inputs.expressions import with_expression_columns
 
-        found = made(df, self.keys, [("event_time", event_time), *inputs_of_results(self.aggregates)], taken)
+        inputs = [("event_time", event_time), *inputs_of_results(self.aggregates)]
+        found = with_expression_columns(df, self.keys, inputs, taken)
         aggregates = tuple((name, with_inputs(one, found.name), over) for name, one, over in self.aggregates)
         rows, time = self.rows, found.name(event_time)
         if rows is None and found.names:
@@ -347,21 +347,21 @@ class RollingAggregation(RunnableOperator):
         """
         from operators.spark.apply import apply
         from operators.spark.inputs.arguments import Arguments
-        from operators.spark.inputs.expressions import made
-        from operators.spark.inputs.union import check_frames, check_inputs, united
+        from operators.spark.inputs.expressions import with_expression_columns
+        from operators.spark.inputs.union import check_frames, check_inputs, unite
 
         frames = {"labels": labels, "records": records}
         check_frames(frames)
         times = {"labels": named(label_time), "records": named(event_time)}
         _, sides = _as_of(self, labels.columns, times["labels"])
         taken = check_inputs(sides, self.keys, frames, times)
-        found = made(labels, self.keys, [("label_time", times["labels"])], taken)
+        found = with_expression_columns(labels, self.keys, [("label_time", times["labels"])], taken)
         ready, df, time = self.prepared(records, times["records"], taken)
         frames = {"labels": found.df, "records": df}
         times = {"labels": found.name(times["labels"]), "records": time}
         operator, sides = _as_of(ready, labels.columns, times["labels"])
         grace_us = self.windows.grace_ticks * self.windows.tick_us
-        frame, incoming = united(sides, operator.keys, frames, times, grace_us)
+        frame, incoming = unite(sides, operator.keys, frames, times, grace_us)
         given = Arguments(backend, options, name, idle=idle)
         return apply(operator, frame, EVENT_TIME, given, incoming=incoming)
 
@@ -383,12 +383,12 @@ class RollingAggregation(RunnableOperator):
 
         refuse_expressions([("label_time", label_time), ("event_time", event_time), *self.given])
 
-        def made(columns: Sequence[str]) -> "tuple[list[Side], LocalRunner]":
+        def sides_of(columns: Sequence[str]) -> "tuple[list[Side], LocalRunner]":
             operator, sides = _as_of(self, columns, label_time)
             check_joint_names(sides, self.keys)
             return sides, operator.runner_of_inputs(EVENT_TIME, resolve(backend, options), directory, sides)
 
-        return AsOfRunner(made, self.keys, {"labels": label_time, "records": event_time})
+        return AsOfRunner(sides_of, self.keys, {"labels": label_time, "records": event_time})
 
 
 def _as_of(

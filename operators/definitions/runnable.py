@@ -292,7 +292,7 @@ class RunnableOperator(OfSomeKinds, ABC):
             ValueError: an unknown backend or option.
         """
         from operators.spark.inputs.arguments import Arguments
-        from operators.spark.state.continuing import check_checkpoint
+        from operators.spark.state.checkpoint_check import check_checkpoint
 
         given = Arguments(backend, options, idle=idle)
         return check_checkpoint(self, df, event_time, checkpoint, given, operator)

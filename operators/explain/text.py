@@ -32,10 +32,10 @@ def text(of: Parts) -> str:
     )
     filled = [(title, list(lines)) for title, lines in sections]
     indent = min(_MOST_INDENT, 4 + max(len(label) for _, lines in filled for label, _ in lines))
-    return "\n".join(f"{title}\n{_aligned(lines, indent)}" for title, lines in filled if lines)
+    return "\n".join(f"{title}\n{_align(lines, indent)}" for title, lines in filled if lines)
 
 
-def _aligned(lines: Sequence[Line], indent: int) -> str:
+def _align(lines: Sequence[Line], indent: int) -> str:
     rows = [
         row
         for label, content in lines

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
-from operators.columns.checks import listed_names
+from operators.columns.checks import list_names
 from operators.errors import DefinitionError
 from operators.runtime.forgetting import Keys, encoded_keys
 from state_backends import StateError
@@ -103,7 +103,7 @@ def _chosen(requests: RequestFolder, operator: str | None) -> RequestReader:
     if name not in readers:
         raise DefinitionError(
             f"no operator named {name!r} has looked for requests in the folder {requests.shown}; those that have: "
-            f"{listed_names(name, readers)}"
+            f"{list_names(name, readers)}"
         )
     return readers[name]
 

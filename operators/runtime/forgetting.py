@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from operators.columns.arrow import plain_table
-from operators.columns.checks import listed_columns
+from operators.columns.checks import list_columns
 from operators.columns.records import number_keys
 from operators.errors import DefinitionError
 from serializers.keys import encode_keys
@@ -39,7 +39,7 @@ def encoded_keys(keys: Keys, columns: pa.Schema) -> list[bytes]:
     for name in columns.names:
         if name not in table.column_names:
             raise DefinitionError(
-                f"the keys lack the key column {name!r}; they have the columns {listed_columns(name, table.column_names)}"
+                f"the keys lack the key column {name!r}; they have the columns {list_columns(name, table.column_names)}"
             )
     for name in table.column_names:
         if name not in columns.names:

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from operators.columns.arrow import plain_type
-from operators.columns.checks import listed_columns, refuse_twice
+from operators.columns.checks import list_columns, refuse_twice
 from operators.errors import DefinitionError
 from operators.sinks.interface import Changes, SinkError
 from operators.sinks.times import refuse_times
@@ -157,7 +157,7 @@ def _check_keys(schema: pa.Schema, keys: Sequence[str]) -> None:
     for key in keys:
         if key not in schema.names or key == "change":
             available = [name for name in schema.names if name != "change"]
-            listed = listed_columns(key, available)
+            listed = list_columns(key, available)
             raise DefinitionError(f"key column {key!r} does not exist; the rows have the columns {listed}")
         if pat.is_nested(schema.field(key).type):
             raise DefinitionError(

@@ -207,7 +207,7 @@ def _merge(table: "DeltaTable", changes: Changes) -> None:
     lake = _deltalake()
     deleted = _free_name(_DELETED, changes.upserts.column_names)
     source = _source(changes, deleted)
-    values = {_quoted(name): f"new.{_quoted(name)}" for name in changes.upserts.column_names}
+    values = {_quote(name): f"new.{_quote(name)}" for name in changes.upserts.column_names}
     noted = [
         lake.Transaction(changes.query, changes.batch),
         lake.Transaction(_FINGERPRINT.format(changes.query), changes.fingerprint),
@@ -225,7 +225,7 @@ def _merge(table: "DeltaTable", changes: Changes) -> None:
 
 def _same(keys: Sequence[str]) -> str:
     """Return the condition that a row of the table has the key of one that is merged."""
-    return " AND ".join(f"(old.{_quoted(k)} IS NOT DISTINCT FROM new.{_quoted(k)})" for k in keys)
+    return " AND ".join(f"(old.{_quote(k)} IS NOT DISTINCT FROM new.{_quote(k)})" for k in keys)
 
 
 def _free_name(name: str, taken: Collection[str]) -> str:
@@ -244,7 +244,7 @@ def _source(changes: Changes, deleted: str) -> pa.Table:
     return rows.append_column(deleted, pa.array(np.arange(rows.num_rows) >= changes.upserts.num_rows))
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 

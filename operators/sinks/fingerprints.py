@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
-from operators.sinks.nested import held, lengths
+from operators.sinks.nested import inner_values, lengths
 from serializers.arrays import take_rows
 
 _BYTES = 8
@@ -65,7 +65,7 @@ def _add_values(digest: "hashlib.blake2b", column: pa.Array) -> None:
     if pat.is_nested(type_):
         if not pat.is_struct(type_):
             digest.update(lengths(values).tobytes())
-        for part in held(values):
+        for part in inner_values(values):
             _add_values(digest, part)
     elif _is_text(type_):
         _add_bytes(digest, values.cast(pa.large_binary()))

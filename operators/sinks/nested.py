@@ -30,7 +30,7 @@ def json_text(column: pa.ChunkedArray) -> pa.Array:
     return pa.array(values, pa.string())
 
 
-def held(values: pa.Array) -> list[pa.Array]:
+def inner_values(values: pa.Array) -> list[pa.Array]:
     """Return the arrays of the values that nested ones hold: the fields of structs, the elements of lists and maps."""
     if pat.is_struct(values.type):
         return values.flatten()

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from operators.sinks.interface import Changes, Sink, SinkError, WrittenBatch
 from operators.sinks.postgres_arguments import check_conninfo, check_table, wrong_name
-from operators.sinks.postgres_values import declared
+from operators.sinks.postgres_values import sql_type
 from operators.sinks.tables import declared_types
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class PostgresSink(Sink):
         self._database().check()
 
     def write(self, changes: Changes) -> bool:
-        types = declared_types(changes.upserts.schema, declared, "PostgreSQL")
+        types = declared_types(changes.upserts.schema, sql_type, "PostgreSQL")
         for name in types:
             if wrong := wrong_name(name):
                 raise SinkError(

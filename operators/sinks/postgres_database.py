@@ -60,7 +60,7 @@ class Database:
     def last_batch(self, query: str) -> WrittenBatch | None:
         """Return the query's last batch, as `Sink.last_batch` does."""
         return self._in_words(
-            lambda db: to.noted(db, self._batches, self.table, query),
+            lambda db: to.last_written(db, self._batches, self.table, query),
             f"the question for the last batch of query {query!r}",
         )
 
@@ -101,7 +101,7 @@ class Database:
             ) from None
         except psycopg.OperationalError as error:
             raise SinkError(
-                f"PostgreSQL cannot be reached: {_said(error)}. Check host, port, dbname and user in conninfo, and that "
+                f"PostgreSQL cannot be reached: {_message_of(error)}. Check host, port, dbname and user in conninfo, and that "
                 "the server runs and lets this machine in; a client of Spark Connect calls upsert_to after it has made "
                 "its session"
             ) from None
@@ -118,7 +118,7 @@ class Database:
         kind = error.sqlstate and error.sqlstate[:2]
         if isinstance(error, psycopg.OperationalError) and kind in _PASSING:
             return SinkError(
-                f"PostgreSQL gave up {what}: {_said(error)}. Start the query again: nothing is lost or written twice"
+                f"PostgreSQL gave up {what}: {_message_of(error)}. Start the query again: nothing is lost or written twice"
             )
         try:
             with self._connect() as db:
@@ -129,7 +129,9 @@ class Database:
         except SinkError as found:
             return found
         advice = f". The table has other types than the rows: {'; '.join(others)}" if others else ""
-        return SinkError(f"PostgreSQL refused {what} for the table {self._shown}: {_said(error)}{advice}")
+        return SinkError(
+            f"PostgreSQL refused {what} for the table {self._shown}: {_message_of(error)}{advice}"
+        )
 
     def _check(self, db: Db) -> None:
         """Refuse a schema that does not exist, and rights that are missing."""
@@ -187,7 +189,7 @@ class Database:
         )
 
 
-def _said(error: psycopg.Error) -> str:
+def _message_of(error: psycopg.Error) -> str:
     """Return what the database says, and its hint, as a sentence without the period."""
     said = [error.diag.message_primary or str(error), error.diag.message_hint or ""]
     return ". ".join(" ".join(part.split()).rstrip(".") for part in said if part)

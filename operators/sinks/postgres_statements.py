@@ -8,7 +8,7 @@ from psycopg import Connection
 from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
 
 from operators.sinks.interface import Changes, WrittenBatch
-from operators.sinks.postgres_values import copied
+from operators.sinks.postgres_values import as_csv
 from operators.sinks.tables import BATCHES, FINGERPRINT, Layout, null_keys
 
 Db = Connection[Any]
@@ -83,7 +83,7 @@ def creation(db: Db, name: Identifier, changes: Changes, types: Mapping[str, str
         for column, type_ in types.items()
     ]
     return SQL("CREATE TABLE IF NOT EXISTS {} ({}, {} ({}))").format(
-        name, SQL(", ").join(columns), SQL(kind), _listed(changes.keys)
+        name, SQL(", ").join(columns), SQL(kind), _list(changes.keys)
     )
 
 
@@ -104,7 +104,7 @@ def note(db: Db, batches: Identifier, table: str, changes: Changes) -> bool:
     return bool(run(db, statement))
 
 
-def noted(db: Db, batches: Identifier, table: str, query: str) -> WrittenBatch | None:
+def last_written(db: Db, batches: Identifier, table: str, query: str) -> WrittenBatch | None:
     """Return what is noted as the query's last batch."""
     columns = [column for column, _, _ in columns_of(db, batches)]
     if not columns:
@@ -147,12 +147,12 @@ def upsert(db: Db, table: Identifier, changes: Changes) -> None:
     if not changes.upserts.num_rows:
         return
     new = _copy(db, table, "windows_upserts", changes.upserts)
-    columns = _listed(changes.upserts.column_names)
+    columns = _list(changes.upserts.column_names)
     values = [SQL("{0} = excluded.{0}").format(Identifier(name)) for name in changes.values]
     action = SQL("UPDATE SET {}").format(SQL(", ").join(values)) if values else SQL("NOTHING")
     # The table has another name here: it may be called "excluded".
     statement = SQL("INSERT INTO {} AS old ({}) SELECT {} FROM {} ON CONFLICT ({}) DO {}")
-    run(db, statement.format(table, columns, columns, new, _listed(changes.keys), action))
+    run(db, statement.format(table, columns, columns, new, _list(changes.keys), action))
 
 
 def _copy(db: Db, table: Identifier, name: str, rows: pa.Table) -> Identifier:
@@ -162,12 +162,12 @@ def _copy(db: Db, table: Identifier, name: str, rows: pa.Table) -> Identifier:
     """
     new = Identifier("pg_temp", name)
     made = SQL("CREATE TEMP TABLE {} ON COMMIT DROP AS SELECT {} FROM {} WITH NO DATA")
-    run(db, made.format(new, _listed(rows.column_names), table))
+    run(db, made.format(new, _list(rows.column_names), table))
     with db.cursor() as cursor, cursor.copy(SQL("COPY {} FROM STDIN (FORMAT csv)").format(new)) as copy:
-        for part in copied(rows):
+        for part in as_csv(rows):
             copy.write(part)
     return new
 
 
-def _listed(names: Iterable[str]) -> Composed:
+def _list(names: Iterable[str]) -> Composed:
     return SQL(", ").join(map(Identifier, names))

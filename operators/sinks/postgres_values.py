@@ -17,14 +17,14 @@ _NUL_IN_JSON = r"(^|[^\\])(\\\\)*\\u0000"
 """The escape of NUL, whose backslash is not itself escaped."""
 
 
-def declared(type_: pa.DataType) -> str | None:
+def sql_type(type_: pa.DataType) -> str | None:
     """Return the SQL type of an Arrow type, or None if there is none."""
     if pat.is_decimal(type_):
         return f"numeric({type_.precision}, {type_.scale})"
     return next((name for is_type, name in _TYPES if is_type(type_)), None)
 
 
-def copied(rows: pa.Table) -> Iterator[memoryview]:
+def as_csv(rows: pa.Table) -> Iterator[memoryview]:
     """Return rows as COPY takes them: CSV, some thousand rows at a time; null is nothing, text is quoted.
 
     Raises:

@@ -5,7 +5,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from operators.sinks.interface import SinkError
-from operators.sinks.nested import held
+from operators.sinks.nested import inner_values
 
 _DAYS = -719_162, 2_932_896
 """From 0001-01-01 to 9999-12-31, since the epoch."""
@@ -33,7 +33,7 @@ def _is_out_of_range(values: pa.Array) -> bool:
     if not len(values):
         return False
     if pat.is_nested(type_):
-        return any(map(_is_out_of_range, held(values)))
+        return any(map(_is_out_of_range, inner_values(values)))
     if pat.is_date(type_):
         first, last, values = *_DAYS, values.cast(pa.date32()).view(pa.int32())
     elif pat.is_timestamp(type_):

@@ -24,17 +24,17 @@ from operators.spark.base.session import (
 )
 from operators.spark.base.types import arrow_type, reported_schema, spark_schema
 from operators.spark.batch.bounded import BoundedRun
-from operators.spark.batch.bounded_input import input_columns, sorted_input
+from operators.spark.batch.bounded_input import input_columns, sort_input
 from operators.spark.inputs.arguments import Arguments
-from operators.spark.inputs.chains import Incoming, as_windows, direct, marked
-from operators.spark.inputs.declared import (
-    check_declared,
-    declared,
-    input_types,
-    known,
-    no_analysis_needed,
-)
+from operators.spark.inputs.chains import Incoming, as_windows, direct, mark_times
 from operators.spark.inputs.packing import PACKED, PACKED_COUNTS, TO_BUCKETS, Pack, Unpack
+from operators.spark.inputs.pipeline_schema import (
+    check_schema,
+    input_types,
+    no_analysis_needed,
+    with_given_columns,
+    without_analysis,
+)
 from operators.spark.inputs.prepare import check_frame, prepare
 from operators.steps.late_reports import LATE, LateSide
 from state_backends import StateConfig
@@ -66,12 +66,12 @@ def apply(
     """
     check_frame(df)
     schema = given.schema
-    check_declared(df, schema, given.streaming)
+    check_schema(df, schema, given.streaming)
     if schema is not None and not (given.idle is None and given.close_time is None):
         raise DefinitionError(
             "with schema, which is for pipelines, there is no idle and no close_time: leave them out"
         )
-    df = declared(df, schema)
+    df = with_given_columns(df, schema)
     prepared = prepare(operator, df, event_time, given.backend, given.options)
     binding, columns, spark = prepared.binding, df.columns, df.sparkSession
     config = prepared.config.with_default("state.snapshots.retain", spark.conf.get(_RETAIN_KEY, None))
@@ -81,7 +81,7 @@ def apply(
     binding = binding.reporting(late)
     narrow = input_columns(df, binding, streaming=streaming)
     if schema is not None:
-        narrow = known(narrow, input_types(binding, schema, streaming=streaming))
+        narrow = without_analysis(narrow, input_types(binding, schema, streaming=streaming))
     out = as_windows(spark_schema(binding.rows), {time.column for time in binding.times if time.is_end})
     idle_ms = given.idle_ms
     if not streaming:
@@ -103,7 +103,7 @@ def apply(
         # What lies below is not known: it may be a shuffle.
         incoming = replace(direct(-(-binding.grace * binding.tick_us // 1_000)), shuffled=True)
     incoming = (incoming or prepared.incoming()).with_idle(idle_ms)
-    out = marked(out, binding.times, incoming, binding.tick_us)
+    out = mark_times(out, binding.times, incoming, binding.tick_us)
     name = given.name
     try:
         return _streaming(narrow, binding, config, prepared.buckets, out, name, incoming)
@@ -129,7 +129,7 @@ def _bounded(
     df: DataFrame, binding: Binding, out: StructType, name: str, log_level: str, close_time: int
 ) -> DataFrame:
     """The rows of a bounded frame."""
-    input_ = sorted_input(df, binding, name)
+    input_ = sort_input(df, binding, name)
     run = BoundedRun(binding, input_.source, name, input_.step, log_level, close_time)
     return input_.df.mapInArrow(run, out)
 
@@ -150,7 +150,7 @@ def _streaming(
     savepoint = None if config.savepoint is None else read_header(config.savepoint)
     if savepoint is not None:
         adaption(binding, savepoint.identity, savepoint.schema, config.evolution, moved=True)
-    timed = incoming.watermarked(df, binding.inputs.aliases[binding.inputs.event_time])
+    timed = incoming.with_watermark(df, binding.inputs.aliases[binding.inputs.event_time])
     if sum(marker not in binding.inputs.names for marker in incoming.markers) > 1:
         # Rows of several inputs cannot be told apart.
         incoming = replace(incoming, closing=replace(incoming.closing, delays_us=()), markers=())
@@ -160,9 +160,9 @@ def _streaming(
         timed = with_heartbeats(timed, closing.idle_ms)
     tells = clocked or bool(closing.delays_us)
     pack = Pack(binding, labels, name, tells, incoming.shuffled, incoming.markers)
-    packed = known(timed, known_columns(df)).mapInArrow(pack, spark_schema(PACKED))
+    packed = without_analysis(timed, known_columns(df)).mapInArrow(pack, spark_schema(PACKED))
     packed = observed(packed, f"{name}_in", PACKED_COUNTS)
-    sent = known(packed.select(*TO_BUCKETS.names), spark_schema(TO_BUCKETS))
+    sent = without_analysis(packed.select(*TO_BUCKETS.names), spark_schema(TO_BUCKETS))
     results = sent.groupBy("bucket").transformWithStateInPandas(
         BucketProcessor(binding, config, labels, name, closing, savepoint),
         RESULT_TYPES,
@@ -170,4 +170,4 @@ def _streaming(
         "eventtime",
     )
     results = observed(results, f"{name}_out", names(binding.counts), len(LARGEST))
-    return known(results, RESULT_TYPES).mapInArrow(Unpack(binding.rows), out)
+    return without_analysis(results, RESULT_TYPES).mapInArrow(Unpack(binding.rows), out)

@@ -162,7 +162,7 @@ def _plain(number: int, info: Segment) -> list[Any]:
 
 def _segment(depth: Any, keys: Any, size: Any, bits: Any, seeded: Any = False, further: Any = ()) -> Segment:
     """A segment of the index."""
-    info = _checked(
+    info = _check(
         Segment(
             count(depth), count(keys), count(size), bytearray(instance(bytes, bits)), instance(bool, seeded)
         )
@@ -176,10 +176,10 @@ def _segment(depth: Any, keys: Any, size: Any, bits: Any, seeded: Any = False, f
 
 def _further(low: Any, high: Any, depth: Any, keys: Any, size: Any, bits: Any) -> Part:
     counts = count(depth), count(keys), count(size), bytearray(instance(bytes, bits))
-    return _checked(Part(*counts, low=instance(bytes, low), high=instance(bytes, high)))
+    return _check(Part(*counts, low=instance(bytes, low), high=instance(bytes, high)))
 
 
-def _checked(part: P) -> P:
+def _check(part: P) -> P:
     """A part whose depth agrees with its bits, so that no walk is longer than these."""
     if part.depth > _DEEPEST or len(part.bits) != max(1, 1 << part.depth >> 3):
         raise ValueError(f"{len(part.bits)} bytes of bits at depth {part.depth}")

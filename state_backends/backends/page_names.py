@@ -26,7 +26,7 @@ def page_names(prefix: bytes, keys: Sequence[bytes]) -> tuple[list[bytes], npt.N
         places = sorted(range(len(keys)), key=keys.__getitem__)
         return [prefix + keys[n] for n in places], np.array(places, np.int64)
     array = pa.array(keys, pa.large_binary())
-    order = np.argsort(_leading(array, _shared(min(keys), max(keys))))
+    order = np.argsort(_leading(array, _common_bytes(min(keys), max(keys))))
     names = pc.binary_join_element_wise(
         pa.scalar(prefix, pa.large_binary()), array.take(pa.array(order)), pa.scalar(b"", pa.large_binary())
     )
@@ -39,7 +39,7 @@ def page_keys(prefix: bytes, names: Sequence[bytes]) -> list[bytes]:
     return pc.binary_slice(pa.array(names, pa.large_binary()), len(prefix), _LONGEST).to_pylist()
 
 
-def _shared(first: bytes, last: bytes) -> int:
+def _common_bytes(first: bytes, last: bytes) -> int:
     """How many bytes all keys share from the first key to the last one in order."""
     most = min(len(first), len(last))
     return next((n for n in range(most) if first[n] != last[n]), most)

@@ -102,8 +102,8 @@ class Bucket:
             names = self._names(segment) if self.pointer.progress.has_further_pages else []
             seen = _Seen({key_of(name) for name in names if name[:1] == FURTHER})
             stored = self.backend.iterate(segment) if not names else self._pages(segment, names)
-            for pages in _batched(stored, _PAGES_AT_ONCE):
-                yield self._decoded(segment, dict(pages), seen)
+            for pages in _in_batches(stored, _PAGES_AT_ONCE):
+                yield self._decode(segment, dict(pages), seen)
 
     def _names(self, segment: int) -> list[bytes]:
         """The names of a segment's pages, those of one key in order of time."""
@@ -111,11 +111,11 @@ class Bucket:
         return sorted(names, key=lambda name: (name[:1] == FURTHER, name))
 
     def _pages(self, segment: int, names: list[bytes]) -> Iterator[tuple[bytes, bytes]]:
-        for some in _batched(names, _PAGES_READ):
+        for some in _in_batches(names, _PAGES_READ):
             pages = cast("list[bytes]", self.backend.get_many(segment, some))
             yield from zip(some, pages, strict=True)
 
-    def _decoded(self, segment: int, pages: dict[bytes, bytes], seen: "_Seen") -> EntryBatch:
+    def _decode(self, segment: int, pages: dict[bytes, bytes], seen: "_Seen") -> EntryBatch:
         columns, counts = self.schema.layout.decode(list(pages.values()))
         keys, number = distinct_keys(list(pages))
         key, sizes = np.repeat(number, counts), [0] * len(keys)
@@ -127,7 +127,7 @@ class Bucket:
         return EntryBatch(segment, keys, key, columns, sizes, seen.again(keys))
 
 
-def _batched(items: Iterable[Item], most: int) -> Iterator[list[Item]]:
+def _in_batches(items: Iterable[Item], most: int) -> Iterator[list[Item]]:
     """Yield items in lists of so many at most."""
     rest = iter(items)
     while some := list(islice(rest, most)):
@@ -183,7 +183,7 @@ def open_bucket(journal: Journal, backend: str | None, snapshots: str | None) ->
         )
     schema = pointer.progress.schema
     # Pages in the journal stay there: moved out, they would be written to the folder of snapshots.
-    name = RESIDENT if pointer.home == JOURNAL else backend or "memory"
+    name = RESIDENT if pointer.page_location == JOURNAL else backend or "memory"
     directory = Path(tempfile.mkdtemp(prefix="windows-state-"))
     with ExitStack() as after:
         after.callback(shutil.rmtree, directory, ignore_errors=True)

@@ -14,8 +14,8 @@ def partition_labels(count: int) -> list[int]:
 def spark_hash(number: int) -> int:
     """Return Spark's hash of an int column: Murmur3 x86 32-bit of its 4 bytes with seed 42, signed."""
     k = number * 0xCC9E2D51 & 0xFFFFFFFF
-    k = _rotated(k, 15) * 0x1B873593 & 0xFFFFFFFF
-    h = _rotated(42 ^ k, 13) * 5 + 0xE6546B64 & 0xFFFFFFFF
+    k = _rotate(k, 15) * 0x1B873593 & 0xFFFFFFFF
+    h = _rotate(42 ^ k, 13) * 5 + 0xE6546B64 & 0xFFFFFFFF
     h ^= 4
     h = (h ^ h >> 16) * 0x85EBCA6B & 0xFFFFFFFF
     h = (h ^ h >> 13) * 0xC2B2AE35 & 0xFFFFFFFF
@@ -23,7 +23,7 @@ def spark_hash(number: int) -> int:
     return h - (h >> 31 << 32)
 
 
-def _rotated(word: int, bits: int) -> int:
+def _rotate(word: int, bits: int) -> int:
     return (word << bits | word >> 32 - bits) & 0xFFFFFFFF
 
 

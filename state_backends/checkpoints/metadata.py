@@ -125,7 +125,7 @@ def spark_errors() -> tuple[type[Exception], ...]:
     return PySparkException, Py4JJavaError
 
 
-def moved(error: Exception, shown: str) -> StateError | None:
+def moved_error(error: Exception, shown: str) -> StateError | None:
     """Return the error to raise for a checkpoint that is not where it was written; None if that is not the reason.
 
     Args:
@@ -147,7 +147,7 @@ def moved(error: Exception, shown: str) -> StateError | None:
     )
 
 
-def named_commits(error: Exception) -> StateError | None:
+def named_commits_error(error: Exception) -> StateError | None:
     """Return the error to raise for a checkpoint of format 2, which Spark 4.0 writes but cannot read; None for others.
 
     Args:

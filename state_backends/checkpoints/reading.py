@@ -16,8 +16,8 @@ from state_backends.checkpoints.forms import Form, common_form
 from state_backends.checkpoints.labels import bucket_number
 from state_backends.checkpoints.metadata import (
     JOURNAL_VARIABLE,
-    moved,
-    named_commits,
+    moved_error,
+    named_commits_error,
     spark_errors,
     unreadable,
 )
@@ -201,7 +201,7 @@ def journal_rows(checkpoint: Checkpoint, spark: "SparkSession | None") -> "DataF
         rows = reader.load(path)
         _ = rows.schema  # Spark Connect reads the state only on the first request
     except spark_errors() as error:
-        if (reason := moved(error, checkpoint.path)) is not None:
+        if (reason := moved_error(error, checkpoint.path)) is not None:
             raise reason from error
         if not isinstance(error, PySparkException):  # of Java, about a file of Spark's
             why = str(error).partition("\n\tat ")[0]
@@ -239,7 +239,7 @@ def pointers(rows: "DataFrame") -> list[Pointer]:
     try:
         found = rows.where("name = 'pointer'").select("blob").collect()
     except spark_errors() as error:
-        if (reason := named_commits(error)) is not None:
+        if (reason := named_commits_error(error)) is not None:
             raise reason from error
         raise
     return [Pointer.decode(bytes(row.blob)) for row in found]

@@ -193,14 +193,14 @@ class SurveyBucket:
     def _largest(self, count: SizeCount) -> list[dict[str, Any]]:
         found = count.largest(MOST_KEYS)
         columns = decode_keys([key for key, *_ in found], self.schema.keys.types)
-        texts = [[_shortened(value) for value in column.to_pylist()] for column in columns]
+        texts = [[_shorten(value) for value in column.to_pylist()] for column in columns]
         return [
             {"key": [column[at] for column in texts], "size": size, "panes": panes}
             for at, (_, size, panes) in enumerate(found)
         ]
 
 
-def _shortened(value: Any) -> str | None:
+def _shorten(value: Any) -> str | None:
     if value is None:
         return None
     text = value.hex() if isinstance(value, bytes) else str(value)

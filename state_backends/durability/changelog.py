@@ -12,7 +12,7 @@ from itertools import chain
 
 from serializers import CorruptDataError
 from serializers.changes import Puts, decode_changes, decode_edits, encode_changes, encode_edits, has_edits
-from serializers.edits import edited
+from serializers.edits import apply_edits
 from state_backends.durability.pointer import NO_VERSION, Pointer, Snapshot, version_number
 from state_backends.errors import CHECKPOINT_CHANGED, StateError
 from state_backends.interface import LoggedPages, StateBackend, WriteBatch
@@ -54,7 +54,7 @@ def _whole(backend: StateBackend, logged: LoggedPages) -> dict[int, dict[bytes, 
     puts = {segment: dict(pages) for segment, pages in logged.whole.items()}
     for segment, parts in logged.edits.items():
         for some in parts:
-            pages = edited(some, backend.get_many(segment, some.keys))
+            pages = apply_edits(some, backend.get_many(segment, some.keys))
             puts.setdefault(segment, {}).update(zip(some.keys, pages, strict=True))
     return puts
 

@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from serializers import CorruptDataError
-from state_backends.backends.journaled import JournalBackend
 from state_backends.backends.memory import MemoryBackend
+from state_backends.backends.spark_state import SparkStateBackend
 from state_backends.durability.changelog import (
     Entry,
     base_parts,
@@ -115,7 +115,7 @@ class Durable:
         backend = self.backend
         if backend.resident:
             return self._align_resident(journal, pointer)
-        if pointer.home == JOURNAL:
+        if pointer.page_location == JOURNAL:
             return self._move_out(journal, pointer)
         if backend.version == pointer.version or (backend.version is None and not pointer.number):
             return Alignment(pointer, restored=False)
@@ -179,7 +179,7 @@ class Durable:
 
     def _align_resident(self, journal: Journal, pointer: Pointer) -> Alignment:
         backend, known = self.backend, self.backend.version
-        if pointer.home == COPIES and pointer.number:
+        if pointer.page_location == COPIES and pointer.number:
             return self._move_in(journal, pointer)
         backend.attach(journal)
         if backend.version != (pointer.version if pointer.number else None):
@@ -203,15 +203,15 @@ class Durable:
         parts = ({segment: dict(memory.iterate(segment))} for segment in memory.segments())
         fill(self.backend, parts, pointer.version)
         other.close()
-        return Alignment(replace(start_over(journal, pointer), home=JOURNAL), restored=True)
+        return Alignment(replace(start_over(journal, pointer), page_location=JOURNAL), restored=True)
 
     def _move_out(self, journal: Journal, pointer: Pointer) -> Alignment:
         """Move the pages of a resident backend out of the journal."""
-        resident = JournalBackend.open(self._uploads.scratch.parent, {})
+        resident = SparkStateBackend.open(self._uploads.scratch.parent, {})
         resident.attach(journal)
         fill(self.backend, page_parts(resident), pointer.version)
         resident.clear()
-        pointer = replace(start_over(journal, pointer), home=COPIES)
+        pointer = replace(start_over(journal, pointer), page_location=COPIES)
         return Alignment(self._schedule.write_now(journal, pointer), restored=True)
 
     def rewrite(
@@ -226,11 +226,11 @@ class Durable:
         Cost: O(state), twice: a snapshot of it is written.
         """
         version = new_version(pointer.number + 1)
-        put(self.backend, self._changed(change), version)
+        put(self.backend, self._change_pages(change), version)
         pointer = start_over(journal, replace(pointer, number=pointer.number + 1, version=version))
         return pointer if self.backend.resident else self._schedule.write_now(journal, pointer)
 
-    def _changed(self, change: Callable[[list[bytes]], list[bytes]]) -> Iterator[Pages]:
+    def _change_pages(self, change: Callable[[list[bytes]], list[bytes]]) -> Iterator[Pages]:
         """Yield all pages, changed, in parts. A segment is read before any of it is written."""
         for segment in self.backend.segments():
             for part in list(page_parts(self.backend, [segment])):
@@ -272,7 +272,7 @@ class Durable:
             self.logged_bytes = change_bytes(entry)
             pointer = replace(
                 pointer,
-                home=JOURNAL if resident else COPIES,
+                page_location=JOURNAL if resident else COPIES,
                 number=pointer.number + 1,
                 version=version,
                 log_bytes=pointer.log_bytes + change_bytes(batch),
@@ -293,6 +293,8 @@ class Durable:
         version = new_version(pointer.number + 1)
         self.backend.write(batch, version)
         self.backend.purge()
-        home = JOURNAL if self.backend.resident else COPIES
-        pointer = start_over(journal, replace(pointer, home=home, number=pointer.number + 1, version=version))
+        location = JOURNAL if self.backend.resident else COPIES
+        pointer = start_over(
+            journal, replace(pointer, page_location=location, number=pointer.number + 1, version=version)
+        )
         return pointer if self.backend.resident else self._schedule.write_now(journal, pointer)

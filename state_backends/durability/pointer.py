@@ -86,7 +86,7 @@ class Pointer:
 
     Attributes:
         store_id: random name of this state; local copies and snapshots are kept under it.
-        home: COPIES or JOURNAL.
+        page_location: COPIES or JOURNAL.
         number: number of the newest version; 0 is the empty state.
         version: that number and its token, as the backend stores it.
         oldest: number of the oldest log entry that is kept.
@@ -99,7 +99,7 @@ class Pointer:
     """
 
     store_id: str
-    home: str = COPIES
+    page_location: str = COPIES
     number: int = 0
     version: bytes = NO_VERSION
     oldest: int = 1
@@ -152,11 +152,13 @@ class Pointer:
         except CorruptDataError as error:
             raise CorruptDataError(f"a state pointer of {len(blob)} bytes cannot be read: {error}") from error
         with refusing("a state pointer"):
-            store_id, home, number, version, oldest, log_bytes, snapshots, retired, pending, *rest = values
+            store_id, location, number, version, oldest, log_bytes, snapshots, retired, pending, *rest = (
+                values
+            )
             failures, progress = rest
             return cls(
                 _part_of_paths(_STORE_ID, store_id, "the state", "16 hex digits"),
-                _home(home),
+                _page_location(location),
                 count(number),
                 _version(version),
                 count(oldest),
@@ -181,7 +183,7 @@ def _pending(snapshot: Any, log_bytes: Any, since: Any, owner: Any) -> Pending:
     return Pending(_snapshot(*snapshot), count(log_bytes), float(since), instance(str, owner))
 
 
-def _home(value: Any) -> str:
+def _page_location(value: Any) -> str:
     if value not in (COPIES, JOURNAL):
         raise ValueError(f"pages live in {short(value)}")
     return str(value)

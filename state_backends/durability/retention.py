@@ -37,7 +37,7 @@ def drop_damaged(pointer: Pointer, damaged: int, log_bytes: int) -> Pointer:
 def trim_log(journal: Journal, pointer: Pointer, fewest: int) -> Pointer:
     """Return the pointer without log entries that no snapshot and no copy needs; the last `fewest` are kept."""
     oldest = pointer.number - fewest + 1
-    if pointer.home == COPIES:
+    if pointer.page_location == COPIES:
         starts = [one.number for one in pointer.snapshots] + [0] * (pointer.oldest == 1)
         # With files, the snapshot before the newest is the fallback if one of them is damaged; Spark guards the journal.
         needed = starts[: 2 if pointer.newest.name else 1][-1]

@@ -64,7 +64,7 @@ class Uploads:
         def write() -> Manifest:
             try:
                 known = self._earlier(folder, earlier)
-                files = _local_files(directory) if self._backend.snapshots else _encoded_parts(parts)
+                files = _local_files(directory) if self._backend.snapshots else _encode_parts(parts)
                 return folder.write(snapshot.name, snapshot.version, self._kind, files, known)
             finally:
                 if self._backend.snapshots:
@@ -156,7 +156,7 @@ def _local_files(directory: Path) -> Iterator[tuple[str, Path]]:
     return ((path.name, path) for path in sorted(directory.iterdir()))
 
 
-def _encoded_parts(parts: Iterable[Puts]) -> Iterator[tuple[str, bytes]]:
+def _encode_parts(parts: Iterable[Puts]) -> Iterator[tuple[str, bytes]]:
     for number, puts in enumerate(parts):
         yield f"part-{number}", encode_changes(puts, {}, None)
 

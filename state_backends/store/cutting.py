@@ -29,7 +29,7 @@ def encode_pages(
     """
     present, count = run_lengths(page)
     pages, limit = pages.take(present), np.full(len(present), PAGE_ENTRIES)
-    written, parts, encoded = _encoded(layout, pages, count, limit, entries)
+    written, parts, encoded = _encode(layout, pages, count, limit, entries)
     if not layout.has_objects or not encoded:
         return written, parts, encoded
     size = np.fromiter(map(len, encoded), np.int64, len(encoded))
@@ -37,10 +37,10 @@ def encode_pages(
     if int(largest.max()) <= PAGE_BYTES:
         return written, parts, encoded
     fitting = np.maximum(1, PAGE_BYTES * np.minimum(count, limit) // largest)
-    return _encoded(layout, pages, count, np.where(largest > PAGE_BYTES, fitting, limit), entries)
+    return _encode(layout, pages, count, np.where(largest > PAGE_BYTES, fitting, limit), entries)
 
 
-def _encoded(
+def _encode(
     layout: PageLayout, pages: PageIds, count: Ints, limit: Ints, entries: Entries
 ) -> tuple[PageIds, Ints, list[bytes]]:
     if (count > limit).any():

@@ -55,13 +55,13 @@ def merge_entries(parts: Sequence[Entries], layout: PageLayout) -> Entries:
         return filled[0]
     places = append_places([(part.key, part.time) for part in filled])
     if places is not None:
-        return _placed(filled, places)
-    whole = _joined(filled)
+        return _place(filled, places)
+    whole = _concat(filled)
     order = row_order(whole.key, whole.time)
     return whole if order is None else whole.take(order)
 
 
-def _placed(parts: Sequence[Entries], places: Sequence[Runs]) -> Entries:
+def _place(parts: Sequence[Entries], places: Sequence[Runs]) -> Entries:
     """Return the entries of all parts, each at its place among all. O(entries)."""
     rows = sum(map(len, parts))
     key, *columns = wholes = [np.empty(rows, np.int64), *(np.empty(rows, c.dtype) for c in parts[0].columns)]
@@ -70,7 +70,7 @@ def _placed(parts: Sequence[Entries], places: Sequence[Runs]) -> Entries:
     return Entries(key, tuple(columns))
 
 
-def _joined(parts: Sequence[Entries]) -> Entries:
+def _concat(parts: Sequence[Entries]) -> Entries:
     """Return the entries of all parts one after another."""
     columns = zip(*(part.columns for part in parts), strict=True)
     return Entries(np.concatenate([part.key for part in parts]), tuple(map(np.concatenate, columns)))

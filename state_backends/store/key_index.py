@@ -88,8 +88,8 @@ class KeyIndex:
         """Note that there is no page in an earlier segment. O(places), a millisecond for each million."""
         dropped = {number for number in self._known if number < segment}
         self._known -= dropped
-        kept = _joined(self._known)
-        gone = _joined(dropped) & ~kept
+        kept = _join(self._known)
+        gone = _join(dropped) & ~kept
         if gone:
             self._bits &= ~gone
 
@@ -137,7 +137,7 @@ def _bit(segment: int) -> np.uint32:
     return np.uint32(1 << (segment % _WIDTH))
 
 
-def _joined(segments: Iterable[int]) -> np.uint32:
+def _join(segments: Iterable[int]) -> np.uint32:
     joined = np.uint32(0)
     for segment in segments:
         joined |= _bit(segment)

@@ -33,7 +33,7 @@ class KeySample:
         """Note that keys with these hashes have a page in the segment; they may be known already."""
         bit, held = self._bit(segment), self._segments
         for begin in range(0, len(found), _AT_ONCE):
-            sampled = self._sampled(found[begin : begin + _AT_ONCE])
+            sampled = self._sample(found[begin : begin + _AT_ONCE])
             held.update([(h, held.get(h, 0) | bit) for h in sampled])
             while len(held) > _SAMPLED_KEYS:
                 self._mask = 2 * self._mask + 1
@@ -42,7 +42,7 @@ class KeySample:
 
     def remove(self, segment: int, gone: Hashes) -> None:
         """Note that keys with these hashes have no page in the segment."""
-        self._without(self._sampled(gone), self._bit(segment))
+        self._without(self._sample(gone), self._bit(segment))
 
     def drop_before(self, segment: int) -> None:
         """Note that no key has a page in an earlier segment. O(sampled keys) if there was such a segment."""
@@ -70,7 +70,7 @@ class KeySample:
             else:
                 held.pop(h, None)
 
-    def _sampled(self, found: Hashes) -> list[int]:
+    def _sample(self, found: Hashes) -> list[int]:
         return found[(found & np.uint32(self._mask)) == 0].tolist()
 
     @property

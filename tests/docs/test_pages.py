@@ -18,7 +18,7 @@ from serializers.changes import CHANGES_VERSION, EDITS_VERSION
 from serializers.keys import KEY_VERSION
 from serializers.pages import PAGE_VERSION
 from state_backends import known_options
-from state_backends.backends.journaled import FORMAT_VERSION
+from state_backends.backends.spark_state import FORMAT_VERSION
 from state_backends.checkpoints.savepoint import SAVEPOINT_VERSION
 from state_backends.durability.pointer import POINTER_VERSION
 from state_backends.durability.request_folder import REQUEST_VERSION

@@ -16,13 +16,13 @@ from operators.spark.replicas.messages import (
 )
 from serializers import CorruptDataError, NewerFormatError, decode_keys
 from serializers.changes import decode_changes, decode_edits, encode_changes, encode_edits
-from serializers.edits import PageEdits, edited, edits_between
+from serializers.edits import PageEdits, apply_edits, edits_between
 from serializers.pages import PageLayout
 from serializers.rows import RowCodec
 from serializers.values import unpack_value
 from state_backends import StateError
-from state_backends.backends.journaled import JournalBackend
 from state_backends.backends.memory import MemoryBackend
+from state_backends.backends.spark_state import SparkStateBackend
 from state_backends.checkpoints.query import stored_query
 from state_backends.checkpoints.savepoint import HEADER, read_header
 from state_backends.durability.changelog import entries, entry_name
@@ -106,7 +106,7 @@ def read_slots(name: str, blob: bytes) -> object:
     for one in stored_journal()._blobs:
         journal.put(one, stored_journal().get(one) or b"")
     journal.put(name, blob)
-    backend = JournalBackend.open(Path("/nowhere"), {})
+    backend = SparkStateBackend.open(Path("/nowhere"), {})
     backend.attach(journal)
     return [dict(backend.iterate(segment)) for segment in backend.segments()]
 
@@ -139,7 +139,7 @@ def read_logged(blob: bytes) -> object:
     for some in edits.get(3, []):
         old = pages(next((one for one in LAYOUTS if one.codes == some.codes), LAYOUTS[0]))
         numbered = {b"%d" % n: page for n, page in enumerate(old)}
-        found.append(edited(some, [numbered.get(key) for key in some.keys]))
+        found.append(apply_edits(some, [numbered.get(key) for key in some.keys]))
     return found
 
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from operators.spark.replicas import owners
+from operators.spark.replicas import where_held
 from operators.spark.replicas.parents import Parent
 from operators.spark.replicas.state_process import main as hold_copies
 from tests.operators.spark.bucket_worker import batch
@@ -138,6 +138,6 @@ def attempts(shared: Path, alice: int, mallory: int) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    owners.start = forked
+    where_held.start = forked
     tempfile.tempdir = sys.argv[1]
     json.dump(attempts(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])), sys.stdout)

@@ -27,11 +27,11 @@ that differ only in the order of steps that do not meet (`footprints`) it plays 
 and a run that fails is made shorter and drawn, one column per process. `bugs` has bugs that are planted one at a time:
 `python -m tests.protocol` tells what the search is good for.
 
-A second world has workers, and the processes that hold buckets' copies for them (`executor_world`). Under test are `owners`,
-`serving`, `copies`, `slots`, `messages`, the job of a bucket and all below it. Simulated are connections, the clock, Spark's
-journal, and which processes live, stand still, or are started (`executor_install`). Executors share a machine. The driver may
-restart the query, with other functions and with a name that was used before. Its judge (`executor_judge`) wants, beside the
-rows:
+A second world has workers, and the processes that hold buckets' copies for them (`executor_world`). Under test are
+`where_held` with the table of `protocol`, `bucket_service`, `copies`, `slots`, `messages`, the job of a bucket and all below
+it. Simulated are connections, the clock, Spark's journal, and which processes live, stand still, or are started
+(`executor_install`). Executors share a machine. The driver may restart the query, with other functions and with a name that was
+used before. Its judge (`executor_judge`) wants, beside the rows:
 
 - an attempt fails only if two processes died of it;
 - nobody gives up a process that works, nor waits twice for one that stands still;

@@ -165,8 +165,8 @@ BUGS = (
     _bug(
         6,
         "a process that stands still is waited for with each call",
-        "        self._given_up = True\n        _rest(name)\n",
-        "        self._given_up = True\n",
+        '        _rest(name)\n        warn_once(_LOG, "a process that has copies',
+        '        warn_once(_LOG, "a process that has copies',
         "executors",
     ),
     _bug(
@@ -179,8 +179,8 @@ BUGS = (
     _bug(
         6,
         "one process that died fails the task",
-        "if self._deaths > 1:",
-        "if self._deaths > 0:",
+        "TaskState.ASK_HOLDER: (TaskState.ASK_FREE, TaskState.ASK_FREE_AFTER_DEATH),",
+        "TaskState.ASK_HOLDER: (TaskState.ASK_FREE, TaskState.FAIL),",
         "executors",
     ),
     _bug(

@@ -9,7 +9,7 @@ from typing import Any
 from filelock import FileLock
 
 from operators.spark.base import user_code
-from operators.spark.replicas import copies, owners, serving, slots
+from operators.spark.replicas import bucket_service, copies, slots, where_held
 from state_backends.durability import durable, pointer, schedule
 from tests.protocol.executor_world import HOME, End
 from tests.protocol.install import Instead
@@ -89,23 +89,23 @@ def installed(world: Any) -> Iterator[None]:
         (copies, "time", clock),
         (copies, "FileLock", _locks(world)),
         (durable, "KEPT_ENTRIES", 1),
-        (owners, "Connection", End),
-        (owners, "_resting", _OfProcess(world, "resting")),
-        (owners, "free_slot", world.free_slot),
-        (owners, "is_listening", world.is_listening),
-        (owners, "parents", _Parents(world)),
-        (owners, "read_small", world.read_owner),
-        (owners, "socket_of", world.socket_of),
-        (owners, "start", world.start),
-        (owners, "time", clock),
-        (owners, "write_small", world.write_owner),
+        (where_held, "Connection", End),
+        (where_held, "_resting", _OfProcess(world, "resting")),
+        (where_held, "free_slot", world.free_slot),
+        (where_held, "is_listening", world.is_listening),
+        (where_held, "parents", _Parents(world)),
+        (where_held, "read_small", world.read_owner),
+        (where_held, "socket_of", world.socket_of),
+        (where_held, "start", world.start),
+        (where_held, "time", clock),
+        (where_held, "write_small", world.write_owner),
         (pointer, "os", tokens),
         (schedule, "os", tokens),
         (schedule, "time", clock),
-        (serving, "Connection", lambda end, _: end),
-        (serving, "log_at", lambda _: None),
-        (serving, "prepare_worker", lambda: None),
-        (serving, "time", clock),
+        (bucket_service, "Connection", lambda end, _: end),
+        (bucket_service, "log_at", lambda _: None),
+        (bucket_service, "prepare_worker", lambda: None),
+        (bucket_service, "time", clock),
         (time, "perf_counter", lambda: 0.0),  # What took how long is told with the answer.
         (slots, "folder", lambda: HOME / "slots"),
         (slots, "is_listening", world.is_listening),

@@ -21,10 +21,10 @@ from operators import aggregates as agg
 from operators.runtime.closing import Closing
 from operators.spark.base import private_files
 from operators.spark.inputs.blobs import from_blobs, to_blobs
-from operators.spark.replicas import owners, slots
+from operators.spark.replicas import slots, where_held
 from operators.spark.replicas.bucket import Blobs, Call, Functions, Job, Origin, Request
+from operators.spark.replicas.bucket_service import BucketService
 from operators.spark.replicas.copies import UNUSED_S, drop_all
-from operators.spark.replicas.serving import Service
 from serializers import SerializationError
 from state_backends import StateError, resolve
 from state_backends.durability.pointer import Pointer, read_pointer
@@ -86,7 +86,7 @@ class Member:
         alive: whether it lives.
         frozen: whether it stands still.
         copies: what `operators.spark.replicas.copies` keeps in a process.
-        resting: what `operators.spark.replicas.owners` keeps in a process.
+        resting: what `operators.spark.replicas.where_held` keeps in a process.
         turn: that of functions of users.
         tasks: all that it began.
         service: of a process with copies.
@@ -103,7 +103,7 @@ class Member:
     resting: dict[str, float] = field(default_factory=dict)
     turn: "Turn | None" = None
     tasks: list[Task] = field(default_factory=list)
-    service: Service | None = None
+    service: BucketService | None = None
     done: list[object] = field(default_factory=list)
     tokens: int = 0
 
@@ -406,7 +406,7 @@ class ExecutorWorld:
             self.baton.touched.use("sockets", "slots")
             name = f"{len(self.sockets):016x}"
             member = Member(f"P{len(self.sockets)}", caller.executor, caller.life)
-            member.turn, member.service = Turn(self.baton), Service(caller.key)
+            member.turn, member.service = Turn(self.baton), BucketService(caller.key)
             self.members.append(member)
             self.sockets[name] = member
             self.tell(member.name, "starts")
@@ -652,7 +652,7 @@ class ExecutorWorld:
             request = Request(pointer, 0, batch, Call(1, batch), Blobs(blobs_of(batch)), begins=batch == 1)
             functions = Functions(origin, "warning", pickled)
             try:
-                outcome = owners.work(job, functions, journal, request)
+                outcome = where_held.run_where_held(job, functions, journal, request)
             except (StateError, SerializationError, OSError) as error:
                 self.tell(process.name, f"batch {batch} fails: {error}")
                 self.judge.attempt_fails(batch, error)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from serializers import CorruptDataError
 from serializers.changes import decode_changes, decode_edits, encode_edits
-from serializers.edits import EDIT_BYTES, PageEdits, edited, edits_between, pages_to_log
+from serializers.edits import EDIT_BYTES, PageEdits, apply_edits, edits_between, pages_to_log
 from serializers.pages import PageLayout
 from tests.effort import examples
 
@@ -68,7 +68,7 @@ def test_edits_make_the_new_pages(rng: random.Random, layout: PageLayout) -> Non
     pages = dict(whole)
     for some in found[3]:
         assert not set(some.keys) & set(pages)
-        pages.update(zip(some.keys, edited(some, [old[key] for key in some.keys]), strict=True))
+        pages.update(zip(some.keys, apply_edits(some, [old[key] for key in some.keys]), strict=True))
     assert new == pages
 
 
@@ -90,7 +90,7 @@ def test_an_edit_has_the_row_that_differs(rows: int, at: int, change: str) -> No
     old, new = page(NUMBERS, before), page(NUMBERS, after)
     keys = [b"%02d" % n for n in range(50)]
     (edits,) = edits_between(NUMBERS, keys, [old] * 50, [new] * 50)
-    assert [new] * 50 == edited(edits, [old] * 50)
+    assert [new] * 50 == apply_edits(edits, [old] * 50)
     row_bytes = 0 if change == "drop" else 24
     assert 50 * row_bytes == len(edits.page) - (24 if edits.page else 0)
     assert 50 * (2 * row_bytes + EDIT_BYTES) > edits.size
@@ -108,7 +108,7 @@ def test_an_edit_of_expired_rows_has_none_of_the_others(gone: int, ties: int) ->
         [page(NUMBERS, rows) for rows in (before, after, after[:-1] or after)],
     )
     (edits,) = edits_between(NUMBERS, [b"a", b"b", b"c"], olds, news)
-    assert news == edited(edits, olds)
+    assert news == apply_edits(edits, olds)
     changed = int(gone < 150)
     assert [0, gone + changed, gone + changed] == edits.gone.tolist()
     assert [0, 1 + changed, changed if len(after) > 1 else 1] == edits.added.tolist()
@@ -124,7 +124,7 @@ def test_rows_are_compared_as_they_are_stored() -> None:
         for each in (values, others)
     )
     (edits,) = edits_between(layout, [b"k"], [old], [new])
-    assert ([0, 1, 2], [new]) == (edits.added_at.tolist(), edited(edits, [old]))
+    assert ([0, 1, 2], [new]) == (edits.added_at.tolist(), apply_edits(edits, [old]))
 
 
 def test_another_page_is_found() -> None:
@@ -135,8 +135,8 @@ def test_another_page_is_found() -> None:
     others = [page(NUMBERS, [*rows[:5], (5, 5, 6), *rows[6:]]), page(NUMBERS, rows[:-1]), new, None]
     for other in [*others, page(PageLayout(("i8", "f8", "i8")), rows), old[:-1], b"\x00" * len(old)]:
         with pytest.raises(CorruptDataError):
-            edited(edits, [other])
-    assert [new] == edited(edits, [old])
+            apply_edits(edits, [other])
+    assert [new] == apply_edits(edits, [old])
 
 
 def an_edit() -> PageEdits:
@@ -155,7 +155,7 @@ def test_what_no_edits_are_is_refused(place: int, value: Any) -> None:
     plain[place] = value
     old = page(NUMBERS, [(n, n, n) for n in range(20)])
     with pytest.raises(CorruptDataError):
-        edited(PageEdits.from_plain(plain), [old] * 2)
+        apply_edits(PageEdits.from_plain(plain), [old] * 2)
 
 
 def test_blobs_of_both_forms_are_told_apart() -> None:

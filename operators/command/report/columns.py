@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from operators.command.report.groups import gathered
+from operators.command.report.groups import group_evenly
 from operators.command.report.parts import Html, element
 
 MOST_COLUMNS = 80
@@ -35,7 +35,7 @@ def columns(title: str, values: Sequence[Value], text: Callable[[float], str]) -
         values: in the order of the buckets.
         text: of a value, for the scale.
     """
-    groups = gathered(values, MOST_COLUMNS)
+    groups = group_evenly(values, MOST_COLUMNS)
     top = max((value.value for value in values), default=0) or 1
     width = (_WIDTH - _LEFT) / max(1, len(groups))
     return element(

@@ -7,7 +7,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def gathered(things: Sequence[T], most: int) -> list[Sequence[T]]:
+def group_evenly(things: Sequence[T], most: int) -> list[Sequence[T]]:
     """Return neighbours in groups of nearly equal size: as many groups as things, but `most` at most."""
     count = min(most, len(things))
     bounds = [len(things) * at // count for at in range(count + 1)] if count else [0]

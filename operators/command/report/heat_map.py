@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import add
 
-from operators.command.report.groups import gathered, span
+from operators.command.report.groups import group_evenly, span
 from operators.command.report.parts import Html, element
 from operators.command.text.formats import NEVER, byte_text, counted, instant
 from state_backends.checkpoints.sizes import SegmentSize
@@ -74,7 +74,7 @@ def heat_map(found: StateSurvey) -> Html:
 
 
 def _grid(found: StateSurvey, segments: Sequence[int]) -> _Grid:
-    rows, columns = gathered(found.buckets, MOST_ROWS), gathered(segments, MOST_COLUMNS)
+    rows, columns = group_evenly(found.buckets, MOST_ROWS), group_evenly(segments, MOST_COLUMNS)
     column_of = {segment: at for at, group in enumerate(columns) for segment in group}
     cells: dict[tuple[int, int], list[SegmentSize]] = {}
     for row, buckets in enumerate(rows):

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from operators.command.report.parts import Html, details, joined, pairs, table
+from operators.command.report.parts import Html, details, join, pairs, table
 from operators.command.text.formats import NEVER, byte_text, counted, number
 from state_backends.checkpoints.survey import StateSurvey, SurveyedBucket
 from state_backends.durability.pointer import JOURNAL, POINTER_VERSION, Pointer
@@ -20,7 +20,7 @@ def keeping(found: StateSurvey) -> Html:
     if len(shown) < len(found.buckets):
         caption = f"The {_MOST} buckets with the largest changelogs, of {number(len(found.buckets))}"
     rows = [_row(bucket) for bucket in sorted(shown, key=lambda bucket: bucket.number)]
-    return joined([pairs(_facts(found)), details("Bucket by bucket", table(caption, _NAMES, rows, _NUMBERS))])
+    return join([pairs(_facts(found)), details("Bucket by bucket", table(caption, _NAMES, rows, _NUMBERS))])
 
 
 def _facts(found: StateSurvey) -> Iterator[tuple[str, str]]:
@@ -46,7 +46,7 @@ def _facts(found: StateSurvey) -> Iterator[tuple[str, str]]:
 
 
 def _home(pointers: list[Pointer]) -> str:
-    if any(pointer.home == JOURNAL for pointer in pointers):
+    if any(pointer.page_location == JOURNAL for pointer in pointers):
         return "Spark's state store (the backend spark)"
     return "workers' local copies, which the changelog and the snapshots restore"
 

@@ -5,7 +5,7 @@ import hashlib
 from collections.abc import Iterator
 from importlib.resources import files
 
-from operators.command.report.parts import Content, Html, Unread, details, element, joined, pairs, table
+from operators.command.report.parts import Content, Html, Unread, details, element, join, pairs, table
 from operators.command.report.section import section
 from operators.command.text.formats import NEVER, json_text, moment
 from operators.command.text.words import title
@@ -56,7 +56,7 @@ def _query(content: Content) -> Iterator[Html]:
             ("query", query.id or NEVER),
             ("last batch", f"{query.batch}, planned {_time(query.planned_ms)}"),
             ("watermark", _time(query.watermark_ms)),
-            *((f"source {at}", _shortened(json_text(source))) for at, source in enumerate(query.sources)),
+            *((f"source {at}", _shorten(json_text(source))) for at, source in enumerate(query.sources)),
         ]
     )
     if query.conf:
@@ -71,7 +71,7 @@ def _time(ms: int | None) -> str:
     return NEVER if text is None else f"{text} UTC"
 
 
-def _shortened(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= _LONGEST_OFFSET else f"{text[:_LONGEST_OFFSET]} \N{HORIZONTAL ELLIPSIS}"
 
 
@@ -104,4 +104,4 @@ def _others(content: Content) -> Iterator[Html]:
     if content.others:
         rows = [[str(one.number), one.name] for one in content.others]
         listed = table("Operators with state that are Spark's own", ("number", "name"), rows, ("number",))
-        yield element("section", element("h2", "Other operators"), joined([listed]))
+        yield element("section", element("h2", "Other operators"), join([listed]))

@@ -65,10 +65,10 @@ def element(name: str, *children: str, **attributes: object) -> Html:
     )
     if name in _VOID:
         return Html(f"<{name}{given}>")
-    return Html(f"<{name}{given}>{joined(children)}</{name}>")
+    return Html(f"<{name}{given}>{join(children)}</{name}>")
 
 
-def joined(children: Iterable[str]) -> Html:
+def join(children: Iterable[str]) -> Html:
     """Return texts and HTML as HTML."""
     return Html("".join(child if isinstance(child, Html) else escape(child) for child in children))
 

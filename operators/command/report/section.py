@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from operators.command.report.columns import Value, columns
 from operators.command.report.heat_map import MOST_COLUMNS, MOST_ROWS, heat_map
 from operators.command.report.keeping import keeping
-from operators.command.report.parts import Html, details, element, joined, pairs, table, tiles
+from operators.command.report.parts import Html, details, element, join, pairs, table, tiles
 from operators.command.text.formats import NEVER, byte_text, counted, instant, moment, number
 from operators.command.text.words import facts, states_of, title
 from operators.explain.words import length
@@ -70,7 +70,7 @@ def _map(found: StateSurvey) -> Html:
     )
     if len(found.buckets) > MOST_ROWS or len(found.segments) > MOST_COLUMNS:
         note += " Neighbours are gathered, so that the picture stays readable."
-    return joined([element("p", note), element("figure", heat_map(found)), _segments(found)])
+    return join([element("p", note), element("figure", heat_map(found)), _segments(found)])
 
 
 def _segments(found: StateSurvey) -> Html:
@@ -102,7 +102,7 @@ def _sizes(found: StateSurvey) -> Html:
     mean = sum(sizes) / len(sizes)
     skew = f", {max(sizes) / mean:.1f} times their mean" if mean else ""
     note = f"The largest bucket holds {byte_text(max(sizes))}{skew}."
-    return joined([element("p", note), element("figure", columns("Bytes of each bucket", values, byte_text))])
+    return join([element("p", note), element("figure", columns("Bytes of each bucket", values, byte_text))])
 
 
 def _close_times(found: StateSurvey) -> Html:
@@ -128,7 +128,7 @@ def _close_times(found: StateSurvey) -> Html:
     if fresh:
         note += f" {counted(fresh, 'bucket has', 'buckets have')} reached no close time yet."
     picture = columns("How far the close time of each bucket is behind", values, _behind)
-    return joined([element("p", note), element("figure", picture)])
+    return join([element("p", note), element("figure", picture)])
 
 
 def _at(ticks: int, found: StateSurvey) -> str:

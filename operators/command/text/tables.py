@@ -23,7 +23,7 @@ def text_table(names: Sequence[str], rows: Sequence[Sequence[str]], right: Seque
     lines = [[_fitting(text) for text in row] for row in (names, *rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     lines.insert(1, ["-" * width for width in widths])
-    return "\n".join("  ".join(_aligned(line, widths, right)).rstrip() for line in lines)
+    return "\n".join("  ".join(_align(line, widths, right)).rstrip() for line in lines)
 
 
 def arrow_table(table: pa.Table, widest: int) -> str:
@@ -78,6 +78,6 @@ def _fitting(text: str) -> str:
     return shown if len(shown) <= _WIDEST else shown[: _WIDEST - len(_CUT)] + _CUT
 
 
-def _aligned(line: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> Iterator[str]:
+def _align(line: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> Iterator[str]:
     for text, width, is_right in zip(line, widths, right, strict=True):
         yield text.rjust(width) if is_right else text.ljust(width)

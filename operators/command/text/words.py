@@ -31,7 +31,7 @@ def _title(identity: Mapping[str, Any]) -> str:
 
 def facts(identity: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield what else an operator is: names and texts."""
-    yield "keys", _listed(identity.get("grouped by")) or "none: all records are one group"
+    yield "keys", _list(identity.get("grouped by")) or "none: all records are one group"
     if "emission" in identity:
         rolling = identity.get("windows") == "rolling" and identity["emission"] == "on_close"
         yield (
@@ -43,24 +43,24 @@ def facts(identity: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if "settings" in identity:
         yield (
             "settings",
-            _listed(f"{name} = {value!r}" for name, value in identity["settings"].items()) or "none",
+            _list(f"{name} = {value!r}" for name, value in identity["settings"].items()) or "none",
         )
     if identity.get("inputs"):
-        yield "keeps", f"records' columns {_listed(identity['inputs'])}"
-    yield "reads", _listed(identity.get("columns")) or "key and event time only"
+        yield "keeps", f"records' columns {_list(identity['inputs'])}"
+    yield "reads", _list(identity.get("columns")) or "key and event time only"
 
 
 def states_of(schema: StoredSchema) -> Iterator[tuple[str, str]]:
     """Yield the results by name with the states that they are made from, and the states that no result is made from."""
     names = [state.name for state in schema.states]
-    results = [f"{name} from {_listed(names[at] for at in used)}" for name, used in schema.results]
+    results = [f"{name} from {_list(names[at] for at in used)}" for name, used in schema.results]
     if results:
         yield "results", "; ".join(results)
     if schema.without_result or not results:
-        yield "states", _listed(names[number] for number in schema.without_result) or "none"
+        yield "states", _list(names[number] for number in schema.without_result) or "none"
 
 
-def _listed(values: Any) -> str:
+def _list(values: Any) -> str:
     return ", ".join(map(str, values or ()))
 
 

@@ -85,14 +85,14 @@ def what_failed(failed: Any) -> str | None:
         None if nothing of this library failed.
     """
     if not hasattr(failed, "lastProgress"):
-        return _told(str(failed or ""))
+        return _explain(str(failed or ""))
     from operators.spark.base.overdue import overdue_snapshots
 
-    told = _told(str(failed.exception() or "")), overdue_snapshots(failed)
+    told = _explain(str(failed.exception() or "")), overdue_snapshots(failed)
     return "\n".join(filter(None, told)) or None
 
 
-def _told(text: str) -> str | None:
+def _explain(text: str) -> str | None:
     """What is said of the text of an error."""
     _, mark, message = text.rpartition(_MARK)
     if mark:

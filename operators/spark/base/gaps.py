@@ -12,8 +12,9 @@ from pyspark.sql.types import (
     YearMonthIntervalType,
 )
 
-from operators.columns.checks import listed_columns
+from operators.columns.checks import list_columns
 from operators.errors import DefinitionError
+from operators.spark.base.quoting import quote
 
 _NAME = "session gap"
 
@@ -33,9 +34,9 @@ def with_gap(gap: Column | str, df: DataFrame, event_time: str) -> tuple[str, Da
     for what, column in named:
         if column not in df.columns:
             raise DefinitionError(
-                f"{what} column {column!r} does not exist; the frame has the columns {listed_columns(column, df.columns)}"
+                f"{what} column {column!r} does not exist; the frame has the columns {list_columns(column, df.columns)}"
             )
-    gap = F.col(quoted(gap)) if isinstance(gap, str) else gap
+    gap = F.col(quote(gap)) if isinstance(gap, str) else gap
     name = _NAME
     while name in df.columns:
         name += "_"
@@ -56,14 +57,9 @@ def _length(gap: Column, type_: DataType, time_type: DataType, event_time: str) 
             f"the gap is of type {type_.simpleString()}; it must be an interval, its text, or whole milliseconds: cast it first"
         )
     # Months, and days on which clocks change, are as long as they are from the record's time on.
-    time = F.col(quoted(event_time))
+    time = F.col(quote(event_time))
     end = F.try_add(time, gap)
     if isinstance(time_type, TimestampNTZType):
         return F.try_subtract(end, time)
     # Not end - time: between timestamps Spark counts by the clock of the session's zone.
     return F.try_subtract(F.unix_micros(end), F.unix_micros(time)) * F.expr("interval '0.000001' second")
-
-
-def quoted(name: str) -> str:
-    """Return a column's name in backticks, for places where Spark parses names."""
-    return f"`{name.replace('`', '``')}`"

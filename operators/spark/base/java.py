@@ -80,12 +80,12 @@ def _shim(java: Path) -> Path:
     digest = hashlib.sha256(script.encode()).hexdigest()[:16]
     try:
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        return _written(cache / "spark-stateful-windows" / f"java-{digest}", script)
+        return _write(cache / "spark-stateful-windows" / f"java-{digest}", script)
     except (OSError, RuntimeError):  # no home directory, or not writable
-        return _written(Path(tempfile.mkdtemp(prefix="spark-stateful-windows-java-")), script)
+        return _write(Path(tempfile.mkdtemp(prefix="spark-stateful-windows-java-")), script)
 
 
-def _written(home: Path, script: str) -> Path:
+def _write(home: Path, script: str) -> Path:
     """Write the launcher unless it exists; processes that do so at the same time don't disturb each other."""
     launcher = home / "bin" / "java"
     if not launcher.exists():

@@ -17,10 +17,17 @@ from operators.spark.base.failures import located, task
 from operators.spark.base.logs import log_at
 from operators.spark.base.user_code import one_at_a_time
 from operators.spark.base.workers import prepare_worker
-from operators.spark.batch.sorting import GROUP_BITS, ORDER, first_group, last_group, last_moment, reached
+from operators.spark.batch.sorting import (
+    GROUP_BITS,
+    ORDER,
+    first_group,
+    last_group,
+    last_moment,
+    time_reached,
+)
 from operators.spark.inputs import blobs
 from operators.spark.inputs.blobs import to_batches
-from operators.spark.inputs.packing import gathered
+from operators.spark.inputs.packing import gather
 from operators.steps.partials import KEY, Partials, TwoStagePlan, column_names, from_table, to_table
 from operators.steps.plan import Engine
 from operators.steps.step import Counters
@@ -67,7 +74,7 @@ class FirstStage:
     def _entries(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         plan = self.binding.plan
         assert isinstance(plan, TwoStagePlan)  # noqa: S101 - made for no other
-        for part in gathered(batches, self.rows):
+        for part in gather(batches, self.rows):
             records = self.binding.inputs.records.read(part.rename_columns(self.binding.inputs.names))
             with one_at_a_time(self.binding):
                 table = to_table(plan.accumulate(records), slice(None))
@@ -143,9 +150,9 @@ class BoundedRun:
         prepare_worker()
         where = task()
         with located(f"operator {self.name!r}, {where}"):
-            yield from self._windows(self._watched(batches, where))
+            yield from self._windows(self._log_progress(batches, where))
 
-    def _watched(self, batches: Iterable[pa.RecordBatch], where: str) -> Iterator[pa.RecordBatch]:
+    def _log_progress(self, batches: Iterable[pa.RecordBatch], where: str) -> Iterator[pa.RecordBatch]:
         """Yield the batches, and log the number of rows from time to time."""
         rows, began = 0, time.monotonic()
         logged = began
@@ -159,7 +166,7 @@ class BoundedRun:
     def _windows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         begun: Engine | None = None  # with earlier rows of the group that the waiting ones are of
         waiting: pa.Table | None = None
-        for part in gathered(batches, self.rows):
+        for part in gather(batches, self.rows):
             table = part if waiting is None else pa.concat_tables([waiting, part])
             if begun is not None and (end := first_group(table)) < table.num_rows:
                 yield from self._last_step(begun, table.slice(0, end))
@@ -172,7 +179,7 @@ class BoundedRun:
             cut = self._cut(waiting) if large else 0
             if cut:
                 begun, taken = begun or self._engine(), waiting.slice(0, cut)
-                passed = reached(taken, self.binding.tick_us)
+                passed = time_reached(taken, self.binding.tick_us)
                 yield from self._step(begun, taken, min(passed, self.close_time))
                 waiting = waiting.slice(cut)
         if waiting is not None:

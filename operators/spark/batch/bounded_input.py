@@ -12,7 +12,7 @@ from operators.spark.batch.bounded import FirstStage, FirstStageRows, InputRows,
 from operators.spark.batch.first_stage import PANE, EngineStage
 from operators.spark.batch.sorting import ORDER, in_order
 from operators.spark.inputs.chains import is_shuffled
-from operators.spark.inputs.declared import known
+from operators.spark.inputs.pipeline_schema import without_analysis
 from operators.spark.inputs.watermarks import utc, zoned_column
 from operators.steps.partials import KEY, TIME, first_stage
 
@@ -45,7 +45,7 @@ def input_columns(df: DataFrame, binding: Binding, *, streaming: bool) -> DataFr
     )
 
 
-def sorted_input(df: DataFrame, binding: Binding, name: str) -> SortedInput:
+def sort_input(df: DataFrame, binding: Binding, name: str) -> SortedInput:
     """Return the input of a binding in order.
 
     Args:
@@ -59,7 +59,7 @@ def sorted_input(df: DataFrame, binding: Binding, name: str) -> SortedInput:
     # Spark alone knows the columns that its own first stage makes.
     stage = EngineStage.of(binding, df) if binding.late is None and columns is None else None
     if stage is not None:
-        df, micros, source = stage.grouped(df), F.col(PANE), stage
+        df, micros, source = stage.group(df), F.col(PANE), stage
     elif (plan := first_stage(binding.plan)) is not None and plan.condenses and binding.late is None:
         first = FirstStage(binding, name, SLICING.rows)
         if columns is not None or is_shuffled(df):
@@ -72,17 +72,17 @@ def sorted_input(df: DataFrame, binding: Binding, name: str) -> SortedInput:
         micros, source = F.unix_micros(utc(df, time)), InputRows(binding)
     ordered = in_order(df, keys, micros, SLICING.group_bits)
     if columns is not None:
-        ordered = known(ordered, StructType([*columns, StructField(ORDER, LongType())]))
+        ordered = without_analysis(ordered, StructType([*columns, StructField(ORDER, LongType())]))
     return SortedInput(ordered, source, SLICING.rows)
 
 
 def _by_content(df: DataFrame, columns: StructType, binding: Binding) -> DataFrame:
     """Sort the rows of each task by time and by what they hold: a task that runs again gets them in any other order."""
     time = binding.inputs.aliases[binding.inputs.event_time]
-    return df.sortWithinPartitions(F.col(time), F.xxhash64(*map(_hashed, columns.fields)))
+    return df.sortWithinPartitions(F.col(time), F.xxhash64(*map(_hashable, columns.fields)))
 
 
-def _hashed(field: StructField) -> Column:
+def _hashable(field: StructField) -> Column:
     """A column as Spark can hash it, which it refuses for maps."""
     column = F.col(field.name)
     return F.to_json(F.struct(column)) if "map<" in field.dataType.simpleString() else column

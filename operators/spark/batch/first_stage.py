@@ -66,11 +66,11 @@ class EngineStage:
         """The key columns."""
         return [self.binding.inputs.aliases[name] for name in self.binding.inputs.group_by]
 
-    def grouped(self, df: DataFrame) -> DataFrame:
+    def group(self, df: DataFrame) -> DataFrame:
         """Return a row for each key, pane, scale and special value."""
         df = df.select("*", self._pane().alias(PANE)).where(F.col(PANE).isNotNull())
         for number, source in enumerate(self._floats):
-            df = _scaled(df, number, self._values(source))
+            df = _add_scaled(df, number, self._values(source))
         cuts = [f"{part}{n}" for n in range(len(self._floats)) for part in ("scale", "special")]
         aggregates = [F.count(F.lit(1)).alias(_ROWS)]
         for number in range(len(self._floats)):
@@ -119,7 +119,7 @@ class EngineStage:
         return F.col(self.binding.inputs.aliases[operation.where or ""])
 
     def read(self, table: pa.Table) -> Partials:
-        """Return rows of `grouped` as panes, one for each key and start."""
+        """Return rows of `group` as panes, one for each key and start."""
         number, distinct = number_keys([table.column(name) for name in self.keys], table.num_rows)
         keys = encode_keys(distinct) if distinct else [NO_COLUMNS]
         time = table.column(PANE).to_numpy() // self.binding.tick_us
@@ -134,27 +134,27 @@ class EngineStage:
         if type(operation) is SumFloat and not self._whole(operation):
             return self._float_sum(table, self._floats.index((operation.column or "", operation.where)))
         if isinstance(operation, SumInt | SumLong | SumFloat):
-            high, low = _filled(table, f"{name}_high", 0), _filled(table, f"{name}_low", 0)
+            high, low = _fill(table, f"{name}_high", 0), _fill(table, f"{name}_low", 0)
             return operation.of_halves(high, low)
         if isinstance(operation, Extreme):
-            return (_filled(table, name, operation.nothing),)
-        return (_filled(table, name, 0),)
+            return (_fill(table, name, operation.nothing),)
+        return (_fill(table, name, 0),)
 
     @np.errstate(all="ignore")
     def _float_sum(self, table: pa.Table, number: int) -> State:
-        scale = _filled(table, f"scale{number}", 0)
+        scale = _fill(table, f"scale{number}", 0)
         exponent = np.zeros(len(scale), np.int64)
         for which, begins in _SCALES.items():
             exponent[scale == which] = begins
         total: exact.Pair = np.zeros(len(scale)), np.zeros(len(scale))
         for limb in range(3):
-            high, low = exact.of_ints(_filled(table, f"limb{number}_{limb}", 0))
+            high, low = exact.of_ints(_fill(table, f"limb{number}_{limb}", 0))
             shift = (2 - limb) * _LIMB_BITS + exponent - 52
             total = exact.add(total, (np.ldexp(high, shift), np.ldexp(low, shift)))
         special = np.flatnonzero(scale == _SPECIAL)
         if len(special):
-            values = _filled(table, f"special{number}", 0.0)[special]
-            counts = _filled(table, f"count{number}", 0)[special].astype(np.float64)
+            values = _fill(table, f"special{number}", 0.0)[special]
+            counts = _fill(table, f"count{number}", 0)[special].astype(np.float64)
             for part, several in zip(total, exact.multiples(values, counts), strict=True):
                 part[special] = several
         return total
@@ -189,7 +189,7 @@ def _done_by_spark(operation: Operation, types: dict[str, pa.DataType]) -> bool:
     return number and isinstance(operation, SumInt | SumLong | SumFloat | Extreme)
 
 
-def _scaled(df: DataFrame, number: int, values: Column) -> DataFrame:
+def _add_scaled(df: DataFrame, number: int, values: Column) -> DataFrame:
     """Add the columns for one column of doubles: its scale, its limbs on that scale, and the values that no scale holds."""
     value, scale = F.col(f"value{number}"), F.col(f"scale{number}")
     df = df.select("*", values.cast("double").alias(f"value{number}"))
@@ -226,6 +226,6 @@ def _limbs(whole: Column) -> Iterator[Column]:
     yield whole.cast("bigint")
 
 
-def _filled(table: pa.Table, name: str, default: float) -> "np.ndarray":
+def _fill(table: pa.Table, name: str, default: float) -> "np.ndarray":
     column = table.column(name)
     return (column.fill_null(default) if column.null_count else column).to_numpy()

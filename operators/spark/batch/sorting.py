@@ -62,7 +62,7 @@ def _groups(table: pa.Table) -> npt.NDArray[np.int64]:
     return table.column(ORDER).to_numpy() >> _TIME_BITS
 
 
-def reached(table: pa.Table, tick_us: int) -> int:
+def time_reached(table: pa.Table, tick_us: int) -> int:
     """Return a time in ticks: no later row of the same keys is before it."""
     units = (int(table.column(ORDER)[-1].as_py()) & (2**_TIME_BITS - 1)) + _LEAST
     return FAR_PAST if units == _LEAST else (units << _UNIT_BITS) // tick_us

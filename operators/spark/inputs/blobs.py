@@ -42,7 +42,7 @@ def to_blobs(table: pa.Table) -> Iterator[bytes]:
 def from_blobs(blobs: Iterable[bytes]) -> list[pa.Table]:
     """Return the table in each blob; of those in a file nothing is read yet."""
     if isinstance(blobs, Spool):
-        blobs = blobs.mapped()
+        blobs = blobs.map_blobs()
     return [pa.ipc.open_stream(blob).read_all() for blob in blobs]
 
 

@@ -16,7 +16,6 @@ from pyspark.sql.types import DataType, StructField, StructType, TimestampType
 from operators.errors import DefinitionError, SessionSetupError
 from operators.runtime.binding import OutputTime
 from operators.runtime.closing import Closing
-from operators.spark.base.gaps import quoted
 from operators.spark.base.inside import (
     DELAY,
     TIME_WINDOW,
@@ -26,6 +25,7 @@ from operators.spark.base.inside import (
     keeps_state,
     plan_nodes,
 )
+from operators.spark.base.quoting import quote
 
 _BEHIND, _OUR_DELAY, _UPDATES, _UNBOUNDED, _OPEN, _CLOSED = (
     f"stateful_windows.{name}"
@@ -63,10 +63,10 @@ class Incoming:
     shuffled: bool = False
     markers: tuple[str, ...] = ()
 
-    def watermarked(self, df: DataFrame, column: str) -> DataFrame:
+    def with_watermark(self, df: DataFrame, column: str) -> DataFrame:
         """Return the stream with the watermark on this column, unless it has one."""
         return (
-            df if self.delay_ms is None else df.withWatermark(quoted(column), f"{self.delay_ms} milliseconds")
+            df if self.delay_ms is None else df.withWatermark(quote(column), f"{self.delay_ms} milliseconds")
         )
 
     def with_idle(self, idle_ms: int | None) -> "Incoming":
@@ -150,7 +150,7 @@ def _incoming(
         if DELAY not in metadata:
             return direct(grace_ms)
         watermarks = sum(name == WATERMARK for _, name in nodes)
-        return _given(event_time, metadata[DELAY], grace_ms, watermarks)
+        return _of_watermarks(event_time, metadata[DELAY], grace_ms, watermarks)
     names = ", ".join(dict.fromkeys(stateful))
     if _sets_another(nodes):
         raise DefinitionError(
@@ -192,7 +192,7 @@ def direct(grace_ms: int) -> Incoming:
     return Incoming(Closing(delays_us=((ONLY_INPUT, (grace_ms + 1) * 1_000),)), grace_ms + 1, grace_ms)
 
 
-def _given(event_time: str, delay: int, grace_ms: int, watermarks: int) -> Incoming:
+def _of_watermarks(event_time: str, delay: int, grace_ms: int, watermarks: int) -> Incoming:
     """The event time of a source with a watermark, or of several that are united."""
     if delay not in (grace_ms, grace_ms + 1):
         raise DefinitionError(
@@ -218,7 +218,7 @@ def _sets_another(nodes: Iterable[tuple[int, str]]) -> bool:
     return False
 
 
-def marked(schema: StructType, times: Sequence[OutputTime], input_: Incoming, tick_us: int) -> StructType:
+def mark_times(schema: StructType, times: Sequence[OutputTime], input_: Incoming, tick_us: int) -> StructType:
     """Return the result columns of a stream with metadata from which later operators know their times.
 
     Args:
@@ -230,10 +230,10 @@ def marked(schema: StructType, times: Sequence[OutputTime], input_: Incoming, ti
     by_column: dict[str, list[OutputTime]] = {}
     for time in times:
         by_column.setdefault(time.column, []).append(time)
-    return StructType([_marked(field, by_column.get(field.name, []), input_, tick_us) for field in schema])
+    return StructType([_mark_time(field, by_column.get(field.name, []), input_, tick_us) for field in schema])
 
 
-def _marked(field: StructField, times: list[OutputTime], input_: Incoming, tick_us: int) -> StructField:
+def _mark_time(field: StructField, times: list[OutputTime], input_: Incoming, tick_us: int) -> StructField:
     metadata, type_ = dict(field.metadata), field.dataType
     for time in times:
         said = _metadata(time, input_, tick_us)

@@ -9,7 +9,6 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that every Spark
 
 from operators.columns.expressions import Expression
 from operators.errors import DefinitionError
-from operators.spark.base.gaps import quoted
 from operators.spark.base.inside import (
     GENERATOR,
     NESTED_AGGREGATE,
@@ -20,6 +19,7 @@ from operators.spark.base.inside import (
     has_condition,
 )
 from operators.spark.base.logs import unlogged
+from operators.spark.base.quoting import quote
 
 Given = tuple[str, str]
 """What is given for a column: the argument, and the name or expression."""
@@ -37,7 +37,7 @@ _REASONS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class ExpressionFrame:
     """A frame with expressions as columns.
 
     Attributes:
@@ -80,7 +80,9 @@ class _Analysed:
         return self.result if is_key or self.text.endswith(f" AS {self.result}") else self.text
 
 
-def made(df: DataFrame, keys: Sequence[str], others: Sequence[Given], taken: Collection[str] = ()) -> Made:
+def with_expression_columns(
+    df: DataFrame, keys: Sequence[str], others: Sequence[Given], taken: Collection[str] = ()
+) -> ExpressionFrame:
     """Return a frame with the expressions among its keys and other inputs as columns.
 
     The result column of a key has the name that `df.groupBy` gives it: its alias, or its text as Spark prints it. Other inputs
@@ -104,11 +106,11 @@ def made(df: DataFrame, keys: Sequence[str], others: Sequence[Given], taken: Col
         if isinstance(one, Expression):
             expressions.setdefault(id(one.column), (argument, one))
     if not expressions:
-        return Made(df, tuple(keys), (), {})
-    columns = _Columns(df, _folded(df.columns), _folded(taken))
-    results = {id(one.column): columns.add(one) for one in _analysed(df, list(expressions.values()))}
+        return ExpressionFrame(df, tuple(keys), (), {})
+    columns = _Columns(df, _lower(df.columns), _lower(taken))
+    results = {id(one.column): columns.add(one) for one in _analyse(df, list(expressions.values()))}
     frame = df.select("*", *(one.column.alias(name) for name, one in columns.made.items()))
-    found = Made(frame, (), (), columns.names)
+    found = ExpressionFrame(frame, (), (), columns.names)
     key_names = tuple(results[id(key.column)] if isinstance(key, Expression) else key for key in keys)
     return replace(found, keys=tuple(map(found.name, keys)), key_names=key_names)
 
@@ -119,7 +121,7 @@ def check_expression(df: DataFrame, argument: str, column: Column) -> None:
     Raises:
         DefinitionError: Spark cannot resolve it, or it has other values when it is computed again; names the argument.
     """
-    list(_analysed(df, [(argument, Expression(column))]))
+    list(_analyse(df, [(argument, Expression(column))]))
 
 
 @dataclass(slots=True)
@@ -147,7 +149,7 @@ class _Columns:
             DefinitionError: another column has its name.
         """
         own = self._own(one)
-        self.names[id(one.column)] = self._made(one) if own is None else own
+        self.names[id(one.column)] = self._column_name(one) if own is None else own
         return one.result if own is None else own
 
     def _own(self, one: _Analysed) -> str | None:
@@ -156,9 +158,9 @@ class _Columns:
         if one.text != one.result or not alike:
             return None
         name = one.text if one.text in alike else alike[0]
-        return name if self._same(one.column, F.col(quoted(name))) else None  # It may be a literal.
+        return name if self._same(one.column, F.col(quote(name))) else None  # It may be a literal.
 
-    def _made(self, one: _Analysed) -> str:
+    def _column_name(self, one: _Analysed) -> str:
         name = one.name
         known = self.made.get(name)
         if known is not None and self._same(known.column, one.column):
@@ -180,12 +182,12 @@ class _Columns:
         return alike[0].sameSemantics(alike[1])
 
 
-def _folded(names: Collection[str]) -> set[str]:
+def _lower(names: Collection[str]) -> set[str]:
     """Names in lower case: Spark takes those that differ in case only as one."""
     return {name.casefold() for name in names}
 
 
-def _analysed(df: DataFrame, given: Sequence[tuple[str, Expression]]) -> Iterator[_Analysed]:
+def _analyse(df: DataFrame, given: Sequence[tuple[str, Expression]]) -> Iterator[_Analysed]:
     """Expressions as Spark reads them.
 
     Raises:
@@ -199,7 +201,7 @@ def _analysed(df: DataFrame, given: Sequence[tuple[str, Expression]]) -> Iterato
             results = df.select("*", *columns).columns[len(df.columns) :]
     except AnalysisException as error:
         for one in given if len(given) > 1 else ():
-            list(_analysed(df, [one]))
+            list(_analyse(df, [one]))
         argument, expression = given[0]
         raise DefinitionError(f"{argument}: {expression!r} {_reason(error)}") from error
     if len(results) != len(columns):

@@ -27,7 +27,7 @@ from operators.columns.records import RecordColumns, UsableRows, most_ticks, num
 from operators.runtime.binding import Binding
 from operators.spark.base.failures import located, task
 from operators.spark.base.observed import COUNTS
-from operators.spark.base.runs import partition
+from operators.spark.base.task_context import partition
 from operators.spark.base.user_code import one_at_a_time
 from operators.spark.base.workers import prepare_worker
 from operators.spark.inputs import blobs
@@ -110,7 +110,7 @@ class Pack:
             sorting = Stopwatch()
             for all_parts in self._buckets(batches, sorting, first=number == 0):
                 for parts in _some_at_a_time(all_parts):
-                    yield _packed(parts, (number << _MOST_BLOBS_BITS) + place, sorting.take_ms())
+                    yield _pack(parts, (number << _MOST_BLOBS_BITS) + place, sorting.take_ms())
                     place += len(parts)
 
     def _buckets(
@@ -159,7 +159,7 @@ class Pack:
         """The task's rows, a few hundred thousand at a time, or fewer if they are wide."""
         inputs = self.binding.inputs
         if not self.sorts:
-            for part in gathered(batches, blobs.BLOB_ROWS):
+            for part in gather(batches, blobs.BLOB_ROWS):
                 yield part.rename_columns(inputs.names)
             return
         arrived = list(read_ahead(batches))
@@ -264,7 +264,7 @@ def _some_at_a_time(parts: Iterable[_Part]) -> Iterator[list[_Part]]:
         yield waiting
 
 
-def _packed(parts: list[_Part], place: int, sort_ms: int) -> pa.RecordBatch:
+def _pack(parts: list[_Part], place: int, sort_ms: int) -> pa.RecordBatch:
     """Parts as rows, the first of which has this place, and the counts of all, which the place tells from others."""
     buckets, *counts, kinds, sent = zip(*parts, strict=True)
     totals = [place + 1, *map(sum, counts), sum(len(blob) for blob in sent if blob is not None), sort_ms]
@@ -274,7 +274,7 @@ def _packed(parts: list[_Part], place: int, sort_ms: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=PACKED)
 
 
-def gathered(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
+def gather(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
     """Yield all rows as tables of so many rows, while a thread reads ahead; see `cut_tables`."""
     yield from cut_tables(read_ahead(batches), rows)
 

@@ -82,7 +82,7 @@ class Spool(Sequence[bytes]):
         if self._file is None:
             self._blobs = [self._blobs[n] for n in order]
 
-    def mapped(self) -> list[pa.Buffer]:
+    def map_blobs(self) -> list[pa.Buffer]:
         """Return all blobs; those of a file as parts of it, without a copy. They stay when the spool is closed."""
         if self._file is None:
             return list(map(pa.py_buffer, self._blobs))

@@ -14,9 +14,9 @@ from operators.aggregates.sides import (
     check_types,
 )
 from operators.errors import DefinitionError
-from operators.spark.base.gaps import quoted
+from operators.spark.base.quoting import quote
 from operators.spark.inputs.chains import Incoming, incoming
-from operators.spark.inputs.declared import no_analysis_needed
+from operators.spark.inputs.pipeline_schema import no_analysis_needed
 from operators.spark.inputs.prepare import check_frame
 from operators.spark.inputs.watermarks import check_time, zoned_column
 
@@ -58,7 +58,7 @@ def check_inputs(
     return [name for frame in frames.values() for name in frame.columns]
 
 
-def united(
+def unite(
     sides: Sequence[Side],
     shared: Sequence[str],
     frames: Mapping[str, DataFrame],
@@ -87,7 +87,7 @@ def united(
         if frames[side.name].isStreaming
     }
     if read:
-        parts = [one.watermarked(part, EVENT_TIME) for one, part in zip(read.values(), parts, strict=True)]
+        parts = [one.with_watermark(part, EVENT_TIME) for one, part in zip(read.values(), parts, strict=True)]
     types = [{field.name: field.dataType.simpleString() for field in part.schema} for part in parts]
     check_types([side.name for side in sides], types, times)
     return reduce(DataFrame.unionByName, parts), Incoming.joined(
@@ -100,12 +100,12 @@ def _part(
 ) -> DataFrame:
     """One frame's rows, with the columns of all frames."""
     frame = frames[of.name]
-    columns = [F.col(quoted(name)) for name in shared]
+    columns = [F.col(quote(name)) for name in shared]
     columns.append(zoned_column(frame, time, streaming=frame.isStreaming).alias(EVENT_TIME))
     for side in sides:
         for name in side.columns:
             nothing = F.lit(None).cast(frames[side.name].schema[name].dataType)
-            column = F.col(quoted(name)) if side is of else nothing
+            column = F.col(quote(name)) if side is of else nothing
             columns.append(column.alias(side.joint(name)))
         columns.append(F.lit(True if side is of else None).cast("boolean").alias(side.marker))
     return frame.select(*columns)

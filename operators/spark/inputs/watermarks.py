@@ -8,7 +8,7 @@ from pyspark.sql.types import TimestampNTZType, TimestampType
 
 from operators.columns.checks import not_a_time
 from operators.errors import DefinitionError
-from operators.spark.base.gaps import quoted
+from operators.spark.base.quoting import quote
 
 _TIMES = ("timestamp", "timestamp_ntz")
 
@@ -33,18 +33,18 @@ def check_time(df: DataFrame, event_time: str, frame: str = "") -> None:
 
 def zoned_column(df: DataFrame, name: str, *, streaming: bool) -> Column:
     """Return a column of the frame; in a stream a timestamp without zone as one of UTC, since watermarks need a zone."""
-    return utc(df, name) if streaming else F.col(quoted(name))
+    return utc(df, name) if streaming else F.col(quote(name))
 
 
 def utc(df: DataFrame, name: str) -> Column:
     """Return a column of the frame; a timestamp without zone as one of UTC."""
-    column = F.col(quoted(name))
+    column = F.col(quote(name))
     if not isinstance(df.schema[name].dataType, TimestampNTZType):
         return column
     # From its fields, not by a cast, which would use the session's zone and its changes of the clock.
     day = F.unix_date(F.to_date(column)).cast("bigint") * 86_400
     minutes = (F.hour(column) * 60 + F.minute(column)).cast("bigint")
-    seconds = F.expr(f"extract(SECOND FROM {quoted(name)})")
+    seconds = F.expr(f"extract(SECOND FROM {quote(name)})")
     return F.timestamp_micros((day + minutes * 60) * 1_000_000 + (seconds * 1_000_000).cast("bigint"))
 
 

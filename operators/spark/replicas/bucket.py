@@ -18,7 +18,7 @@ from operators.spark.inputs import blobs as sizes
 from operators.spark.inputs.blobs import from_blobs, to_blobs
 from operators.spark.inputs.packing import PARTIALS, ROWS
 from operators.spark.inputs.spool import Spool
-from operators.spark.replicas.copies import held_copy
+from operators.spark.replicas.copies import lease_copy
 from operators.spark.replicas.forgetting import Requests
 from operators.spark.replicas.parts import Part, can_be_parted, in_parts, in_stages
 from state_backends import StateConfig
@@ -241,14 +241,14 @@ class Job:
         """
         with (
             one_at_a_time(self.binding),
-            held_copy(self.binding, self.config, request.pointer.store_id) as operator,
+            lease_copy(self.binding, self.config, request.pointer.store_id) as operator,
         ):
             return self._step(operator, journal, request)
 
     def _step(self, operator: StatefulOperator, journal: Journal, request: Request) -> Outcome:
         call = request.call
         pointer = operator.open(journal, request.pointer)
-        first = self._begun(operator, request.label) if request.begins else []
+        first = self._begin_with_savepoint(operator, request.label) if request.begins else []
         forgotten, keys = self._to_forget(call, pointer.progress, request.label)
         if keys:
             operator.forget(keys)
@@ -305,7 +305,7 @@ class Job:
             bucket = self.labels.index(label) if label in self.labels else label
             warn_once(_LOG, _NO_FOLDER, bucket, size // 10**6)
 
-    def _begun(self, operator: StatefulOperator, label: int) -> list[pa.Table]:
+    def _begin_with_savepoint(self, operator: StatefulOperator, label: int) -> list[pa.Table]:
         """Start from the savepoint, if there is one; return the rows that become due."""
         if self.savepoint is None:
             return []

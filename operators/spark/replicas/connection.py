@@ -76,11 +76,11 @@ class Connection:
             TimeoutError: neither a message nor a sign of life comes.
             EOFError: the other process has closed the connection, or has ended.
         """
-        while not (length := _LENGTH.unpack(self._received(_LENGTH.size))[0]):
+        while not (length := _LENGTH.unpack(self._receive(_LENGTH.size))[0]):
             pass
-        return self._received(length)
+        return self._receive(length)
 
-    def _received(self, length: int) -> bytes:
+    def _receive(self, length: int) -> bytes:
         # Memory grows with what arrives, not with the length that is claimed.
         data, arrived = bytearray(min(length, _PIECE)), 0
         while arrived < length:

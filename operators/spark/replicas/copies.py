@@ -61,13 +61,13 @@ _changing = Lock()
 
 
 @contextmanager
-def held_copy(binding: Binding, config: StateConfig, store_id: str) -> Iterator[StatefulOperator]:
+def lease_copy(binding: Binding, config: StateConfig, store_id: str) -> Iterator[StatefulOperator]:
     """The operator over this process's copy of a bucket, for one thread. The copy is opened if needed, and stays open.
 
     After an error it is closed and forgotten. While another thread holds it, this one gets a copy for itself.
     """
     key = store_id, config
-    copy = _taken(binding, key) or _opened(binding, key)
+    copy = _hold(binding, key) or _open(binding, key)
     try:
         yield copy.operator
     except BaseException:
@@ -126,7 +126,7 @@ def drop_all() -> None:
         copy.close()
 
 
-def _taken(binding: Binding, key: _Key) -> _Copy | None:
+def _hold(binding: Binding, key: _Key) -> _Copy | None:
     """Hold the copy that is open, if there is one that fits and is free; close those that are idle for long."""
     now = time.monotonic()
     with _changing:
@@ -144,7 +144,7 @@ def _taken(binding: Binding, key: _Key) -> _Copy | None:
     return copy if free else None
 
 
-def _opened(binding: Binding, key: _Key) -> _Copy:
+def _open(binding: Binding, key: _Key) -> _Copy:
     store_id, config = key
     directory, lock = _claim(config.directory, store_id, config.backend)
     try:
@@ -178,19 +178,19 @@ def _claim(root: Path, store_id: str, backend: str) -> tuple[Path, BaseFileLock]
         StateError: the directory cannot be created or locked; names the root and the option.
     """
     try:
-        _made(root)
+        _make(root)
         _sweep(root)
-        home = private_folder(root / store_id)
-        owner, lock = _first_free(home)
+        bucket_dir = private_folder(root / store_id)
+        owner, lock = _first_free(bucket_dir)
     except OSError as error:
         raise StateError(
             f"cannot keep local state in {root}: {error}. Set spark.windows.state.directory to a directory that all "
             "workers can create and write to"
         ) from error
-    return home / f"{owner}-{backend.replace(':', '.').replace('/', '.')}", lock
+    return bucket_dir / f"{owner}-{backend.replace(':', '.').replace('/', '.')}", lock
 
 
-def _made(root: Path) -> None:
+def _make(root: Path) -> None:
     """Make the directory of all copies, which only this user can enter; one that is there may be the administrator's."""
     root.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileExistsError):
@@ -198,13 +198,13 @@ def _made(root: Path) -> None:
     check_owner(root)
 
 
-def _first_free(home: Path) -> tuple[str, BaseFileLock]:
+def _first_free(bucket_dir: Path) -> tuple[str, BaseFileLock]:
     """Lock the file of the lowest number that is free; return the name of its directory, and the lock."""
-    mark(home)
-    return next(found for number in count() if (found := _try_lock(home, number)) is not None)
+    mark(bucket_dir)
+    return next(found for number in count() if (found := _try_lock(bucket_dir, number)) is not None)
 
 
-def _try_lock(home: Path, number: int) -> tuple[str, BaseFileLock] | None:
+def _try_lock(bucket_dir: Path, number: int) -> tuple[str, BaseFileLock] | None:
     inodes: list[int] = []
 
     def on_acquired(descriptor: int) -> None:
@@ -212,7 +212,7 @@ def _try_lock(home: Path, number: int) -> tuple[str, BaseFileLock] | None:
         os.utime(descriptor)  # `_sweep` reads this time.
 
     lock = FileLock(
-        home / f"{number}.lock",
+        bucket_dir / f"{number}.lock",
         blocking=False,
         thread_local=False,
         preserve_lock_file=True,
@@ -234,23 +234,23 @@ def _sweep(root: Path) -> None:
     """
     if not root.is_dir():
         return
-    for home in root.iterdir():
+    for bucket_dir in root.iterdir():
         # Another process may remove the same copies at the same time, and what cannot be removed must not stop a batch.
         with suppress(OSError):
-            locks = _locks(home) if is_own(home) else []
+            locks = _locks(bucket_dir) if is_own(bucket_dir) else []
             if locks and not any(time.time() - lock.stat().st_mtime < _ORPHAN_SECONDS for lock in locks):
-                _remove_unless_held(home, locks)
+                _remove_unless_held(bucket_dir, locks)
 
 
-def _locks(home: Path) -> list[Path]:
-    return [path for path in home.iterdir() if _LOCK.fullmatch(path.name) and not path.is_symlink()]
+def _locks(bucket_dir: Path) -> list[Path]:
+    return [path for path in bucket_dir.iterdir() if _LOCK.fullmatch(path.name) and not path.is_symlink()]
 
 
-def _remove_unless_held(home: Path, locks: list[Path]) -> None:
+def _remove_unless_held(bucket_dir: Path, locks: list[Path]) -> None:
     with ExitStack() as held:
         try:
             for lock in locks:
                 held.enter_context(FileLock(lock, blocking=False, preserve_lock_file=True))
         except Timeout:
             return
-        shutil.rmtree(home, ignore_errors=True)
+        shutil.rmtree(bucket_dir, ignore_errors=True)

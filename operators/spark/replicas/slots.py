@@ -54,7 +54,7 @@ def free_slot(key: str, passed: frozenset[str]) -> Iterator[Slot]:
     for number in count():
         if number == MOST_SLOTS:
             raise OSError(f"all {MOST_SLOTS} processes for state are in use")
-        slot = _locked(folder() / f"{key}-{number}{_SUFFIX}")
+        slot = _lock(folder() / f"{key}-{number}{_SUFFIX}")
         if slot is None:
             continue
         try:
@@ -70,7 +70,7 @@ def remove_old_slots() -> None:
     """Remove the slots whose process has ended, and that nobody uses."""
     for path in folder().glob(f"*{_SUFFIX}"):
         with suppress(OSError):
-            slot = _locked(path, create=False)
+            slot = _lock(path, create=False)
             if slot is None:
                 continue
             try:
@@ -80,7 +80,7 @@ def remove_old_slots() -> None:
                 os.close(slot.descriptor)
 
 
-def _locked(path: Path, *, create: bool = True) -> Slot | None:
+def _lock(path: Path, *, create: bool = True) -> Slot | None:
     """Lock a slot's file; None if another has."""
     while True:
         flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | (os.O_CREAT if create else 0)

@@ -84,7 +84,7 @@ def listen() -> Place:
     for lock in home.glob(f"*{_LOCK}"):
         with suppress(OSError):
             _remove_ended(lock)
-    name, descriptor = _locked(home)
+    name, descriptor = _lock(home)
     place = Place(name, socket.socket(socket.AF_UNIX), descriptor)
     try:
         place.listener.bind(str(home / name))
@@ -105,7 +105,7 @@ def folder() -> Path:
     return private_folder(Path(tempfile.gettempdir(), f"spark-windows-{os.getuid()}"))
 
 
-def _locked(home: Path) -> tuple[str, int]:
+def _lock(home: Path) -> tuple[str, int]:
     """Return a new name, and the descriptor of its lock file, which is locked."""
     while True:
         name = os.urandom(8).hex()

@@ -13,9 +13,9 @@ import signal
 import time
 from threading import Thread
 
+from operators.spark.replicas.bucket_service import BucketService
 from operators.spark.replicas.copies import UNUSED_S, drop_all
 from operators.spark.replicas.parents import Parent
-from operators.spark.replicas.serving import Service
 from operators.spark.replicas.sockets import listen
 
 _UNKNOWN_S = 120.0
@@ -36,7 +36,7 @@ def main(key: str, number: str, began: str) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = Parent(int(number), began)
-    place, service = listen(), Service(key)
+    place, service = listen(), BucketService(key)
     Thread(target=service.accept, args=(place.listener,), name="buckets", daemon=True).start()
     os.write(1, f"{place.name}\n".encode())
     os.dup2(2, 1)  # What functions print goes where that of Spark's workers goes.

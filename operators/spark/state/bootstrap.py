@@ -26,7 +26,7 @@ from operators.spark.base.session import check_workers
 from operators.spark.base.types import spark_schema
 from operators.spark.base.user_code import one_at_a_time
 from operators.spark.batch.bounded import BoundedRun, refuse_late
-from operators.spark.batch.bounded_input import input_columns, sorted_input
+from operators.spark.batch.bounded_input import input_columns, sort_input
 from operators.spark.inputs.prepare import Prepared, prepare
 from operators.spark.inputs.watermarks import utc
 from operators.steps.plan import Engine
@@ -145,7 +145,7 @@ def savepoint(
     check_new(target)
     binding, closes = prepared.binding, prepared.close_ticks(close_time)
     labels = tuple(partition_labels(prepared.buckets))
-    input_ = sorted_input(input_columns(prepared.df, binding, streaming=False), binding, _NAME)
+    input_ = sort_input(input_columns(prepared.df, binding, streaming=False), binding, _NAME)
     run = OpenEntries(binding, input_.source, _NAME, input_.step, prepared.config.log_level, closes, labels)
     entries = input_.df.mapInArrow(run, spark_schema(run.columns)).repartition(len(labels), _FILE)
     entries = entries.sortWithinPartitions(_FILE, "crc", "key", _PLACE)

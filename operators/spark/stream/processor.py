@@ -21,7 +21,7 @@ from operators.runtime.metrics import line, names
 from operators.spark.base.failures import MOVE_STATE, located
 from operators.spark.base.logs import log_at
 from operators.spark.base.observed import COUNTS
-from operators.spark.base.runs import batch_number, run_id
+from operators.spark.base.task_context import batch_number, run_id
 from operators.spark.base.workers import prepare_worker
 from operators.spark.inputs.packing import ARRIVED, read_arrivals
 from operators.spark.replicas.bucket import (
@@ -36,7 +36,7 @@ from operators.spark.replicas.bucket import (
     in_place,
 )
 from operators.spark.replicas.forgetting import Requests
-from operators.spark.replicas.owners import work
+from operators.spark.replicas.where_held import run_where_held
 from operators.spark.stream.journal import SparkJournal
 from state_backends import StateConfig, StateError
 from state_backends.checkpoints.savepoint import Savepoint
@@ -170,7 +170,7 @@ class BucketProcessor(StatefulProcessor):
             return
         request = Request(pointer, label, batch, call, blobs, begins)
         functions = Functions(Origin(run_id(), self.digest), job.config.log_level, self._pickled)
-        outcome = work(job, functions, self._journal, request)
+        outcome = run_where_held(job, functions, self._journal, request)
         self._set_timer(outcome.timer, pointer.progress.timer, call.fired)
         _LOG.info(
             "operator=%s bucket=%d batch=%s %s",

@@ -11,7 +11,7 @@ import pytest
 from operators import HoppingWindows, RollingWindows, SlidingWindows
 from operators import aggregates as agg
 from operators.command.report.columns import Value, columns
-from operators.command.report.groups import gathered
+from operators.command.report.groups import group_evenly
 from operators.command.report.page import page
 from operators.command.report.parts import Html, Unread, element
 from state_backends.checkpoints.labels import partition_labels
@@ -210,7 +210,7 @@ def test_a_large_state_has_a_small_page() -> None:
 @pytest.mark.parametrize("count", [0, 1, 79, 80, 81, 1_000])
 def test_gathered_things_are_all_there_once(count: int) -> None:
     """In order, in groups that differ by one at most."""
-    groups = gathered(range(count), 80)
+    groups = group_evenly(range(count), 80)
     assert [*range(count)] == [thing for group in groups for thing in group]
     assert len(groups) == min(80, count)
     assert not count or max(map(len, groups)) - min(map(len, groups)) <= 1

@@ -35,9 +35,9 @@ from operators.spark.base.logs import log_at
 from operators.spark.inputs.blobs import from_blobs, to_blobs
 from operators.spark.replicas import parents
 from operators.spark.replicas.bucket import Blobs, Call, Functions, Job, Origin, Request
-from operators.spark.replicas.owners import work
 from operators.spark.replicas.parents import Parent
 from operators.spark.replicas.sockets import socket_of
+from operators.spark.replicas.where_held import run_where_held
 from state_backends import resolve
 from state_backends.durability.pointer import Pointer, read_pointer
 from state_backends.sqlite_journal import SqliteJournal
@@ -140,7 +140,7 @@ def batch(
         request = Request(pointer, 0, number, call, Blobs([*to_blobs(table)]))
         pickled = cloudpickle.dumps(bucket_job)  # type: ignore[no-untyped-call]
         origin = Origin(run, f"{folder.name} {code}")
-        outcome = work(bucket_job, Functions(origin, "warning", pickled), journal, request)
+        outcome = run_where_held(bucket_job, Functions(origin, "warning", pickled), journal, request)
         journal.commit()
     finally:
         journal.close()

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from operators import spark_session
 from operators.spark.base import logs
-from operators.spark.replicas import owners, parents, starting
+from operators.spark.replicas import parents, starting, where_held
 from operators.spark.replicas.parents import Parent
 from tests.operators.spark.frames import session_conf
 
@@ -43,7 +43,7 @@ def new_york(spark: SparkSession) -> Iterator[None]:
 def processes(monkeypatch: pytest.MonkeyPatch) -> Iterator["list[subprocess.Popen[bytes]]"]:
     """The processes for state that this process starts, which is the parent of all workers. They end afterwards."""
     monkeypatch.setattr(parents, "parent", lambda: Parent.of(os.getpid()))
-    monkeypatch.setattr(owners, "_resting", {})
+    monkeypatch.setattr(where_held, "_resting", {})
     monkeypatch.setattr(logs, "_warned", set())
     monkeypatch.setattr(starting, "_started", [])
     yield starting._started

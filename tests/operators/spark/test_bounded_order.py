@@ -35,7 +35,7 @@ def frame(spark: SparkSession) -> DataFrame:
 
 
 def test_rows_of_a_key_are_in_order_of_time(spark: SparkSession) -> None:
-    """In one partition, as one group, and no row is before what `reached` said after the rows before it."""
+    """In one partition, as one group, and no row is before what `time_reached` said after the rows before it."""
     ordered = sorting.in_order(frame(spark), ["k"], F.unix_micros("at"))
     numbered = ordered.select(
         "k", F.unix_micros("at").alias("at"), "order", F.spark_partition_id().alias("part")
@@ -48,7 +48,7 @@ def test_rows_of_a_key_are_in_order_of_time(spark: SparkSession) -> None:
         places.setdefault(row["k"], set()).add(group)
         if row["at"] is not None:
             assert row["at"] >= last.get(group, row["at"])
-            last[group] = sorting.reached(table.slice(number, 1), tick_us=1)
+            last[group] = sorting.time_reached(table.slice(number, 1), tick_us=1)
     assert 101 == len(places)
     assert all(1 == len(groups) for groups in places.values())
 
@@ -82,6 +82,6 @@ def test_a_first_stage_behind_a_shuffle_sends_the_same_rows(
         shuffled = table.take(np.random.default_rng(seed).permutation(table.num_rows))
         frame = spark.createDataFrame(shuffled).repartition(2, "k")
         columns = bounded_input.input_columns(frame, binding, streaming=False)
-        sent.append(sorted(map(str, bounded_input.sorted_input(columns, binding, "w").df.collect())))
+        sent.append(sorted(map(str, bounded_input.sort_input(columns, binding, "w").df.collect())))
     assert len(sent[0]) > 3
     assert sent[0] == sent[1]

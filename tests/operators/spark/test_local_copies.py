@@ -14,7 +14,7 @@ from feeds import committed
 
 from operators import TumblingWindows
 from operators import aggregates as agg
-from operators.spark.replicas.copies import _claim, drop_copy, held_copy
+from operators.spark.replicas.copies import _claim, drop_copy, lease_copy
 from state_backends import StateError, resolve
 from state_backends.journal import MemoryJournal
 from tests.operators.spark.test_private_files import belongs_to_another
@@ -28,12 +28,12 @@ def test_a_damaged_copy_is_rebuilt(tmp_path: Path, caplog: pytest.LogCaptureFixt
     config = resolve("rocksdb", {"state.directory": str(tmp_path)})
     op = TumblingWindows(10).group_by("k").aggregate(n=agg.count())
     binding, journal = op.bind(TABLE.schema, "at", config), MemoryJournal()
-    with held_copy(binding, config, "bucket") as copy:
+    with lease_copy(binding, config, "bucket") as copy:
         committed(copy, journal, 0, [TABLE])
     drop_copy(config, "bucket")
     current = next(tmp_path.glob("bucket/*-rocksdb/CURRENT"))
     current.write_text("MANIFEST-of-nothing\n")
-    with caplog.at_level(logging.WARNING, "operators"), held_copy(binding, config, "bucket") as copy:
+    with caplog.at_level(logging.WARNING, "operators"), lease_copy(binding, config, "bucket") as copy:
         done = committed(copy, journal, 100, [TABLE])
     drop_copy(config, "bucket")
     assert sorted(done.rows.column("n").to_pylist()) == [1, 1]  # Those of before: the new ones are late.
@@ -48,7 +48,7 @@ def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     op = TumblingWindows(10).aggregate(n=agg.count())
     message = f"cannot keep local state in {tmp_path}/here: .* Set spark.windows.state.directory to a directory that"
     binding = op.bind(TABLE.schema, "at", config)
-    with pytest.raises(StateError, match=message), held_copy(binding, config, "bucket"):
+    with pytest.raises(StateError, match=message), lease_copy(binding, config, "bucket"):
         pass
     assert (tmp_path / "here").read_text() == "a file"
 
@@ -170,10 +170,10 @@ def test_a_copy_goes_on_with_the_program_of_each_run(tmp_path: Path) -> None:
         op = windows.aggregate(n=agg.fold(int, partial(counted_by, by), type="bigint", name="counted"))
         binding = op.bind(TABLE.schema, "at", config)
         table = pa.table({"k": ["a", "a"], "at": pa.array([at, at], pa.int64())})
-        with held_copy(binding, config, "bucket") as copy:
+        with lease_copy(binding, config, "bucket") as copy:
             rows = committed(copy, journal, at + 5, [table]).rows
         counts += rows.column("n").to_pylist()
-        with held_copy(binding, config, "bucket") as again:
+        with lease_copy(binding, config, "bucket") as again:
             assert again is copy
     drop_copy(config, "bucket")
     assert [2, 20] == counts

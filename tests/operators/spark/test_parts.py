@@ -23,12 +23,13 @@ from operators.spark.inputs import blobs, spool
 from operators.spark.inputs.blobs import from_blobs
 from operators.spark.inputs.packing import PACKED, Pack
 from operators.spark.inputs.spool import Spool
-from operators.spark.replicas import owners, parents, parts
+from operators.spark.replicas import parents, parts, where_held
 from operators.spark.replicas.bucket import Blobs, Call, Functions, Job, Origin, Request, in_place
+from operators.spark.replicas.bucket_service import BucketService
 from operators.spark.replicas.connection import Connection
 from operators.spark.replicas.copies import drop_copy
 from operators.spark.replicas.messages import Done
-from operators.spark.replicas.serving import Service
+from operators.spark.replicas.protocol import Heard
 from operators.steps.late_reports import LateSide
 from state_backends import resolve
 from state_backends.durability.pointer import Pointer, read_pointer
@@ -224,12 +225,12 @@ def test_a_spool_returns_what_was_added(sizes: list[int], most: int, tmp_path: P
     some.extend(added[:1])
     some.extend(added[1:])
     assert (sum(sizes) > most) == some.on_disk
-    assert added == list(some) == some[:] == [part.to_pybytes() for part in some.mapped()]
+    assert added == list(some) == some[:] == [part.to_pybytes() for part in some.map_blobs()]
     assert (len(added), sum(sizes)) == (len(some), some.size)
     assert bool(added) == bool(some)
-    mapped = some.mapped()
+    mapped = some.map_blobs()
     some.reorder(range(len(added))[::-1])
-    assert added[::-1] == list(some) == [part.to_pybytes() for part in some.mapped()]
+    assert added[::-1] == list(some) == [part.to_pybytes() for part in some.map_blobs()]
     some.close()
     assert added == [part.to_pybytes() for part in mapped]
 
@@ -257,7 +258,7 @@ def test_after_an_error_in_a_part_nothing_of_the_batch_counts(tmp_path: Path) ->
         newest = max(times(tables[0]))
         call = Call(max(0, newest - 150), 0)
         broken = packed(binding, tables[1], folder)
-        columns = broken.rows.mapped()
+        columns = broken.rows.map_blobs()
         damaged = Blobs([*map(bytes, columns[:-1]), b"no blob"])
         with pytest.raises(pa.ArrowInvalid):
             job.run(journal, Request(pointer, 0, 1, call, damaged))
@@ -284,10 +285,11 @@ def test_rows_that_are_too_large_for_a_message_are_sent_one_blob_at_a_time(
     request = Request(replace(Pointer.fresh(), store_id=store_id), 0, 0, Call(0, 0), sent)
     functions = Functions(Origin("run", "digest"), "warning", cloudpickle.dumps(job))
     one, other = socket.socketpair(socket.AF_UNIX)
-    Thread(target=Service(parents.parent().key)._serve, args=(other,), daemon=True).start()
+    Thread(target=BucketService(parents.parent().key)._serve, args=(other,), daemon=True).start()
     with limits(at_once), Connection(one, 60) as process:
-        call = owners._Call(tmp_path / store_id, functions, MemoryJournal(), request)
-        answer = call._answered(process)
+        call = where_held._Call(tmp_path / store_id, functions, MemoryJournal(), request)
+        heard, answer = call._converse(process)
+        assert Heard.DONE is heard
         assert isinstance(answer, Done)
     found = pa.concat_tables(from_blobs(answer.outcome.blobs))
     assert (at_once is not None) == isinstance(answer.outcome.blobs, Spool)

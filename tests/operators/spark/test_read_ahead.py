@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from operators.spark.inputs import blobs
-from operators.spark.inputs.packing import gathered, read_ahead
+from operators.spark.inputs.packing import gather, read_ahead
 from tests.patience import STILL_SECONDS
 
 
@@ -54,7 +54,7 @@ def test_gathered_tables_hold_all_rows() -> None:
     """Tables of so many rows, the last one of what is left, however the rows are cut into batches."""
     whole = pa.table({"n": range(25)})
     for size in (1, 3, 10, 11, 25):
-        tables = list(gathered(iter(whole.to_batches(size)), 10))
+        tables = list(gather(iter(whole.to_batches(size)), 10))
         assert [10, 10, 5] == [table.num_rows for table in tables]
         assert whole == pa.concat_tables(tables).combine_chunks()
 
@@ -62,11 +62,11 @@ def test_gathered_tables_hold_all_rows() -> None:
 def test_gathered_tables_of_wide_rows_are_small(monkeypatch: pytest.MonkeyPatch) -> None:
     """A table is worked on as a whole, so its bytes are limited, too."""
     monkeypatch.setattr(blobs, "AT_ONCE_BYTES", 48)
-    tables = list(gathered(batches(25), 10))
+    tables = list(gather(batches(25), 10))
     assert 4 < len(tables)
     assert list(range(25)) == pa.concat_tables(tables)["n"].to_pylist()
     rows = pa.table({"text": ["x" * (n % 60) for n in range(200)]})
-    cuts = [[table.num_rows for table in gathered(iter(rows.to_batches(size)), 10)] for size in (1, 7, 200)]
+    cuts = [[table.num_rows for table in gather(iter(rows.to_batches(size)), 10)] for size in (1, 7, 200)]
     assert cuts[0] == cuts[1] == cuts[2]
     assert 200 == sum(cuts[0])
 

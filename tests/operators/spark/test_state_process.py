@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 from pyspark import TaskContext
 
-from operators.spark.replicas import owners, starting
+from operators.spark.replicas import starting, where_held
 from operators.spark.replicas.copies import drop_copy, has_free_copy
 from operators.spark.replicas.parents import Parent
 from operators.spark.replicas.slots import free_slot, remove_old_slots
 from operators.spark.replicas.sockets import is_listening, listen
 from tests.operators.spark.bucket_worker import PARENT, batch, has_ended, job, state_process
-from tests.operators.spark.test_owners import ROWS, counts, store_id
+from tests.operators.spark.test_where_held import ROWS, counts, store_id
 
 Started = list["subprocess.Popen[bytes]"]
 SOON = (
@@ -123,7 +123,7 @@ def test_where_no_process_can_be_started(
     assert 1 == caplog.text.count(
         "no process for state can be started, and this worker keeps it itself for 300 s"
     )
-    owners._resting.clear()
+    where_held._resting.clear()
     assert ROWS == counts(batch(folder, "memory", "run", 2))
     assert not has_free_copy(config, store_id(folder))
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 SOURCES = {
     "memory": ("state_backends/backends/memory.py", "MemoryBackend"),
     "rocksdb": ("state_backends/backends/rocksdb.py", "RocksDBBackend"),
-    "spark": ("state_backends/backends/journaled.py", "JournalBackend"),
+    "spark": ("state_backends/backends/spark_state.py", "SparkStateBackend"),
     "sqlite": ("examples/sqlite_backend/windows_sqlite.py", "SqliteBackend"),
 }
 KILLED, FAILED, FULL = "killed_at_any_line", "error_at_any_line", "full_disk"

@@ -12,9 +12,9 @@ import pytest
 from serializers import CorruptDataError
 from serializers.changes import decode_changes, encode_changes
 from state_backends import WriteBatch
-from state_backends.backends.journaled import JournalBackend
 from state_backends.backends.memory import MemoryBackend
 from state_backends.backends.rocksdb import RocksDBBackend
+from state_backends.backends.spark_state import SparkStateBackend
 from state_backends.contract import BackendContract
 from state_backends.contract.opening import OpeningContract
 from state_backends.contract.pages import PagesContract
@@ -32,7 +32,7 @@ class TestMemory(BackendContract):
 class TestJournal(BackendContract):
     """The backend that keeps its pages in a journal, here in one of its own."""
 
-    backend_class = JournalBackend
+    backend_class = SparkStateBackend
 
 
 class TestRocksDB(BackendContract):

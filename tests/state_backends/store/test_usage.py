@@ -9,9 +9,9 @@ import pytest
 from serializers import PageLayout
 from serializers.arrays import fill
 from state_backends import Entries, StateBackend, WindowStore, WriteBatch
-from state_backends.backends.journaled import JournalBackend
 from state_backends.backends.memory import MemoryBackend
 from state_backends.backends.rocksdb import RocksDBBackend
+from state_backends.backends.spark_state import SparkStateBackend
 from state_backends.store import cutting
 from state_backends.store.key_index import hashes
 from state_backends.store.page_ids import key_of
@@ -39,7 +39,7 @@ def told(found: StoreUsage) -> tuple[int, int, int, int]:
     return found.pages, found.entries, found.size, found.keys
 
 
-@pytest.mark.parametrize("kind", [MemoryBackend, JournalBackend, RocksDBBackend])
+@pytest.mark.parametrize("kind", [MemoryBackend, SparkStateBackend, RocksDBBackend])
 def test_usage_follows_every_change(kind: type[StateBackend], tmp_path: Path) -> None:
     """Puts, additions, deletions, whole segments dropped, pages written unread: what is told is what is there."""
     rng, keys = random.Random(11), [f"key {n}".encode() for n in range(30)]
@@ -65,7 +65,7 @@ def test_usage_follows_every_change(kind: type[StateBackend], tmp_path: Path) ->
     store.backend.close()
 
 
-@pytest.mark.parametrize("kind", [MemoryBackend, JournalBackend, RocksDBBackend])
+@pytest.mark.parametrize("kind", [MemoryBackend, SparkStateBackend, RocksDBBackend])
 def test_keys_of_several_pages(
     kind: type[StateBackend], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

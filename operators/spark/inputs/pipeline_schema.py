@@ -1,8 +1,8 @@
 """Frames whose columns the user gives: in a query function of a declarative pipeline Spark analyses nothing.
 
 A frame of Spark Connect asks the server for its columns, unless it knows them: `DataFrame.to` keeps the schema that it is
-given. `known` does so, too, but without a node in the plan: the server analyses the input of `to` at once, when the tables of
-the pipeline do not exist yet. Columns are cast to the types that were given instead.
+given. `without_analysis` does so, too, but without a node in the plan: the server analyses the input of `to` at once, when the
+tables of the pipeline do not exist yet. Columns are cast to the types that were given instead.
 """
 
 from collections.abc import Iterator
@@ -15,8 +15,8 @@ from pyspark.sql.types import StructField, StructType, TimestampNTZType, Timesta
 
 from operators.errors import DefinitionError
 from operators.runtime.binding import Binding
-from operators.spark.base.gaps import quoted
 from operators.spark.base.inside import NO_ANALYSIS, has_condition, knows, sets_watermark
+from operators.spark.base.quoting import quote
 
 
 @contextmanager
@@ -35,7 +35,7 @@ def no_analysis_needed() -> Iterator[None]:
         ) from error
 
 
-def check_declared(df: DataFrame, schema: object, streaming: bool | None) -> None:
+def check_schema(df: DataFrame, schema: object, streaming: bool | None) -> None:
     """Refuse a schema that Spark would have to parse, one of the two arguments without the other, and chains.
 
     Raises:
@@ -57,14 +57,16 @@ def check_declared(df: DataFrame, schema: object, streaming: bool | None) -> Non
         )
 
 
-def declared(df: DataFrame, schema: StructType | None) -> DataFrame:
+def with_given_columns(df: DataFrame, schema: StructType | None) -> DataFrame:
     """Return the frame; if its columns are given, one of these columns and types, which it knows."""
     if schema is None:
         return df
-    return known(df.select(*[F.col(quoted(f.name)).cast(f.dataType).alias(f.name) for f in schema]), schema)
+    return without_analysis(
+        df.select(*[F.col(quote(f.name)).cast(f.dataType).alias(f.name) for f in schema]), schema
+    )
 
 
-def known(df: DataFrame, columns: StructType | None) -> DataFrame:
+def without_analysis(df: DataFrame, columns: StructType | None) -> DataFrame:
     """Return a frame that has just been made; if its columns are given, it needs no analysis to know them."""
     if columns is not None:
         knows(df, columns)

@@ -49,7 +49,7 @@ _FAILED = (
 _LOG = logging.getLogger(__name__)
 
 
-class Service:
+class BucketService:
     """Works on buckets for the tasks of an executor.
 
     Args:
@@ -179,7 +179,7 @@ class Service:
         if job is not None or not answers:
             return job if answers else None
         self._drop_ended(origin.run)
-        return _loaded(task)
+        return _load_functions(task)
 
     def _drop_ended(self, run: str) -> None:
         with self._changing:
@@ -197,7 +197,7 @@ class Service:
             self._jobs = {one: job for one, job in self._jobs.items() if one in used}
 
 
-def _loaded(task: Connection) -> Job:
+def _load_functions(task: Connection) -> Job:
     """The functions that the task has. What they are imported from is looked for where its process looks."""
     try:
         task.send(encode_answer(WantedFunctions()))
@@ -233,10 +233,10 @@ class _SentJournal:
         if name in self.changes:
             return self.changes[name]
         if name not in self._known:
-            return self._asked(name)
+            return self._ask(name)
         return self._known[name]
 
-    def _asked(self, name: str) -> bytes | None:
+    def _ask(self, name: str) -> bytes | None:
         try:
             self._task.send(encode_answer(Wanted(name)))
             return decode_blob(self._task.receive())

@@ -24,8 +24,9 @@ from operators import aggregates as agg
 from operators.runtime.closing import Closing
 from operators.spark.base import logs
 from operators.spark.inputs.blobs import to_blobs
-from operators.spark.replicas import serving
+from operators.spark.replicas import bucket_service
 from operators.spark.replicas.bucket import Blobs, Call, Functions, Job, Origin, Request
+from operators.spark.replicas.bucket_service import BucketService
 from operators.spark.replicas.connection import Connection
 from operators.spark.replicas.copies import drop_copy, open_copies
 from operators.spark.replicas.messages import (
@@ -40,7 +41,6 @@ from operators.spark.replicas.messages import (
     encode_functions,
     encode_request,
 )
-from operators.spark.replicas.serving import Service
 from state_backends import resolve
 from state_backends.durability.pointer import Pointer
 
@@ -96,16 +96,18 @@ def test_a_shortage_passes(
 ) -> None:
     """The loop that accepts connections pauses after each failure, and goes on; it says so once."""
     pauses: list[float] = []
-    monkeypatch.setattr(serving, "time", SimpleNamespace(sleep=pauses.append, monotonic=time.monotonic))
+    monkeypatch.setattr(
+        bucket_service, "time", SimpleNamespace(sleep=pauses.append, monotonic=time.monotonic)
+    )
     if of == "threads":
         monkeypatch.setattr(Unstarted, "times", 3)
-        monkeypatch.setattr(serving, "Thread", Unstarted)
+        monkeypatch.setattr(bucket_service, "Thread", Unstarted)
     listener = (ShortOf if of == "files" else socket.socket)(socket.AF_UNIX)
     listener.bind(place)
     listener.listen()
-    Thread(target=serving.Service("key").accept, args=(listener,), daemon=True).start()
+    Thread(target=bucket_service.BucketService("key").accept, args=(listener,), daemon=True).start()
     assert [True] * 4 == [is_alive(place) for _ in range(4)]
-    assert [serving._PAUSE_S] * 3 == pauses
+    assert [bucket_service._PAUSE_S] * 3 == pauses
     assert 1 == sum(
         one.levelname == "WARNING" and "cannot be worked for" in one.message for one in caplog.records
     )
@@ -121,7 +123,7 @@ class Worker:
     """
 
     folder: Path
-    to: Service
+    to: BucketService
 
     def asks(self, bucket: str, *, run: str = "run", key: str = "key") -> tuple[Answer, Weak | None]:
         """What the service answers to a batch of two records, and a reference to what the functions hold, if it wanted them."""
@@ -182,7 +184,7 @@ def at_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Worker]
     """A worker of a service, whose copies are closed afterwards."""
     monkeypatch.setattr(sys, "path", [*sys.path])
     LARGE.clear()
-    yield Worker(tmp_path, Service("key"))
+    yield Worker(tmp_path, BucketService("key"))
     for name, config in open_copies():
         if str(config.directory) == str(tmp_path):
             drop_copy(config, name)
@@ -227,7 +229,7 @@ def test_copies_of_an_earlier_run_are_closed_in_time(
     assert isinstance(at_work.asks(ONE)[0], Done)
     assert isinstance(at_work.asks(OTHER, run="second")[0], Done)
     assert {ONE, OTHER} <= {name for name, _ in open_copies()}
-    monkeypatch.setattr(serving, "_ENDED_RUN_S", 0.0)
+    monkeypatch.setattr(bucket_service, "_ENDED_RUN_S", 0.0)
     assert isinstance(at_work.asks(THIRD, run="third")[0], Done)
     assert {THIRD} == {name for name, _ in open_copies()} & {ONE, OTHER, THIRD}
 
@@ -240,7 +242,7 @@ def test_blobs_are_made_at_once() -> None:
         """Of a part of a snapshot."""
 
     with Connection(one, 60) as task, Connection(other, 60):
-        journal = serving._SentJournal(task, {"pointer": b"p"})
+        journal = bucket_service._SentJournal(task, {"pointer": b"p"})
         pages = Pages()
         reference = weakref.ref(pages)
         journal.put("base-1-0", lambda pages=pages: b"bytes" if pages else b"")  # type: ignore[misc]
@@ -258,6 +260,8 @@ def test_a_task_that_stands_still_is_not_waited_for() -> None:
     """It does not hold the bucket's copy, nor the turn of user functions."""
     one, other = socket.socketpair(socket.AF_UNIX)
     with Connection(one, 0.2) as task, Connection(other, 60):
-        journal = serving._SentJournal(task, {})
-        with pytest.raises(serving._TaskEndedError, match="does not send 'log-1' of its journal: timed out"):
+        journal = bucket_service._SentJournal(task, {})
+        with pytest.raises(
+            bucket_service._TaskEndedError, match="does not send 'log-1' of its journal: timed out"
+        ):
             journal.get("log-1")

@@ -15,8 +15,8 @@ from serializers.keys import bucket_of
 from state_backends import StateError, WriteBatch
 from state_backends.backends import journal_index
 from state_backends.backends.journal_index import slot_name
-from state_backends.backends.journaled import FORMAT_VERSION, JournalBackend
 from state_backends.backends.memory import MemoryBackend
+from state_backends.backends.spark_state import FORMAT_VERSION, SparkStateBackend
 from state_backends.contract import AWKWARD_KEYS, AWKWARD_SEGMENTS, Pages, applied, assert_holds, random_batch
 from state_backends.journal import Blob, MemoryJournal
 from state_backends.sqlite_journal import SqliteJournal
@@ -73,15 +73,15 @@ def times(step: int, rng: random.Random) -> list[bytes]:
     return [b"%d" % rng.randrange(9), *(further_name(b"%d" % rng.randrange(9), start) for start in starts)]
 
 
-def attached(journal: MemoryJournal) -> JournalBackend:
+def attached(journal: MemoryJournal) -> SparkStateBackend:
     """Another worker's backend on the journal."""
-    backend = JournalBackend.open(Path("/nowhere/at/all"), {})
+    backend = SparkStateBackend.open(Path("/nowhere/at/all"), {})
     backend.attach(journal)
     return backend
 
 
 def committed(
-    backend: JournalBackend, journal: MemoryJournal, batch: WriteBatch, version: bytes = b"v"
+    backend: SparkStateBackend, journal: MemoryJournal, batch: WriteBatch, version: bytes = b"v"
 ) -> None:
     """Write a batch and commit it."""
     backend.write(batch, version)
@@ -93,7 +93,7 @@ def some_pages(count: int, size: int = 20) -> dict[bytes, bytes]:
     return {b"key %d" % n: b"%d" % n * size for n in range(count)}
 
 
-def pages_of(backend: JournalBackend) -> Pages:
+def pages_of(backend: SparkStateBackend) -> Pages:
     """All pages of a backend."""
     return {segment: dict(backend.iterate(segment)) for segment in backend.segments()}
 
@@ -103,7 +103,7 @@ def belongs(key: bytes, low: bytes) -> bool:
     return key[:1] == b"\xc1" and key[1:9] >= low
 
 
-def assert_index_is_true(backend: JournalBackend, journal: RecordingJournal, pages: Pages) -> None:
+def assert_index_is_true(backend: SparkStateBackend, journal: RecordingJournal, pages: Pages) -> None:
     """The index counts what is there, and the journal holds the blobs it promises and no others."""
     names = {"index"}
     for segment, info in backend._known().segments.items():
@@ -178,7 +178,7 @@ def test_attach_forgets_what_others_have_changed(journal: RecordingJournal) -> N
 
 def test_attached_backend_writes_no_files(tmp_path: Path, journal: RecordingJournal) -> None:
     """With the journal of a batch, the backend's directory is not even made; nor by reads before the first."""
-    backend = JournalBackend.open(tmp_path / "store", {})
+    backend = SparkStateBackend.open(tmp_path / "store", {})
     assert_holds(backend, {}, None)
     backend.attach(journal)
     committed(backend, journal, WriteBatch({0: some_pages(100)}))
@@ -188,13 +188,13 @@ def test_attached_backend_writes_no_files(tmp_path: Path, journal: RecordingJour
 
 def test_own_file_is_left_for_the_journal(tmp_path: Path, journal: RecordingJournal) -> None:
     """After attach nothing of the own file is seen, and it is closed and not written."""
-    with closing(JournalBackend.open(tmp_path, {})) as backend:
+    with closing(SparkStateBackend.open(tmp_path, {})) as backend:
         backend.write(WriteBatch({0: {b"a": b"own"}}), b"v1")
         backend.attach(journal)
         assert [tmp_path / "pages"] == list(tmp_path.iterdir())
         assert_holds(backend, {}, None)
         committed(backend, journal, WriteBatch({1: {b"a": b"2"}}), b"v2")
-    with closing(JournalBackend.open(tmp_path, {})) as backend:
+    with closing(SparkStateBackend.open(tmp_path, {})) as backend:
         assert_holds(backend, {0: {b"a": b"own"}}, b"v1")
 
 
@@ -258,7 +258,9 @@ def test_keys_of_one_bucket_fill_all_slots(
     assert_keys_fill_all_slots(backend, keys, journal)
 
 
-def assert_keys_fill_all_slots(backend: JournalBackend, keys: list[bytes], journal: RecordingJournal) -> None:
+def assert_keys_fill_all_slots(
+    backend: SparkStateBackend, keys: list[bytes], journal: RecordingJournal
+) -> None:
     """No slot is empty, and none has twice its share."""
     info = backend._known().segments[0]
     filled = Counter(backend._slots_of(info, keys))
@@ -438,7 +440,7 @@ def test_drop_keeps_the_blobs_of_later_segments(journal: RecordingJournal) -> No
     assert sorted(["index", *kept]) == journal.names()
 
 
-def damaged(journal: RecordingJournal, name: str, blob: bytes | None) -> JournalBackend:
+def damaged(journal: RecordingJournal, name: str, blob: bytes | None) -> SparkStateBackend:
     """Alter a committed blob, or remove it, and attach to what is left."""
     if blob is None:
         journal.remove(name)
@@ -521,7 +523,7 @@ def test_backend_can_be_attached_after_an_error(journal: RecordingJournal) -> No
 @pytest.mark.usefixtures("small_slots")
 def test_failed_write_to_the_own_file_changes_nothing(tmp_path: Path) -> None:
     """A write that finds a slot missing leaves the file as it was, and the backend with it."""
-    with closing(JournalBackend.open(tmp_path, {})) as backend:
+    with closing(SparkStateBackend.open(tmp_path, {})) as backend:
         backend.write(WriteBatch({0: {b"a": b"1"}, 1: some_pages(100), 2: {b"a": b"1"}}), b"v1")
         with closing(SqliteJournal(tmp_path / "pages")) as outside:
             outside.remove("slot-2-0-0")

@@ -1,10 +1,6 @@
-"""Which process works on a bucket: one of the library's own, which has the bucket's copy as long as the executor lives.
+"""The task's side of the protocol: it has a bucket worked on where the bucket's copy is, or works on it itself.
 
-Spark gives a bucket to any of its workers, and ends each worker that has no task for a minute. So a copy is in a process that
-Spark does not know (`state_process`). The bucket's local directory says where that listens. A worker sends it the call, reads
-the bucket's journal for it, and writes what it is told to write once all is done. If that process stands still, is busy with
-the same bucket, fails, or answers anything else, and where none can be started, the worker opens a copy of its own: nothing was
-written by then, so the call simply begins again.
+`protocol` says who is asked after whom. Nothing is written before all is done.
 """
 
 import logging
@@ -24,11 +20,10 @@ from operators.spark.replicas.connection import PATIENCE_S, Connection
 from operators.spark.replicas.copies import drop_copy
 from operators.spark.replicas.messages import (
     Asked,
+    Busy,
     Done,
     Emitted,
     Failed,
-    Refusal,
-    Unknown,
     Wanted,
     WantedFunctions,
     decode_answer,
@@ -37,6 +32,7 @@ from operators.spark.replicas.messages import (
     encode_request,
 )
 from operators.spark.replicas.parents import Parent
+from operators.spark.replicas.protocol import NEXT, Heard, TaskState
 from operators.spark.replicas.slots import Slot, free_slot, remove_old_slots
 from operators.spark.replicas.sockets import is_listening, socket_of
 from operators.spark.replicas.starting import start
@@ -68,7 +64,7 @@ _resting: dict[str, float] = {}
 """Until when they are not asked, in monotonic seconds: by the names of sockets, by origins, and for the start of processes."""
 
 
-def work(job: Job, functions: Functions, journal: Journal, request: Request) -> Outcome:
+def run_where_held(job: Job, functions: Functions, journal: Journal, request: Request) -> Outcome:
     """Work on a bucket, in the process that has its copy; if need be, one is started.
 
     Args:
@@ -83,8 +79,8 @@ def work(job: Job, functions: Functions, journal: Journal, request: Request) -> 
     answer = None
     large = request.blobs.large  # Too large for memory is too large for a message.
     if not large and not _rests(repr(functions.origin)):
-        home = job.config.directory / request.pointer.store_id
-        answer = _Call(home, functions, journal, request).answer()
+        bucket_dir = job.config.directory / request.pointer.store_id
+        answer = _Call(bucket_dir, functions, journal, request).run()
     if isinstance(answer, Done):
         drop_copy(job.config, request.pointer.store_id)
         for name, blob in answer.changes:
@@ -113,101 +109,99 @@ class _Call:
     """A request for the process that has the bucket's copy.
 
     Args:
-        home: the bucket's local directory.
+        bucket_dir: the bucket's local directory.
         functions: to be sent.
         journal: of the bucket, to be read.
         request: what is to be done.
     """
 
-    def __init__(self, home: Path, functions: Functions, journal: Journal, request: Request) -> None:
-        self._home = home
+    def __init__(self, bucket_dir: Path, functions: Functions, journal: Journal, request: Request) -> None:
+        self._bucket_dir = bucket_dir
         self._functions = functions
         self._journal = journal
         self._request = request
-        self._deaths = 0
-        self._given_up = False
 
-    def answer(self) -> Done | Refusal | None:
-        """What came of it; None if no process answers.
+    def run(self) -> Done | Failed | None:
+        """What came of it; None if no process answers, or none may work on it now.
 
         Raises:
             StateError: two processes have died, one after the other.
         """
+        state, answer = TaskState.ASK_HOLDER, None
+        while state.asks:
+            heard, answer = self._ask(state)
+            state = NEXT[state, heard]
+        if state is TaskState.FAIL:
+            raise StateError(_DEAD)
+        return answer
+
+    def _ask(self, state: TaskState) -> tuple[Heard, Done | Failed | None]:
+        if state is TaskState.ASK_HOLDER:
+            try:
+                return self._ask_process(read_small(self._bucket_dir / _OWNER) or "")
+            except OSError:
+                return Heard.NOBODY, None
         try:
-            for ask in (self._of_announced, self._of_free, self._of_free):
-                answer = ask()
-                if answer is not None and not isinstance(answer, Unknown):
-                    return answer
-                if self._given_up:
-                    break
-                if self._deaths > 1:
-                    raise StateError(_DEAD)
+            return self._ask_free()
         except OSError as error:
             warn_once(
                 _LOG,
                 "workers cannot have processes of their own for state, and keep it themselves: %s",
                 error,
             )
-        return None
+            return Heard.CANNOT, None
 
-    def _of_announced(self) -> Done | Refusal | None:
-        """By the process that has said that it has the copy."""
-        try:
-            return self._of(read_small(self._home / _OWNER) or "")
-        except OSError:
-            return None
-
-    def _of_free(self) -> Done | Refusal | None:
-        """By one that has no work at this moment, for which the bucket is new."""
+    def _ask_free(self) -> tuple[Heard, Done | Failed | None]:
+        """Ask a process that has no work at this moment, for which the bucket is new."""
         parent = parents.parent()
         passed = frozenset(name for name in [*_resting] if _rests(name))
         with free_slot(parent.key, passed) as slot:
-            name = self._filled(slot, parent)
-            answer = self._of(name)
-            if isinstance(answer, Done):
+            if not (is_listening(slot.name) or self._fill(slot, parent)):
+                return Heard.CANNOT, None
+            name = slot.name
+            heard, answer = self._ask_process(name)
+            if heard is Heard.DONE:
                 with suppress(OSError):  # Then each call looks for a process.
-                    write_small(self._home / _OWNER, name)
-            return answer
+                    write_small(self._bucket_dir / _OWNER, name)
+            return heard, answer
 
-    def _filled(self, slot: Slot, parent: Parent) -> str:
-        """The name of the process in the slot, which is started if need be; "" if that fails."""
-        if is_listening(slot.name):
-            return slot.name
-        if not _rests(_START):
-            try:
-                remove_old_slots()
-                slot.fill(start(parent))
-            except (OSError, ValueError, SubprocessError) as error:
-                _rest(_START)
-                warn_once(_LOG, _NOT_STARTED, _REST_S, error)
-            else:
-                return slot.name
-        self._given_up = True
-        return ""
+    @staticmethod
+    def _fill(slot: Slot, parent: Parent) -> bool:
+        """Start a process for the slot; return whether there is one."""
+        if _rests(_START):
+            return False
+        try:
+            remove_old_slots()
+            slot.fill(start(parent))
+        except (OSError, ValueError, SubprocessError) as error:
+            _rest(_START)
+            warn_once(_LOG, _NOT_STARTED, _REST_S, error)
+            return False
+        return True
 
-    def _of(self, name: str) -> Done | Refusal | None:
+    def _ask_process(self, name: str) -> tuple[Heard, Done | Failed | None]:
+        """Ask the process that listens at a socket of this name."""
         path = socket_of(name)
         if path is None or _rests(name):
-            return None
+            return Heard.NOBODY, None
         try:
             process = Connection.to(path, PATIENCE_S)
         except TimeoutError as error:
-            self._stands_still(name, error)
-            return None
+            return self._rest_from(name, error), None
         except OSError as error:
             _LOG.debug("nobody listens at %s: %s", name, error)
-            return None
+            return Heard.NOBODY, None
         with process:
             try:
-                return self._answered(process)
+                return self._converse(process)
             except (TimeoutError, SerializationError) as error:
-                self._stands_still(name, error)
+                return self._rest_from(name, error), None
             except (OSError, EOFError) as error:
-                self._has_ended(name, error)
-        return None
+                return self._has_ended(name, error), None
 
-    def _answered(self, process: Connection) -> Done | Refusal:
-        request, emitted = self._request, Spool(self._home.parent)
+    def _converse(self, process: Connection) -> tuple[Heard, Done | Failed | None]:
+        """Send the request, and what the process wants for it, until there is an end."""
+        request, emitted = self._request, Spool(self._bucket_dir.parent)
         process.send(encode_request(Asked(parents.parent().key, self._functions.origin, request)))
         while True:
             answer = decode_answer(process.receive(), request.pointer.store_id)
@@ -219,25 +213,29 @@ class _Call:
                 emitted.extend([answer.blob])
             elif isinstance(answer, Done) and emitted:
                 emitted.extend(answer.outcome.blobs)
-                return replace(answer, outcome=replace(answer.outcome, blobs=emitted))
+                return Heard.DONE, replace(answer, outcome=replace(answer.outcome, blobs=emitted))
+            elif isinstance(answer, Done):
+                return Heard.DONE, answer
+            elif isinstance(answer, Failed):
+                return Heard.FAILED, answer
             else:
-                return answer
+                return Heard.BUSY if isinstance(answer, Busy) else Heard.UNKNOWN, None
 
-    def _stands_still(self, name: str, error: Exception) -> None:
-        self._given_up = True
+    @staticmethod
+    def _rest_from(name: str, error: Exception) -> Heard:
         _rest(name)
         warn_once(_LOG, "a process that has copies of buckets is not asked for %g s: %s", _REST_S, error)
+        return Heard.SILENT
 
-    def _has_ended(self, name: str, error: Exception) -> None:
+    def _has_ended(self, name: str, error: Exception) -> Heard:
         """It died of the request or by chance; or it took the request for something else, and closed the connection."""
         deadline = time.monotonic() + _ENDING_S
         while is_listening(name) and time.monotonic() < deadline:
             time.sleep(_ENDING_S / 100)
         if is_listening(name):
-            self._stands_still(name, error)
-            return
-        self._deaths += 1
-        _LOG.warning(_DIED, self._home.name, error)
+            return self._rest_from(name, error)
+        _LOG.warning(_DIED, self._bucket_dir.name, error)
+        return Heard.DIED
 
 
 def _rests(what: str) -> bool:

@@ -20,10 +20,10 @@ import numpy as np
 import pytest
 from s3_server import CREDENTIALS, running
 
-from operators.spark.replicas import bucket, messages, owners, parents
+from operators.spark.replicas import bucket, messages, parents, where_held
 from operators.spark.replicas.bucket import Origin
 from operators.spark.replicas.connection import Connection
-from operators.spark.replicas.copies import drop_copy, has_free_copy, held_copy
+from operators.spark.replicas.copies import drop_copy, has_free_copy, lease_copy
 from operators.spark.replicas.parents import Parent
 from operators.spark.replicas.sockets import listen, socket_of
 from operators.spark.stream.processor import label_of
@@ -54,7 +54,7 @@ PATIENCE_S = 2.0
 
 def alone_batch(folder: Path, backend: str, number: int) -> list[tuple[object, ...]]:
     """A batch of a worker that has no process for state."""
-    owners._resting[repr(Origin("alone", f"{folder.name} 1"))] = math.inf
+    where_held._resting[repr(Origin("alone", f"{folder.name} 1"))] = math.inf
     return batch(folder, backend, "alone", number)
 
 
@@ -225,7 +225,7 @@ def test_what_kills_each_process_is_an_error(folder: Path) -> None:
 def test_long_work_is_waited_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The process sends signs of life while it works."""
     assert [] == batch(folder, "memory", "run", 0)
-    monkeypatch.setattr(owners, "PATIENCE_S", 7.0)  # More than the signs' distance.
+    monkeypatch.setattr(where_held, "PATIENCE_S", 7.0)  # More than the signs' distance.
     (folder / "slow").touch()  # Three records, which take nine seconds.
     assert ROWS == counts(batch(folder, "memory", "run", 1))
     assert not has_copy(folder, "memory")
@@ -244,15 +244,15 @@ def test_a_process_that_stands_still_is_replaced(
     holder = state_process(sent)
     assert holder is not None
     assert [holder] * 2 == [state_process(one) for one in (waited, rests)]
-    monkeypatch.setattr(owners, "PATIENCE_S", PATIENCE_S)
+    monkeypatch.setattr(where_held, "PATIENCE_S", PATIENCE_S)
     os.kill(holder, signal.SIGSTOP)
     assert ROWS == counts(batch(sent, "memory", "run", 1, more=100_000))
     assert has_copy(sent, "memory")
-    monkeypatch.setattr(owners, "_resting", {})
+    monkeypatch.setattr(where_held, "_resting", {})
     assert ROWS == counts(batch(waited, "memory", "run", 1))
     assert has_copy(waited, "memory")
     os.kill(holder, signal.SIGCONT)
-    monkeypatch.setattr(owners, "PATIENCE_S", 60.0)
+    monkeypatch.setattr(where_held, "PATIENCE_S", 60.0)
     for one in (rests, waited):
         number = 2 if one is waited else 1
         assert ROWS == counts(batch(one, "memory", "run", number))
@@ -539,14 +539,14 @@ def test_a_copy_that_a_thread_holds_is_left_to_it(tmp_path: Path) -> None:
     one = job(tmp_path, "memory")
     journal = MemoryJournal()
     table = one.binding.inputs.empty()
-    with held_copy(one.binding, one.config, "bucket") as first:
+    with lease_copy(one.binding, one.config, "bucket") as first:
         committed(first, journal, 0, [table])
         assert not has_free_copy(one.config, "bucket")
         drop_copy(one.config, "bucket")
-        with held_copy(one.binding, one.config, "bucket") as second:
+        with lease_copy(one.binding, one.config, "bucket") as second:
             assert second is not first
             committed(second, journal, 0, [table])
-    with held_copy(one.binding, one.config, "bucket") as again:
+    with lease_copy(one.binding, one.config, "bucket") as again:
         assert again is first
     drop_copy(one.config, "bucket")
     assert not has_free_copy(one.config, "bucket")

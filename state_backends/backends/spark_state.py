@@ -41,7 +41,7 @@ _MOST_HASHES = 1 << 18
 _FORMAT = BlobFormat(b"SWJB", FORMAT_VERSION, oldest=1)
 
 
-class JournalBackend(StateBackend):
+class SparkStateBackend(StateBackend):
     """Pages in the journal that each batch attaches, or in a file until one is attached.
 
     Memory holds the index, and the slots that were read or changed since the journal was attached. A read costs one blob for
@@ -62,7 +62,7 @@ class JournalBackend(StateBackend):
         """Hashes of keys: what a batch reads, it mostly writes."""
 
     @classmethod
-    def open(cls, directory: Path, options: Mapping[str, str]) -> "JournalBackend":
+    def open(cls, directory: Path, options: Mapping[str, str]) -> "SparkStateBackend":
         del options
         return cls(directory)
 
