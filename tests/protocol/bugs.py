@@ -177,7 +177,7 @@ BUGS = (
         "executors",
     ),
     _bug(
-        6,
+        18,
         "one process that died fails the task",
         "TaskState.ASK_HOLDER: (TaskState.ASK_FREE, TaskState.ASK_FREE_AFTER_DEATH),",
         "TaskState.ASK_HOLDER: (TaskState.ASK_FREE, TaskState.FAIL),",
