@@ -24,8 +24,6 @@ from state_backends.durability.pointer import POINTER_VERSION
 from state_backends.durability.request_folder import REQUEST_VERSION
 from state_backends.durability.snapshots import MANIFEST_VERSION
 from state_backends.sqlite_journal import JOURNAL_VERSION
-from tests.mutations import MUTATIONS
-from tests.mutations import PACKAGES as PACKAGES_OF_BUGS
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -125,21 +123,6 @@ def test_modules_that_pages_for_maintainers_name_are_there() -> None:
         for name, module in re.findall(r"`([\w.]+)` in `([\w/]+\.py)`", text):
             found = [folder / module for folder in FOLDERS if (folder / module).is_file()]
             assert name.rpartition(".")[2] in found[0].read_text("utf-8"), f"{page}: {name} in {module}"
-
-
-def test_how_it_works_leads_to_the_module_of_every_known_bug() -> None:
-    """The bugs of `python -m tests.mutations`: each stands in one module, which the page names."""
-    page = (DOCS / "how-it-works.md").read_text("utf-8")
-    modules = {
-        path: path.read_text("utf-8") for name in PACKAGES_OF_BUGS for path in (ROOT / name).rglob("*.py")
-    }
-    missing = {
-        bug.breaks: path.name
-        for bug in MUTATIONS
-        for path, text in modules.items()
-        if bug.old in text and f"{path.parent.name}/{path.name}" not in page
-    }
-    assert missing == {}
 
 
 def test_the_reference_shows_signatures_to_those_who_read_files() -> None:
