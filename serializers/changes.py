@@ -1,7 +1,7 @@
 """Changelog blobs: the puts, deletes and drops of one micro-batch.
 
 Layout: a blob (see `blobs`) of one of two formats. Whole pages are b"SWCL", with the value
-[drop_before or nil, {segment: [keys]} of deletes, {segment: [[keys], [pages]]} of puts].
+[drop_segments_below or nil, {segment: [keys]} of deletes, {segment: [[keys], [pages]]} of puts].
 Where a batch knows what has changed in its pages, it is b"SWED", with the edits of others (see `edits`) behind them:
 {segment: [edits]}.
 """
@@ -23,23 +23,23 @@ Deletes = Mapping[int, Set[bytes]]
 Edits = Mapping[int, Sequence[PageEdits]]
 
 
-def encode_changes(puts: Puts, deletes: Deletes, drop_before: int | None) -> bytes:
+def encode_changes(puts: Puts, deletes: Deletes, drop_segments_below: int | None) -> bytes:
     """Return the blob of one batch's changes. O(bytes), about 400 MB/s."""
-    return _FORMAT.encode(_content(puts, deletes, drop_before))
+    return _FORMAT.encode(_content(puts, deletes, drop_segments_below))
 
 
-def _content(puts: Puts, deletes: Deletes, drop_before: int | None) -> list[Any]:
+def _content(puts: Puts, deletes: Deletes, drop_segments_below: int | None) -> list[Any]:
     return [
-        drop_before,
+        drop_segments_below,
         {segment: sorted(keys) for segment, keys in deletes.items()},
         {segment: [list(pages), list(pages.values())] for segment, pages in puts.items()},
     ]
 
 
-def encode_edits(puts: Puts, edits: Edits, deletes: Deletes, drop_before: int | None) -> bytes:
+def encode_edits(puts: Puts, edits: Edits, deletes: Deletes, drop_segments_below: int | None) -> bytes:
     """Return the blob of one batch's changes, of which some pages are edits. O(bytes), about 400 MB/s."""
     found = {segment: [some.plain() for some in parts] for segment, parts in edits.items()}
-    return _EDITS.encode([*_content(puts, deletes, drop_before), found])
+    return _EDITS.encode([*_content(puts, deletes, drop_segments_below), found])
 
 
 def has_edits(blob: bytes) -> bool:
@@ -57,13 +57,13 @@ def decode_edits(
         NewerFormatError: a newer version wrote it.
     """
     *content, edits = _items(_EDITS.decode(blob, "a changelog entry"), 4)
-    puts, deletes, drop_before = _changes(content)
+    puts, deletes, drop_segments_below = _changes(content)
     with refusing("a changelog entry"):
         found = {
             int64(segment): list(map(PageEdits.from_plain, instance(list, parts)))
             for segment, parts in instance(dict, edits).items()
         }
-    return puts, found, deletes, drop_before
+    return puts, found, deletes, drop_segments_below
 
 
 def decode_changes(
@@ -87,11 +87,11 @@ def _items(content: Any, count: int) -> list[Any]:
 
 def _changes(content: list[Any]) -> tuple[dict[int, dict[bytes, bytes]], dict[int, set[bytes]], int | None]:
     with refusing("a changelog entry"):
-        drop_before, deletes, puts = content
+        drop_segments_below, deletes, puts = content
         return (
             {int64(segment): _pages(*pages) for segment, pages in instance(dict, puts).items()},
             {int64(segment): {*list_of(bytes, keys)} for segment, keys in instance(dict, deletes).items()},
-            None if drop_before is None else int64(drop_before),
+            None if drop_segments_below is None else int64(drop_segments_below),
         )
 
 

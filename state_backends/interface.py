@@ -26,24 +26,24 @@ class LoggedPages:
 
 @dataclass(slots=True)
 class WriteBatch:
-    """All changes of one micro-batch, applied in this order: segments below `drop_before` are dropped, then deletes, then puts.
+    """All changes of one micro-batch. Segments below `drop_segments_below` are dropped first, then come deletes, then puts.
 
     So one batch may drop or delete a segment or a key and put it: it exists afterwards.
 
     Attributes:
         puts: pages to write, by segment and key; an existing page is replaced. A segment may have no keys.
         deletes: keys whose pages are deleted, by segment; a missing key or segment is not an error.
-        drop_before: segments with a lower number are dropped as a whole; None drops nothing.
+        drop_segments_below: segments with a lower number are dropped as a whole; None drops nothing.
         logged: `puts` for the changelog, if less than all of their bytes will do. Backends need not look at it.
     """
 
     puts: dict[int, dict[bytes, bytes]] = field(default_factory=dict)
     deletes: dict[int, set[bytes]] = field(default_factory=dict)
-    drop_before: int | None = None
+    drop_segments_below: int | None = None
     logged: LoggedPages | None = field(default=None, compare=False)
 
     def __bool__(self) -> bool:
-        return bool(self.puts or self.deletes or self.drop_before is not None)
+        return bool(self.puts or self.deletes or self.drop_segments_below is not None)
 
 
 class StateBackend(ABC):
@@ -51,8 +51,8 @@ class StateBackend(ABC):
 
     **What is stored.** A page is bytes under a segment and a key. A backend does not interpret it.
 
-    - Segments are whole numbers from -2**62 to 2**62; event times may be before 1970. `drop_before` may be one more. A segment
-      exists as long as it holds a page.
+    - Segments are whole numbers from -2**62 to 2**62; event times may be before 1970. `drop_segments_below` may be one more. A
+      segment exists as long as it holds a page.
     - Keys are any bytes, from none to 20,000 of them, in no particular order; one may be a prefix of another.
     - Pages are any bytes, from empty to many MiB; most have from 100 bytes to a few KiB.
     - Versions are any 1 to 1,000 bytes. The host creates a new one for each batch, but may pass an earlier one again.

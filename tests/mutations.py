@@ -69,7 +69,7 @@ MUTATIONS = (
     Mutation(
         "deletes when the changelog is replayed",
         "backend.write(batch, entry.after)",
-        "backend.write(WriteBatch(batch.puts, {}, batch.drop_before), entry.after)",
+        "backend.write(WriteBatch(batch.puts, {}, batch.drop_segments_below), entry.after)",
     ),
     Mutation(
         "which entries of the changelog are kept",
@@ -118,8 +118,8 @@ MUTATIONS = (
     ),
     Mutation(
         "the watermark of chains",
-        "closing = Closing(True, behind + max(0, grace_us - given * 1_000))",
-        "closing = Closing(False, behind + max(0, grace_us - given * 1_000))",
+        "rule = WatermarkRule(True, behind + max(0, grace_us - given * 1_000))",
+        "rule = WatermarkRule(False, behind + max(0, grace_us - given * 1_000))",
     ),
     Mutation(
         "the close time of a watermark",

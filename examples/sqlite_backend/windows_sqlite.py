@@ -108,8 +108,8 @@ class SqliteBackend(StateBackend):
         puts = ((segment, key, page) for segment, pages in batch.puts.items() for key, page in pages.items())
         # The connection is one transaction: committed at the end, rolled back after an error.
         with self._translated_errors("write"), self._db:
-            if batch.drop_before is not None:
-                self._db.execute("DELETE FROM pages WHERE segment < ?", (batch.drop_before,))
+            if batch.drop_segments_below is not None:
+                self._db.execute("DELETE FROM pages WHERE segment < ?", (batch.drop_segments_below,))
             self._db.executemany("DELETE FROM pages WHERE segment = ? AND key = ?", deletes)
             self._db.executemany("REPLACE INTO pages VALUES (?, ?, ?)", puts)
             self._db.execute("REPLACE INTO meta VALUES ('version', ?)", (version,))

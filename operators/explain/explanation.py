@@ -70,7 +70,7 @@ class Explanation(Parts):
         found = cls._of(
             bindings, types, prepared.config, buckets, streaming=df.isStreaming, shuffled=shuffled
         )
-        return found if incoming is None else replace(found, closing=incoming.closing)
+        return found if incoming is None else replace(found, watermark_rule=incoming.watermark_rule)
 
     @classmethod
     def _of_schema(

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from operators.runtime.binding import Binding
-from operators.runtime.closing import Closing
+from operators.runtime.watermark_rule import WatermarkRule
 from serializers import pack_value
 from state_backends import StateConfig
 from state_backends.store.cutting import PAGE_ENTRIES
@@ -190,7 +190,7 @@ class Parts:
         binding: the operator, bound to the columns of the frame.
         config: effective backend and options.
         buckets: number of buckets of a stream; None if it is Spark's number of shuffle partitions, which is not known.
-        closing: how the close times of a Spark stream follow from its watermark; None for other frames.
+        watermark_rule: how the close times of a Spark stream follow from its watermark; None for other frames.
     """
 
     windows: WindowsPart
@@ -201,4 +201,4 @@ class Parts:
     binding: Binding
     config: StateConfig
     buckets: int | None
-    closing: Closing | None = None
+    watermark_rule: WatermarkRule | None = None

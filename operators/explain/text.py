@@ -73,9 +73,9 @@ def _time(of: Parts) -> Iterator[Line]:
 
 
 def _close_time(of: Parts) -> str:
-    binding, closing = of.binding, of.closing
-    if closing is not None and closing.chained:
-        behind = f" less {length(closing.behind_us)}" if closing.behind_us > 0 else ""
+    binding, rule = of.binding, of.watermark_rule
+    if rule is not None and rule.chained:
+        behind = f" less {length(rule.behind_us)}" if rule.behind_us > 0 else ""
         return f"the watermark of the first operator of the query{behind}; records are late by that of the previous batch"
     grace = f"less {length(binding.grace * binding.tick_us)} of grace" if binding.grace else "without grace"
     return f"the highest event time, {grace}"

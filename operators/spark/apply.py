@@ -153,18 +153,20 @@ def _streaming(
     timed = incoming.with_watermark(df, binding.inputs.aliases[binding.inputs.event_time])
     if sum(marker not in binding.inputs.names for marker in incoming.markers) > 1:
         # Rows of several inputs cannot be told apart.
-        incoming = replace(incoming, closing=replace(incoming.closing, delays_us=()), markers=())
-    closing = incoming.closing
-    clocked = closing.idle_ms is not None
-    if closing.idle_ms is not None:
-        timed = with_heartbeats(timed, closing.idle_ms)
-    tells = clocked or bool(closing.delays_us)
+        incoming = replace(
+            incoming, watermark_rule=replace(incoming.watermark_rule, delays_us=()), markers=()
+        )
+    rule = incoming.watermark_rule
+    clocked = rule.idle_ms is not None
+    if rule.idle_ms is not None:
+        timed = with_heartbeats(timed, rule.idle_ms)
+    tells = clocked or bool(rule.delays_us)
     pack = Pack(binding, labels, name, tells, incoming.shuffled, incoming.markers)
     packed = without_analysis(timed, known_columns(df)).mapInArrow(pack, spark_schema(PACKED))
     packed = observed(packed, f"{name}_in", PACKED_COUNTS)
     sent = without_analysis(packed.select(*TO_BUCKETS.names), spark_schema(TO_BUCKETS))
     results = sent.groupBy("bucket").transformWithStateInPandas(
-        BucketProcessor(binding, config, labels, name, closing, savepoint),
+        BucketProcessor(binding, config, labels, name, rule, savepoint),
         RESULT_TYPES,
         "append",
         "eventtime",

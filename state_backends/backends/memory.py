@@ -30,8 +30,8 @@ class MemoryBackend(StateBackend):
         # All of the batch is read before anything changes: what raises here leaves the pages as they are.
         deletes = [(segment, list(keys)) for segment, keys in batch.deletes.items()]
         puts = [(segment, dict(pages)) for segment, pages in batch.puts.items()]
-        if batch.drop_before is not None:
-            for segment in [number for number in self._segments if number < batch.drop_before]:
+        if batch.drop_segments_below is not None:
+            for segment in [number for number in self._segments if number < batch.drop_segments_below]:
                 del self._segments[segment]
         for segment, keys in deletes:
             pages = self._segments.get(segment, {})

@@ -160,9 +160,9 @@ class RocksDBBackend(StateBackend):
     def write(self, batch: WriteBatch, version: bytes) -> None:
         changes = RocksWriteBatch(raw_mode=True)
         segments = set(self._segments)
-        if batch.drop_before is not None:
-            changes.delete_range(_PAGES, segment_prefix(batch.drop_before))
-            segments = {number for number in segments if number >= batch.drop_before}
+        if batch.drop_segments_below is not None:
+            changes.delete_range(_PAGES, segment_prefix(batch.drop_segments_below))
+            segments = {number for number in segments if number >= batch.drop_segments_below}
         # RocksDB writes ascending names several times as fast as scattered ones.
         for segment, keys in batch.deletes.items():
             if keys:
@@ -179,8 +179,8 @@ class RocksDBBackend(StateBackend):
         self._apply(changes)
         self._segments = segments - {number for number in batch.deletes if self._is_empty(number)}
         self._version = version
-        if batch.drop_before is not None:
-            self._free(batch.drop_before)
+        if batch.drop_segments_below is not None:
+            self._free(batch.drop_segments_below)
 
     def _free(self, before: int) -> None:
         """Free the disk space of dropped segments, once enough was written since the last time.

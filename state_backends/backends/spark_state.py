@@ -154,8 +154,8 @@ class SparkStateBackend(StateBackend):
 
     def _apply(self, batch: WriteBatch, version: bytes) -> None:
         index = self._known()
-        if batch.drop_before is not None:
-            for segment in [number for number in index.segments if number < batch.drop_before]:
+        if batch.drop_segments_below is not None:
+            for segment in [number for number in index.segments if number < batch.drop_segments_below]:
                 for part in index.segments.pop(segment).parts():
                     self._remove_slots(segment, part)
         for segment in sorted({*batch.deletes, *batch.puts}):

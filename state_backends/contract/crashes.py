@@ -36,5 +36,5 @@ def crash_batch(number: int) -> WriteBatch:
     return WriteBatch(
         puts={number: {b"a": page, b"b": page}, number - 1: {b"c": page}},
         deletes={number - 2: {b"a"}},
-        drop_before=number - _KEPT // 2,
+        drop_segments_below=number - _KEPT // 2,
     )

@@ -111,7 +111,7 @@ class InterruptionsContract(Contract):
             found = backend.version, backend.get_many(0, [b"a", b"b"])
             check(_RAISES, (b"v2", [b"2", None]), found)
             if what.endswith("end"):
-                whole = WriteBatch(_plain(batch.puts), _plain(batch.deletes), batch.drop_before)
+                whole = WriteBatch(_plain(batch.puts), _plain(batch.deletes), batch.drop_segments_below)
                 assert_holds(backend, applied(_BEFORE, whole), b"v2", _RAISES)
 
     def test_nothing_beside_the_directory(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,7 +153,7 @@ class InterruptionsContract(Contract):
             check(_BESIDE, before, {path: data for path, data in found.items() if path not in in_use})
         check(_BESIDE, before, _others(tmp_path))
         with closing(self.open(parent / "store")) as backend:
-            backend.write(WriteBatch(drop_before=1), b"v3")
+            backend.write(WriteBatch(drop_segments_below=1), b"v3")
         check(_BESIDE, before, _others(tmp_path))
         check("a store leaves the current directory as it is", tmp_path / "current", Path.cwd())
 

@@ -102,7 +102,9 @@ class PagesContract(Contract):
 
     def test_write_leaves_its_batch_alone(self, backend: StateBackend) -> None:
         """The batch is the same after the write, since it goes to the changelog next."""
-        batch = WriteBatch(puts={0: {b"a": b"1"}, 1: {}}, deletes={0: {b"a"}, 2: {b"b"}}, drop_before=0)
+        batch = WriteBatch(
+            puts={0: {b"a": b"1"}, 1: {}}, deletes={0: {b"a"}, 2: {b"b"}}, drop_segments_below=0
+        )
         backend.write(batch, b"v")
         same = WriteBatch({0: {b"a": b"1"}, 1: {}}, {0: {b"a"}, 2: {b"b"}}, 0)
         check("write leaves its batch as it is", same, batch)
@@ -145,7 +147,7 @@ class PagesContract(Contract):
         puts = {segment: dict.fromkeys(keys, b"%d" % segment) for segment in (0, 1)}
         backend.write(WriteBatch(puts=puts), b"v1")
         self._assert_many(backend, puts)
-        backend.write(WriteBatch(puts={1: dict.fromkeys(keys, b"new")}, drop_before=1), b"v2")
+        backend.write(WriteBatch(puts={1: dict.fromkeys(keys, b"new")}, drop_segments_below=1), b"v2")
         self._assert_many(backend, {1: dict.fromkeys(keys, b"new")})
         backend.write(WriteBatch(deletes={1: set(keys[100:])}), b"v3")
         assert_holds(backend, {1: dict.fromkeys(keys[:100], b"new")}, b"v3", _MANY)

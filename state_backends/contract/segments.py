@@ -7,7 +7,7 @@ from state_backends.contract.base import Contract
 from state_backends.contract.states import AWKWARD_KEYS, AWKWARD_SEGMENTS, FAR, assert_holds, check, fail
 from state_backends.interface import StateBackend, WriteBatch
 
-_EDGE = "drop_before drops the segments below it as a whole, and no others"
+_EDGE = "drop_segments_below drops the segments below it as a whole, and no others"
 
 
 class SegmentsContract(Contract):
@@ -21,7 +21,7 @@ class SegmentsContract(Contract):
         batch = WriteBatch(
             puts={3: {b"a": b"new"}, 6: {b"a": b"new"}},
             deletes={3: {b"a", b"b"}, 6: {b"a", b"b"}},
-            drop_before=5,
+            drop_segments_below=5,
         )
         backend.write(batch, b"v2")
         promise = "a batch drops first, then deletes, then puts"
@@ -31,14 +31,14 @@ class SegmentsContract(Contract):
         """Segments with a lower number go as a whole; that number and higher ones stay."""
         backend.write(WriteBatch(puts={n: {b"a": b"1", b"\xff": b"2"} for n in range(-3, 4)}), b"v1")
         for edge in (-9, -1, 0, 3, 9):
-            backend.write(WriteBatch(drop_before=edge), b"v2")
+            backend.write(WriteBatch(drop_segments_below=edge), b"v2")
             left = {n: {b"a": b"1", b"\xff": b"2"} for n in range(max(edge, -3), 4)}
             assert_holds(backend, left, b"v2", _EDGE)
 
     def test_dropped_segments_can_come_back(self, backend: StateBackend) -> None:
         """A put into a segment that was dropped earlier is there, and nothing of what was dropped."""
         backend.write(WriteBatch(puts={1: {b"a": b"1", b"b": b"1"}}), b"v1")
-        backend.write(WriteBatch(drop_before=2), b"v2")
+        backend.write(WriteBatch(drop_segments_below=2), b"v2")
         backend.write(WriteBatch(puts={1: {b"b": b"2"}}), b"v3")
         assert_holds(
             backend, {1: {b"b": b"2"}}, b"v3", "a dropped segment holds only what is put after the drop"
@@ -51,7 +51,7 @@ class SegmentsContract(Contract):
         assert_holds(backend, pages, b"v1", "segments from -(2**62) to 2**62 are kept apart")
         for edge in [*AWKWARD_SEGMENTS, FAR + 1]:
             pages = {n: kept for n, kept in pages.items() if n >= edge}
-            backend.write(WriteBatch(drop_before=edge), b"v2")
+            backend.write(WriteBatch(drop_segments_below=edge), b"v2")
             assert_holds(backend, pages, b"v2", _EDGE)
 
     def test_many_segments(self, backend: StateBackend) -> None:
@@ -62,7 +62,7 @@ class SegmentsContract(Contract):
         check(
             promise, [[b"%d" % n] for n in range(2_000)], [backend.get_many(n, [b"a"]) for n in range(2_000)]
         )
-        backend.write(WriteBatch(drop_before=1_990), b"v2")
+        backend.write(WriteBatch(drop_segments_below=1_990), b"v2")
         assert_holds(backend, {n: {b"a": b"%d" % n} for n in range(1_990, 2_000)}, b"v2", promise)
 
     def test_segments_are_ascending(self, backend: StateBackend) -> None:

@@ -71,7 +71,7 @@ class SnapshotContract(Contract):
     def test_snapshot_without_pages(self, backend: StateBackend, tmp_path: Path) -> None:
         """A store whose pages are all gone has a snapshot too: its version."""
         backend.write(WriteBatch(puts=_PAGES), b"v1")
-        backend.write(WriteBatch(drop_before=FAR), b"v2")
+        backend.write(WriteBatch(drop_segments_below=FAR), b"v2")
         copy = _Copy(backend, tmp_path / "copies" / "1")
         with closing(self.open(tmp_path / "restored")) as restored:
             copy.give(restored)
@@ -114,7 +114,7 @@ class SnapshotContract(Contract):
             fail(_FAILED, f"it raised {error!r}")
         else:
             fail(_FAILED, "it raised nothing")
-        backend.write(WriteBatch(drop_before=0), b"v2")
+        backend.write(WriteBatch(drop_segments_below=0), b"v2")
         left = {number: pages for number, pages in _PAGES.items() if number >= 0}
         copy = _Copy(backend, tmp_path / "copies" / "1")
         copy.give(backend)

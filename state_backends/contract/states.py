@@ -110,7 +110,7 @@ def _check_answers(
 
 def applied(pages: Pages, batch: WriteBatch) -> Pages:
     """Return what the pages are after the batch, as plain dictionaries."""
-    edge = batch.drop_before
+    edge = batch.drop_segments_below
     after = {n: dict(kept) for n, kept in pages.items() if edge is None or n >= edge}
     for segment, keys in batch.deletes.items():
         for key in keys:

@@ -44,9 +44,9 @@ class Entry:
             raise CorruptDataError(
                 "a changelog entry has pages where only their names are kept: go back to an earlier checkpoint"
             )
-        puts, edits, deletes, drop_before = decode_edits(self.blob)
+        puts, edits, deletes, drop_segments_below = decode_edits(self.blob)
         logged = LoggedPages(puts, edits)
-        return WriteBatch(_whole(backend, logged), deletes, drop_before, logged)
+        return WriteBatch(_whole(backend, logged), deletes, drop_segments_below, logged)
 
 
 def _whole(backend: StateBackend, logged: LoggedPages) -> dict[int, dict[bytes, bytes]]:
@@ -73,8 +73,10 @@ def _encode(versions: bytes, batch: WriteBatch) -> bytes:
     check = zlib.crc32(versions).to_bytes(4, "big")
     logged = batch.logged
     if logged is None:
-        return versions + check + encode_changes(batch.puts, batch.deletes, batch.drop_before)
-    return versions + check + encode_edits(logged.whole, logged.edits, batch.deletes, batch.drop_before)
+        return versions + check + encode_changes(batch.puts, batch.deletes, batch.drop_segments_below)
+    return (
+        versions + check + encode_edits(logged.whole, logged.edits, batch.deletes, batch.drop_segments_below)
+    )
 
 
 def entries(journal: Journal, number: int, before: bytes | None, pointer: Pointer) -> Iterator[Entry]:
@@ -187,4 +189,4 @@ def page_bytes(puts: Puts) -> int:
 def without_pages(batch: WriteBatch) -> WriteBatch:
     """Return the changes without their pages: which keys were written."""
     puts = {segment: dict.fromkeys(pages, b"") for segment, pages in batch.puts.items()}
-    return WriteBatch(puts, batch.deletes, batch.drop_before)
+    return WriteBatch(puts, batch.deletes, batch.drop_segments_below)

@@ -84,7 +84,7 @@ class KeyIndex:
         """Return which keys may have a page in a known segment, from what `segments` returned for them."""
         return (bits & _bit(segment)) != 0
 
-    def drop_before(self, segment: int) -> None:
+    def drop_segments_below(self, segment: int) -> None:
         """Note that there is no page in an earlier segment. O(places), a millisecond for each million."""
         dropped = {number for number in self._known if number < segment}
         self._known -= dropped

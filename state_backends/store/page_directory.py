@@ -102,9 +102,9 @@ class PageDirectory:
 
     def replay(self, batch: WriteBatch) -> None:
         """Note what the backend was written by someone else."""
-        if batch.drop_before is not None:
-            self.forget_before(batch.drop_before)
-            self.drop_before(batch.drop_before)
+        if batch.drop_segments_below is not None:
+            self.forget_before(batch.drop_segments_below)
+            self.drop_segments_below(batch.drop_segments_below)
         for segment, names in batch.deletes.items():
             self.forget(segment, names)
         for segment, pages in batch.puts.items():
@@ -112,20 +112,20 @@ class PageDirectory:
 
     def unstage(self, staged: WriteBatch) -> None:
         """Forget the further pages of segments in which changes were staged that do not count."""
-        if staged.drop_before is not None:
-            self.forget_before(staged.drop_before)
+        if staged.drop_segments_below is not None:
+            self.forget_before(staged.drop_segments_below)
         for segment in {*staged.puts, *staged.deletes}:
             self._starts.remove_segment(segment)
             self._complete.discard(segment)
 
     def forget_before(self, segment: int) -> None:
         """Forget the further pages of earlier segments, which are to be dropped."""
-        self._starts.drop_before(segment)
+        self._starts.drop_segments_below(segment)
         self._complete = {number for number in self._complete if number >= segment}
 
-    def drop_before(self, segment: int) -> None:
+    def drop_segments_below(self, segment: int) -> None:
         """Note that the backend has no earlier segments any more. What is staged in them stays noted."""
-        self._index.drop_before(segment)
+        self._index.drop_segments_below(segment)
 
     def clear(self) -> None:
         """Forget everything."""

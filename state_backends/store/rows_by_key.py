@@ -109,7 +109,7 @@ class RowsByKey:
         """Remove all rows of a segment."""
         self.size -= sum(map(len, self._segments.pop(segment, {}).values()))
 
-    def drop_before(self, segment: int) -> None:
+    def drop_segments_below(self, segment: int) -> None:
         """Remove the rows of earlier segments."""
         for number in [number for number in self._segments if number < segment]:
             self.remove_segment(number)

@@ -43,7 +43,7 @@ class StagedPages:
         return [number for number in self._segments_stored() if self._is_kept(number)]
 
     def _is_kept(self, segment: int) -> bool:
-        return self.changes.drop_before is None or segment >= self.changes.drop_before
+        return self.changes.drop_segments_below is None or segment >= self.changes.drop_segments_below
 
     def _segments_stored(self) -> set[int]:
         """The backend's segments; it is asked once until changes are drained."""
@@ -121,10 +121,12 @@ class StagedPages:
         gone = self.changes.deletes.get(segment, set())
         return any(name not in gone for name, _ in self._backend.iterate(segment))
 
-    def drop_before(self, segment: int) -> None:
+    def drop_segments_below(self, segment: int) -> None:
         """Drop all earlier segments."""
         changes = self.changes
-        changes.drop_before = segment if changes.drop_before is None else max(segment, changes.drop_before)
+        changes.drop_segments_below = (
+            segment if changes.drop_segments_below is None else max(segment, changes.drop_segments_below)
+        )
         for staged in (changes.puts, changes.deletes):
             for number in [number for number in staged if number < segment]:
                 del staged[number]

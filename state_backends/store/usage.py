@@ -44,7 +44,7 @@ class KeySample:
         """Note that keys with these hashes have no page in the segment."""
         self._without(self._sample(gone), self._bit(segment))
 
-    def drop_before(self, segment: int) -> None:
+    def drop_segments_below(self, segment: int) -> None:
         """Note that no key has a page in an earlier segment. O(sampled keys) if there was such a segment."""
         dropped = [self._bits.pop(number) for number in [n for n in self._bits if n < segment]]
         if dropped:
@@ -203,18 +203,18 @@ class StoreUsage:
             gone: by segment, the keys that have no page in it after all the changes, among those of deleted pages.
         """
         for batch in changes:
-            if batch.drop_before is not None:
-                self._sample.drop_before(batch.drop_before)
+            if batch.drop_segments_below is not None:
+                self._sample.drop_segments_below(batch.drop_segments_below)
             for segment, puts in batch.puts.items():
                 self._sample.add(segment, hashes(keys_of(puts)))
         for segment, keys in gone.items():
             self._sample.remove(segment, hashes(keys))
 
-    def drop_before(self, segment: int) -> None:
+    def drop_segments_below(self, segment: int) -> None:
         """Note that earlier segments are dropped."""
         for number in [number for number in self._segments if number < segment]:
             del self._segments[number]
-        self._sample.drop_before(segment)
+        self._sample.drop_segments_below(segment)
 
     def record_scan(self, segment: int, found: Hashes) -> None:
         """Record the hashes of keys that a scan has found."""

@@ -305,7 +305,7 @@ class WindowStore:
         old = list(takewhile(lambda segment: self.latest_of(segment) < before, self.segments()))
         if old:
             edge = old[-1] + 1
-            self._staged.drop_before(edge)
+            self._staged.drop_segments_below(edge)
             self._directory.forget_before(edge)
             self._latest = {segment: latest for segment, latest in self._latest.items() if segment >= edge}
 
@@ -359,9 +359,9 @@ class WindowStore:
     def drain_changes(self) -> WriteBatch:
         """Return what has changed since the last call, to be written to the backend, and clear it here."""
         changes = self._staged.changes
-        if changes.drop_before is not None:
-            self.usage.drop_before(changes.drop_before)
-            self._directory.drop_before(changes.drop_before)
+        if changes.drop_segments_below is not None:
+            self.usage.drop_segments_below(changes.drop_segments_below)
+            self._directory.drop_segments_below(changes.drop_segments_below)
         self._renew_index()
         segments = {*changes.puts, *changes.deletes}
         changes.puts = {segment: pages for segment, pages in changes.puts.items() if pages}

@@ -41,7 +41,7 @@ def bugs(seconds: float, chosen: Collection[int], *, draw: bool, recorded: bool)
 
 
 def every(seconds: float) -> int:
-    """Search small worlds through, as far as the seconds last for each."""
+    """Search small worlds through, as far as the seconds last for each; return how many failed or were not searched through."""
     from tests.protocol.runs import drawing, shortest
     from tests.protocol.search import exhaustive
     from tests.protocol.worlds import SMALL
@@ -61,7 +61,7 @@ def every(seconds: float) -> int:
             failed += 1
             print(drawing(shortest(scenario, search.failed)))
     print(f"{complete} of {len(SMALL)} worlds searched through")
-    return failed
+    return failed + len(SMALL) - complete
 
 
 def drawn(seconds: float, first: int) -> int:
@@ -87,7 +87,7 @@ def drawn(seconds: float, first: int) -> int:
 
 
 def main() -> int:
-    """Return 1 if a planted bug was not found, or the product has one."""
+    """Return 1 if a planted bug was not found, a small world was not searched through, or the product has a bug."""
     parser = argparse.ArgumentParser(prog="python -m tests.protocol", description=__doc__)
     parser.add_argument("what", choices=["bugs", "exhaustive", "random"])
     parser.add_argument("numbers", type=int, nargs="*", help="of bugs; all by default")

@@ -54,7 +54,7 @@ BUGS = (
         0,
         "deletes are not replayed",
         "backend.write(batch, entry.after)",
-        "backend.write(WriteBatch(batch.puts, {}, batch.drop_before), entry.after)",
+        "backend.write(WriteBatch(batch.puts, {}, batch.drop_segments_below), entry.after)",
     ),
     _bug(
         6,

@@ -18,7 +18,7 @@ from pyspark import cloudpickle
 
 from operators import TumblingWindows
 from operators import aggregates as agg
-from operators.runtime.closing import Closing
+from operators.runtime.watermark_rule import WatermarkRule
 from operators.spark.base import private_files
 from operators.spark.inputs.blobs import from_blobs, to_blobs
 from operators.spark.replicas import slots, where_held
@@ -275,7 +275,7 @@ def job_of(code: int, functions: bool) -> tuple[Job, bytes]:
     op = TumblingWindows("1 hour").group_by("k")
     counted = agg.fold(int, partial(plus, code), type="bigint", name="counted") if functions else agg.count()
     op = op.aggregate(n=counted).emit("on_update")
-    job = Job(op.bind(SCHEMA, "at", config), config, (0,), Closing())
+    job = Job(op.bind(SCHEMA, "at", config), config, (0,), WatermarkRule())
     return job, cloudpickle.dumps(job)  # type: ignore[no-untyped-call]
 
 

@@ -68,7 +68,7 @@ def batch_of(number: int, backend: StateBackend, mark: bytes) -> WriteBatch:
     if number % 3 == 0:
         batch.deletes = {_COUNTS: {b"k%d" % ((number + 1) % 3)}}
     if number > 2:
-        batch.drop_before = number - 1
+        batch.drop_segments_below = number - 1
     return batch
 
 

@@ -3,7 +3,8 @@
 With three batches, an attempt begins only when the one before it has ended (retries). A second one at the same time is in
 worlds of three batches without a fault, of two batches with a fault of a call or a reader, and of one batch with any fault. Two
 attempts at a time with any fault in more batches are left to random runs: a death in two batches alone has more than 24,000
-states. So are two attempts in three batches on a disk, and clocks that jump with snapshots of files on a disk.
+states. So are two attempts in three batches on a disk, and, with snapshots of files on a disk, clocks that jump and returns to
+an earlier batch.
 """
 
 from dataclasses import replace
@@ -31,7 +32,7 @@ RETRIES = {
     for kind, where in _PLACES
     for fault in _FAULTS
     if where == "disk" or fault != "power"
-    if (kind, where, fault) != ("files", "disk", "clock")
+    if (kind, where, fault) not in {("files", "disk", "clock"), ("files", "disk", "return")}
 }
 TWO_ATTEMPTS = {
     f"{kind}, {where}, one batch, two attempts, {fault}": _faulty(

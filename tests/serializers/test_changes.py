@@ -22,10 +22,12 @@ BLOB = encode_changes(PUTS_HERE, {3: {b"a", b"b"}}, -5)
 @examples(2)
 @given(PUTS, DELETES, st.none() | SEGMENTS)
 def test_round_trip(
-    puts: dict[int, dict[bytes, bytes]], deletes: dict[int, frozenset[bytes]], drop_before: int | None
+    puts: dict[int, dict[bytes, bytes]], deletes: dict[int, frozenset[bytes]], drop_segments_below: int | None
 ) -> None:
     """Any puts, deletes and drop come back, empty segments and all."""
-    assert (puts, deletes, drop_before) == decode_changes(encode_changes(puts, deletes, drop_before))
+    assert (puts, deletes, drop_segments_below) == decode_changes(
+        encode_changes(puts, deletes, drop_segments_below)
+    )
 
 
 def test_what_comes_back_can_be_changed() -> None:

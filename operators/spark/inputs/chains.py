@@ -15,7 +15,7 @@ from pyspark.sql.types import DataType, StructField, StructType, TimestampType
 
 from operators.errors import DefinitionError, SessionSetupError
 from operators.runtime.binding import OutputTime
-from operators.runtime.closing import Closing
+from operators.runtime.watermark_rule import WatermarkRule
 from operators.spark.base.inside import (
     DELAY,
     TIME_WINDOW,
@@ -47,16 +47,16 @@ class Incoming:
     """The event time of an operator's input.
 
     Attributes:
-        closing: how close times follow from the watermark.
+        watermark_rule: how close times follow from the watermark.
         delay_ms: delay of the watermark to set; None if the stream has one.
         given_ms: delay of the watermark in effect.
         open_us: how far behind the clock the operators before this one leave windows open because of their `idle`, in
             microseconds; 0 if they have none.
         shuffled: whether rows may arrive in any order, since a shuffle lies below.
-        markers: of several inputs, the column that is true in the rows of each, in the order of `closing.delays_us`.
+        markers: of several inputs, the column that is true in the rows of each, in the order of `watermark_rule.delays_us`.
     """
 
-    closing: Closing
+    watermark_rule: WatermarkRule
     delay_ms: int | None
     given_ms: int
     open_us: int = 0
@@ -73,15 +73,15 @@ class Incoming:
         """Return the event time of a stream whose windows the clock closes, too, when it is quiet for this long."""
         if idle_ms is None:
             return self
-        behind_us = self.closing.behind_us if self.closing.chained else 0
+        behind_us = self.watermark_rule.behind_us if self.watermark_rule.chained else 0
         open_us = max(self.given_ms * 1_000, self.open_us) + behind_us
-        return replace(self, closing=replace(self.closing, idle_ms=idle_ms, open_us=open_us))
+        return replace(self, watermark_rule=replace(self.watermark_rule, idle_ms=idle_ms, open_us=open_us))
 
     @property
     def left_open_us(self) -> int:
-        """How far behind the clock this operator leaves windows open, without what `closing` has them lie behind."""
-        idle_us = (self.closing.idle_ms or 0) * 1_000
-        return max(idle_us - self.closing.behind_us, self.open_us)
+        """How far behind the clock this operator leaves windows open, without what `watermark_rule` has them lie behind."""
+        idle_us = (self.watermark_rule.idle_ms or 0) * 1_000
+        return max(idle_us - self.watermark_rule.behind_us, self.open_us)
 
     @staticmethod
     def joined(parts: Mapping[str, "Incoming"], markers: Mapping[str, str]) -> "Incoming":
@@ -92,14 +92,16 @@ class Incoming:
             markers: the column that is true in the rows of each input.
         """
         each = parts.values()
-        told = all(part.closing.delays_us for part in each)
-        closing = Closing(
-            any(part.closing.chained for part in each),
-            max(part.closing.behind_us for part in each),
-            tuple((name, part.closing.delays_us[0][1]) for name, part in parts.items()) if told else (),
+        told = all(part.watermark_rule.delays_us for part in each)
+        rule = WatermarkRule(
+            any(part.watermark_rule.chained for part in each),
+            max(part.watermark_rule.behind_us for part in each),
+            tuple((name, part.watermark_rule.delays_us[0][1]) for name, part in parts.items())
+            if told
+            else (),
         )
         return Incoming(
-            closing,
+            rule,
             None,
             max(part.given_ms for part in each),
             max(part.open_us for part in each),
@@ -179,17 +181,17 @@ def _incoming(
     if not ours:
         # Spark's own operators emit rows that are a microsecond later than the watermark.
         behind = max(behind, 0) + _TICK_OF_SPARK_US
-    closing = Closing(True, behind + max(0, grace_us - given * 1_000))
+    rule = WatermarkRule(True, behind + max(0, grace_us - given * 1_000))
     if ours and _CLOSED in metadata and not any(has_several_inputs(name) for _, name in nodes):
-        closing = replace(closing, delays_us=((ONLY_INPUT, -metadata[_CLOSED]),))
-    return Incoming(closing, None, given, metadata.get(_OPEN, 0))
+        rule = replace(rule, delays_us=((ONLY_INPUT, -metadata[_CLOSED]),))
+    return Incoming(rule, None, given, metadata.get(_OPEN, 0))
 
 
 def direct(grace_ms: int) -> Incoming:
     """Return the event time of a plain stream, to which `apply` gives its watermark."""
     # A millisecond more than the grace: what is emitted is later than the watermark of the batch before, not at it, as
     # Spark's operators require.
-    return Incoming(Closing(delays_us=((ONLY_INPUT, (grace_ms + 1) * 1_000),)), grace_ms + 1, grace_ms)
+    return Incoming(WatermarkRule(delays_us=((ONLY_INPUT, (grace_ms + 1) * 1_000),)), grace_ms + 1, grace_ms)
 
 
 def _of_watermarks(event_time: str, delay: int, grace_ms: int, watermarks: int) -> Incoming:
@@ -201,8 +203,8 @@ def _of_watermarks(event_time: str, delay: int, grace_ms: int, watermarks: int) 
         )
     # Of several watermarks below, the lowest counts, which no batch tells.
     delays_us = ((ONLY_INPUT, delay * 1_000),) if watermarks == 1 else ()
-    closing = Closing(behind_us=_TICK_OF_SPARK_US * (grace_ms + 1 - delay), delays_us=delays_us)
-    return Incoming(closing, None, grace_ms)
+    rule = WatermarkRule(behind_us=_TICK_OF_SPARK_US * (grace_ms + 1 - delay), delays_us=delays_us)
+    return Incoming(rule, None, grace_ms)
 
 
 def _sets_another(nodes: Iterable[tuple[int, str]]) -> bool:
@@ -254,13 +256,13 @@ def _mark_time(field: StructField, times: list[OutputTime], input_: Incoming, ti
 def _metadata(time: OutputTime, input_: Incoming, tick_us: int) -> dict[str, Any]:
     if time.behind is None:
         return {_UNBOUNDED: True}
-    behind = input_.closing.behind(time.behind, tick_us)
+    behind = input_.watermark_rule.behind(time.behind, tick_us)
     said: dict[str, Any] = {_BEHIND: behind, _OUR_DELAY: input_.given_ms}
     if input_.left_open_us:
         said[_OPEN] = input_.left_open_us
     if time.closed and not input_.left_open_us:
         # The close time is not before any row that was emitted, and the watermark is a tick before it.
-        said[_CLOSED] = input_.closing.behind_us - _TICK_OF_SPARK_US
+        said[_CLOSED] = input_.watermark_rule.behind_us - _TICK_OF_SPARK_US
     if time.updates:
         said[_UPDATES] = True
     elif behind + 1 < _TICK_OF_SPARK_US:  # F.window_time is a microsecond before the end

@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 
 from operators.runtime.binding import Binding
-from operators.runtime.closing import Closing
 from operators.runtime.metrics import added
 from operators.runtime.stateful import StatefulOperator
+from operators.runtime.watermark_rule import WatermarkRule
 from operators.spark.base.logs import warn_once
 from operators.spark.base.user_code import one_at_a_time
 from operators.spark.inputs import blobs as sizes
@@ -42,7 +42,7 @@ class Origin:
 
     Attributes:
         run: of the query, as far as tasks know it: users can give several runs the same name.
-        digest: of all that the driver sent: plan, code, output, closing, backend.
+        digest: of all that the driver sent: plan, code, output, watermark_rule, backend.
     """
 
     run: str
@@ -191,7 +191,7 @@ class Job:
         binding: what is run.
         config: the backend.
         labels: of all buckets, in their order.
-        closing: how close times follow from the watermark.
+        watermark_rule: how close times follow from the watermark.
         savepoint: what a query without a checkpoint starts from.
         requests: to forget keys; None if the query looks for none.
     """
@@ -199,7 +199,7 @@ class Job:
     binding: Binding
     config: StateConfig
     labels: tuple[int, ...]
-    closing: Closing
+    watermark_rule: WatermarkRule
     savepoint: Savepoint | None = None
     requests: Requests | None = None
 
@@ -217,12 +217,12 @@ class Job:
         """Whether a bucket without rows has work to do."""
         if call.fired is not None:
             return call.fired == progress.timer
-        if self.closing.chained:  # To know the close time of the batch before in the next one.
+        if self.watermark_rule.chained:  # To know the close time of the batch before in the next one.
             return True
         if progress.timer is None:  # It has no state.
             return False
         if call.arrived and (
-            self.closing.idle_ms is not None or self._inputs(call, progress) != progress.inputs
+            self.watermark_rule.idle_ms is not None or self._inputs(call, progress) != progress.inputs
         ):
             return True
         return self._closes(call, progress, progress.close_time)[1] > progress.close_time
@@ -256,7 +256,7 @@ class Job:
         active = self._active(call, pointer.progress)
         next_watermark = self._next_watermark(call, pointer.progress)
         inputs = self._inputs(call, pointer.progress)
-        behind = None if self.closing.chained else self.closing.behind_us
+        behind = None if self.watermark_rule.chained else self.watermark_rule.behind_us
         whole, metrics = Part(closes, *self._tables(request.blobs)), dict[str, int]()
         out = Spool(self.config.directory)
         for table in first:
@@ -327,7 +327,9 @@ class Job:
 
     def _closes(self, call: Call, progress: Progress, close_time: int) -> tuple[int, int]:
         """Close times in ticks at the start and at the end of the batch; they never go back behind that of earlier ones."""
-        start, end = self.closing.closes(call.watermark, self.binding.tick_us, self._highest(call, progress))
+        start, end = self.watermark_rule.close_times(
+            call.watermark, self.binding.tick_us, self._highest(call, progress)
+        )
         start = max(start, close_time)
         return start, max(start, end, self._by_clock(call, progress))
 
@@ -338,29 +340,33 @@ class Job:
         this operator does not read: then the watermark alone says what is late and what is closed, in all buckets alike.
         """
         expected = 0 if progress.timer is None else progress.timer - 1
-        if not self.closing.chained and call.watermark < expected:
+        if not self.watermark_rule.chained and call.watermark < expected:
             return {}
-        return self.closing.highest_us(call.highest, progress.inputs, self.binding.tick_us)
+        return self.watermark_rule.highest_us(call.highest, progress.inputs, self.binding.tick_us)
 
     def _next_watermark(self, call: Call, progress: Progress) -> int:
         """The watermark of the next batch in milliseconds, as far as it is known; never before what was told already."""
-        told = self.closing.next_watermark_ms(call.watermark, self._highest(call, progress))
+        told = self.watermark_rule.next_watermark_ms(call.watermark, self._highest(call, progress))
         return max(told, 0 if progress.timer is None else progress.timer - 1)
 
     def _inputs(self, call: Call, progress: Progress) -> dict[str, int] | None:
         """The same of several inputs, in ticks: only the watermark of the slowest one will be known in the next batch."""
-        if len(self.closing.delays_us) < 2:
+        if len(self.watermark_rule.delays_us) < 2:
             return None
-        known = self.closing.highest_us(call.highest, progress.inputs, self.binding.tick_us)
+        known = self.watermark_rule.highest_us(call.highest, progress.inputs, self.binding.tick_us)
         return {name: time // self.binding.tick_us for name, time in known.items()}
 
     def _by_clock(self, call: Call, progress: Progress) -> int:
         """The close time that follows from the clock, if the stream is quiet."""
         active = self._active(call, progress)
-        return FAR_PAST if active is None else self.closing.by_clock(call.clock, active, self.binding.tick_us)
+        return (
+            FAR_PAST
+            if active is None
+            else self.watermark_rule.by_clock(call.clock, active, self.binding.tick_us)
+        )
 
     def _active(self, call: Call, progress: Progress) -> int | None:
         """The clock of the last batch with records; that of the first one that the bucket worked in, if there was none."""
-        if self.closing.idle_ms is None:
+        if self.watermark_rule.idle_ms is None:
             return None
         return call.clock if call.arrived or progress.active is None else progress.active

@@ -14,10 +14,10 @@ from pyspark.sql.types import ArrayType, BinaryType, LongType, StructField, Stru
 
 from operators.errors import DefinitionError
 from operators.runtime.binding import Binding
-from operators.runtime.closing import Closing
 from operators.runtime.evolution import stored_change
 from operators.runtime.lifetimes import are_recorded
 from operators.runtime.metrics import line, names
+from operators.runtime.watermark_rule import WatermarkRule
 from operators.spark.base.failures import MOVE_STATE, located
 from operators.spark.base.logs import log_at
 from operators.spark.base.observed import COUNTS
@@ -77,7 +77,7 @@ class BucketProcessor(StatefulProcessor):
         config: the backend.
         labels: of all buckets, in their order.
         name: of the operator, in errors and in the log.
-        closing: how close times follow from the watermark.
+        watermark_rule: how close times follow from the watermark.
         savepoint: what a query without a checkpoint starts from.
     """
 
@@ -87,13 +87,13 @@ class BucketProcessor(StatefulProcessor):
         config: StateConfig,
         labels: tuple[int, ...],
         name: str,
-        closing: Closing,
+        watermark_rule: WatermarkRule,
         savepoint: Savepoint | None = None,
     ) -> None:
         folder, keys = config.forget_folder, pa.schema(list(binding.output.keys))
         reader = RequestReader(name, keys, len(labels))
         requests = None if folder is None else Requests(folder, reader, labels)
-        self._job = Job(binding, config, labels, closing, savepoint, requests)
+        self._job = Job(binding, config, labels, watermark_rule, savepoint, requests)
         self._name = name
         self._metrics = names(binding.counts)
         self._pickled = b""

@@ -30,7 +30,7 @@ from pyspark import TaskContext, cloudpickle
 
 from operators import TumblingWindows
 from operators import aggregates as agg
-from operators.runtime.closing import Closing
+from operators.runtime.watermark_rule import WatermarkRule
 from operators.spark.base.logs import log_at
 from operators.spark.inputs.blobs import from_blobs, to_blobs
 from operators.spark.replicas import parents
@@ -112,7 +112,7 @@ def job(folder: Path, backend: str, code: int = 1) -> Job:
     op = TumblingWindows(10).group_by("k")
     add = partial(counted, folder / "fate", code)
     op = op.aggregate(n=agg.fold(int, add, type="bigint", name="counted"))
-    return Job(op.bind(SCHEMA, "at", config), config, (0,), Closing())
+    return Job(op.bind(SCHEMA, "at", config), config, (0,), WatermarkRule())
 
 
 def batch(

@@ -23,7 +23,7 @@ import pyarrow.types as pat
 from pyspark import TaskContext
 
 from operators.runtime.binding import Binding
-from operators.runtime.closing import Closing
+from operators.runtime.watermark_rule import WatermarkRule
 from operators.spark.inputs import blobs
 from operators.spark.inputs.blobs import from_blobs
 from operators.spark.inputs.packing import Pack
@@ -105,7 +105,7 @@ def emitted(
     own = [(part["place"], part["kind"], part["blob"]) for part in parts if part["bucket"] == label]
     order = np.random.default_rng([arrival, label]).permutation(len(own))
     config = resolve("memory", {"state.directory": str(folder / "local")})
-    job = Job(binding, config, LABELS, Closing())
+    job = Job(binding, config, LABELS, WatermarkRule())
     with closing(SqliteJournal(home / "journal")) as journal:
         pointer = read_pointer(journal) or Pointer.fresh()
         call = Call(watermark=(batch + 1) * BATCH_MS - 500, clock=batch)

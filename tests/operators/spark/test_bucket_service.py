@@ -21,7 +21,7 @@ import pytest
 
 from operators import TumblingWindows
 from operators import aggregates as agg
-from operators.runtime.closing import Closing
+from operators.runtime.watermark_rule import WatermarkRule
 from operators.spark.base import logs
 from operators.spark.inputs.blobs import to_blobs
 from operators.spark.replicas import bucket_service
@@ -176,7 +176,7 @@ def job(folder: Path) -> Job:
     """A job whose functions hold something."""
     config = resolve("memory", {"state.directory": str(folder)})
     op = TumblingWindows(10).aggregate(n=agg.fold(int, partial(add, Large()), type="bigint", name="held"))
-    return Job(op.bind(pa.schema([("at", pa.int64())]), "at", config), config, (0,), Closing())
+    return Job(op.bind(pa.schema([("at", pa.int64())]), "at", config), config, (0,), WatermarkRule())
 
 
 @pytest.fixture

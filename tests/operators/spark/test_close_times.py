@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from operators import TumblingWindows
 from operators import aggregates as agg
-from operators.runtime.closing import Closing
+from operators.runtime.watermark_rule import WatermarkRule
 from operators.spark.inputs.blobs import from_blobs, to_blobs
 from operators.spark.replicas.bucket import Blobs, Call, Job, Outcome, Request
 from operators.spark.replicas.copies import drop_copy
@@ -20,7 +20,7 @@ SCHEMA = pa.schema([("k", pa.string()), ("at", pa.timestamp("ms", "UTC"))])
 class Bucket:
     """One bucket of windows of 10 ms."""
 
-    def __init__(self, folder: Path, closing: Closing) -> None:
+    def __init__(self, folder: Path, closing: WatermarkRule) -> None:
         config = resolve("memory", {"state.directory": str(folder)})
         op = TumblingWindows(10).group_by("k").aggregate(n=agg.count())
         self.job = Job(op.bind(SCHEMA, "at", config), config, (0,), closing)
@@ -50,7 +50,7 @@ class Bucket:
 
 def test_a_bucket_closes_with_what_the_tasks_tell(tmp_path: Path) -> None:
     """Also without records of its own; the batch with the watermark that was told already has nothing to do."""
-    bucket = Bucket(tmp_path, Closing(delays_us=(("", 1_000),)))
+    bucket = Bucket(tmp_path, WatermarkRule(delays_us=(("", 1_000),)))
     emitted, outcome = bucket.call(0, [5, 25], 25)
     assert outcome is not None
     assert ([0], 25) == (emitted, outcome.timer)
@@ -61,7 +61,7 @@ def test_a_bucket_closes_with_what_the_tasks_tell(tmp_path: Path) -> None:
 
 def test_another_input_of_the_query_holds_the_watermark(tmp_path: Path) -> None:
     """Then it alone closes windows, until it has come as far as what was told before."""
-    bucket = Bucket(tmp_path, Closing(delays_us=(("", 1_000),)))
+    bucket = Bucket(tmp_path, WatermarkRule(delays_us=(("", 1_000),)))
     assert [0] == bucket.call(0, [5, 25], 25)[0]
     emitted, outcome = bucket.call(7, [31, 55], 55)
     assert outcome is not None
@@ -74,7 +74,7 @@ def test_another_input_of_the_query_holds_the_watermark(tmp_path: Path) -> None:
 
 def test_the_slowest_of_several_inputs_counts(tmp_path: Path) -> None:
     """Each input's highest time is kept, also where a batch has records of one of them only."""
-    bucket = Bucket(tmp_path, Closing(delays_us=(("left", 1_000), ("right", 3_000))))
+    bucket = Bucket(tmp_path, WatermarkRule(delays_us=(("left", 1_000), ("right", 3_000))))
     assert [] == bucket.call(0, [5, 25], 25, None)[0]
     assert [] == bucket.call(0, [], None, 11)[0]
     assert [0] == bucket.call(8, [], None, 14)[0]
@@ -85,7 +85,7 @@ def test_the_slowest_of_several_inputs_counts(tmp_path: Path) -> None:
 
 def test_without_delays_the_watermark_alone_counts(tmp_path: Path) -> None:
     """Of an operator that reads the rows of another one, and of united streams with watermarks of their own."""
-    bucket = Bucket(tmp_path, Closing())
+    bucket = Bucket(tmp_path, WatermarkRule())
     assert [] == bucket.call(0, [5, 25], 25)[0]
     assert [0] == bucket.call(24, [26], 95)[0]
     bucket.close()

@@ -14,8 +14,8 @@ import pytest
 from operators import DefinitionError, SlidingWindows, forget, forget_requests
 from operators import aggregates as agg
 from operators.command.main import main
-from operators.runtime.closing import Closing
 from operators.runtime.forgetting import encoded_keys
+from operators.runtime.watermark_rule import WatermarkRule
 from operators.spark.base import logs
 from operators.spark.inputs.blobs import from_blobs, to_blobs
 from operators.spark.replicas import forgetting
@@ -57,7 +57,7 @@ class Query:
         self.config = resolve("memory", folders | self.options)
         binding = OPERATOR.bind(SCHEMA, "t", self.config)
         self.requests = Requests(str(self.folder), RequestReader(NAME, KEYS, 2), (0, 1))
-        self.job = Job(binding, self.config, (0, 1), Closing(), requests=self.requests)
+        self.job = Job(binding, self.config, (0, 1), WatermarkRule(), requests=self.requests)
         self.requests.announce()
 
     def pointer(self, label: int) -> Pointer:

@@ -10,7 +10,7 @@ import pytest
 
 from operators import RollingWindows, SessionWindows, SlidingWindows, TumblingWindows
 from operators import aggregates as agg
-from operators.runtime.closing import Closing
+from operators.runtime.watermark_rule import WatermarkRule
 from operators.spark.inputs.blobs import to_blobs
 from operators.spark.replicas.bucket import Blobs, Call, Job, Request
 from state_backends import WindowStore, resolve
@@ -56,7 +56,7 @@ def test_a_batch_takes_few_frames_and_modules_to_the_store(
     operator = WINDOWS[name].aggregate(n=FOLD if name == "by fold" else agg.sum("v"))
     config = resolve("memory", {"state.segment": "200 ms"})
     binding = operator.bind(TABLE.schema, "t", config)
-    job, journal, pointer = Job(binding, config, (0,), Closing()), MemoryJournal(), Pointer.fresh()
+    job, journal, pointer = Job(binding, config, (0,), WatermarkRule()), MemoryJournal(), Pointer.fresh()
     for number in range(40):
         rows = TABLE.slice(100 * number, 100).select(binding.inputs.names)
         call = Call(100 * number, 0, (None,))

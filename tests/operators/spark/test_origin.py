@@ -9,19 +9,20 @@ from pyspark import cloudpickle
 
 from operators import TumblingWindows
 from operators import aggregates as agg
-from operators.runtime.closing import Closing
+from operators.runtime.watermark_rule import WatermarkRule
 from operators.spark.stream.processor import BucketProcessor
 from state_backends import resolve
 
 SCHEMA = pa.schema([("k", pa.string()), ("at", pa.int64())])
+_RULE = WatermarkRule()
 
 
-def sent(add: Callable[[Any], Any], closing: Closing = Closing(), name: str = "n", **options: str) -> str:  # noqa: B008
+def sent(add: Callable[[Any], Any], rule: WatermarkRule = _RULE, name: str = "n", **options: str) -> str:
     """The digest that a worker gets from the driver."""
     config = resolve("memory", options)
     op = TumblingWindows(10).group_by("k")
     op = op.aggregate(**{name: agg.fold(int, add, type="bigint", name="fold")})
-    processor = BucketProcessor(op.bind(SCHEMA, "at", config), config, (0,), "windows", closing)
+    processor = BucketProcessor(op.bind(SCHEMA, "at", config), config, (0,), "windows", rule)
     return str(cloudpickle.loads(cloudpickle.dumps(processor)).digest)
 
 
@@ -37,11 +38,11 @@ def test_the_same_is_the_same() -> None:
     "other",
     [
         lambda: sent(lambda state: state + 2),
-        lambda: sent(lambda state: state + 1, Closing(idle_ms=5)),
+        lambda: sent(lambda state: state + 1, WatermarkRule(idle_ms=5)),
         lambda: sent(lambda state: state + 1, name="m"),
         lambda: sent(lambda state: state + 1, **{"state.directory": "/elsewhere"}),
     ],
-    ids=["code", "closing", "output", "options"],
+    ids=["code", "watermark rule", "output", "options"],
 )
 def test_what_differs_has_another_digest(other: Callable[[], str]) -> None:
     """Also what the stored state does not depend on."""
@@ -53,7 +54,7 @@ def test_the_digest_is_of_what_is_sent() -> None:
     held = [1]
     config = resolve("memory")
     op = TumblingWindows(10).aggregate(n=agg.fold(int, lambda state: state + held[0], type="bigint"))
-    processor = BucketProcessor(op.bind(SCHEMA, "at", config), config, (0,), "windows", Closing())
+    processor = BucketProcessor(op.bind(SCHEMA, "at", config), config, (0,), "windows", WatermarkRule())
     first, again = (cloudpickle.loads(cloudpickle.dumps(processor)).digest for _ in range(2))
     held[0] = 2
     assert first == again != cloudpickle.loads(cloudpickle.dumps(processor)).digest

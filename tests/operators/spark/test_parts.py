@@ -17,8 +17,8 @@ from pyspark import cloudpickle
 from operators import HoppingWindows, RollingWindows, SessionWindows, SlidingWindows, TumblingWindows
 from operators import aggregates as agg
 from operators.runtime.binding import Binding, Runnable
-from operators.runtime.closing import Closing
 from operators.runtime.stateful import StatefulOperator
+from operators.runtime.watermark_rule import WatermarkRule
 from operators.spark.inputs import blobs, spool
 from operators.spark.inputs.blobs import from_blobs
 from operators.spark.inputs.packing import PACKED, Pack
@@ -133,7 +133,7 @@ def worked(
     binding = operator.bind(SCHEMA, "t", config)
     binding = binding.reporting(LateSide(SCHEMA, pa.timestamp("us"), binding.tick_us) if late else None)
     journal, pointer = MemoryJournal(), replace(Pointer.fresh(), store_id=f"{id(folder):016x}"[:16])
-    job, out, told, largest = Job(binding, config, (0,), Closing(chained=chained)), [], [], 0
+    job, out, told, largest = Job(binding, config, (0,), WatermarkRule(chained=chained)), [], [], 0
     newest = -1
     for number, table in enumerate([*tables, SCHEMA.empty_table()]):
         grace_ms = binding.grace * binding.tick_us // 1_000
@@ -248,7 +248,7 @@ def test_after_an_error_in_a_part_nothing_of_the_batch_counts(tmp_path: Path) ->
     operator: Any = OPERATORS["rolling"]
     config = resolve("memory", {"state.directory": str(folder)})
     binding = operator.bind(SCHEMA, "t", config)
-    job = Job(binding, config, (0,), Closing())
+    job = Job(binding, config, (0,), WatermarkRule())
     with limits(2_000):
         expected = worked(operator, tables, tmp_path / "y", late=False)[0]
         journal, pointer = MemoryJournal(), replace(Pointer.fresh(), store_id="0" * 16)
@@ -279,7 +279,7 @@ def test_rows_that_are_too_large_for_a_message_are_sent_one_blob_at_a_time(
     """The process that has the copy may emit far more than it was sent: what waited for a day."""
     config = resolve("memory", {"state.directory": str(tmp_path)})
     operator: Any = OPERATORS["rolling, on arrival"]
-    job = Job(operator.bind(SCHEMA, "t", config), config, (0,), Closing())
+    job = Job(operator.bind(SCHEMA, "t", config), config, (0,), WatermarkRule())
     sent = packed(job.binding, batches(1)[0], tmp_path)
     store_id = "0" * 15 + "1"
     request = Request(replace(Pointer.fresh(), store_id=store_id), 0, 0, Call(0, 0), sent)

@@ -12,7 +12,7 @@ import pytest
 from operators import AggregateOperation, Declaration, KeyedOperator, TumblingWindows
 from operators import aggregates as agg
 from operators.runtime.binding import Binding
-from operators.runtime.closing import Closing
+from operators.runtime.watermark_rule import WatermarkRule
 from operators.spark.base import user_code
 from operators.spark.batch.bounded import BoundedRun
 from operators.spark.inputs.blobs import to_blobs
@@ -95,7 +95,7 @@ def bucket(operator: Any) -> None:
     """A stream's task, or another process for it."""
     with tempfile.TemporaryDirectory() as folder:
         config = resolve("memory", {"state.directory": folder})
-        job = Job(bound(operator), config, (0,), Closing())
+        job = Job(bound(operator), config, (0,), WatermarkRule())
         pointer, journal = Pointer.fresh(), MemoryJournal()
         rows = FRAME.table.select(list(job.binding.inputs.names))
         job.run(journal, Request(pointer, 0, 0, Call(0, 0), Blobs(list(to_blobs(rows)))))

@@ -55,7 +55,7 @@ def test_clean_close_keeps_the_last_version(tmp_path: Path) -> None:
     pages = {n: {b"%d" % i: b"page" for i in range(50)} for n in range(-5, 5)}
     with opened(tmp_path) as backend:
         backend.write(WriteBatch(puts=pages), b"v1")
-        backend.write(WriteBatch(deletes={0: {b"7"}}, drop_before=-2), b"v2")
+        backend.write(WriteBatch(deletes={0: {b"7"}}, drop_segments_below=-2), b"v2")
     del pages[0][b"7"], pages[-5], pages[-4], pages[-3]
     with opened(tmp_path) as backend:
         assert_holds(backend, pages, b"v2")
@@ -80,7 +80,7 @@ def test_state_larger_than_the_memtable(tmp_path: Path) -> None:
                 del pages[segment]
             new = {b"%d" % i: b"%d" % (number * i) * 30_000 for i in range(3)}
             pages[number] = new
-            backend.write(WriteBatch(puts={number: new}, drop_before=number - 4), b"%d" % number)
+            backend.write(WriteBatch(puts={number: new}, drop_segments_below=number - 4), b"%d" % number)
         assert_holds(backend, pages, b"29")
     with opened(tmp_path) as backend:
         assert_holds(backend, pages, b"29")
@@ -303,9 +303,9 @@ def test_dropped_segments_free_the_disk(tmp_path: Path) -> None:
     with opened(tmp_path, writeBufferMb="4") as backend:
         for number in range(100):
             pages = {b"%d" % n: rng.randbytes(10_000) for n in range(400)}
-            backend.write(WriteBatch(puts={number: pages}, drop_before=number - 4), b"v%d" % number)
+            backend.write(WriteBatch(puts={number: pages}, drop_segments_below=number - 4), b"v%d" % number)
             assert disk_bytes(tmp_path) < 5 * 4_000_000 + (64 << 20) + (16 << 20)
-        backend.write(WriteBatch(drop_before=100), b"end")
+        backend.write(WriteBatch(drop_segments_below=100), b"end")
         assert disk_bytes(tmp_path) < 1 << 20
         assert_holds(backend, {}, b"end")
 

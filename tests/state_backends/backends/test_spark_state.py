@@ -412,7 +412,7 @@ def test_no_blob_is_left_behind(journal: RecordingJournal) -> None:
     backend = attached(journal)
     for emptied in (
         WriteBatch(deletes={n: set(pages) for n in AWKWARD_SEGMENTS}),
-        WriteBatch(drop_before=max(AWKWARD_SEGMENTS) + 1),
+        WriteBatch(drop_segments_below=max(AWKWARD_SEGMENTS) + 1),
     ):
         committed(backend, journal, everywhere)
         assert 100 * len(AWKWARD_SEGMENTS) > len(journal.names()) > 9 * len(AWKWARD_SEGMENTS)
@@ -435,7 +435,7 @@ def test_drop_keeps_the_blobs_of_later_segments(journal: RecordingJournal) -> No
     kept = [name for n in range(2, 6) for name in journal.slots(n)]
     backend = attached(journal)
     journal.forget()
-    committed(backend, journal, WriteBatch(drop_before=2))
+    committed(backend, journal, WriteBatch(drop_segments_below=2))
     assert (["index"], []) == (journal.puts, journal.gets)
     assert sorted(["index", *kept]) == journal.names()
 

@@ -60,8 +60,8 @@ SEVEN = [
     Bug(
         "sqlite",
         "drop of its own",
-        '"DELETE FROM pages WHERE segment < ?", (batch.drop_before,))',
-        '"DELETE FROM pages WHERE segment < ?", (batch.drop_before,))\n                self._db.commit()',
+        '"DELETE FROM pages WHERE segment < ?", (batch.drop_segments_below,))',
+        '"DELETE FROM pages WHERE segment < ?", (batch.drop_segments_below,))\n                self._db.commit()',
         KILLED,
     ),
     Bug(
@@ -104,8 +104,10 @@ SEVEN = [
     Bug(
         "rocksdb",
         "drop of its own",
-        "changes.delete_range(_PAGES, segment_prefix(batch.drop_before))",
-        f"changes.delete_range(_PAGES, segment_prefix(batch.drop_before)){NEW_BATCH}".replace("\n", "\n    "),
+        "changes.delete_range(_PAGES, segment_prefix(batch.drop_segments_below))",
+        f"changes.delete_range(_PAGES, segment_prefix(batch.drop_segments_below)){NEW_BATCH}".replace(
+            "\n", "\n    "
+        ),
         FAILED,
     ),
     Bug(
@@ -200,8 +202,8 @@ OTHERS = [
     Bug(
         "rocksdb",
         "dropped segments are listed",
-        "if number >= batch.drop_before}",
-        "if number >= batch.drop_before - 1}",
+        "if number >= batch.drop_segments_below}",
+        "if number >= batch.drop_segments_below - 1}",
         "drop_before_keeps_its_own_segment",
     ),
     Bug(

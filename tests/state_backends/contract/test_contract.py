@@ -87,7 +87,7 @@ class Unordered(Filed):
 
 class Greedy(Filed):
     def write(self, batch: WriteBatch, version: bytes) -> None:
-        edge = None if batch.drop_before is None else batch.drop_before + 1
+        edge = None if batch.drop_segments_below is None else batch.drop_segments_below + 1
         super().write(WriteBatch(batch.puts, batch.deletes, edge), version)
 
 

@@ -169,7 +169,7 @@ def test_copy_behind_replays_what_it_lacks(open_copy: Opener) -> None:
     bucket.commits(ahead, 1)
     align(behind, bucket.journal, bucket.pointer)
     bucket.commits(ahead, 2, 3)
-    bucket.commit(ahead, WriteBatch(puts={3: {b"k": b"new"}}, deletes={1: {b"k"}}, drop_before=0))
+    bucket.commit(ahead, WriteBatch(puts={3: {b"k": b"new"}}, deletes={1: {b"k"}}, drop_segments_below=0))
     done = align(behind, bucket.journal, bucket.pointer)
     expected = (put(2), put(3), WriteBatch({3: {b"k": b"new"}}, {1: {b"k"}}, 0))
     assert Alignment(bucket.pointer, restored=False, replayed=expected) == done
@@ -392,7 +392,7 @@ def test_state_that_was_emptied_after_its_base(open_copy: Opener) -> None:
     """A state whose base was dropped since is restored as empty, and goes on from there."""
     bucket, copy = Bucket(), open_copy("a")
     bucket.commit(copy, put(1, bytes(350)))
-    bucket.commit(copy, WriteBatch(drop_before=5))
+    bucket.commit(copy, WriteBatch(drop_segments_below=5))
     assert (1, {}) == (bucket.pointer.newest.number, bucket.pages)
     absent = open_copy("b")
     assert Alignment(bucket.pointer, restored=True) == align(absent, bucket.journal, bucket.pointer)

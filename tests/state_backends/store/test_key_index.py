@@ -36,7 +36,7 @@ def test_pages_that_were_noted_are_found(steps: list[tuple[str, int, int]]) -> N
             for kept in (noted, ever):
                 kept.setdefault(segment, set()).update(KEYS[first : first + 700])
         else:
-            index.drop_before(segment)
+            index.drop_segments_below(segment)
             noted = {number: keys for number, keys in noted.items() if number >= segment}
     same = {}
     for key, number in zip(KEYS, hashes(KEYS).tolist(), strict=True):
@@ -55,7 +55,7 @@ def test_dropped_segments_leave_nothing() -> None:
     for segment in (0, 1):
         index.know(segment)
         index.note(segment, hashes(KEYS))
-    index.drop_before(1)
+    index.drop_segments_below(1)
     for segment in (32, 0):
         index.know(segment)
         assert set() == keys_in(index, segment)
@@ -79,7 +79,7 @@ def test_size_and_errors(at_once: int) -> None:
     index, keys = KeyIndex(), [b"%d" % number for number in range(600_000)]
     for segment, begin in enumerate(range(0, 600_000, at_once)):
         index.know(segment)
-        index.drop_before(segment - 300_000 // at_once + 1)
+        index.drop_segments_below(segment - 300_000 // at_once + 1)
         index.note(segment, hashes(keys[begin : begin + at_once]))
     assert len(index._hash) * 8 <= 20 * 300_000 * 2
     told = index.segments(hashes(keys[300_000:])) != 0

@@ -174,7 +174,7 @@ def test_rows_by_key_are_a_dictionary(width: int, rng: random.Random) -> None:
             elif kind == "segment":
                 held.remove_segment(segment)
             else:
-                held.drop_before(segment)
+                held.drop_segments_below(segment)
             model = {
                 (s, k, f): row
                 for (s, k, f), row in model.items()

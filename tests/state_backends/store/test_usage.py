@@ -138,14 +138,16 @@ def test_many_keys_are_estimated() -> None:
         sample.add(segment, hashes(names[: 20_000 + 10_000 * segment]))
     assert abs(sample.keys - 50_000) < 5_000
     sample.remove(3, hashes(names))
-    sample.drop_before(2)
+    sample.drop_segments_below(2)
     assert abs(sample.keys - 40_000) < 4_000
     replayed = StoreUsage(LAYOUT)
     replayed.record_replay(
         [WriteBatch(puts={1: dict.fromkeys(names[:9], b""), 2: dict.fromkeys(names[5:20], b"")})], {}
     )
     assert replayed.keys == 20
-    replayed.record_replay([WriteBatch(deletes={2: set(names[10:20])}, drop_before=1)], {2: names[10:20]})
+    replayed.record_replay(
+        [WriteBatch(deletes={2: set(names[10:20])}, drop_segments_below=1)], {2: names[10:20]}
+    )
     assert replayed.keys == 10
 
 
@@ -156,7 +158,7 @@ def test_keys_of_many_segments_are_counted_as_well() -> None:
     for segment in range(24):
         sample.add(segment, names)
     assert sample.keys == distinct
-    sample.drop_before(23)
+    sample.drop_segments_below(23)
     sample.remove(23, names[:1_000])
     assert sample.keys == len(np.unique(names[1_000:]))
     for segment in (23, 24, 30):

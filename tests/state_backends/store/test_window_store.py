@@ -262,7 +262,7 @@ def test_changes_are_taken_once(backend: StateBackend) -> None:
     changes = store.drain_changes()
     assert {0: [b"a"]} == {segment: list(pages) for segment, pages in changes.puts.items()}
     assert {2: {b"b"}} == changes.deletes
-    assert None is changes.drop_before
+    assert None is changes.drop_segments_below
     assert WriteBatch() == store.drain_changes()
     assert FILLED == model_of(store)
     backend.write(changes, b"v2")
@@ -292,7 +292,7 @@ def test_expire_drops_whole_dead_segments(backend: StateBackend) -> None:
     store.expire(9)
     assert without == model_of(store)
     changes = store.drain_changes()
-    assert WriteBatch(drop_before=0) == changes
+    assert WriteBatch(drop_segments_below=0) == changes
     backend.write(changes, b"v2")
     assert (without, [0, 2]) == (model_of(store), store.segments())
 
@@ -303,7 +303,7 @@ def test_expire_never_goes_back(backend: StateBackend) -> None:
     store.expire(20)
     store.expire(-100)
     assert {b"b": [(25, "b25")]} == model_of(store)
-    assert 1 == store.drain_changes().drop_before
+    assert 1 == store.drain_changes().drop_segments_below
 
 
 def test_expire_of_all_empties_the_store(backend: StateBackend) -> None:
@@ -645,7 +645,7 @@ def test_keys_are_looked_up_where_they_are() -> None:
     for segment in reopened.segments():
         reopened.note_keys(segment)
     counting.asked = 0
-    replayed = WriteBatch(puts={0: {b"later": counting.get_many(0, [b"key 0"])[0]}}, drop_before=0)
+    replayed = WriteBatch(puts={0: {b"later": counting.get_many(0, [b"key 0"])[0]}}, drop_segments_below=0)
     counting.write(replayed, b"3")
     reopened.changed_outside([replayed])
     assert 1 == len(reopened.fetch_segment(0, [b"later", b"key 1", b"none"]))

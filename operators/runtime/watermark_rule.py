@@ -11,7 +11,7 @@ NO_TIMES: Mapping[str, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class Closing:
+class WatermarkRule:
     """The rule by which event times close windows.
 
     Spark's watermark knows earlier batches only. Where its delay is known, the highest event time that the tasks of a batch saw
@@ -43,7 +43,7 @@ class Closing:
     idle_ms: int | None = None
     open_us: int = 0
 
-    def closes(
+    def close_times(
         self, watermark_ms: int, tick_us: int, highest_us: Mapping[str, int] = NO_TIMES
     ) -> tuple[int, int]:
         """Return the close times in ticks at the start and at the end of a batch.
@@ -59,7 +59,7 @@ class Closing:
         return (FAR_PAST if self.chained else start), end
 
     def next_watermark_ms(self, watermark_ms: int, highest_us: Mapping[str, int]) -> int:
-        """Return what the watermark of the next batch will be, as far as this one tells. Arguments are those of `closes`."""
+        """Return what the next batch's watermark will be, as far as this one tells. Arguments are those of `close_times`."""
         known = [
             (highest_us[name] - delay) // 1_000 if name in highest_us else watermark_ms
             for name, delay in self.delays_us
