@@ -22,6 +22,8 @@ import pyarrow.pandas_compat  # noqa: F401 - for the workers
 import pyspark.worker  # noqa: F401 - for the workers
 from pyspark.daemon import manager
 
+import operators.custom
+import operators.engines
 import operators.kinds
 import operators.spark.batch.bounded
 import operators.spark.inputs.packing
@@ -33,8 +35,9 @@ MESSAGES = "pyspark.sql.streaming.proto.StateMessage_pb2"
 
 def load() -> None:
     """Import what a worker would import in its first task, and leave it nothing to read again."""
-    for module in pkgutil.iter_modules(operators.kinds.__path__, "operators.kinds."):
-        importlib.import_module(module.name)
+    for package in (operators.kinds, operators.engines, operators.custom):
+        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+            importlib.import_module(module.name)
     with suppress(ImportError):
         importlib.import_module(MESSAGES)
     # A worker begins with importlib.invalidate_caches(), for files that the session may have added. Before Python 3.13 each

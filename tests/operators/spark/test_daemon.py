@@ -48,5 +48,5 @@ def test_workers_have_loaded_the_kinds_of_windows(spark: SparkSession) -> None:
             yield pa.RecordBatch.from_pydict({"name": [*sys.modules]})
 
     found = {row.name for row in spark.range(1, numPartitions=1).mapInArrow(modules, "name string").collect()}
-    wanted = {"pyarrow.pandas_compat", "pandas", "operators.kinds.sliding", "operators.kinds.sessions"}
+    wanted = {"pyarrow.pandas_compat", "pandas", "operators.kinds.sliding", "operators.engines.sessions"}
     assert set() == wanted - found
