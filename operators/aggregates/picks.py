@@ -48,7 +48,7 @@ class Pick(Operation):
         return tuple(name for name in (self.column, self.by, self.where) if name is not None)
 
     @property
-    def compare(self) -> tuple[str, ...]:
+    def compared(self) -> tuple[str, ...]:
         return () if self.by is None else (self.by,)
 
     @property

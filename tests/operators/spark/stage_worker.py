@@ -31,7 +31,7 @@ from operators.spark.replicas.bucket import Call, Job, Request, in_place
 from state_backends import resolve
 from state_backends.durability.pointer import Pointer, read_pointer
 from state_backends.sqlite_journal import SqliteJournal
-from tests.operators.spark.stage_kinds import KINDS, THREE, binding, following
+from tests.operators.spark.stage_kinds import KINDS, THREE, bind, following
 
 LABELS = (7, 3, 11)
 TASKS = 3
@@ -45,7 +45,7 @@ def main(folder: Path, arrival: int, age: str) -> None:
     blobs.BLOB_ROWS = 70  # so that each task sends several
     sent: dict[str, list[str]] = {}
     for kind in KINDS:
-        first = binding(kind)
+        first = bind(kind)
         second = following(first)
         if age == "old":
             before = stage(first, 0, rows_of(first, kind, 0), arrival, shuffled=False)

@@ -113,7 +113,7 @@ def test_format_of_another_version_is_refused(tmp_path: Path) -> None:
 
 @contextmanager
 def foreign(directory: Path) -> Iterator[Rdict]:
-    """A RocksDB database opened by another binding."""
+    """A RocksDB database opened by another program."""
     db = Rdict(str(directory), Options(raw_mode=True))
     try:
         yield db
@@ -158,7 +158,7 @@ def test_nothing_is_unpickled_whatever_a_database_says_of_itself(tmp_path: Path)
         db = Rdict(str(directory))
         db["name"] = Planted(trace)
         db.close()
-    with pytest.raises(StateError, match="of another binding"):
+    with pytest.raises(StateError, match="of another program"):
         RocksDBBackend.open(theirs, {})
     with opened(ours) as backend:
         backend.write(WriteBatch(puts={0: {b"a": b"\x06" + pickle.dumps(Planted(trace))}}), b"v")

@@ -63,7 +63,7 @@ def test_a_pointer_without_a_checksum_is_refused() -> None:
         ("number", -1, "-1 is negative"),
         ("number", 2**70, "is not an integer of 64 bits"),
         ("version", b"short", "a version of 5 bytes"),
-        ("home", "elsewhere", "pages live in 'elsewhere'"),
+        ("page_location", "elsewhere", "pages live in 'elsewhere'"),
         ("progress", Progress(close_time=2**65), "is not an integer of 64 bits"),
         ("progress", Progress(usage=[[1, 2]]), "has a form that this library does not write"),
     ],
