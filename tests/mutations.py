@@ -23,213 +23,315 @@ FIRST, THEN = "not slow and not spark", "not slow and spark"
 
 @dataclass(frozen=True, slots=True)
 class Mutation:
-    """A bug: what it breaks, the text that is there once, and what it becomes."""
+    """A bug.
+
+    Attributes:
+        breaks: what it breaks.
+        old: the text that is there once.
+        new: what it becomes.
+        symptom: what a user would say of it.
+        row: the first cell of the row that leads to its file, among those of "Where to look" in How it works.
+    """
 
     breaks: str
     old: str
     new: str
+    symptom: str = ""
+    row: str = ""
 
 
+_VALUE = "a value is wrong, the window is right"
+_BOUNDS = "a window has a record too many, or lacks one"
+_LATE = "a record is late, or is not"
+_GONE = "state grows, or is gone too early"
+_TIMERS = "a window comes too early, too late, twice or never"
+_RESTART = "wrong after a restart, right without"
+_SESSIONS = "sessions: retractions, cuts"
+_ROLLING = "rolling rows: their order, when they come, results over all records of a key (lifetimes)"
+_USERS = "only folds, or users' functions, are wrong"
+_CHAINS = "chains: windows that never close, rows that are late"
+_SPARK = "wrong on Spark, right with a local runner"
+_PAGES = "a page is refused, or its bytes are wrong"
 MUTATIONS = (
     Mutation(
         "the lower bound of sliding windows",
         'lo = np.searchsorted(place, place[a] - size, "left")',
         'lo = np.searchsorted(place, place[a] - size, "right")',
+        "A sliding window of 10 s lacks the record that is exactly 10 s before its end.",
+        _BOUNDS,
     ),
     Mutation(
         "the upper bound of hopping windows",
         'place[lo] + (start + (self.size - self.pane) - time[lo]), "right")',
         'place[lo] + (start + (self.size - self.pane) - time[lo]), "left")',
+        "The last record of a hopping window is not in it, if it lies in the window's last pane.",
+        _BOUNDS,
     ),
     Mutation(
         "lateness",
         "return time < plan.late_before(step.close_time_start)",
         "return time <= plan.late_before(step.close_time_start)",
+        "A record that comes at the very end of its grace is dropped as late.",
+        _LATE,
     ),
     Mutation(
         "how long panes of sliding windows are kept",
         "return close_time - self.size - 1",
         "return close_time - self.size",
+        "A sliding window that begins just after a record lacks other records, now and then.",
+        _GONE,
     ),
     Mutation(
         "expiry of segments",
         "self._latest.get(segment, self.span_of(segment)[1])",
         "self._latest.get(segment, self.span_of(segment)[0])",
+        "Sums of long windows become too small after some hours of a stream.",
+        _GONE,
     ),
     Mutation(
         "sessions whose distance is the gap",
         "(start[1:] > running_max(key, end)[:-1])",
         "(start[1:] >= running_max(key, end)[:-1])",
+        "Two records that are exactly a gap apart end up in two sessions.",
+        _SESSIONS,
     ),
     Mutation(
         "retraction of sessions that were merged",
         "same = (columns[START] == self.start[self.number]) & (columns[END] == self.end[self.number])",
         "same = columns[END] == self.end[self.number]",
+        "After two sessions became one, the table still has the older one.",
+        _SESSIONS,
     ),
     Mutation(
         "deletes when the changelog is replayed",
         "backend.write(batch, entry.after)",
         "backend.write(WriteBatch(batch.puts, {}, batch.drop_segments_below), entry.after)",
+        "After a restart, sessions that had ended long ago come out again.",
+        _RESTART,
     ),
     Mutation(
         "which entries of the changelog are kept",
         "oldest = min(oldest, needed + 1)",
         "oldest = min(oldest, needed + 2)",
+        "The query does not start again: an entry of the changelog is missing.",
+        "a snapshot is missing, late, or not removed",
     ),
     Mutation(
         "which snapshots are kept",
         "kept = before[:1] if snapshot.name else ()",
         "kept = before[1:2] if snapshot.name else ()",
+        "With a damaged newest snapshot, the state cannot be restored, though an older one should be there.",
+        "a snapshot is missing, late, or not removed",
     ),
     Mutation(
         "checksums of pages",
         "sums[filled] += np.add.reduceat(word, starts[filled]) * np.uint64(2 * number + 1)",
         "sums[filled] += np.add.reduceat(word, starts[filled])",
+        "A page in which two numbers changed places is read without an error.",
+        _PAGES,
     ),
     Mutation(
         "pages that are written by columns",
         "columnwise = counts >= _MANY",
         "columnwise = counts > _MANY",
+        "Pages with exactly 128 entries of one time have other bytes than the documentation says.",
+        _PAGES,
     ),
     Mutation(
         "timers at the time of a record",
         "            if time >= before:\n                break",
         "            if time > before:\n                break",
+        "A custom operator sees a record before the timer that was set to the same time.",
+        "a custom operator: order of records and timers",
     ),
     Mutation(
         "deduct of users' aggregates",
         "for column in totals) for edge in (hi, lo)",
         "for column in totals) for edge in (hi, lo + 1)",
+        "An aggregate of my own with a deduct function is wrong as soon as records leave a window.",
+        _USERS,
     ),
     Mutation(
         "partial aggregation: panes of several tasks",
         "panes, count = self.reduce(panes, starts), np.add.reduceat(count, starts)",
         "panes, count = panes.take(starts), np.add.reduceat(count, starts)",
+        "On Spark with several input partitions, counts are too small.",
+        _SPARK,
     ),
     Mutation(
         "partial aggregation by Spark: panes before the epoch",
         "start = time - F.pmod(time - F.lit(kind.offset * tick_us), F.lit(kind.pane * tick_us))",
         "start = time - (time - F.lit(kind.offset * tick_us)) % F.lit(kind.pane * tick_us)",
+        "Batch only: records of before 1970 are in the wrong hopping window.",
+        _SPARK,
     ),
     Mutation(
         "sides of cogrouped frames",
         "return renamed if aggregate.where is not None else replace(renamed, where=self.marker)",
         "return renamed",
+        "With two frames, a count of the first one counts rows of the second one as well.",
+        _VALUE,
     ),
     Mutation(
         "the watermark of chains",
         "rule = WatermarkRule(True, behind + max(0, grace_us - given * 1_000))",
         "rule = WatermarkRule(False, behind + max(0, grace_us - given * 1_000))",
+        "The second of two operators in a query drops rows of the first one as late.",
+        _CHAINS,
     ),
     Mutation(
         "the close time of a watermark",
         "else ((watermark_ms + 1) * 1_000 - behind_us) // tick_us",
         "else (watermark_ms * 1_000 - behind_us) // tick_us",
+        "Each window comes out one millisecond of event time too late.",
+        _LATE,
     ),
     Mutation(
         "the order of waiting rows",
         "return found if order is None else found.take(order)",
         "return found",
+        "Rows that wait for the watermark come out in another order than by time.",
+        _ROLLING,
     ),
     Mutation(
         "keys of floating point",
         "return [canonical(value) for value in column.to_pylist()]",
         "return column.to_pylist()",
+        "The key -0.0 and the key 0.0 are two groups.",
+        "two keys that should be one, or the reverse",
     ),
     Mutation(
         "the copy of a state that an error left half done",
         "known = self._ready and not done.restored and self.engine.state",
         "known = not done.restored and self.engine.state",
+        "After a batch that failed and ran again in the same process, windows are missing.",
+        _RESTART,
     ),
     Mutation(
         "combination of ranges of three panes",
         "combine(_rows(result, later), _rows(level, position[later]))",
         "combine(_rows(level, position[later]), _rows(result, later))",
+        "A collect_list has the right elements in the wrong order, in windows of three panes.",
+        _VALUE,
     ),
     Mutation(
         "which ends belong to rolling windows",
         'skipped = ranks.before(since) if kind.closed in ("both", "left") else ranks.until(since)',
         'skipped = ranks.before(since) if kind.closed in ("both", "right") else ranks.until(since)',
+        "A rolling window that is closed on the left has a record too many.",
+        _BOUNDS,
     ),
     Mutation(
         "the timers of waiting rows",
         "waits = (entries.columns[_WAITING] > 0) & (entries.time >= close_time)",
         "waits = (entries.columns[_WAITING] > 0) & (entries.time > close_time)",
+        "The last row of a key never comes out.",
+        _ROLLING,
     ),
     Mutation(
         "which panes go into a lifetime",
         "stored = [n for n in self._store.segments() if (n + 1) * ticks <= forgotten]",
         "stored = [n for n in self._store.segments() if (n + 1) * ticks < forgotten]",
+        "An aggregate over all records of a key counts some of them twice, or not at all.",
+        _ROLLING,
     ),
     Mutation(
         "sums of pages that were written",
         "            self.sums.forget(segment, keys, pages)\n",
         "            pass\n",
+        "A large window has an old value after a record of its middle came.",
+        _VALUE,
     ),
     Mutation(
         "timers of pages that came by a cut",
         "chosen = ~exact | fired[page] | (due < was_due[page])",
         "chosen = fired[page] | (due < was_due[page])",
+        "For a key with very many records, some windows never come out.",
+        _TIMERS,
     ),
     Mutation(
         "equal times, which stay in one page",
         "    at = _first_of_time(at, time)\n",
         "",
+        "With many records of one time, a key has two entries where there should be one.",
+        _GONE,
     ),
     Mutation(
         "pages of changes that were dropped",
         "        self._directory.unstage(self._staged.changes)\n",
         "",
+        "After a batch that failed and ran again, a page is looked for that does not exist.",
+        _GONE,
     ),
     Mutation(
         "keys all of whose pages are summed",
         "opens[1:] |= (pages.key[1:] == pages.key[:-1]) & (pages.start[1:] == pages.last[:-1] + 1)",
         "opens[1:] |= pages.key[1:] == pages.key[:-1]",
+        "A rolling sum over a day of a busy key has a gap: records of some minutes are left out.",
+        _VALUE,
     ),
     Mutation(
         "pages that a rolling window without its start contains as a whole",
         "whole &= (start > latest - length)",
         "whole &= (start >= latest - length)",
+        "A rolling window that is open at its start contains the record at its start.",
+        _BOUNDS,
     ),
     Mutation(
         "which packed sum is of which page",
         "held += packed",
         "held += packed[::-1]",
+        "Two busy keys have each other's sums.",
+        _VALUE,
     ),
     Mutation(
         "which row of a key is its last in a table",
         "order = np.lexsort((updated, sequence, groups))",
         "order = np.lexsort((sequence, updated, groups))",
+        "A table keeps a window that was retracted in the same batch.",
+        "the rows of a table",
     ),
     Mutation(
         "the watermark of several inputs",
         "return max(watermark_ms, min(known, default=watermark_ms))",
         "return max(known, default=watermark_ms)",
+        "With two input streams, windows close before the slower one has come so far.",
+        _LATE,
     ),
     Mutation(
         "what the clock leaves open in quiet streams",
         "return (now_ms * 1_000 - max(self.idle_ms * 1_000, self.open_us)) // tick_us",
         "return (now_ms * 1_000 - self.idle_ms * 1_000) // tick_us",
+        "With idle shorter than grace, records within grace are late after a quiet time.",
+        _LATE,
     ),
     Mutation(
         "which files of a savepoint a bucket reads",
         "if saved.rows and low < saved.high and saved.low < high:",
         "if saved.rows and low < saved.high and saved.low <= low:",
+        "After a move to more buckets by a savepoint, keys are gone.",
+        "savepoints, `read_state`",
     ),
     Mutation(
         "NaN among top values",
         "return [(value != value, 0 if value != value else value) for value in item]",
         "return [(value == value, 0 if value != value else value) for value in item]",
+        "top_n puts NaN last, though it is the largest value.",
+        _VALUE,
     ),
     Mutation(
         "retractions of forgotten keys whose windows come out anew",
         "emitted = [*(rows.without(emitted) for rows in retracting), *emitted]",
         "emitted = [*retracting, *emitted]",
+        "A forgotten key has a new record in the same batch, and its window comes out twice, once retracted.",
+        _TIMERS,
     ),
     Mutation(
         "estimates of distinct values in long windows",
         "of_rows(np.maximum(level[lo[some]], level[hi[some] - width]))",
         "of_rows(level[lo[some]])",
+        "approx_count_distinct is right in short windows, and far too small in long ones.",
+        _VALUE,
     ),
 )
 

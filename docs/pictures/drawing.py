@@ -1,6 +1,7 @@
 """A drawing: an SVG whose colours follow the reader's light or dark theme."""
 
 from html import escape
+from math import hypot
 
 STYLE = (
     ":root{--ink:#1f2937;--dim:#6b7280;--paper:#fff;--line:#d1d5db;--a:#2563eb;--b:#d97706;--soft:#dbeafe;--warm:#fef3c7}"
@@ -42,12 +43,13 @@ class Drawing:
         """Draw a record."""
         self.parts.append(f'<circle cx="{x:g}" cy="{y:g}" r="5" class="{kind}"/>')
 
-    def arrow(self, x: float, y: float, x2: float, kind: str = "strong") -> None:
-        """Draw a level arrow."""
-        back = 6 if x2 > x else -6
-        self.line(x, y, x2, y, kind)
-        self.line(x2 - back, y - 4, x2, y, kind)
-        self.line(x2 - back, y + 4, x2, y, kind)
+    def arrow(self, x: float, y: float, x2: float, y2: float, kind: str = "strong") -> None:
+        """Draw an arrow from one point to another one."""
+        length = hypot(x2 - x, y2 - y)
+        along, across = (x2 - x) / length, (y2 - y) / length
+        self.line(x, y, x2, y2, kind)
+        for side in (-4, 4):
+            self.line(x2 - 6 * along - side * across, y2 - 6 * across + side * along, x2, y2, kind)
 
     def svg(self, height: int, title: str) -> str:
         """Return the file's text."""

@@ -200,7 +200,7 @@ def commit() -> str:
         y += 30
         x, x2 = left + wide * sender, left + wide * receiver
         last = words.startswith("commit log")
-        drawing.arrow(x, y, x2, "warn" if last else "strong")
+        drawing.arrow(x, y, x2, y, "warn" if last else "strong")
         drawing.text(WIDTH - 6 if last else (x + x2) / 2, y - 6, words, f"{'end' if last else 'mid'} dim")
     return drawing.svg(int(bottom) + 20, "The life of a batch's commit")
 

@@ -1,13 +1,12 @@
 """The picture of which process works on a bucket: drawn from the table that tasks go by."""
 
 from collections import defaultdict
-from math import hypot
 from textwrap import wrap
 
 from docs.pictures.drawing import Drawing
 from operators.spark.replicas.protocol import NEXT, Heard, TaskState
 
-BOX = 136, 46
+HIGH = 46
 PLACES = {
     TaskState.ASK_HOLDER: (90, 60),
     TaskState.ASK_FREE: (300, 60),
@@ -35,8 +34,8 @@ def protocol() -> str:
     for (state, after), heard in edges.items():
         _edge(drawing, state, after, ", ".join(one.value for one in heard))
     for state, (x, y) in PLACES.items():
-        wide = 112 if state is TaskState.WORK_ALONE else BOX[0]
-        drawing.box(x - wide / 2, y - BOX[1] / 2, wide, BOX[1], "", "a" if state.asks else "b")
+        wide = _width(state)
+        drawing.box(x - wide / 2, y - HIGH / 2, wide, HIGH, "", "a" if state.asks else "b")
         lines = wrap(state.value, 19)
         for number, line in enumerate(lines):
             drawing.text(x, y + 4.5 + 15 * (number - (len(lines) - 1) / 2), line, "mid")
@@ -52,12 +51,8 @@ def _edge(drawing: Drawing, state: TaskState, after: TaskState, words: str) -> N
     """An arrow between two boxes, with words at its middle."""
     (x, y), (x2, y2) = _border(state, after), _border(after, state)
     kind = "warn" if words == Heard.DIED.value else "strong"
-    drawing.line(x, y, x2, y2, kind)
-    length = hypot(x2 - x, y2 - y)
-    ux, uy = (x2 - x) / length, (y2 - y) / length
-    for side in (-1, 1):
-        drawing.line(x2 - 8 * ux - side * 4 * uy, y2 - 8 * uy + side * 4 * ux, x2, y2, kind)
-    level = abs(uy) < 0.1
+    drawing.arrow(x, y, x2, y2, kind)
+    level = y == y2
     lines = wrap(words, 9) if level else [words]
     off = 24 if y2 < y and not level and x2 > x else -6
     for number, line in enumerate(lines):
@@ -65,12 +60,16 @@ def _edge(drawing: Drawing, state: TaskState, after: TaskState, words: str) -> N
         drawing.text((x + x2) / 2 + (0 if level else 6), above, line, "mid dim" if level else "dim")
 
 
+def _width(state: TaskState) -> int:
+    return 112 if state is TaskState.WORK_ALONE else 136
+
+
 def _border(state: TaskState, other: TaskState) -> tuple[float, float]:
     """Where the line between the middles of two boxes leaves the first one."""
     (x, y), (x2, y2) = PLACES[state], PLACES[other]
     dx, dy = x2 - x, y2 - y
-    wide = 112 if state is TaskState.WORK_ALONE else BOX[0]
-    part = min((wide / 2 + 2) / abs(dx) if dx else 9.0, (BOX[1] / 2 + 2) / abs(dy) if dy else 9.0)
+    wide, high = _width(state) / 2 + 2, HIGH / 2 + 2
+    part = min(wide / abs(dx) if dx else 9.0, high / abs(dy) if dy else 9.0)
     return x + part * dx, y + part * dy
 
 

@@ -146,7 +146,7 @@ def time() -> str:
     for edge, kind, words in ((stream, "strong", "stream time"), (close, "warn", "close time")):
         drawing.line(edge, 40, edge, y + 20, f"{kind} dash")
         drawing.text(edge, 30, words, "mid bold")
-    drawing.arrow(stream, 62, close)
+    drawing.arrow(stream, 62, close, 62)
     drawing.text((stream + close) / 2, 56, "grace", "mid")
     for start, words, kind in (
         (-2_000, "closed: emitted, final", "b"),
@@ -209,7 +209,7 @@ def changelog() -> str:
     drawing.text(left + 4.9 * wide, top + 69, "the valid version", "dim end")
     drawing.text(16, 172, "snapshot, in a folder", "bold")
     drawing.box(left, 184, 2 * wide - 8, 34, "all pages, after batch 5", "a")
-    drawing.arrow(left + 2 * wide, 201, left + 4 * wide - 10)
+    drawing.arrow(left + 2 * wide, 201, left + 4 * wide - 10, 201)
     drawing.text(left + 3 * wide - 4, 194, "6, 7, 8, 9", "mid dim")
     drawing.text(left + 4 * wide, 172, "a worker's local copy", "bold")
     drawing.box(left + 4 * wide, 184, 2 * wide - 8, 34, "memory or rocksdb, 9", "b")

@@ -10,13 +10,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from operators.aggregates.operation import Operation
-from operators.columns.ranges import Ints, Mask
+from operators.columns.ranges import Ints, Mask, key_edges
 from operators.columns.records import NEVER, Records
 from operators.kinds.folding import FoldedWindows, FoldSchema
 from operators.kinds.kind import FoldKind
 from operators.steps.emission import Emission
 from operators.steps.lateness import accept
-from operators.steps.page_timers import first_by_key
 from operators.steps.plan import KindPlan
 from operators.steps.step import Step
 from operators.steps.timed_store import Emitted, TimedStore
@@ -90,12 +89,9 @@ class FoldEngine:
 
     def _load(self, touched: Touched, records: Records) -> Entries:
         """Read whole pages: those that are due, and those within reach of the records of their key."""
-        keys, earliest = first_by_key(records.key, records.time)
-        ends = np.append(np.searchsorted(records.key, keys[1:]), len(records)) - 1
-        latest = records.time[ends[: len(keys)]]
-        touched.widen(
-            keys, earliest - self.plan.kind.dependency_span, latest + self.plan.kind.dependency_span
-        )
+        span = self.plan.kind.dependency_span
+        first, last = key_edges(records.key)
+        touched.widen(records.key[first], records.time[first] - span, records.time[last] + span)
         return self.state.fetch(touched)
 
     def _emit(

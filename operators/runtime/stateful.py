@@ -209,8 +209,7 @@ class StatefulOperator:
             partials: tables of what a first stage made of records.
         """
         began = time.perf_counter()
-        batch = self._begin(rows, partials)
-        failed, self._failed_at_start = self._failed_at_start, []
+        batch, failed = self._begin(rows, partials)
         processed = self._runner.run(batch, closes, self._sequence, failed)
         self._stepping = time.perf_counter() - began
         return processed
@@ -227,18 +226,21 @@ class StatefulOperator:
         The tables are made one at a time, also after `commit`.
         """
         began = time.perf_counter()
-        batch = self._begin(rows, partials)
-        failed, self._failed_at_start = self._failed_at_start, []
+        batch, failed = self._begin(rows, partials)
         done = run_wide(self._runner, batch, closes, self._sequence, piece_bytes, failed)
         self._stepping = time.perf_counter() - began
         return done
 
-    def _begin(self, rows: Sequence[pa.Table], partials: Sequence[pa.Table]) -> Batch:
+    def _begin(
+        self, rows: Sequence[pa.Table], partials: Sequence[pa.Table]
+    ) -> tuple[Batch, list[FailedCall]]:
+        """The batch, and the calls that raised before it."""
         self._ready = False  # An error from here on leaves a copy that has to be aligned again.
         batch = read_batch(self.binding, rows, partials)
         if isinstance(batch.records, Partials):
             batch = replace(batch, records=adapt(batch.records, self.binding, self._runner.binding))
-        return batch
+        failed, self._failed_at_start = self._failed_at_start, []
+        return batch, failed
 
     def commit(
         self, journal: Journal, pointer: Pointer, progress: Progress, host_batch: int | None = None
