@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from operators.spark.base.java import JavaNotFoundError, ensure_java
     from operators.spark.base.listener import print_batches, report_batches
     from operators.spark.base.session import session_conf, spark_session
-    from operators.spark.state.open_windows import read_windows
+    from operators.spark.state.read_windows import read_windows
     from operators.spark.with_late import WithLate
     from operators.steps.step import Counters
     from operators.testing.plots import plot_windows
@@ -87,7 +87,7 @@ _HOMES = {
         "print_batches",
         "report_batches",
     ),
-    "operators.spark.state.open_windows": ("read_windows",),
+    "operators.spark.state.read_windows": ("read_windows",),
     "operators.spark.base.session": (
         "session_conf",
         "spark_session",

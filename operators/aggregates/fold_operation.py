@@ -18,7 +18,7 @@ import pyarrow.types as pat
 from operators.aggregates.definitions import Bound
 from operators.aggregates.once import ascending_runs
 from operators.aggregates.operation import Operation
-from operators.aggregates.user_code import MEETS_STATE, error_text, reason_with_place
+from operators.aggregates.user_functions import MEETS_STATE, error_text, reason_with_place
 from operators.aggregates.user_operation import AggregateError
 from operators.columns.arrow import ColumnData, arrow_column
 from operators.columns.ranges import Ints, State, run_starts

@@ -12,7 +12,7 @@ import pyarrow.types as pat
 
 from operators.aggregates.definitions import Aggregate, Bound, Types
 from operators.aggregates.operation import Operation
-from operators.aggregates.user_code import (
+from operators.aggregates.user_functions import (
     FAIL,
     MEETS_STATE,
     SKIP,

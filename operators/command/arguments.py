@@ -5,7 +5,7 @@ from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from operators.command import explain, forget, open_windows, savepoint, state, summary, write_report
+from operators.command import explain, forget, savepoint, show_open_windows, state, summary, write_report
 from state_backends.checkpoints.survey import MOST_KEYS
 
 Run = Callable[[argparse.Namespace], None]
@@ -59,7 +59,7 @@ def _state(commands: Any) -> argparse.ArgumentParser:
 
 
 def _windows(commands: Any) -> argparse.ArgumentParser:
-    command = _command(commands, "windows", open_windows.run, "Print or write the rows of open windows.")
+    command = _command(commands, "windows", show_open_windows.run, "Print or write the rows of open windows.")
     _stored(command, 0)
     group = command.add_argument_group("which operator")
     group.add_argument("--operator", required=True, metavar="MODULE:NAME", help=_OPERATOR)

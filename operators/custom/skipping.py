@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as pat
 
-from operators.aggregates.user_code import reason_with_place
+from operators.aggregates.user_functions import reason_with_place
 from operators.custom.contract import CallContext
 from operators.custom.key_context import KeyContext
 from operators.custom.output import CustomOutput

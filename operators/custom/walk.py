@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
-from operators.aggregates.user_code import error_text
+from operators.aggregates.user_functions import error_text
 from operators.columns.records import FAR_FUTURE
 from operators.custom.contract import CallContext, OutputRows
 from operators.custom.key_context import KeyContext

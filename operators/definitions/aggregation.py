@@ -165,7 +165,7 @@ class WindowedAggregation(RunnableOperator):
         self, df: "DataFrame", event_time: str, taken: Collection[str] = ()
     ) -> "tuple[WindowedAggregation, DataFrame, str]":
         from operators.spark.base.gaps import with_gap
-        from operators.spark.inputs.expressions import check_expression, with_expression_columns
+        from operators.spark.inputs.expression_columns import check_expression, with_expression_columns
 
         if is_column(self.windows.row_gap):
             check_expression(df, "gap", self.windows.row_gap)

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pat
 
-from operators.aggregates.user_code import result_type
+from operators.aggregates.user_functions import result_type
 from operators.columns.checks import (
     check_columns,
     column_types,
@@ -198,7 +198,7 @@ class GroupedOperator(RunnableOperator):
         yield from (("group_by", key) for key in self.keys)
 
     def prepared(self, df: "DataFrame", event_time: str) -> "tuple[GroupedOperator, DataFrame, str]":
-        from operators.spark.inputs.expressions import with_expression_columns
+        from operators.spark.inputs.expression_columns import with_expression_columns
 
         found = with_expression_columns(df, self.keys, [("event_time", event_time)])
         operator = replace(self, keys=found.keys, key_names=found.key_names or self.key_names)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from operators.aggregates.user_code import FAIL, SKIP, check_on_error, result_type
+from operators.aggregates.user_functions import FAIL, SKIP, check_on_error, result_type
 from operators.columns.durations import tick_length
 from operators.columns.records import FAR_FUTURE, NEVER
 from operators.custom.contract import CallContext, Declaration, Ints, OutputRows, StoredEntries

@@ -220,7 +220,7 @@ class RollingAggregation(RunnableOperator):
     def prepared(
         self, df: "DataFrame", event_time: str, taken: Collection[str] = ()
     ) -> "tuple[RollingAggregation, DataFrame, str]":
-        from operators.spark.inputs.expressions import with_expression_columns
+        from operators.spark.inputs.expression_columns import with_expression_columns
 
         inputs = [("event_time", event_time), *inputs_of_results(self.aggregates)]
         found = with_expression_columns(df, self.keys, inputs, taken)
@@ -347,7 +347,7 @@ class RollingAggregation(RunnableOperator):
         """
         from operators.spark.apply import apply
         from operators.spark.inputs.arguments import Arguments
-        from operators.spark.inputs.expressions import with_expression_columns
+        from operators.spark.inputs.expression_columns import with_expression_columns
         from operators.spark.inputs.union import check_frames, check_inputs, unite
 
         frames = {"labels": labels, "records": records}

@@ -95,9 +95,9 @@ class FoldEngine:
         return self.state.fetch(touched)
 
     def _emit(
-        self, keys: list[bytes], stored: Entries, folded: FoldedWindows, closes: tuple[int, int]
+        self, keys: list[bytes], stored: Entries, folded: FoldedWindows, close_times: tuple[int, int]
     ) -> Iterator[Emission]:
-        close_time_start, close_time_end = closes
+        close_time_start, close_time_end = close_times
         end, windows = folded.entries.time, self.plan.kind.is_window(folded.entries)
         if self.plan.on_update:
             yield self._emission(keys, folded.entries, windows & folded.changed & (end >= close_time_start))

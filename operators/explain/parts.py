@@ -20,7 +20,7 @@ class WindowsPart:
         title: kind and lengths of the windows.
         bounds: the bounds of the windows.
         late: which records are late.
-        closes: when a window is final, or when timers fire.
+        close_rule: when a window is final, or when timers fire.
         entry: what an entry of the store is.
         entries: a plural noun for entries.
         since: the time from which on an entry is kept, as text.
@@ -32,7 +32,7 @@ class WindowsPart:
     title: str
     bounds: str
     late: str
-    closes: str
+    close_rule: str
     entry: str
     entries: str
     since: str

@@ -65,7 +65,7 @@ def _time(of: Parts) -> Iterator[Line]:
     else:
         yield "close time", _close_time(of)
         yield "late", windows.late
-    yield "timers" if isinstance(plan, CustomPlan) else "closed", windows.closes
+    yield "timers" if isinstance(plan, CustomPlan) else "closed", windows.close_rule
     if isinstance(binding.output, OutputSchema):
         yield "emits", _emission(binding.output)
     elif isinstance(plan, RollingPlan):

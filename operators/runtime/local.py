@@ -22,8 +22,8 @@ from operators.runtime.open_windows import open_windows
 from operators.runtime.stateful import StatefulOperator
 from operators.steps.step import Counters
 from state_backends import StateConfig, StateError, resolve
-from state_backends.checkpoints.bucket import Bucket, open_bucket
 from state_backends.checkpoints.savepoint import Savepoint, check_new, read_header, write_bucket, write_header
+from state_backends.checkpoints.stored_bucket import Bucket, open_bucket
 from state_backends.durability.folders import Folder, absolute
 from state_backends.durability.pointer import Pointer, Snapshot, read_pointer
 from state_backends.durability.progress import Progress
@@ -207,25 +207,25 @@ class LocalRunner:
         begins = self._config.savepoint is not None and read_pointer(journal) is None
         pointer = operator.open(journal)
         progress, first = pointer.progress, []
-        before, highest, inputs = progress.stream_time, progress.highest, progress.inputs
+        before, latest, inputs = progress.stream_time, progress.max_event_time, progress.inputs
         if begins and self._config.savepoint is not None:
             savepoint = read_header(self._config.savepoint)
-            before, highest, inputs = (
+            before, latest, inputs = (
                 savepoint.origin.get(name) for name in ("stream_time", "highest", "inputs")
             )
             first = [operator.start_from(savepoint, 0, 1)]
         if forgotten:
             operator.forget(forgotten)
         if self._markers:
-            inputs = self._highest_by_input(table, binding, inputs or {})
-            highest = min(inputs.values()) if len(inputs) == len(self._markers) else None
+            inputs = self._max_event_times(table, binding, inputs or {})
+            latest = min(inputs.values()) if len(inputs) == len(self._markers) else None
         else:
-            highest = _latest(highest, _highest(table, binding))
-        after = _latest(before, highest if stream_time is None else _ticks(stream_time, binding.tick_us))
-        closes = _close(before, binding.grace), _close(after, binding.grace)
-        done = operator.step(closes, [table])
+            latest = _latest(latest, _max_event_time(table, binding))
+        after = _latest(before, latest if stream_time is None else _ticks(stream_time, binding.tick_us))
+        close_times = _close_time(before, binding.grace), _close_time(after, binding.grace)
+        done = operator.step(close_times, [table])
         pointer = operator.commit(
-            journal, pointer, Progress(stream_time=after, highest=highest, inputs=inputs)
+            journal, pointer, Progress(stream_time=after, max_event_time=latest, inputs=inputs)
         )
         self._sync(pointer)
         metrics = operator.drain_metrics(done.counters)
@@ -233,15 +233,15 @@ class LocalRunner:
         done = replace(done, rows=pa.concat_tables([*first, done.rows]))
         return _Outcome(done, metrics, pointer)
 
-    def _highest_by_input(
+    def _max_event_times(
         self, table: pa.Table, binding: Binding, before: Mapping[str, int]
     ) -> dict[str, int]:
         """The highest event time of each input that has had a record."""
         found = {
-            name: _latest(before.get(name), _highest(table.filter(table.column(marker)), binding))
+            name: _latest(before.get(name), _max_event_time(table.filter(table.column(marker)), binding))
             for name, marker in self._markers.items()
         }
-        return {name: highest for name, highest in found.items() if highest is not None}
+        return {name: latest for name, latest in found.items() if latest is not None}
 
     def _sync(self, pointer: Pointer) -> None:
         """Pass the journal to the disk if its snapshots have changed.
@@ -266,7 +266,7 @@ class LocalRunner:
             progress = bucket.pointer.progress
             origin = {
                 "stream_time": progress.stream_time,
-                "highest": progress.highest,
+                "highest": progress.max_event_time,
                 "inputs": progress.inputs,
                 "sequence": progress.sequence,
             }
@@ -361,7 +361,7 @@ class _NeverCommitted:
         """Leave the changes uncommitted."""
 
 
-def _highest(table: pa.Table, binding: Binding) -> int | None:
+def _max_event_time(table: pa.Table, binding: Binding) -> int | None:
     ticks, usable = event_ticks(
         table.column(binding.inputs.event_time), binding.tick_us, binding.plan.max_bound_offset
     )
@@ -373,7 +373,7 @@ def _latest(a: int | None, b: int | None) -> int | None:
     return b if a is None else a if b is None else max(a, b)
 
 
-def _close(stream_time: int | None, grace: int) -> int:
+def _close_time(stream_time: int | None, grace: int) -> int:
     return FAR_PAST if stream_time is None else stream_time - grace
 
 

@@ -11,7 +11,7 @@ from operators.steps.emission import Emission
 from operators.steps.step import Step
 from state_backends import Entries, WindowStore
 from state_backends.backends.memory import MemoryBackend
-from state_backends.checkpoints.bucket import Bucket
+from state_backends.checkpoints.stored_bucket import Bucket
 
 
 def open_windows(given: Binding, closing: Binding, bucket: Bucket) -> pa.Table:

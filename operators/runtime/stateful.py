@@ -199,24 +199,24 @@ class StatefulOperator:
         self.engine.state.forget(keys)
 
     def step(
-        self, closes: tuple[int, int], rows: Sequence[pa.Table], partials: Sequence[pa.Table] = ()
+        self, close_times: tuple[int, int], rows: Sequence[pa.Table], partials: Sequence[pa.Table] = ()
     ) -> Processed:
         """Process one batch. Nothing of it counts before `commit`.
 
         Args:
-            closes: close times in ticks at the start and at the end of the batch.
+            close_times: in ticks at the start and at the end of the batch.
             rows: tables of records, in the binding's input columns.
             partials: tables of what a first stage made of records.
         """
         began = time.perf_counter()
         batch, failed = self._begin(rows, partials)
-        processed = self._runner.run(batch, closes, self._sequence, failed)
+        processed = self._runner.run(batch, close_times, self._sequence, failed)
         self._stepping = time.perf_counter() - began
         return processed
 
     def step_wide(
         self,
-        closes: tuple[int, int],
+        close_times: tuple[int, int],
         rows: Sequence[pa.Table],
         partials: Sequence[pa.Table],
         piece_bytes: int,
@@ -227,7 +227,7 @@ class StatefulOperator:
         """
         began = time.perf_counter()
         batch, failed = self._begin(rows, partials)
-        done = run_wide(self._runner, batch, closes, self._sequence, piece_bytes, failed)
+        done = run_wide(self._runner, batch, close_times, self._sequence, piece_bytes, failed)
         self._stepping = time.perf_counter() - began
         return done
 

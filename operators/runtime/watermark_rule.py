@@ -44,29 +44,29 @@ class WatermarkRule:
     open_us: int = 0
 
     def close_times(
-        self, watermark_ms: int, tick_us: int, highest_us: Mapping[str, int] = NO_TIMES
+        self, watermark_ms: int, tick_us: int, max_event_times_us: Mapping[str, int] = NO_TIMES
     ) -> tuple[int, int]:
         """Return the close times in ticks at the start and at the end of a batch.
 
         Args:
             watermark_ms: of the batch.
             tick_us: length of a tick in microseconds.
-            highest_us: the highest event time of each input, as far as it is known, in microseconds, by its name.
+            max_event_times_us: the highest event time of each input, as far as it is known, in microseconds, by its name.
         """
         start = close_time_at(watermark_ms, self.behind_us, tick_us)
-        end = close_time_at(self.next_watermark_ms(watermark_ms, highest_us), self.behind_us, tick_us)
+        end = close_time_at(self.next_watermark_ms(watermark_ms, max_event_times_us), self.behind_us, tick_us)
         # An operator goes on from the close time of its last batch: the far past adds nothing to that.
         return (FAR_PAST if self.chained else start), end
 
-    def next_watermark_ms(self, watermark_ms: int, highest_us: Mapping[str, int]) -> int:
+    def next_watermark_ms(self, watermark_ms: int, max_event_times_us: Mapping[str, int]) -> int:
         """Return what the next batch's watermark will be, as far as this one tells. Arguments are those of `close_times`."""
         known = [
-            (highest_us[name] - delay) // 1_000 if name in highest_us else watermark_ms
+            (max_event_times_us[name] - delay) // 1_000 if name in max_event_times_us else watermark_ms
             for name, delay in self.delays_us
         ]
         return max(watermark_ms, min(known, default=watermark_ms))
 
-    def highest_us(
+    def max_event_times_us(
         self, told: Sequence[int | None], before: Mapping[str, int] | None, tick_us: int
     ) -> dict[str, int]:
         """Return the highest event time of each input, as far as it is known, in microseconds, by its name.
@@ -76,11 +76,11 @@ class WatermarkRule:
             before: those of earlier batches in ticks, by name.
             tick_us: length of a tick in microseconds.
         """
-        highest = {name: ticks * tick_us for name, ticks in (before or {}).items()}
+        times = {name: ticks * tick_us for name, ticks in (before or {}).items()}
         for (name, _), time in zip(self.delays_us, told, strict=False):
             if time is not None:
-                highest[name] = max(time, highest.get(name, time))
-        return highest
+                times[name] = max(time, times.get(name, time))
+        return times
 
     def behind(self, ticks: int, tick_us: int) -> int:
         """Return how far results may lie behind, in microseconds.

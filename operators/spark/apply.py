@@ -90,8 +90,10 @@ def apply(
                 "idle is for streams: a bounded frame has no later records, and all of its windows are emitted. Leave idle out"
             )
         check_workers(spark)
-        closes = FAR_FUTURE if given.close_time is None else prepared.final_by(given.close_time)
-        return _bounded(narrow, prepared.bounded.reporting(late), out, given.name, config.log_level, closes)
+        close_time = FAR_FUTURE if given.close_time is None else prepared.final_by(given.close_time)
+        return _bounded(
+            narrow, prepared.bounded.reporting(late), out, given.name, config.log_level, close_time
+        )
     if given.close_time is not None:
         raise DefinitionError(
             "close_time is for bounded frames: on a stream, the watermark says which windows are closed"

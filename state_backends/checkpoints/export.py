@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from state_backends.checkpoints.bucket import Bucket
 from state_backends.checkpoints.forms import common_form
 from state_backends.checkpoints.query import stored_query
 from state_backends.checkpoints.reading import (
@@ -24,6 +23,7 @@ from state_backends.checkpoints.savepoint import (
     write_bucket,
     write_header,
 )
+from state_backends.checkpoints.stored_bucket import Bucket
 from state_backends.durability.folders import Folder, absolute
 from state_backends.durability.pointer import Pointer
 from state_backends.durability.progress import FAR_PAST, close_time_at

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from state_backends.checkpoints.bucket import Bucket, journal_from_parts, open_bucket
 from state_backends.checkpoints.forms import Form, common_form
 from state_backends.checkpoints.labels import bucket_number
 from state_backends.checkpoints.metadata import (
@@ -22,6 +21,7 @@ from state_backends.checkpoints.metadata import (
     unreadable,
 )
 from state_backends.checkpoints.sizes import segment_sizes
+from state_backends.checkpoints.stored_bucket import Bucket, journal_from_parts, open_bucket
 from state_backends.durability.folders import absolute
 from state_backends.durability.pointer import Pointer
 from state_backends.errors import StateError

@@ -27,8 +27,8 @@ from serializers.keys import crc_range
 from serializers.pages import Column
 from serializers.shapes import count, instance, int64, refusing, short
 from serializers.values import unpack_value
-from state_backends.checkpoints.bucket import Bucket
 from state_backends.checkpoints.entries_file import read_entries, write_file
+from state_backends.checkpoints.stored_bucket import Bucket
 from state_backends.durability.folders import Folder, stays_inside
 from state_backends.durability.progress import checked_inputs, checked_schema
 from state_backends.durability.signed import decode_signed, encode_signed, fetch_checked, file_digest

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from state_backends.checkpoints.bucket import EntryBatch
+from state_backends.checkpoints.stored_bucket import EntryBatch
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from serializers import decode_keys
-from state_backends.checkpoints.bucket import Bucket
 from state_backends.checkpoints.labels import bucket_number
 from state_backends.checkpoints.reading import Checkpoint, by_bucket, journals
 from state_backends.checkpoints.sizes import SegmentSize, SizeCount, in_segments_of
+from state_backends.checkpoints.stored_bucket import Bucket
 from state_backends.durability.pointer import Pointer
 from state_backends.store.schema import StoredSchema
 

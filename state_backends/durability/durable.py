@@ -243,7 +243,7 @@ class Durable:
         pointer: Pointer,
         batch: WriteBatch,
         progress: Progress,
-        clock: int | None = None,
+        host_batch: int | None = None,
         *,
         forgets: bool = False,
     ) -> Pointer:
@@ -256,7 +256,7 @@ class Durable:
             pointer: what `align` or the last commit returned.
             batch: the changes.
             progress: of the operator after the batch.
-            clock: number of the host's batch, by which replaced snapshots are kept; by default that of the version.
+            host_batch: number of the host's batch, by which replaced snapshots are kept; by default that of the version.
             forgets: whether nothing that this batch deletes, and nothing that was deleted before, may stay in the log or in the
                 newest snapshot. Cost: O(state), since a snapshot is written at once.
         """
@@ -277,11 +277,11 @@ class Durable:
                 version=version,
                 log_bytes=pointer.log_bytes + change_bytes(batch),
             )
-        clock = pointer.number if clock is None else clock
+        host_batch = pointer.number if host_batch is None else host_batch
         if not resident:
             pointer = self._schedule.advance(journal, pointer, progress)
         pointer = trim_log(journal, pointer, KEPT_NAMES if resident else KEPT_ENTRIES)
-        pointer = self._schedule.retire(pointer, clock)
+        pointer = self._schedule.retire(pointer, host_batch)
         self._schedule.note(pointer)
         pointer = replace(pointer, progress=progress)
         journal.put("pointer", pointer.encode())

@@ -33,14 +33,14 @@ class SnapshotPolicy:
         """Return the bytes of changes after which a snapshot is due, given those of the last one."""
         return max(_BYTES, size // _SNAPSHOT_TO_LOG) if self.bytes is None else self.bytes
 
-    def is_over(self, retired: int, clock: int) -> bool:
+    def is_over(self, retired: int, host_batch: int) -> bool:
         """Return whether the host can no longer return to a batch that needs a snapshot.
 
         Args:
             retired: number of the batch that replaced the snapshot; negative if that batch is not known yet.
-            clock: number of the batch now.
+            host_batch: number of the host's batch now.
         """
-        return 0 <= retired < clock - self.retain
+        return 0 <= retired < host_batch - self.retain
 
     def __post_init__(self) -> None:
         if self.folder is not None:

@@ -38,13 +38,13 @@ class Progress:
         keys: how many distinct keys have entries, as far as the operator knew.
         buckets: of a query, the number of its buckets.
         timer: of a query, the event-time timer that is set for the bucket, in milliseconds, or None.
-        active: of a query that closes windows by the clock, when it last got records, in milliseconds since the epoch.
+        last_active_ms: of a query that closes windows by the clock, when it last got records, in milliseconds since the epoch.
         behind: of a query whose records come straight from a source, how far its close time is behind Spark's watermark, in
             microseconds, as `close_time_at` takes it. None for an operator that reads the rows of another one: what is late
             follows from the watermark of the batch before, so that its own close time counts.
         stream_time: of a local runner, the stream time in ticks, or None before the first record.
-        highest: of a local runner, the highest event time in ticks, or None before the first record; of several inputs, the
-            least of theirs, or None until each has had a record.
+        max_event_time: of a local runner, the highest event time in ticks, or None before the first record; of several inputs,
+            the least of theirs, or None until each has had a record.
         inputs: of several inputs, the highest event time in ticks of each that has had a record, by name.
         sequence: number of the next batch, which the rows of the operator carry if later ones may replace them. It goes on from
             that of a savepoint.
@@ -58,10 +58,10 @@ class Progress:
     keys: int = 0
     buckets: int | None = None
     timer: int | None = None
-    active: int | None = None
+    last_active_ms: int | None = None
     behind: int | None = None
     stream_time: int | None = None
-    highest: int | None = None
+    max_event_time: int | None = None
     inputs: dict[str, int] | None = None
     sequence: int = 0
     forgotten: int = 0
@@ -76,7 +76,7 @@ class Progress:
         if self == Progress():
             return {}
         if self.buckets is None:
-            host = {"stream_time": self.stream_time, "highest": self.highest}
+            host = {"stream_time": self.stream_time, "highest": self.max_event_time}
         else:
             host = {"buckets": self.buckets, "timer": self.timer}
         operator = {
@@ -86,7 +86,7 @@ class Progress:
             "usage": self.usage,
         }
         later = {
-            "active": self.active,
+            "active": self.last_active_ms,
             "sequence": self.sequence or None,
             "keys": self.keys or None,
             "behind": self.behind,
@@ -113,10 +113,10 @@ class Progress:
                 usage=None if usage is None else [_usage(*held) for held in instance(list, usage)],
                 buckets=_optional(plain.get("buckets")),
                 timer=_optional(plain.get("timer")),
-                active=_optional(plain.get("active")),
+                last_active_ms=_optional(plain.get("active")),
                 behind=_optional(plain.get("behind")),
                 stream_time=_optional(plain.get("stream_time")),
-                highest=_optional(plain.get("highest")),
+                max_event_time=_optional(plain.get("highest")),
                 inputs=checked_inputs(plain.get("inputs")),
                 sequence=count(plain.get("sequence", 0)),
                 keys=count(plain.get("keys", 0)),

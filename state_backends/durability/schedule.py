@@ -116,11 +116,11 @@ class SnapshotSchedule:
         complete = pointer.newest.number == pointer.number
         return pointer if complete else self._write_in_journal(journal, pointer)
 
-    def retire(self, pointer: Pointer, clock: int) -> Pointer:
+    def retire(self, pointer: Pointer, host_batch: int) -> Pointer:
         """Record when snapshots were replaced, and remove those that the host can no longer return to."""
-        retired = [one if one.retired >= 0 else replace(one, retired=clock) for one in pointer.retired]
-        gone = [one for one in retired if self._policy.is_over(one.retired, clock)]
-        kept = [one for one in retired if not self._policy.is_over(one.retired, clock)]
+        retired = [one if one.retired >= 0 else replace(one, retired=host_batch) for one in pointer.retired]
+        gone = [one for one in retired if self._policy.is_over(one.retired, host_batch)]
+        kept = [one for one in retired if not self._policy.is_over(one.retired, host_batch)]
         needed = [*pointer.snapshots, *kept, *([pointer.pending.snapshot] if pointer.pending else [])]
         for uri in {one.folder for one in gone}:
             self._uploads.clean(

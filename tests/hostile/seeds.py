@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from operators import SlidingWindows
 from operators import aggregates as agg
-from operators.spark.replicas.bucket import Blobs, Call, Functions, Origin, Outcome, Request
+from operators.spark.replicas.calls import Blobs, Call, Functions, Origin, Outcome, Request
 from operators.spark.replicas.messages import (
     Asked,
     Busy,
@@ -193,7 +193,7 @@ VALUE = pack_value([None, True, -5, 2**70, 1.5, "t", b"b", {"k": [1, [2, [3]]]},
 
 def request() -> bytes:
     """Return what a task sends to the process that has a bucket's copy."""
-    call = Call(1_700_000_000_000, 1_700_000_000_500, highest=(1_700_000_000_000_000, None))
+    call = Call(1_700_000_000_000, 1_700_000_000_500, max_event_times_us=(1_700_000_000_000_000, None))
     blobs = Blobs([b"rows"], [b"partial", b"aggregates"])
     return encode_request(Asked("key", Origin("run", "digest"), Request(pointer(), 1, 7, call, blobs)))
 

@@ -89,7 +89,7 @@ BUGS = (
     _bug(
         1,
         "snapshots are removed a batch too early",
-        "return 0 <= retired < clock - self.retain",
+        "return 0 <= retired < host_batch - self.retain",
         "return 0 <= retired <= clock - self.retain",
     ),
     _bug(

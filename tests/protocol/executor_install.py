@@ -8,7 +8,7 @@ from typing import Any
 
 from filelock import FileLock
 
-from operators.spark.base import user_code
+from operators.spark.base import user_code_lock
 from operators.spark.replicas import bucket_service, copies, slots, where_held
 from state_backends.durability import durable, pointer, schedule
 from tests.protocol.executor_world import HOME, End
@@ -109,7 +109,7 @@ def installed(world: Any) -> Iterator[None]:
         (time, "perf_counter", lambda: 0.0),  # What took how long is told with the answer.
         (slots, "folder", lambda: HOME / "slots"),
         (slots, "is_listening", world.is_listening),
-        (user_code, "_turn", _Turn(world)),
+        (user_code_lock, "_turn", _Turn(world)),
     ]
     before = [(module, name, getattr(module, name)) for module, name, _ in changes]
     for module, name, new in changes:

@@ -22,9 +22,10 @@ from operators.runtime.watermark_rule import WatermarkRule
 from operators.spark.base import private_files
 from operators.spark.inputs.blobs import from_blobs, to_blobs
 from operators.spark.replicas import slots, where_held
-from operators.spark.replicas.bucket import Blobs, Call, Functions, Job, Origin, Request
 from operators.spark.replicas.bucket_service import BucketService
+from operators.spark.replicas.calls import Blobs, Call, Functions, Origin, Request
 from operators.spark.replicas.copies import UNUSED_S, drop_all
+from operators.spark.replicas.job import Job
 from serializers import SerializationError
 from state_backends import StateError, resolve
 from state_backends.durability.pointer import Pointer, read_pointer

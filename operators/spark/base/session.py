@@ -17,7 +17,7 @@ from operators.spark.base.java import ensure_java
 from operators.spark.base.loopback import CONF as LOOPBACK
 from operators.spark.base.loopback import on_loopback, stays_local
 from state_backends import StateConfig
-from state_backends.checkpoints.bucket import RESIDENT
+from state_backends.checkpoints.stored_bucket import RESIDENT
 from state_backends.durability.folders import Folder
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from operators.runtime.batch_runner import Batch, BatchRunner, read_batch
 from operators.runtime.binding import Binding
 from operators.spark.base.failures import located, task
 from operators.spark.base.logs import log_at
-from operators.spark.base.user_code import one_at_a_time
+from operators.spark.base.user_code_lock import one_at_a_time
 from operators.spark.base.workers import prepare_worker
 from operators.spark.batch.sorting import (
     GROUP_BITS,

@@ -28,7 +28,7 @@ from operators.runtime.binding import Binding
 from operators.spark.base.failures import located, task
 from operators.spark.base.observed import COUNTS
 from operators.spark.base.task_context import partition
-from operators.spark.base.user_code import one_at_a_time
+from operators.spark.base.user_code_lock import one_at_a_time
 from operators.spark.base.workers import prepare_worker
 from operators.spark.inputs import blobs
 from operators.spark.inputs.blobs import to_blobs
@@ -120,7 +120,7 @@ class Pack:
         columns, arrivals = self.binding.inputs.records, list[Times]()
         for table in self._tables(batches, sorting):
             if self.tells:
-                arrivals.append(self._highest_us(table))
+                arrivals.append(self._max_event_times_us(table))
             if self.binding.sifts:  # A bad row is reported, or comes out, where its key is.
                 yield self._whole(table)
                 continue
@@ -131,12 +131,12 @@ class Pack:
             bad = [_call(self.labels[0], bad=usable.bad)] if usable.bad else []
             yield chain(parts, bad)
         if arrivals:
-            arrival = cast("bytes", msgpack.packb(highest_of(arrivals)))
+            arrival = cast("bytes", msgpack.packb(latest_of(arrivals)))
             yield [_call(label, ARRIVED, arrival) for label in self.labels]
         elif first:
             yield [_call(label) for label in self.labels]
 
-    def _highest_us(self, table: pa.Table) -> Times:
+    def _max_event_times_us(self, table: pa.Table) -> Times:
         """The highest event time of the rows of each input in microseconds; None if none of them can be used."""
         inputs = self.binding.inputs
         column = table.column(inputs.event_time)
@@ -232,15 +232,15 @@ def _call(label: int, kind: int = CALL, blob: bytes | None = None, bad: int = 0)
     return label, 0, bad, 0, 0, kind, blob
 
 
-def highest_of(times: Iterable[Times]) -> Times:
-    """Return the highest of several times of each input."""
+def latest_of(times: Iterable[Times]) -> Times:
+    """Return the latest of several times of each input."""
     by_input = zip(*times, strict=True)
     return tuple(max((time for time in of if time is not None), default=None) for of in by_input)
 
 
 def read_arrivals(arrivals: Iterable[bytes]) -> Times:
     """Return the highest event time of each input that tasks told, in microseconds."""
-    return highest_of(tuple(msgpack.unpackb(each)) for each in arrivals)
+    return latest_of(tuple(msgpack.unpackb(each)) for each in arrivals)
 
 
 def _parts(label: int, counts: tuple[int, int, int, int], kind: int, table: pa.Table) -> Iterator[_Part]:

@@ -15,9 +15,10 @@ from threading import Event, Lock, Thread
 from operators.spark.base.logs import log_at, warn_once
 from operators.spark.base.workers import prepare_worker
 from operators.spark.inputs.spool import Spool
-from operators.spark.replicas.bucket import Job, Origin
+from operators.spark.replicas.calls import Origin
 from operators.spark.replicas.connection import PATIENCE_S, Connection
 from operators.spark.replicas.copies import drop_copy, drop_unused, is_held, open_copies
+from operators.spark.replicas.job import Job
 from operators.spark.replicas.messages import (
     Answer,
     Asked,

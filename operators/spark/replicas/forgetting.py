@@ -51,36 +51,36 @@ class Requests:
         except StateError as error:
             warn_once(_LOG, "keys to forget cannot be named while the query runs: %s", error)
 
-    def due(self, forgotten: int, clock: int) -> list[RequestFile]:
+    def due(self, forgotten: int, now_ms: int) -> list[RequestFile]:
         """Return the requests that a batch applies, in their order.
 
         Args:
             forgotten: number of the last one that was applied.
-            clock: of the batch, in milliseconds since the epoch.
+            now_ms: the clock of the batch, in milliseconds since the epoch.
         """
-        return [file for file in self._files(clock) if forgotten < file.number <= clock]
+        return [file for file in self._files(now_ms) if forgotten < file.number <= now_ms]
 
-    def _files(self, clock: int) -> list[RequestFile]:
+    def _files(self, now_ms: int) -> list[RequestFile]:
         known = _listed.get(self.folder)
-        if known is None or known[0] != clock:
+        if known is None or known[0] != now_ms:
             try:
                 files = _folder(self.folder).files()
             except StateError as error:
                 warn_once(_LOG, _UNREADABLE, error)
                 files = []
-            known = _listed[self.folder] = clock, files
+            known = _listed[self.folder] = now_ms, files
         own = operator_hash(self.reader.name)
         return [file for file in known[1] if file.operator == own]
 
-    def keys(self, forgotten: int, clock: int, label: int) -> tuple[int, list[bytes]]:
+    def keys(self, forgotten: int, now_ms: int, label: int) -> tuple[int, list[bytes]]:
         """Return the number of the last request that a batch applies, and the keys of all of them that a bucket has.
 
         Args:
-            forgotten, clock: as for `due`.
+            forgotten, now_ms: as for `due`.
             label: of the bucket.
         """
         folder, found = _folder(self.folder), dict[bytes, None]()
-        for file in self.due(forgotten, clock):
+        for file in self.due(forgotten, now_ms):
             try:
                 keys = folder.read(file).keys
             except (StateError, SerializationError) as error:
@@ -97,15 +97,15 @@ class Requests:
             found.update(dict.fromkeys(mine))
         return forgotten, list(found)
 
-    def note(self, forgotten: int, clock: int, label: int) -> None:
+    def note(self, forgotten: int, now_ms: int, label: int) -> None:
         """Note in the folder which requests the committed state of a bucket has applied.
 
         Args:
             forgotten: number of the last one.
-            clock: of the batch.
+            now_ms: the clock of the batch, in milliseconds since the epoch.
             label: of the bucket.
         """
-        done = [file for file in self._files(clock) if file.number <= forgotten] if forgotten else []
+        done = [file for file in self._files(now_ms) if file.number <= forgotten] if forgotten else []
         if not done:
             return
         try:

@@ -19,7 +19,7 @@ from typing import Any, cast
 
 import msgpack
 
-from operators.spark.replicas.bucket import Blobs, Call, Functions, Origin, Outcome, Request
+from operators.spark.replicas.calls import Blobs, Call, Functions, Origin, Outcome, Request
 from serializers.shapes import instance, int64, list_of, refusing
 from state_backends.durability.pointer import Pointer
 
@@ -232,8 +232,8 @@ def _done(rest: list[Any], store_id: str) -> Done:
     return done
 
 
-def _call(watermark: Any, clock: Any, highest: Any, fired: Any) -> Call:
-    return Call(int64(watermark), int64(clock), _times(highest), _optional(fired))
+def _call(watermark_ms: Any, now_ms: Any, max_event_times_us: Any, fired: Any) -> Call:
+    return Call(int64(watermark_ms), int64(now_ms), _times(max_event_times_us), _optional(fired))
 
 
 def _times(told: Any) -> tuple[int | None, ...]:

@@ -32,12 +32,12 @@ class Part:
     """A part of a batch.
 
     Attributes:
-        closes: close times in ticks at its start and at its end.
+        close_times: in ticks, at its start and at its end.
         rows: tables of records.
         partials: tables of what a first stage made of records.
     """
 
-    closes: tuple[int, int]
+    close_times: tuple[int, int]
     rows: Sequence[pa.Table] = ()
     partials: Sequence[pa.Table] = ()
 
@@ -56,7 +56,7 @@ def in_parts(binding: Binding, whole: Part) -> Iterator[Part]:
 
     Cost: about 40 bytes of memory for each row, and one copy of the batch.
     """
-    start, end = whole.closes
+    start, end = whole.close_times
     if not any(table.num_rows for table in whole.rows):
         yield whole
         return
@@ -90,7 +90,7 @@ def in_stages(engine: Engine, part: Part) -> Iterator[Part]:
     if not isinstance(engine, RollingEngine) or engine.plan.on_update:
         yield part
         return
-    start, end = part.closes
+    start, end = part.close_times
     for stage in _stages(engine, engine.state.close_time, start):
         yield Part((stage, stage))
     later = list(_stages(engine, max(start, engine.state.close_time), end))

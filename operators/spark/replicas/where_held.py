@@ -15,9 +15,10 @@ from operators.spark.base.logs import warn_once
 from operators.spark.base.private_files import read_small, write_small
 from operators.spark.inputs.spool import Spool
 from operators.spark.replicas import parents
-from operators.spark.replicas.bucket import Functions, Job, Outcome, Request
+from operators.spark.replicas.calls import Functions, Outcome, Request
 from operators.spark.replicas.connection import PATIENCE_S, Connection
 from operators.spark.replicas.copies import drop_copy
+from operators.spark.replicas.job import Job
 from operators.spark.replicas.messages import (
     Asked,
     Busy,

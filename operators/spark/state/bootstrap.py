@@ -24,7 +24,7 @@ from operators.runtime.binding import Binding, Runnable
 from operators.spark.base.failures import located, task
 from operators.spark.base.session import check_workers
 from operators.spark.base.types import spark_schema
-from operators.spark.base.user_code import one_at_a_time
+from operators.spark.base.user_code_lock import one_at_a_time
 from operators.spark.batch.bounded import BoundedRun, refuse_late
 from operators.spark.batch.bounded_input import input_columns, sort_input
 from operators.spark.inputs.prepare import Prepared, prepare
@@ -143,19 +143,21 @@ def savepoint(
     check_workers(df.sparkSession)
     target = Folder(absolute(path))
     check_new(target)
-    binding, closes = prepared.binding, prepared.close_ticks(close_time)
+    binding, close_ticks = prepared.binding, prepared.close_ticks(close_time)
     labels = tuple(partition_labels(prepared.buckets))
     input_ = sort_input(input_columns(prepared.df, binding, streaming=False), binding, _NAME)
-    run = OpenEntries(binding, input_.source, _NAME, input_.step, prepared.config.log_level, closes, labels)
+    run = OpenEntries(
+        binding, input_.source, _NAME, input_.step, prepared.config.log_level, close_ticks, labels
+    )
     entries = input_.df.mapInArrow(run, spark_schema(run.columns)).repartition(len(labels), _FILE)
     entries = entries.sortWithinPartitions(_FILE, "crc", "key", _PLACE)
-    write = WriteEntries(target.uri, labels, saved_columns(binding.stored_schema()), closes)
+    write = WriteEntries(target.uri, labels, saved_columns(binding.stored_schema()), close_ticks)
     files = entries.mapInArrow(write, spark_schema(SAVED)).collect()
-    origin = {"stream_time": closes + binding.grace, "sequence": 1}
+    origin = {"stream_time": close_ticks + binding.grace, "sequence": 1}
     saved = [SavedBucket(*row) for row in files]
     if _may_be_beyond(binding, saved):
-        _warn_of_close_time(prepared, close_time, closes, target.uri)
-    return write_header(target, binding.identity(), binding.stored_schema(), closes, saved, origin)
+        _warn_of_close_time(prepared, close_time, close_ticks, target.uri)
+    return write_header(target, binding.identity(), binding.stored_schema(), close_ticks, saved, origin)
 
 
 def _may_be_beyond(binding: Binding, saved: Sequence[SavedBucket]) -> bool:
@@ -164,13 +166,13 @@ def _may_be_beyond(binding: Binding, saved: Sequence[SavedBucket]) -> bool:
     return stays_open or not any(bucket.rows for bucket in saved)
 
 
-def _warn_of_close_time(prepared: Prepared, close_time: datetime | str, closes: int, uri: str) -> None:
+def _warn_of_close_time(prepared: Prepared, close_time: datetime | str, close_ticks: int, uri: str) -> None:
     """Warn of a close time that lies after the newest record by more than the grace and a window."""
     binding = prepared.binding
     micros = F.unix_micros(utc(prepared.df, prepared.event_time))
     (row,) = prepared.df.select(F.max(micros)).collect()
     longest = (binding.grace + binding.plan.max_bound_offset) * binding.tick_us
-    if row[0] is None or closes * binding.tick_us - row[0] <= longest:
+    if row[0] is None or close_ticks * binding.tick_us - row[0] <= longest:
         return
     newest = datetime(1970, 1, 1) + timedelta(microseconds=row[0])
     warnings.warn(

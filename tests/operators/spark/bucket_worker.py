@@ -34,7 +34,8 @@ from operators.runtime.watermark_rule import WatermarkRule
 from operators.spark.base.logs import log_at
 from operators.spark.inputs.blobs import from_blobs, to_blobs
 from operators.spark.replicas import parents
-from operators.spark.replicas.bucket import Blobs, Call, Functions, Job, Origin, Request
+from operators.spark.replicas.calls import Blobs, Call, Functions, Origin, Request
+from operators.spark.replicas.job import Job
 from operators.spark.replicas.parents import Parent
 from operators.spark.replicas.sockets import socket_of
 from operators.spark.replicas.where_held import run_where_held
@@ -136,7 +137,7 @@ def batch(
         table = pa.table({"k": keys, "at": [at] * len(keys)}, SCHEMA)
         bucket_job = job(folder, backend, code)
         table = table.rename_columns(list(bucket_job.binding.inputs.names))
-        call = Call(watermark=at - 6, clock=number)
+        call = Call(watermark_ms=at - 6, now_ms=number)
         request = Request(pointer, 0, number, call, Blobs([*to_blobs(table)]))
         pickled = cloudpickle.dumps(bucket_job)  # type: ignore[no-untyped-call]
         origin = Origin(run, f"{folder.name} {code}")

@@ -47,7 +47,7 @@ from operators.sinks.changes import changes_of
 from state_backends import StateError, read_state, summarize_state, write_savepoint
 from tests.operators.sinks.reading import read_sqlite
 from tests.operators.spark.frames import SCHEMA, run_query, stream, use_up, write_source
-from tests.operators.spark.test_expressions import MADE, expressions, operator
+from tests.operators.spark.test_expression_columns import MADE, expressions, operator
 from tests.patience import wait_until
 
 FILES, ROWS = 2, 200

@@ -27,7 +27,8 @@ from operators.runtime.watermark_rule import WatermarkRule
 from operators.spark.inputs import blobs
 from operators.spark.inputs.blobs import from_blobs
 from operators.spark.inputs.packing import Pack
-from operators.spark.replicas.bucket import Call, Job, Request, in_place
+from operators.spark.replicas.calls import Call, Request, in_place
+from operators.spark.replicas.job import Job
 from state_backends import resolve
 from state_backends.durability.pointer import Pointer, read_pointer
 from state_backends.sqlite_journal import SqliteJournal
@@ -108,7 +109,7 @@ def emitted(
     job = Job(binding, config, LABELS, WatermarkRule())
     with closing(SqliteJournal(home / "journal")) as journal:
         pointer = read_pointer(journal) or Pointer.fresh()
-        call = Call(watermark=(batch + 1) * BATCH_MS - 500, clock=batch)
+        call = Call(watermark_ms=(batch + 1) * BATCH_MS - 500, now_ms=batch)
         given = in_place([own[n] for n in order], config.directory)
         outcome = job.run(journal, Request(pointer, label, batch, call, given, begins=True))
         journal.commit()

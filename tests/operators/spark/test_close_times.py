@@ -8,8 +8,9 @@ from operators import TumblingWindows
 from operators import aggregates as agg
 from operators.runtime.watermark_rule import WatermarkRule
 from operators.spark.inputs.blobs import from_blobs, to_blobs
-from operators.spark.replicas.bucket import Blobs, Call, Job, Outcome, Request
+from operators.spark.replicas.calls import Blobs, Call, Outcome, Request
 from operators.spark.replicas.copies import drop_copy
+from operators.spark.replicas.job import Job
 from state_backends import resolve
 from state_backends.durability.pointer import Pointer, read_pointer
 from state_backends.journal import MemoryJournal
@@ -31,7 +32,7 @@ class Bucket:
         self.number += 1
         pointer = read_pointer(self.journal) or Pointer.fresh()
         highest = tuple(None if time is None else time * 1_000 for time in told)
-        call = Call(watermark, self.number, highest=highest)
+        call = Call(watermark, self.number, max_event_times_us=highest)
         table = pa.table({"k": ["a"] * len(times), "at": times}, SCHEMA)
         blobs = Blobs([*to_blobs(table.rename_columns(list(self.job.binding.inputs.names)))] if times else [])
         if not blobs and not self.job.is_due(call, pointer.progress):

@@ -19,9 +19,10 @@ from operators.runtime.watermark_rule import WatermarkRule
 from operators.spark.base import logs
 from operators.spark.inputs.blobs import from_blobs, to_blobs
 from operators.spark.replicas import forgetting
-from operators.spark.replicas.bucket import Blobs, Call, Job, Request
+from operators.spark.replicas.calls import Blobs, Call, Request
 from operators.spark.replicas.copies import drop_copy
 from operators.spark.replicas.forgetting import Requests
+from operators.spark.replicas.job import Job
 from serializers.keys import bucket_of
 from state_backends import StateError, resolve
 from state_backends.durability.pointer import Pointer, read_pointer

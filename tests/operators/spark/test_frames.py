@@ -12,7 +12,8 @@ from operators import RollingWindows, SessionWindows, SlidingWindows, TumblingWi
 from operators import aggregates as agg
 from operators.runtime.watermark_rule import WatermarkRule
 from operators.spark.inputs.blobs import to_blobs
-from operators.spark.replicas.bucket import Blobs, Call, Job, Request
+from operators.spark.replicas.calls import Blobs, Call, Request
+from operators.spark.replicas.job import Job
 from state_backends import WindowStore, resolve
 from state_backends.durability.pointer import Pointer, read_pointer
 from state_backends.journal import MemoryJournal

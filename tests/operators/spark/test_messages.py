@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from operators.spark.replicas.bucket import Blobs, Call, Functions, Origin, Outcome, Request
+from operators.spark.replicas.calls import Blobs, Call, Functions, Origin, Outcome, Request
 from operators.spark.replicas.messages import (
     Answer,
     Asked,
@@ -27,7 +27,9 @@ from operators.spark.replicas.messages import (
 from state_backends.durability.pointer import Pointer
 
 POINTER = Pointer.fresh()
-REQUEST = Request(POINTER, 3, 7, Call(5, 6, highest=(7, None), fired=4), Blobs([b"a", b""], [b"b"]))
+REQUEST = Request(
+    POINTER, 3, 7, Call(5, 6, max_event_times_us=(7, None), fired=4), Blobs([b"a", b""], [b"b"])
+)
 
 
 @pytest.mark.parametrize(

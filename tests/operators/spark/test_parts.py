@@ -24,10 +24,11 @@ from operators.spark.inputs.blobs import from_blobs
 from operators.spark.inputs.packing import PACKED, Pack
 from operators.spark.inputs.spool import Spool
 from operators.spark.replicas import parents, parts, where_held
-from operators.spark.replicas.bucket import Blobs, Call, Functions, Job, Origin, Request, in_place
 from operators.spark.replicas.bucket_service import BucketService
+from operators.spark.replicas.calls import Blobs, Call, Functions, Origin, Request, in_place
 from operators.spark.replicas.connection import Connection
 from operators.spark.replicas.copies import drop_copy
+from operators.spark.replicas.job import Job
 from operators.spark.replicas.messages import Done
 from operators.spark.replicas.protocol import Heard
 from operators.steps.late_reports import LateSide

@@ -13,12 +13,13 @@ from operators import AggregateOperation, Declaration, KeyedOperator, TumblingWi
 from operators import aggregates as agg
 from operators.runtime.binding import Binding
 from operators.runtime.watermark_rule import WatermarkRule
-from operators.spark.base import user_code
+from operators.spark.base import user_code_lock
 from operators.spark.batch.bounded import BoundedRun
 from operators.spark.inputs.blobs import to_blobs
 from operators.spark.inputs.packing import Pack
-from operators.spark.replicas.bucket import Blobs, Call, Job, Request
+from operators.spark.replicas.calls import Blobs, Call, Request
 from operators.spark.replicas.copies import drop_copy
+from operators.spark.replicas.job import Job
 from operators.spark.state.bootstrap import OpenEntries
 from state_backends import resolve
 from state_backends.durability.pointer import Pointer, read_pointer
@@ -31,7 +32,7 @@ seen: set[bool] = set()
 
 def look() -> None:
     """Look whose turn it is."""
-    seen.add(user_code._turn.locked())
+    seen.add(user_code_lock._turn.locked())
 
 
 def added(state: Any) -> Any:
@@ -137,13 +138,13 @@ def test_user_functions_are_called_in_their_turn(task: Callable[[Any], None], ki
     seen.clear()
     task(OPERATORS[kind])
     assert (set() if (task, kind) in CALLS_NONE else {True}) == seen
-    assert not user_code._turn.locked()
+    assert not user_code_lock._turn.locked()
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_built_in_aggregates_wait_for_nobody(task: Callable[[Any], None]) -> None:
     """Buckets of one process are worked on at the same time where no function of a user is called."""
-    with user_code._turn:
+    with user_code_lock._turn:
         task(BUILT_IN)
 
 
@@ -157,7 +158,7 @@ def test_threads_take_turns() -> None:
         done.set()
 
     thread = Thread(target=work)
-    with user_code._turn:
+    with user_code_lock._turn:
         thread.start()
         began.wait()
         assert not done.wait(0.5)

@@ -20,8 +20,8 @@ import numpy as np
 import pytest
 from s3_server import CREDENTIALS, running
 
-from operators.spark.replicas import bucket, messages, parents, where_held
-from operators.spark.replicas.bucket import Origin
+from operators.spark.replicas import messages, parents, where_held
+from operators.spark.replicas.calls import Origin
 from operators.spark.replicas.connection import Connection
 from operators.spark.replicas.copies import drop_copy, has_free_copy, lease_copy
 from operators.spark.replicas.parents import Parent
@@ -341,7 +341,7 @@ def test_a_large_state_without_a_folder_is_told_once(
     message = "there is no snapshot folder: from time to time all of it is written into Spark's state store"
     assert [] == alone_batch(folder, backend, 0)
     assert message not in caplog.text
-    monkeypatch.setattr(bucket, "LARGE_IN_SPARK", 10)
+    monkeypatch.setattr("operators.spark.replicas.job.LARGE_IN_SPARK", 10)
     for number in (1, 2, 3):
         assert ROWS == counts(alone_batch(folder, backend, number))
     assert int(told) == sum(
@@ -356,7 +356,7 @@ def test_a_large_state_with_a_folder_is_as_it_should_be(
 ) -> None:
     """Nothing is said."""
     monkeypatch.setenv(SNAPSHOTS, str(folder / "snapshots"))
-    monkeypatch.setattr(bucket, "LARGE_IN_SPARK", 10)
+    monkeypatch.setattr("operators.spark.replicas.job.LARGE_IN_SPARK", 10)
     assert [] == alone_batch(folder, backend, 0)
     assert ROWS == counts(alone_batch(folder, backend, 1))
     wait_until((folder / "snapshots").exists, "a snapshot", files(folder))

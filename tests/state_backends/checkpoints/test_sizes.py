@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from state_backends import StateError
-from state_backends.checkpoints.bucket import EntryBatch
 from state_backends.checkpoints.query import StoredQuery, stored_query
 from state_backends.checkpoints.sizes import SegmentSize, SizeCount, segment_sizes
+from state_backends.checkpoints.stored_bucket import EntryBatch
 
 
 def batch(segment: int, panes: dict[bytes, list[int]]) -> EntryBatch:

@@ -129,8 +129,8 @@ def test_fresh_state_needs_no_work(open_copy: Opener) -> None:
 def test_commit_writes_copy_log_and_pointer(open_copy: Opener) -> None:
     """A commit brings the batch to the copy and to the journal, and its pointer is the one read back."""
     bucket, copy = Bucket(), open_copy("a")
-    pointer = bucket.commit(copy, put(3), close_time=17, highest=20)
-    assert (1, Progress(close_time=17, highest=20)) == (pointer.number, pointer.progress)
+    pointer = bucket.commit(copy, put(3), close_time=17, max_event_time=20)
+    assert (1, Progress(close_time=17, max_event_time=20)) == (pointer.number, pointer.progress)
     assert pointer == read_pointer(bucket.journal)
     assert (pointer.version, {3: {b"k": PAGE}}) == (copy.version, pages_of(copy))
     assert ["log-1"] == names(bucket.journal, "log")

@@ -296,7 +296,7 @@ def test_folder_and_journal_stay_bounded(
     kept: list[tuple[MemoryJournal, Pointer, Pages]] = []
     sizes: dict[int, tuple[int, int, int]] = {}
     for number in range(1, batches + 1):
-        store.commit(copy, clock=number)
+        store.commit(copy, host_batch=number)
         kept = [*kept[-10:], (store.committed(), store.pointer, store.pages)]
         found = names(store.files) if store.files.exists() else set()
         sizes[number] = (
@@ -752,7 +752,7 @@ def test_snapshots_of_a_uri_with_a_secret(
     copy = store.copy("memory")
     while any(one.folder == folder for one in (*store.pointer.snapshots, *store.pointer.retired)):
         assert store.pointer.number < 1_000
-        store.commit(copy, clock=store.pointer.number)
+        store.commit(copy, host_batch=store.pointer.number)
     store.assert_restores("rocksdb")
     assert "hunter2" not in str(error.value) + caplog.text
     assert not any(store.folder.has(one.name) for one in given)

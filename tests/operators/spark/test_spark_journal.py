@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from operators.spark.stream import journal as journal_module
-from operators.spark.stream.journal import SparkJournal
+from operators.spark.stream import spark_journal
+from operators.spark.stream.spark_journal import SparkJournal
 
 
 class Handle:
@@ -35,7 +35,7 @@ class Handle:
 @pytest.mark.parametrize("size", [0, 1, 4, 5, 12])
 def test_blobs_are_read_and_removed_by_other_tasks(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the number of parts, a later task reads the whole blob, and removes it without reading it."""
-    monkeypatch.setattr(journal_module, "_PART_BYTES", 4)
+    monkeypatch.setattr(spark_journal, "_PART_BYTES", 4)
     state: dict[tuple[str, int], tuple[int, bytes]] = {}
     SparkJournal(Handle(state)).put("log-1", bytes(range(size)))
     SparkJournal(Handle(state)).put("log-2", b"kept")

@@ -4,7 +4,7 @@ from argparse import Namespace
 
 from operators.command.inputs import check_input, checkpoint_of, frame_of, operator_of, reading
 from operators.command.rows import check_rows, show_rows
-from operators.spark.state.open_windows import read_windows
+from operators.spark.state.read_windows import read_windows
 
 
 def run(given: Namespace) -> None:

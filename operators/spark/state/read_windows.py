@@ -10,8 +10,8 @@ from pyspark.sql import Column, DataFrame
 from operators.runtime.binding import Binding, Runnable
 from operators.runtime.open_windows import open_windows
 from operators.spark.inputs.prepare import prepare
-from state_backends.checkpoints.bucket import Bucket
 from state_backends.checkpoints.reading import Checkpoint, by_bucket, journals
+from state_backends.checkpoints.stored_bucket import Bucket
 from state_backends.durability.folders import absolute
 
 

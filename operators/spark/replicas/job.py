@@ -1,10 +1,7 @@
 """What a bucket does in one call of Spark, in whichever process has its copy."""
 
 import logging
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
@@ -13,11 +10,11 @@ from operators.runtime.metrics import added
 from operators.runtime.stateful import StatefulOperator
 from operators.runtime.watermark_rule import WatermarkRule
 from operators.spark.base.logs import warn_once
-from operators.spark.base.user_code import one_at_a_time
+from operators.spark.base.user_code_lock import one_at_a_time
 from operators.spark.inputs import blobs as sizes
 from operators.spark.inputs.blobs import from_blobs, to_blobs
-from operators.spark.inputs.packing import PARTIALS, ROWS
 from operators.spark.inputs.spool import Spool
+from operators.spark.replicas.calls import Call, Outcome, Request
 from operators.spark.replicas.copies import lease_copy
 from operators.spark.replicas.forgetting import Requests
 from operators.spark.replicas.parts import Part, can_be_parted, in_parts, in_stages
@@ -34,143 +31,6 @@ _NO_FOLDER = (
     "store, within a batch, which suits about 100 MB. Set state.snapshots.folder to a folder that all workers can reach"
 )
 _LOG = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """Where the functions of an operator come from. Processes that have those of the same origin can work for one another.
-
-    Attributes:
-        run: of the query, as far as tasks know it: users can give several runs the same name.
-        digest: of all that the driver sent: plan, code, output, watermark_rule, backend.
-    """
-
-    run: str
-    digest: str
-
-
-@dataclass(frozen=True, slots=True)
-class Functions:
-    """An operator's job as the driver sent it, and what it takes to load it in another process.
-
-    Attributes:
-        origin: of the job.
-        log_level: of the library in the process.
-        pickled: the job, with its functions.
-    """
-
-    origin: Origin
-    log_level: str
-    pickled: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Blobs:
-    """What tasks sent to a bucket: rows as they are, and partial aggregates; in a `Spool` if that may be much."""
-
-    rows: Sequence[bytes] = ()
-    partials: Sequence[bytes] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.rows or self.partials)
-
-    def unload(self) -> None:
-        """Let go of what was read of files."""
-        for some in (self.rows, self.partials):
-            if isinstance(some, Spool):
-                some.unload()
-
-    @property
-    def large(self) -> bool:
-        """Whether they are too large for memory."""
-        return any(isinstance(some, Spool) and some.on_disk for some in (self.rows, self.partials))
-
-
-def in_place(parts: Iterable[tuple[int, int, bytes | None]], folder: Path) -> Blobs:
-    """Return the blobs among what tasks sent, in the order of the tasks and of each task's rows, however they arrived.
-
-    Args:
-        parts: place, kind and blob, as `Pack` sends them.
-        folder: for what is too large for memory.
-    """
-    found = {kind: (list[int](), Spool(folder)) for kind in (ROWS, PARTIALS)}
-    for place, kind, blob in parts:
-        if kind in found and blob is not None:
-            places, spool = found[kind]
-            places.append(place)
-            spool.extend([blob])
-    for places, spool in found.values():
-        spool.reorder(sorted(range(len(places)), key=places.__getitem__))
-    return Blobs(found[ROWS][1], found[PARTIALS][1])
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """One call of Spark for a bucket.
-
-    Attributes:
-        watermark: in milliseconds.
-        clock: of the batch, in milliseconds since the epoch; the same if the batch is repeated.
-        highest: the highest event time of each input in the batch, in microseconds; empty if no task tells that it has records.
-        fired: the event-time timer that fired, in milliseconds; None if the call is for rows.
-    """
-
-    watermark: int
-    clock: int
-    highest: tuple[int | None, ...] = ()
-    fired: int | None = None
-
-    @property
-    def arrived(self) -> bool:
-        """Whether a task tells that the batch has records."""
-        return bool(self.highest)
-
-    @classmethod
-    def of(
-        cls,
-        times: Any,
-        *,
-        highest: tuple[int | None, ...] = (),
-        fired: int | None = None,
-    ) -> "Call":
-        """Return the call at these times."""
-        return cls(times.getCurrentWatermarkInMs(), times.getCurrentProcessingTimeInMs(), highest, fired)
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A call of a bucket that has work to do.
-
-    Attributes:
-        pointer: of the bucket's journal.
-        label: of the bucket.
-        batch: number of the micro-batch, if it is known.
-        call: of Spark.
-        blobs: the batch's rows.
-        begins: whether the bucket starts, from the savepoint if there is one.
-    """
-
-    pointer: Pointer
-    label: int
-    batch: int | None
-    call: Call
-    blobs: Blobs
-    begins: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What came of a request, once the journal is written.
-
-    Attributes:
-        blobs: the rows to emit.
-        metrics: what is reported of the call.
-        timer: the event-time timer that the bucket needs, in milliseconds; None if it has no state.
-    """
-
-    blobs: Sequence[bytes]
-    metrics: dict[str, int]
-    timer: int | None
 
 
 def gauges(pointer: Pointer) -> dict[str, int]:
@@ -206,7 +66,7 @@ class Job:
     def forgets(self, call: Call, pointer: Pointer, batch: int | None) -> bool:
         """Whether a bucket without rows has keys to forget, or has to remove files of a state that had them."""
         forgotten = pointer.progress.forgotten
-        if self.requests is not None and self.requests.due(forgotten, call.clock):
+        if self.requests is not None and self.requests.due(forgotten, call.now_ms):
             return True
         if not forgotten or batch is None:
             return False
@@ -225,12 +85,12 @@ class Job:
             self.watermark_rule.idle_ms is not None or self._inputs(call, progress) != progress.inputs
         ):
             return True
-        return self._closes(call, progress, progress.close_time)[1] > progress.close_time
+        return self._close_times(call, progress, progress.close_time)[1] > progress.close_time
 
     @staticmethod
     def rests(call: Call, progress: Progress) -> bool:
         """Whether a bucket that has nothing to do now has state, and will not work in this batch."""
-        return call.fired is None and progress.timer is not None and progress.timer > call.watermark
+        return call.fired is None and progress.timer is not None and progress.timer > call.watermark_ms
 
     def run(self, journal: Journal, request: Request) -> Outcome:
         """Work on a bucket with this process's copy.
@@ -252,17 +112,18 @@ class Job:
         forgotten, keys = self._to_forget(call, pointer.progress, request.label)
         if keys:
             operator.forget(keys)
-        closes = self._closes(call, pointer.progress, operator.engine.state.close_time)
-        active = self._active(call, pointer.progress)
+        close_times = self._close_times(call, pointer.progress, operator.engine.state.close_time)
+        last_active_ms = self._last_active_ms(call, pointer.progress)
         next_watermark = self._next_watermark(call, pointer.progress)
         inputs = self._inputs(call, pointer.progress)
         behind = None if self.watermark_rule.chained else self.watermark_rule.behind_us
-        whole, metrics = Part(closes, *self._tables(request.blobs)), dict[str, int]()
+        blobs, metrics = request.blobs, dict[str, int]()
+        whole = Part(close_times, from_blobs(blobs.rows), from_blobs(blobs.partials))
         out = Spool(self.config.directory)
         for table in first:
             out.extend(to_blobs(self.binding.with_late_rows(table, None)))
-        wide = request.blobs.large and not can_be_parted(self.binding)
-        parts = in_parts(self.binding, whole) if request.blobs.large and not wide else iter([whole])
+        wide = blobs.large and not can_be_parted(self.binding)
+        parts = in_parts(self.binding, whole) if blobs.large and not wide else iter([whole])
         timer = None
         for part in parts:
             for stage in in_stages(operator.engine, part):
@@ -271,10 +132,10 @@ class Job:
                 rows = stage.rows or ([] if stage.partials else [self.binding.inputs.empty()])
                 if wide:
                     tables, counters = operator.step_wide(
-                        stage.closes, rows, stage.partials, sizes.BLOB_BYTES
+                        stage.close_times, rows, stage.partials, sizes.BLOB_BYTES
                     )
                 else:
-                    done = operator.step(stage.closes, rows, stage.partials)
+                    done = operator.step(stage.close_times, rows, stage.partials)
                     tables, counters = (
                         iter([self.binding.with_late_rows(done.rows, done.late)]),
                         done.counters,
@@ -284,7 +145,7 @@ class Job:
                 host = Progress(
                     buckets=len(self.labels),
                     timer=timer,
-                    active=active,
+                    last_active_ms=last_active_ms,
                     behind=behind,
                     forgotten=forgotten,
                     inputs=inputs,
@@ -293,7 +154,7 @@ class Job:
                 metrics = added(metrics, operator.drain_metrics(counters))
                 for table in tables:
                     out.extend(to_blobs(table))
-                    request.blobs.unload()
+                    blobs.unload()
         metrics["windows"] += sum(table.num_rows for table in first)
         self._warn_if_large(operator, request.label)
         return Outcome(out, metrics, timer)
@@ -317,56 +178,55 @@ class Job:
             return progress.forgotten, []
         if progress.identity is None and self.savepoint is None:
             # Nothing is stored yet, so that there is nothing to forget.
-            return max([0, *(file.number for file in self.requests.due(0, call.clock))]), []
-        return self.requests.keys(progress.forgotten, call.clock, label)
+            return max([0, *(file.number for file in self.requests.due(0, call.now_ms))]), []
+        return self.requests.keys(progress.forgotten, call.now_ms, label)
 
-    def _tables(self, blobs: Blobs) -> tuple[list[pa.Table], list[pa.Table]]:
-        """The batch's rows and partial aggregates."""
-        rows, partials = from_blobs(blobs.rows), from_blobs(blobs.partials)
-        return rows, partials
-
-    def _closes(self, call: Call, progress: Progress, close_time: int) -> tuple[int, int]:
+    def _close_times(self, call: Call, progress: Progress, close_time: int) -> tuple[int, int]:
         """Close times in ticks at the start and at the end of the batch; they never go back behind that of earlier ones."""
         start, end = self.watermark_rule.close_times(
-            call.watermark, self.binding.tick_us, self._highest(call, progress)
+            call.watermark_ms, self.binding.tick_us, self._max_event_times_us(call, progress)
         )
         start = max(start, close_time)
         return start, max(start, end, self._by_clock(call, progress))
 
-    def _highest(self, call: Call, progress: Progress) -> dict[str, int]:
+    def _max_event_times_us(self, call: Call, progress: Progress) -> dict[str, int]:
         """The highest event time of each input with this batch, in microseconds, by name, as far as it is known.
 
         None as long as the watermark is behind what earlier batches told, because another input of the query holds it, which
         this operator does not read: then the watermark alone says what is late and what is closed, in all buckets alike.
         """
         expected = 0 if progress.timer is None else progress.timer - 1
-        if not self.watermark_rule.chained and call.watermark < expected:
+        if not self.watermark_rule.chained and call.watermark_ms < expected:
             return {}
-        return self.watermark_rule.highest_us(call.highest, progress.inputs, self.binding.tick_us)
+        return self.watermark_rule.max_event_times_us(
+            call.max_event_times_us, progress.inputs, self.binding.tick_us
+        )
 
     def _next_watermark(self, call: Call, progress: Progress) -> int:
         """The watermark of the next batch in milliseconds, as far as it is known; never before what was told already."""
-        told = self.watermark_rule.next_watermark_ms(call.watermark, self._highest(call, progress))
+        told = self.watermark_rule.next_watermark_ms(
+            call.watermark_ms, self._max_event_times_us(call, progress)
+        )
         return max(told, 0 if progress.timer is None else progress.timer - 1)
 
     def _inputs(self, call: Call, progress: Progress) -> dict[str, int] | None:
         """The same of several inputs, in ticks: only the watermark of the slowest one will be known in the next batch."""
         if len(self.watermark_rule.delays_us) < 2:
             return None
-        known = self.watermark_rule.highest_us(call.highest, progress.inputs, self.binding.tick_us)
+        known = self.watermark_rule.max_event_times_us(
+            call.max_event_times_us, progress.inputs, self.binding.tick_us
+        )
         return {name: time // self.binding.tick_us for name, time in known.items()}
 
     def _by_clock(self, call: Call, progress: Progress) -> int:
         """The close time that follows from the clock, if the stream is quiet."""
-        active = self._active(call, progress)
-        return (
-            FAR_PAST
-            if active is None
-            else self.watermark_rule.by_clock(call.clock, active, self.binding.tick_us)
-        )
+        last_active_ms = self._last_active_ms(call, progress)
+        if last_active_ms is None:
+            return FAR_PAST
+        return self.watermark_rule.by_clock(call.now_ms, last_active_ms, self.binding.tick_us)
 
-    def _active(self, call: Call, progress: Progress) -> int | None:
+    def _last_active_ms(self, call: Call, progress: Progress) -> int | None:
         """The clock of the last batch with records; that of the first one that the bucket worked in, if there was none."""
         if self.watermark_rule.idle_ms is None:
             return None
-        return call.clock if call.arrived or progress.active is None else progress.active
+        return call.now_ms if call.arrived or progress.last_active_ms is None else progress.last_active_ms

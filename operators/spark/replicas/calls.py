@@ -1,0 +1,150 @@
+"""What a bucket is asked for in one call of Spark, and what comes of it."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from operators.spark.inputs.packing import PARTIALS, ROWS
+from operators.spark.inputs.spool import Spool
+from state_backends.durability.pointer import Pointer
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where the functions of an operator come from. Processes that have those of the same origin can work for one another.
+
+    Attributes:
+        run: of the query, as far as tasks know it: users can give several runs the same name.
+        digest: of all that the driver sent: plan, code, output, watermark_rule, backend.
+    """
+
+    run: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Functions:
+    """An operator's job as the driver sent it, and what it takes to load it in another process.
+
+    Attributes:
+        origin: of the job.
+        log_level: of the library in the process.
+        pickled: the job, with its functions.
+    """
+
+    origin: Origin
+    log_level: str
+    pickled: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Blobs:
+    """What tasks sent to a bucket: rows as they are, and partial aggregates; in a `Spool` if that may be much."""
+
+    rows: Sequence[bytes] = ()
+    partials: Sequence[bytes] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.rows or self.partials)
+
+    def unload(self) -> None:
+        """Let go of what was read of files."""
+        for some in (self.rows, self.partials):
+            if isinstance(some, Spool):
+                some.unload()
+
+    @property
+    def large(self) -> bool:
+        """Whether they are too large for memory."""
+        return any(isinstance(some, Spool) and some.on_disk for some in (self.rows, self.partials))
+
+
+def in_place(parts: Iterable[tuple[int, int, bytes | None]], folder: Path) -> Blobs:
+    """Return the blobs among what tasks sent, in the order of the tasks and of each task's rows, however they arrived.
+
+    Args:
+        parts: place, kind and blob, as `Pack` sends them.
+        folder: for what is too large for memory.
+    """
+    found = {kind: (list[int](), Spool(folder)) for kind in (ROWS, PARTIALS)}
+    for place, kind, blob in parts:
+        if kind in found and blob is not None:
+            places, spool = found[kind]
+            places.append(place)
+            spool.extend([blob])
+    for places, spool in found.values():
+        spool.reorder(sorted(range(len(places)), key=places.__getitem__))
+    return Blobs(found[ROWS][1], found[PARTIALS][1])
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of Spark for a bucket.
+
+    Attributes:
+        watermark_ms: Spark's watermark, in milliseconds.
+        now_ms: the clock of the batch, in milliseconds since the epoch; the same if the batch is repeated.
+        max_event_times_us: the highest event time of each input in the batch, in microseconds; empty if no task tells that it
+            has records.
+        fired: the event-time timer that fired, in milliseconds; None if the call is for rows.
+    """
+
+    watermark_ms: int
+    now_ms: int
+    max_event_times_us: tuple[int | None, ...] = ()
+    fired: int | None = None
+
+    @property
+    def arrived(self) -> bool:
+        """Whether a task tells that the batch has records."""
+        return bool(self.max_event_times_us)
+
+    @classmethod
+    def of(
+        cls,
+        times: Any,
+        *,
+        max_event_times_us: tuple[int | None, ...] = (),
+        fired: int | None = None,
+    ) -> "Call":
+        """Return the call at these times."""
+        return cls(
+            times.getCurrentWatermarkInMs(), times.getCurrentProcessingTimeInMs(), max_event_times_us, fired
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A call of a bucket that has work to do.
+
+    Attributes:
+        pointer: of the bucket's journal.
+        label: of the bucket.
+        batch: number of the micro-batch, if it is known.
+        call: of Spark.
+        blobs: the batch's rows.
+        begins: whether the bucket starts, from the savepoint if there is one.
+    """
+
+    pointer: Pointer
+    label: int
+    batch: int | None
+    call: Call
+    blobs: Blobs
+    begins: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a request, once the journal is written.
+
+    Attributes:
+        blobs: the rows to emit.
+        metrics: what is reported of the call.
+        timer: the event-time timer that the bucket needs, in milliseconds; None if it has no state.
+    """
+
+    blobs: Sequence[bytes]
+    metrics: dict[str, int]
+    timer: int | None
