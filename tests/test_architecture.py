@@ -345,6 +345,16 @@ def test_sparks_inside_is_in_one_place() -> None:
     assert [] == untested
 
 
+def test_the_driver_s_python_loads_no_arrow() -> None:
+    """Spark starts one before a query's first batch, and waits until it has loaded the processor."""
+    code = "import sys, operators.spark.stream.processor; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    loaded = done.stdout.split()
+    assert set() == {"numpy", "pyarrow", "pandas", "operators.runtime", "operators.spark.replicas"} & {
+        *loaded
+    }
+
+
 def test_modules_stay_short() -> None:
     """No module has more than 400 lines."""
     lengths = {str(module): len((ROOT / module).read_text().splitlines()) for module in MODULES}

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import StructType
@@ -146,7 +147,10 @@ def _streaming(
     incoming: Incoming,
 ) -> DataFrame:
     # Imported here: the bucket's processor needs pandas, which a batch does not.
-    from operators.spark.stream.processor import RESULT_TYPES, BucketProcessor
+    from operators.spark.replicas.bucket import Job
+    from operators.spark.replicas.forgetting import Requests
+    from operators.spark.stream.bucket_task import RESULT_TYPES
+    from operators.spark.stream.processor import BucketProcessor
 
     labels = tuple(partition_labels(buckets))
     savepoint = None if config.savepoint is None else read_header(config.savepoint)
@@ -167,8 +171,10 @@ def _streaming(
     packed = without_analysis(timed, known_columns(df)).mapInArrow(pack, spark_schema(PACKED))
     packed = observed(packed, f"{name}_in", PACKED_COUNTS)
     sent = without_analysis(packed.select(*TO_BUCKETS.names), spark_schema(TO_BUCKETS))
+    requests = Requests.of(config.forget_folder, name, pa.schema(list(binding.output.keys)), labels)
+    job = Job(binding, config, labels, rule, savepoint, requests)
     results = sent.groupBy("bucket").transformWithStateInPandas(
-        BucketProcessor(binding, config, labels, name, rule, savepoint),
+        BucketProcessor(job, name),
         RESULT_TYPES,
         "append",
         "eventtime",

@@ -27,7 +27,7 @@ import operators.engines
 import operators.kinds
 import operators.spark.batch.bounded
 import operators.spark.inputs.packing
-import operators.spark.stream.processor
+import operators.spark.stream.bucket_task
 
 MESSAGES = "pyspark.sql.streaming.proto.StateMessage_pb2"
 """What Spark's stateful API says to the JVM in; PySpark imports it with the first word. It needs protobuf."""

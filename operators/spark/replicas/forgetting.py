@@ -4,6 +4,8 @@ import logging
 from dataclasses import dataclass
 from functools import lru_cache
 
+import pyarrow as pa
+
 from operators.spark.base.logs import warn_once
 from serializers import SerializationError
 from serializers.keys import bucket_of
@@ -40,6 +42,11 @@ class Requests:
     folder: str
     reader: RequestReader
     labels: tuple[int, ...]
+
+    @classmethod
+    def of(cls, folder: str | None, name: str, keys: pa.Schema, labels: tuple[int, ...]) -> "Requests | None":
+        """Return those of an operator of this name with these key columns; None without a folder."""
+        return None if folder is None else cls(folder, RequestReader(name, keys, len(labels)), labels)
 
     def announce(self) -> None:
         """Say in the folder that this operator looks for requests, once in each process."""

@@ -10,7 +10,7 @@ from operators.spark.base.failures import MOVE_STATE
 from operators.spark.base.heartbeats import is_heartbeat
 from operators.spark.inputs.arguments import Arguments
 from operators.spark.inputs.prepare import prepare
-from operators.spark.stream.processor import check_buckets
+from operators.spark.stream.bucket_task import check_buckets
 from state_backends import StateError
 from state_backends.checkpoints.metadata import NoBatchError, check_begun, operators_in, sources_at
 from state_backends.checkpoints.reading import Checkpoint, journal_rows, plain_path, pointers

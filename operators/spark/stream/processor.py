@@ -1,102 +1,43 @@
-"""The processor that Spark calls with each bucket's rows."""
+"""The processor that Spark calls with each bucket's rows.
+
+Before a query's first batch, Spark starts a Python on the driver that only calls `init`, and waits for it. So little is loaded
+with this module: neither Arrow nor pandas, and nothing that works on a bucket.
+"""
 
 import hashlib
-import logging
-import pickle
 from collections.abc import Iterator
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-import pyarrow as pa
 from pyspark import cloudpickle
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
-from pyspark.sql.types import ArrayType, BinaryType, LongType, StructField, StructType
 
-from operators.errors import DefinitionError
-from operators.runtime.binding import Binding
-from operators.runtime.evolution import stored_change
-from operators.runtime.lifetimes import are_recorded
-from operators.runtime.metrics import line, names
-from operators.runtime.watermark_rule import WatermarkRule
-from operators.spark.base.failures import MOVE_STATE, located
-from operators.spark.base.logs import log_at
-from operators.spark.base.observed import COUNTS
-from operators.spark.base.task_context import batch_number, run_id
-from operators.spark.base.workers import prepare_worker
-from operators.spark.inputs.packing import ARRIVED, read_arrivals
-from operators.spark.replicas.calls import Blobs, Call, Functions, Origin, Outcome, Request, in_place
-from operators.spark.replicas.forgetting import Requests
-from operators.spark.replicas.job import Job, gauges
-from operators.spark.replicas.where_held import run_where_held
-from operators.spark.stream.spark_journal import SparkJournal
-from state_backends import StateConfig, StateError
-from state_backends.checkpoints.savepoint import Savepoint
-from state_backends.durability.pointer import Pointer, read_pointer
-from state_backends.durability.progress import Progress
-from state_backends.durability.request_folder import RequestReader
+from operators.spark.stream.journal import SparkJournal
 
-_LOG = logging.getLogger(__name__)
-
-
-RESULT_TYPES = StructType([StructField(COUNTS, ArrayType(LongType())), StructField("blob", BinaryType())])
-"""The columns that a bucket returns: the number of its call and its metrics in the order of `names`, and rows as a blob."""
-
-
-def check_buckets(progress: Progress, buckets: int) -> None:
-    """Refuse another number of buckets than that of the stored state.
-
-    Args:
-        progress: of the state's pointer.
-        buckets: of the query.
-
-    Raises:
-        StateError: with both numbers and the ways out.
-    """
-    before = progress.buckets
-    if before not in (None, buckets):
-        raise StateError(
-            f"the checkpoint has {before} buckets, but this query has {buckets}: set spark.windows.state.buckets and "
-            f"spark.sql.shuffle.partitions back to {before}. Or {MOVE_STATE}"
-        )
+if TYPE_CHECKING:
+    from operators.spark.replicas.bucket import Job
+    from operators.spark.stream.bucket_task import BucketTask
 
 
 class BucketProcessor(StatefulProcessor):
-    """Runs the binding over one bucket per call: one commit, and one event-time timer as long as there is state.
+    """Runs a job over one bucket per call: one commit, and one event-time timer as long as there is state.
 
     Args:
-        binding: what is run.
-        config: the backend.
-        labels: of all buckets, in their order.
+        job: what is run.
         name: of the operator, in errors and in the log.
-        watermark_rule: how close times follow from the watermark.
-        savepoint: what a query without a checkpoint starts from.
     """
 
-    def __init__(
-        self,
-        binding: Binding,
-        config: StateConfig,
-        labels: tuple[int, ...],
-        name: str,
-        watermark_rule: WatermarkRule,
-        savepoint: Savepoint | None = None,
-    ) -> None:
-        folder, keys = config.forget_folder, pa.schema(list(binding.output.keys))
-        reader = RequestReader(name, keys, len(labels))
-        requests = None if folder is None else Requests(folder, reader, labels)
-        self._job = Job(binding, config, labels, watermark_rule, savepoint, requests)
+    def __init__(self, job: "Job", name: str) -> None:
+        self._job = job
         self._name = name
-        self._metrics = names(binding.counts)
         self._pickled = b""
 
     def __getstate__(self) -> dict[str, Any]:
-        """What the driver sends, as it is at that moment: functions may have changed since `apply`."""
-        return {"_pickled": cloudpickle.dumps(self._job), "_name": self._name, "_metrics": self._metrics}  # type: ignore[no-untyped-call]
+        """What the driver sends, as it is at that moment: functions may have changed since `apply`.
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Keep the job as it was sent, too: processes that work for this one get exactly that."""
-        self.__dict__.update(state)
-        self._job = pickle.loads(self._pickled)  # noqa: S301 - from Spark, as all of the task
+        The job is pickled apart: only tasks load it, and processes that work for them get exactly that.
+        """
+        return {"_pickled": cloudpickle.dumps(self._job), "_name": self._name}  # type: ignore[no-untyped-call]
 
     @property
     def digest(self) -> str:
@@ -105,106 +46,22 @@ class BucketProcessor(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Keep Spark's handle and open the journal."""
-        prepare_worker()
-        log_at(self._job.config.log_level)
         self._handle = handle
         self._journal = SparkJournal(handle)
 
-    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803
         """Process a bucket's packed rows."""
-        arrivals = list[bytes]()
+        return self._task.take(key, rows, timerValues)
 
-        def parts() -> Iterator[tuple[int, int, bytes | None]]:
-            for frame in rows:
-                arrivals.extend(frame["blob"][frame["kind"] == ARRIVED])
-                yield from zip(frame["place"], frame["kind"], frame["blob"], strict=True)
-
-        blobs = in_place(parts(), self._job.config.directory)
-        call = Call.of(timerValues, max_event_times_us=read_arrivals(arrivals))
-        return self._run(label_of(key), blobs, call)
-
-    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Any]:  # noqa: N802, N803
         """Close windows because the watermark moved."""
-        fired = expiredTimerInfo.getExpiryTimeInMs()
-        return self._run(label_of(key), Blobs(), Call.of(timerValues, fired=fired))
+        return self._task.wake(key, timerValues, expiredTimerInfo.getExpiryTimeInMs())
 
     def close(self) -> None:
         """Keep the copies open for the next batch."""
 
-    def _run(self, label: int, blobs: Blobs, call: Call) -> Iterator[pd.DataFrame]:
-        labels, batch = self._job.labels, batch_number()
-        # With another number of buckets, a timer may belong to a bucket that no longer exists.
-        bucket = f"bucket {labels.index(label)} of {len(labels)}" if label in labels else "an old bucket"
-        with located(f"operator {self._name!r}, {bucket}, batch {batch}"):
-            yield from self._batch(label, batch, blobs, call)
+    @cached_property
+    def _task(self) -> "BucketTask":
+        from operators.spark.stream.bucket_task import BucketTask
 
-    def _batch(self, label: int, batch: int | None, blobs: Blobs, call: Call) -> Iterator[pd.DataFrame]:
-        if call.watermark_ms < 0:
-            raise DefinitionError(
-                "the frame is bounded, but apply was told that it is a stream: give streaming=False"
-            )
-        job, stored = self._job, read_pointer(self._journal)
-        pointer = stored or Pointer.fresh()
-        check_buckets(pointer.progress, len(job.labels))
-        # The bucket of label 0, which exists with any number of buckets, starts with the first batch: its pointer shows
-        # queries with other buckets, or with another operator, that they cannot go on from here.
-        begins = stored is None and (job.savepoint is not None or label == 0)
-        if job.requests is not None:
-            if label == 0:
-                job.requests.announce()
-            job.requests.note(pointer.progress.forgotten, call.now_ms, label)
-        due = job.is_due(call, pointer.progress) or job.forgets(call, pointer, batch)
-        if not (blobs or begins or due) and self._fits(pointer):
-            # A timer that a later one has replaced, or a call that only starts or checks the bucket.
-            if job.rests(call, pointer.progress):
-                yield from self._results(Outcome((), gauges(pointer), None), _number(label, call))
-            return
-        request = Request(pointer, label, batch, call, blobs, begins)
-        functions = Functions(Origin(run_id(), self.digest), job.config.log_level, self._pickled)
-        outcome = run_where_held(job, functions, self._journal, request)
-        self._set_timer(outcome.timer, pointer.progress.timer, call.fired)
-        _LOG.info(
-            "operator=%s bucket=%d batch=%s %s",
-            self._name,
-            job.labels.index(label),
-            batch,
-            line(outcome.metrics),
-        )
-        yield from self._results(outcome, _number(label, call))
-
-    def _fits(self, pointer: Pointer) -> bool:
-        """Whether the stored state says all that this operator records, in its form; otherwise the bucket has to be opened.
-
-        Tasks call all buckets in each batch, so that all have the same states after a run's first one, as `common_form` needs
-        them. Which batch is a run's first one no task knows for sure: one that runs again may be in a new process.
-
-        Raises:
-            StateError: the state belongs to another operator, or the policy forbids to change it.
-        """
-        binding, progress = self._job.binding, pointer.progress
-        same = stored_change(binding, progress, self._job.config.evolution) is None
-        return same and (progress.identity is None or are_recorded(binding, progress.identity))
-
-    def _results(self, outcome: Outcome, number: int) -> Iterator[pd.DataFrame]:
-        """Yield the result blobs; the first one has the metrics, and the number of the call."""
-        counts: list[int] | None = [number, *(outcome.metrics.get(name, 0) for name in self._metrics)]
-        for blob in outcome.blobs or (None,):
-            yield pd.DataFrame({COUNTS: [counts], "blob": [blob]})
-            counts = None
-
-    def _set_timer(self, timer: int | None, before: int | None, fired: int | None) -> None:
-        """Have the next move of the watermark call this bucket as long as it has state."""
-        if before is not None and before not in (timer, fired):
-            self._handle.deleteTimer(before)
-        if timer is not None and (timer != before or fired is not None):
-            self._handle.registerTimer(timer)
-
-
-def _number(label: int, call: Call) -> int:
-    """A number above 0 of a bucket's call in a batch: one for its rows, one for its timer."""
-    return 2 * (label + 2**31) + 1 + (call.fired is not None)
-
-
-def label_of(key: Any) -> int:
-    """Return the bucket of a call. PySpark 4.0 passes it as an integer of NumPy, which no message can hold."""
-    return int(key[0])
+        return BucketTask(self._pickled, self.digest, self._name, self._handle, self._journal)

@@ -10,6 +10,7 @@ from pyspark import cloudpickle
 from operators import TumblingWindows
 from operators import aggregates as agg
 from operators.runtime.watermark_rule import WatermarkRule
+from operators.spark.replicas.bucket import Job
 from operators.spark.stream.processor import BucketProcessor
 from state_backends import resolve
 
@@ -22,7 +23,7 @@ def sent(add: Callable[[Any], Any], rule: WatermarkRule = _RULE, name: str = "n"
     config = resolve("memory", options)
     op = TumblingWindows(10).group_by("k")
     op = op.aggregate(**{name: agg.fold(int, add, type="bigint", name="fold")})
-    processor = BucketProcessor(op.bind(SCHEMA, "at", config), config, (0,), "windows", rule)
+    processor = BucketProcessor(Job(op.bind(SCHEMA, "at", config), config, (0,), rule), "windows")
     return str(cloudpickle.loads(cloudpickle.dumps(processor)).digest)
 
 
@@ -54,7 +55,7 @@ def test_the_digest_is_of_what_is_sent() -> None:
     held = [1]
     config = resolve("memory")
     op = TumblingWindows(10).aggregate(n=agg.fold(int, lambda state: state + held[0], type="bigint"))
-    processor = BucketProcessor(op.bind(SCHEMA, "at", config), config, (0,), "windows", WatermarkRule())
+    processor = BucketProcessor(Job(op.bind(SCHEMA, "at", config), config, (0,), WatermarkRule()), "windows")
     first, again = (cloudpickle.loads(cloudpickle.dumps(processor)).digest for _ in range(2))
     held[0] = 2
     assert first == again != cloudpickle.loads(cloudpickle.dumps(processor)).digest

@@ -26,7 +26,7 @@ from operators.spark.replicas.connection import Connection
 from operators.spark.replicas.copies import drop_copy, has_free_copy, lease_copy
 from operators.spark.replicas.parents import Parent
 from operators.spark.replicas.sockets import listen, socket_of
-from operators.spark.stream.processor import label_of
+from operators.spark.stream.bucket_task import label_of
 from state_backends import StateError
 from state_backends.durability.folders import Folder
 from state_backends.durability.pointer import Pointer, read_pointer
