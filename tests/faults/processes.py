@@ -14,13 +14,12 @@ from typing import Any
 from tests.faults.plans import Plan
 from tests.patience import ENVIRONMENT, StillError, files, wait_until
 from tests.s3_server import CREDENTIALS
+from tests.state_processes import state_processes
 
 ROOT = Path(__file__).parents[2]
 _MARK = "FAULTS_MARK"
 _DAEMON = "spark.daemon"
 """In the command line of Spark's daemon of workers, of this library's, and of the workers that they fork."""
-_STATE = b"operators.spark.replicas.state_process"
-"""In that of a process that holds state. Whoever started it may have ended, but it stays in the group of the daemon."""
 
 
 def start(
@@ -85,18 +84,10 @@ def python_daemons(pid: int) -> list[int]:
 
 
 def python_workers(pid: int) -> list[int]:
-    """Return the Python workers of a Spark process, which run tasks, and the processes that hold state; not their parents."""
+    """Return the Python workers of a Spark process, which run tasks, and the processes that hold state; not the daemon."""
     daemons = running(pid, _DAEMON)
-    workers = [worker for worker in daemons if _parent(worker) in daemons]
-    holders = [
-        member for member in _pids() if _STATE in _read(member, "cmdline") and _group(member) in daemons
-    ]
-    return [worker for worker in [*workers, *holders] if alive(worker)]
-
-
-def _group(pid: int) -> int:
-    fields = _read(pid, "stat").rpartition(b")")[2].split()
-    return int(fields[2]) if fields else 0
+    workers = {worker for worker in daemons if _parent(worker) in daemons}
+    return [worker for worker in sorted({*workers, *state_processes(daemons)}) if alive(worker)]
 
 
 def _pids() -> list[int]:

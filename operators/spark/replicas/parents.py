@@ -33,6 +33,11 @@ class Parent:
         """Return the process that has this number now."""
         return cls(number, _stat(number)[1])
 
+    @property
+    def arguments(self) -> tuple[str, str, str]:
+        """What a process for state is told of it: key, number, and when it began."""
+        return self.key, str(self.number), self.began
+
     def lives(self) -> bool:
         """Return whether it has not ended. One that nobody has waited for has ended, too."""
         if not self.began:

@@ -72,6 +72,11 @@ class Place:
         self.listener.close()
         os.close(self.lock)
 
+    def leave(self) -> None:
+        """Leave it to another process, which was forked from this one or has forked it."""
+        self.listener.close()
+        os.close(self.lock)
+
 
 def listen() -> Place:
     """Return a new place to listen. Those of processes that have ended are removed.

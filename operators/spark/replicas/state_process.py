@@ -1,6 +1,6 @@
 """A process that holds buckets' copies for an executor. Spark neither knows it nor ends it when it has no work for a minute.
 
-A worker starts it, afresh, with its own environment, limits and folder. It ends when
+It has the environment, limits and folder of the worker that asked for it. It ends when
 
 - the parent of the workers has ended, and with it the executor;
 - no task has asked for work for an hour, or none at all for two minutes: the worker that started it may be dead.
@@ -11,6 +11,9 @@ It is in the process group of Spark's daemon of workers, which ends all of it wi
 import os
 import signal
 import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from threading import Thread
 
 from operators.spark.replicas.bucket_service import BucketService
@@ -21,25 +24,40 @@ from operators.spark.replicas.sockets import listen
 _UNKNOWN_S = 120.0
 _LOOK_S = 1.0
 """How often it looks whether there is a reason to end."""
+NAME = "windows-state"
+"""What the system shows as its name."""
 
 
-def main(key: str, number: str, began: str) -> None:
+def show_name(name: str) -> None:
+    """Have the system show this name for the process, where it can: at most 15 letters."""
+    with suppress(OSError):
+        Path("/proc/self/comm").write_text(name, "ascii")
+
+
+def print_name(name: str) -> None:
+    """Write the name of the socket to the standard output, which goes where that of Spark's workers goes from then on."""
+    os.write(1, f"{name}\n".encode())
+    os.dup2(2, 1)
+
+
+def main(key: str, number: str, began: str, tell: Callable[[str], None] = print_name) -> None:
     """Hold copies until there is nobody to hold them for.
 
     Args:
         key: of the executor.
         number: of the parent of the workers.
         began: when that began.
+        tell: gets the name of the socket, once the process listens.
     """
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    show_name(NAME)
     parent = Parent(int(number), began)
     place, service = listen(), BucketService(key)
     Thread(target=service.accept, args=(place.listener,), name="buckets", daemon=True).start()
-    os.write(1, f"{place.name}\n".encode())
-    os.dup2(2, 1)  # What functions print goes where that of Spark's workers goes.
+    tell(place.name)
     ending: Thread | None = None
     """Closes the copies, for which snapshots that are being written are completed."""
     while parent.lives():

@@ -33,7 +33,7 @@ from operators import aggregates as agg
 from operators.runtime.watermark_rule import WatermarkRule
 from operators.spark.base.logs import log_at
 from operators.spark.inputs.blobs import from_blobs, to_blobs
-from operators.spark.replicas import parents
+from operators.spark.replicas import parents, starting
 from operators.spark.replicas.calls import Blobs, Call, Functions, Origin, Request
 from operators.spark.replicas.job import Job
 from operators.spark.replicas.parents import Parent
@@ -49,6 +49,14 @@ TOO_MUCH = 1 << 40
 """Bytes that no process gets which has a limit of memory."""
 SNAPSHOTS = "TEST_SNAPSHOTS"
 """The variable of the environment that has the snapshot folder, if there is one."""
+DAEMON = """
+from operators.spark.replicas import starter, state_process
+print(starter.fork_starter(), flush=True)
+input()
+"""
+"""What a process does that has a starter, as Spark's daemon of workers: it says the name of the starter's socket."""
+STARTER = "TEST_STARTER"
+"""The variable of the environment that has the name of the starter's socket, if there is one."""
 PARENT = "TEST_PARENT"
 """The variable of the environment that has the number of the parent of all workers."""
 
@@ -189,7 +197,8 @@ def has_ended(number: int) -> bool:
 
 
 def have_parent() -> None:
-    """Take the process that the environment names for the parent of this one."""
+    """Take the process that the environment names for the parent of this one, and use its starter."""
+    starting.use_starter(os.environ.get(STARTER, ""))
     parents.parent = lambda: Parent.of(int(os.environ[PARENT]))
 
 

@@ -16,6 +16,7 @@ from operators.spark.base.java import ensure_java
 from tests.operators.spark.bucket_worker import has_ended, process_at
 from tests.operators.spark.connect_client import CASES
 from tests.patience import files, wait_until
+from tests.state_processes import is_state_process
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 ROOT = Path(__file__).parents[3]
@@ -113,11 +114,6 @@ def outcome(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Outcome
     server.process.wait()
     left = {holder for holder in holders if not has_ended(holder)}
     return Outcome({one["case"]: one["wrong"] for one in told}, holders, left)
-
-
-def is_state_process(number: int) -> bool:
-    """Whether a process is one for state, by its command."""
-    return b"operators.spark.replicas.state_process" in Path(f"/proc/{number}/cmdline").read_bytes()
 
 
 @pytest.mark.parametrize("case", CASES)

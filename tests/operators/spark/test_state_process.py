@@ -19,7 +19,15 @@ from operators.spark.replicas.copies import drop_copy, has_free_copy
 from operators.spark.replicas.parents import Parent
 from operators.spark.replicas.slots import free_slot, remove_old_slots
 from operators.spark.replicas.sockets import is_listening, listen
-from tests.operators.spark.bucket_worker import PARENT, batch, has_ended, job, state_process
+from tests.operators.spark.bucket_worker import (
+    DAEMON,
+    PARENT,
+    STARTER,
+    batch,
+    has_ended,
+    job,
+    state_process,
+)
 from tests.operators.spark.test_where_held import ROWS, counts, store_id
 
 Started = list["subprocess.Popen[bytes]"]
@@ -34,6 +42,25 @@ def folder(tmp_path: Path, processes: Started) -> Path:
     """The folder of a bucket, in which nothing has been done."""
     assert not processes
     return tmp_path
+
+
+@pytest.fixture(params=["afresh", "forked"])
+def bucket(request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The same folder, where processes for state begin afresh, and where a starter forks them."""
+    if request.param == "afresh":
+        yield folder
+        return
+    command, pipe = [sys.executable, "-c", DAEMON], subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as daemon:
+        assert daemon.stdout is not None
+        name = daemon.stdout.readline().strip()
+        monkeypatch.setattr(starting, "_starter", name)
+        monkeypatch.setenv(STARTER, name)
+        try:
+            yield folder
+        finally:
+            os.killpg(daemon.pid, signal.SIGKILL)
+    assert [] == starting._started
 
 
 @contextmanager
@@ -128,52 +155,52 @@ def test_where_no_process_can_be_started(
     assert not has_free_copy(config, store_id(folder))
 
 
-def test_a_function_that_ends_its_process_ends_the_worker_alone(folder: Path) -> None:
+def test_a_function_that_ends_its_process_ends_the_worker_alone(bucket: Path) -> None:
     """As with any function in a worker of Spark."""
-    assert [] == batch(folder, "memory", "run", 0)
-    holder = state_process(folder)
-    (folder / "fate").write_text("0 exits")
+    assert [] == batch(bucket, "memory", "run", 0)
+    holder = state_process(bucket)
+    (bucket / "fate").write_text("0 exits")
     with pytest.raises(SystemExit):
-        batch(folder, "memory", "run", 1)
-    (folder / "fate").unlink()
-    assert ROWS == counts(batch(folder, "memory", "run", 1))
-    assert holder == state_process(folder)
+        batch(bucket, "memory", "run", 1)
+    (bucket / "fate").unlink()
+    assert ROWS == counts(batch(bucket, "memory", "run", 1))
+    assert holder == state_process(bucket)
 
 
-def test_a_function_that_forks_is_answered_for_once(folder: Path) -> None:
+def test_a_function_that_forks_is_answered_for_once(bucket: Path) -> None:
     """The new process ends when its function returns."""
-    assert [] == batch(folder, "memory", "run", 0)
-    (folder / "fate").write_text("0 forks")
-    assert ROWS == counts(batch(folder, "memory", "run", 1))
-    (folder / "fate").unlink()
-    assert ROWS == counts(batch(folder, "memory", "run", 2))
+    assert [] == batch(bucket, "memory", "run", 0)
+    (bucket / "fate").write_text("0 forks")
+    assert ROWS == counts(batch(bucket, "memory", "run", 1))
+    (bucket / "fate").unlink()
+    assert ROWS == counts(batch(bucket, "memory", "run", 2))
 
 
-def test_a_function_that_starts_threads(folder: Path) -> None:
+def test_a_function_that_starts_threads(bucket: Path) -> None:
     """They run in the process that has the copy, and one that does not end is no matter."""
-    assert [] == batch(folder, "memory", "run", 0)
-    holder = state_process(folder)
-    (folder / "fate").write_text("0 threads")
-    assert ROWS == counts(batch(folder, "memory", "run", 1))
-    assert ROWS == counts(batch(folder, "memory", "run", 2))
-    assert holder == state_process(folder)
-    assert not has_free_copy(job(folder, "memory").config, store_id(folder))
+    assert [] == batch(bucket, "memory", "run", 0)
+    holder = state_process(bucket)
+    (bucket / "fate").write_text("0 threads")
+    assert ROWS == counts(batch(bucket, "memory", "run", 1))
+    assert ROWS == counts(batch(bucket, "memory", "run", 2))
+    assert holder == state_process(bucket)
+    assert not has_free_copy(job(bucket, "memory").config, store_id(bucket))
 
 
 def test_a_function_that_needs_the_task_is_called_in_it(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    bucket: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Only Spark's workers have a TaskContext: this one works itself, and says that it does."""
     monkeypatch.setattr(TaskContext, "_taskContext", None)
     TaskContext._getOrCreate()._partitionId = 3
-    assert [] == batch(folder, "memory", "run", 0)
-    (folder / "fate").write_text("0 asks")
+    assert [] == batch(bucket, "memory", "run", 0)
+    (bucket / "fate").write_text("0 asks")
     for number in (1, 2):
-        assert ROWS == counts(batch(folder, "memory", "run", number))
-        assert has_free_copy(job(folder, "memory").config, store_id(folder))
+        assert ROWS == counts(batch(bucket, "memory", "run", number))
+        assert has_free_copy(job(bucket, "memory").config, store_id(bucket))
     assert 1 == caplog.text.count("functions of the operator fail in the process that has copies of buckets")
     assert "'NoneType' object has no attribute 'partitionId'" in caplog.text
-    drop_copy(job(folder, "memory").config, store_id(folder))
+    drop_copy(job(bucket, "memory").config, store_id(bucket))
 
 
 LIMITED = """
@@ -196,32 +223,35 @@ input()
 """
 
 
-def test_the_limit_of_the_workers_memory_holds(folder: Path) -> None:
+def test_the_limit_of_the_workers_memory_holds(bucket: Path) -> None:
     """spark.executor.pyspark.memory is a limit of each process. What is more than that is an error of the batch, by name."""
     limit, environment = 6 << 30, {**os.environ, PARENT: str(os.getpid())}
-    command, pipe = [sys.executable, "-c", LIMITED, str(folder), str(limit)], subprocess.PIPE
+    command, pipe = [sys.executable, "-c", LIMITED, str(bucket), str(limit)], subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment) as limited:
         assert limited.stdout is not None
         first, error, second = (limited.stdout.readline() for _ in range(3))
-        holder = state_process(folder)
+        holder = state_process(bucket)
+        assert holder is not None
+        assert bool(starting._starter) == (os.getpgid(holder) != os.getpgid(limited.pid))
         limits = Path(f"/proc/{holder}/limits").read_text()
+        os.kill(holder, signal.SIGKILL)  # Else the next test finds it free.
         limited.kill()
     assert ("[]\n", True) == (first, "MemoryError" in error)
     assert 2 == second.count("'start'")
     assert re.search(rf"Max address space +{limit} +{limit} ", limits)
 
 
-def test_functions_meet_the_environment_of_the_worker(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_functions_meet_the_environment_of_the_worker(bucket: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its variables, its working directory, and where it looks for modules."""
     monkeypatch.setenv("MET", "here")
-    monkeypatch.chdir(folder)
-    (folder / "modules").mkdir()
-    monkeypatch.syspath_prepend(folder / "modules")
-    (folder / "fate").write_text(f"{os.getpid()} tells")
-    assert [] == batch(folder, "memory", "run", 0)
-    told = (folder / "told").read_text().splitlines()
-    assert ["here", str(folder), "True"] == told
-    drop_copy(job(folder, "memory").config, store_id(folder))
+    monkeypatch.chdir(bucket)
+    (bucket / "modules").mkdir()
+    monkeypatch.syspath_prepend(bucket / "modules")
+    (bucket / "fate").write_text(f"{os.getpid()} tells")
+    assert [] == batch(bucket, "memory", "run", 0)
+    told = (bucket / "told").read_text().splitlines()
+    assert ["here", str(bucket), "True"] == told
+    drop_copy(job(bucket, "memory").config, store_id(bucket))
 
 
 def test_tasks_at_once_have_processes_of_their_own(processes: Started) -> None:

@@ -15,22 +15,7 @@ from pyspark.sql import SparkSession
 
 from operators import spark_session
 from tests.operators.spark.outliving import children, java, put, seen, started
-
-_PROCESS = b"operators.spark.replicas.state_process"
-
-
-def state_processes(daemons: list[int]) -> list[int]:
-    """The processes for state that workers of these daemons have started, whoever is their parent now."""
-    numbers = {str(daemon).encode() for daemon in daemons}
-    found = []
-    for path in Path("/proc").iterdir():
-        try:
-            command = (path / "cmdline").read_bytes() if path.name.isdecimal() else b""
-        except OSError:
-            continue
-        if _PROCESS in command and numbers & {*command.split(b"\0")}:
-            found.append(int(path.name))
-    return sorted(found)
+from tests.state_processes import state_processes
 
 
 def fails(spark: SparkSession, home: Path) -> None:
