@@ -147,8 +147,8 @@ def _streaming(
     incoming: Incoming,
 ) -> DataFrame:
     # Imported here: the bucket's processor needs pandas, which a batch does not.
-    from operators.spark.replicas.bucket import Job
     from operators.spark.replicas.forgetting import Requests
+    from operators.spark.replicas.job import Job
     from operators.spark.stream.bucket_task import RESULT_TYPES
     from operators.spark.stream.processor import BucketProcessor
 

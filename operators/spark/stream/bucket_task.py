@@ -19,19 +19,10 @@ from operators.spark.base.observed import COUNTS
 from operators.spark.base.task_context import batch_number, run_id
 from operators.spark.base.workers import prepare_worker
 from operators.spark.inputs.packing import ARRIVED, read_arrivals
-from operators.spark.replicas.bucket import (
-    Blobs,
-    Call,
-    Functions,
-    Job,
-    Origin,
-    Outcome,
-    Request,
-    gauges,
-    in_place,
-)
+from operators.spark.replicas.calls import Blobs, Call, Functions, Origin, Outcome, Request, in_place
+from operators.spark.replicas.job import Job, gauges
 from operators.spark.replicas.where_held import run_where_held
-from operators.spark.stream.journal import SparkJournal
+from operators.spark.stream.spark_journal import SparkJournal
 from state_backends import StateError
 from state_backends.durability.pointer import Pointer, read_pointer
 from state_backends.durability.progress import Progress
@@ -93,7 +84,7 @@ class BucketTask:
                 yield from zip(frame["place"], frame["kind"], frame["blob"], strict=True)
 
         blobs = in_place(parts(), self._job.config.directory)
-        call = Call.of(times, highest=read_arrivals(arrivals))
+        call = Call.of(times, max_event_times_us=read_arrivals(arrivals))
         return self._run(label_of(key), blobs, call)
 
     def wake(self, key: Any, times: Any, fired: int) -> Iterator[pd.DataFrame]:
@@ -108,7 +99,7 @@ class BucketTask:
             yield from self._batch(label, batch, blobs, call)
 
     def _batch(self, label: int, batch: int | None, blobs: Blobs, call: Call) -> Iterator[pd.DataFrame]:
-        if call.watermark < 0:
+        if call.watermark_ms < 0:
             raise DefinitionError(
                 "the frame is bounded, but apply was told that it is a stream: give streaming=False"
             )
@@ -121,7 +112,7 @@ class BucketTask:
         if job.requests is not None:
             if label == 0:
                 job.requests.announce()
-            job.requests.note(pointer.progress.forgotten, call.clock, label)
+            job.requests.note(pointer.progress.forgotten, call.now_ms, label)
         due = job.is_due(call, pointer.progress) or job.forgets(call, pointer, batch)
         if not (blobs or begins or due) and self._fits(pointer):
             # A timer that a later one has replaced, or a call that only starts or checks the bucket.

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from pyspark import cloudpickle
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
-from operators.spark.stream.journal import SparkJournal
+from operators.spark.stream.spark_journal import SparkJournal
 
 if TYPE_CHECKING:
-    from operators.spark.replicas.bucket import Job
+    from operators.spark.replicas.job import Job
     from operators.spark.stream.bucket_task import BucketTask
 
 
