@@ -53,7 +53,7 @@ ROLLING = """SELECT bidder, `at`, n_hour, total_hour, COUNT(*) OVER d, SUM(price
     FROM (SELECT bidder, `at`, price, COUNT(*) OVER h AS n_hour, SUM(price) OVER h AS total_hour FROM source WINDOW h AS
         (PARTITION BY bidder ORDER BY `at` RANGE BETWEEN INTERVAL '1' HOUR PRECEDING AND CURRENT ROW))
     WINDOW d AS (PARTITION BY bidder ORDER BY `at` RANGE BETWEEN INTERVAL '1' DAY PRECEDING AND CURRENT ROW)"""
-OF_GROUPS = "k BIGINT, result BIGINT, begin TIMESTAMP(3)"
+OF_GROUPS = "k BIGINT, `result` BIGINT, `begin` TIMESTAMP(3)"
 OF_ROLLING = (
     "k BIGINT, `at` TIMESTAMP_LTZ(3), n_hour BIGINT, total_hour BIGINT, n_day BIGINT, total_day BIGINT"
 )
