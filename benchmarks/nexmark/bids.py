@@ -2,7 +2,8 @@
 
 A bid's columns follow from its number by integer arithmetic, so that SQL can make the same ones: `flink.py` does. The shares of
 bids for hot auctions and by hot bidders are those of the published generator (https://github.com/nexmark/nexmark). So are live
-people and auctions, but for their number, `LIVE`: a state of a thousand keys would be in any processor's cache.
+people and auctions, but for their number, `LIVE`: a state of a thousand keys would be in any processor's cache. Prices are
+spread evenly, as no query depends on them.
 """
 
 from pathlib import Path
@@ -19,6 +20,7 @@ EVENT_US = 100
 """From one event to the next: 10,000 events/s."""
 SLOW_EVENT_US = 25_000
 """The same for windows of a day."""
+DAY_US = 86_400_000_000
 SCHEMA = "auction bigint, bidder bigint, price bigint, at timestamp"
 PRIME = 2_147_483_647
 SALTS = {
@@ -39,6 +41,12 @@ def drawn(number: Ints, salt: int) -> Ints:
     return (second * 16_807 + first) % PRIME
 
 
+def at_us(number: Ints, event_us: int) -> Ints:
+    """Return event times by numbers of bids, in microseconds, but whole milliseconds."""
+    event = number // 46 * 50 + 4 + number % 46
+    return BEGIN_MS * 1_000 + event * event_us // 1_000 * 1_000
+
+
 def bids(first: int, count: int, event_us: int = EVENT_US, *, hot: bool = True) -> pa.Table:
     """Return bids by their numbers.
 
@@ -51,7 +59,6 @@ def bids(first: int, count: int, event_us: int = EVENT_US, *, hot: bool = True) 
     """
     number = np.arange(first, first + count)
     epoch = number // 46
-    event = epoch * 50 + 4 + number % 46
     person, auction = LIVE + epoch, LIVE + epoch * 3 + 2  # the newest ones
     some = drawn(number, SALTS["auction"]) % (LIVE + 10)
     by = drawn(number, SALTS["bidder"]) % (LIVE + 10)
@@ -61,13 +68,24 @@ def bids(first: int, count: int, event_us: int = EVENT_US, *, hot: bool = True) 
         "auction": np.where(hot_auction, auction // 100 * 100, auction - LIVE + some),
         "bidder": np.where(hot_bidder, person // 100 * 100 + 1, person - LIVE + 1 + by),
         "price": 100 + drawn(number, SALTS["price"]) % 9_900,
-        "at": pa.array(BEGIN_MS * 1_000 + event * event_us // 1_000 * 1_000, pa.timestamp("us", "UTC")),
+        "at": pa.array(at_us(number, event_us), pa.timestamp("us", "UTC")),
     }
     return pa.table(columns)
 
 
-def write(folder: Path, count: int, batch: int, event_us: int, *, hot: bool) -> None:
-    """Write bids as files of so many rows, and one at the end that closes the windows of those before."""
-    for first in range(0, count, batch):
-        table = bids(first, min(batch, count - first), event_us, hot=hot)
-        pq.write_table(table, folder / f"{first:012}.parquet")
+def write(folder: Path, first: int, count: int, batch: int, event_us: int, *, hot: bool) -> None:
+    """Write bids as files of so many rows, whose names have the numbers of their first rows."""
+    folder.mkdir(exist_ok=True)
+    end = first + count
+    for begin in range(first, end, batch):
+        table = bids(begin, min(batch, end - begin), event_us, hot=hot)
+        pq.write_table(table, folder / f"{begin:012}.parquet")
+
+
+def write_last(folder: Path, number: int) -> None:
+    """Write a bid much later than all others: it closes all windows, and is in none of them."""
+    late = pa.array([(BEGIN_MS * 1_000 + 1_000 * DAY_US)], pa.timestamp("us", "UTC"))
+    table = bids(number, 1)
+    pq.write_table(
+        table.set_column(table.schema.get_field_index("at"), "at", late), folder / f"{number:012}.parquet"
+    )

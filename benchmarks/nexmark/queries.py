@@ -59,7 +59,11 @@ QUERIES = {
     "q11": Query(
         "sessions of a bidder, gap 10 s: bids",
         SessionWindows("10 seconds").group_by("bidder").aggregate(n=agg.count()),
-        _spark("bidder", lambda: F.session_window("at", "10 seconds"), lambda: F.count("*").alias("n")),
+        _spark(
+            "bidder",
+            lambda: F.session_window("at", "10 seconds").alias("window"),
+            lambda: F.count("*").alias("n"),
+        ),
     ),
     "q12": Query(
         "tumbling 10 s: bids of each bidder",

@@ -1,21 +1,24 @@
 """Runs a query on Spark: ours, Spark's own, or a pass-through.
 
-    python -m benchmarks.nexmark.streams SYSTEM QUERY FOLDER [RESULTS]
+    python -m benchmarks.nexmark.streams SYSTEM QUERY FOLDER [--results FOLDER] [--paced FOLDER]
 
-SYSTEM is `ours`, `spark` or `pass`; FOLDER has the folder `bids`. Each file is a batch. Prints a line of JSON: rows per second
-by the clock, and per second of the processor time of all processes, of the batches after the first third; bytes of state at
-the end; and the seconds of such a batch. With RESULTS, rows go there as Parquet.
+SYSTEM is `ours`, `spark` or `pass`; FOLDER has the folder `bids`, of which each file is a batch. Prints a line of JSON: rows
+per second by the clock, and per second of the processor time of all processes, of the batches after the first third; the most
+bytes of state that a batch left; and the seconds of such a batch. With `--results`, rows go there as Parquet.
+
+With `--paced`, the files of that folder arrive after all others have been read, one every `FILE_S`, and a batch reads what has
+arrived. Printed is then the time when the first bid of them was due.
 """
 
+import argparse
 import json
 import statistics
-import sys
+import time
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
 
 from benchmarks.nexmark.bids import SCHEMA
 from benchmarks.nexmark.processor import ProcessorTime
@@ -24,6 +27,8 @@ from operators import spark_session
 from operators.spark.base.listener import operator_batches
 
 CORES = 2
+FILE_S = 0.1
+"""How long bids wait for the end of their file, where they arrive at a pace."""
 
 
 def frame(system: str, query: str, bids: DataFrame) -> DataFrame:
@@ -45,6 +50,7 @@ def session(folder: Path) -> SparkSession:
         "spark.driver.memory": "4g",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+        "spark.sql.streaming.numRecentProgressUpdates": "100000",
         "spark.windows.state.directory": str(folder / "local"),
     }
     spark = spark_session("nexmark", master=f"local[{CORES}]", buckets=CORES, conf=conf)
@@ -53,42 +59,68 @@ def session(folder: Path) -> SparkSession:
 
 
 def state_bytes(system: str, progress: Any) -> int:
-    """The bytes of state after a batch, as each system counts them."""
+    """The bytes of state after a batch, as each system counts them: ours pages, Spark's the files of its last snapshot."""
     if system == "ours":
         return sum(one.counts_out["state_bytes"] for one in operator_batches(progress))
     metrics = [one["customMetrics"] for one in json.loads(progress.json)["stateOperators"]]
-    return sum(one.get("rocksdbTotalSSTFilesBytes", one.get("rocksdbSstFileSize", 0)) for one in metrics)
+    return sum(one.get("rocksdbSstFileSize", 0) for one in metrics)
 
 
-def run(query: StreamingQuery) -> list[Any]:
-    """Wait until all files are read; return the progress of batches with rows."""
-    query.processAllAvailable()
-    query.stop()
-    return [one for one in query.recentProgress if one["numInputRows"]]
-
-
-def main(system: str, name: str, folder: Path, results: Path | None) -> None:
-    """Run a query and print the figures."""
-    spark, used = session(folder), ProcessorTime()
-    spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "100000")
-    source = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(folder / "bids"))
-    rows = frame(system, name, source)
-    writer = rows.writeStream.option("checkpointLocation", str(folder / f"checkpoint-{system}-{name}"))
-    query = writer.format("noop").start() if results is None else writer.format("parquet").start(str(results))
-    batches = run(query)
+def rates(system: str, batches: list[Any], used: ProcessorTime) -> dict[str, float]:
+    """Return the figures of the batches after the first third."""
     later = batches[len(batches) // 3 :]
-    seconds = [one["durationMs"]["triggerExecution"] / 1_000 for one in later]
     begin, end = (_ended(one) for one in (batches[len(batches) // 3 - 1], later[-1]))
     count = sum(one["numInputRows"] for one in later)
-    figures = {
+    return {
         "per_second": count / (end - begin),
         "per_processor_second": count / (used.at(end) - used.at(begin)),
-        "state_bytes": state_bytes(system, batches[-1]),
-        "batch_s": statistics.median(seconds),
-        "slow_batch_s": statistics.quantiles(seconds, n=100, method="inclusive")[-1],
+        "state_bytes": max(state_bytes(system, one) for one in batches),
+        "batch_s": statistics.median(one["durationMs"]["triggerExecution"] / 1_000 for one in later),
         "first_batch_s": batches[0]["durationMs"]["triggerExecution"] / 1_000,
     }
-    print(json.dumps(figures))
+
+
+def feed(waiting: Path, arrived: Path) -> float:
+    """Let files arrive one after the other; return when the first bid was due."""
+    begin = time.time()
+    for number, path in enumerate(sorted(waiting.iterdir()), start=1):
+        time.sleep(max(0.0, begin + number * FILE_S - time.time()))
+        path.rename(arrived / path.name)
+    return begin
+
+
+def main() -> None:
+    """Run a query and print the figures."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("system")
+    parser.add_argument("query")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--results", type=Path)
+    parser.add_argument("--paced", type=Path)
+    given = parser.parse_args()
+    spark, used = session(given.folder), ProcessorTime()
+    source, arrived = spark.readStream.schema(SCHEMA), given.folder / "bids"
+    if given.paced is None:
+        source = source.option("maxFilesPerTrigger", 1)
+    rows = frame(given.system, given.query, source.parquet(str(arrived)))
+    writer = rows.writeStream.option("checkpointLocation", str(given.folder / "checkpoint"))
+    query = (
+        writer.format("noop").start()
+        if given.results is None
+        else writer.format("parquet").start(str(given.results))
+    )
+    query.processAllAvailable()
+    if given.paced is not None:
+        begin = feed(given.paced, arrived)
+        query.processAllAvailable()
+        print(json.dumps({"begin": begin}))
+    elif given.results is None:
+        print(
+            json.dumps(
+                rates(given.system, [one for one in query.recentProgress if one["numInputRows"]], used)
+            )
+        )
+    query.stop()
     spark.stop()
 
 
@@ -99,4 +131,4 @@ def _ended(progress: Any) -> float:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]), Path(sys.argv[4]) if len(sys.argv) > 4 else None)
+    main()

@@ -1,4 +1,4 @@
-"""Flink's SQL from Python: its own windows over keyed records, state in its RocksDB backend, a checkpoint every five seconds.
+"""Flink's SQL from Python: its own windows over keyed records.
 
     in_flink.py KIND KEYS ROWS FOLDER
 
@@ -7,24 +7,19 @@ KIND is tumbling, by the hour; session, with a gap of an hour; or rolling: besid
 
 A source of Flink's own makes the records, so that no Python works on them. For tumbling and session it is one of each key in
 the first hour, then ROWS of random keys at the same pace. For rolling it is one of each key in ten seconds, for a day, and then
-ROWS more. What Flink's own counter says of the source is read every half a second; printed is the rate of the rows after that
+ROWS more. The source's own counter is read every half a second; printed is the rate of the rows after that
 first hour, or day, and after a tenth of them, and the bytes that checkpoints have written for each.
 """
 
 import json
 import sys
 import time
-import urllib.error
-import urllib.request
 from contextlib import suppress
 from importlib.metadata import version
-from itertools import pairwise
 from pathlib import Path
 
-from pyflink.common import Configuration
-from pyflink.table import EnvironmentSettings, TableEnvironment
+from flink_job import count_made, environment, moment
 
-PORT = 18_081
 PRIME = 2_654_435_761
 HOUR_MS = 3_600_000
 BUSY_MS, BUSY_FILL = 10_000, 8_640
@@ -32,17 +27,6 @@ BUSY_MS, BUSY_FILL = 10_000, 8_640
 WINDOWS = {
     "tumbling": "TUMBLE(TABLE source, DESCRIPTOR(`at`), INTERVAL '1' HOUR)",
     "session": "SESSION(TABLE source PARTITION BY k, DESCRIPTOR(`at`), INTERVAL '1' HOUR)",
-}
-CONF = {
-    "execution.checkpointing.interval": "5 s",
-    "execution.checkpointing.incremental": "true",
-    "execution.runtime-mode": "STREAMING",
-    "metrics.fetcher.update-interval": "200",
-    "parallelism.default": "2",
-    "rest.bind-port": str(PORT),
-    "rest.port": str(PORT),
-    "state.backend.type": "rocksdb",
-    "table.local-time-zone": "UTC",
 }
 SOURCE = """CREATE TABLE source (
     seq BIGINT, r BIGINT, v DOUBLE,
@@ -67,10 +51,7 @@ ROLLING = """INSERT INTO sink SELECT k, n_h, total_h, COUNT(*) OVER d, SUM(v) OV
 
 def started(kind: str, keys: int, total: int, folder: Path) -> str:
     """Start the query over so many records and return the job's id."""
-    conf = Configuration()
-    for name, value in {**CONF, "execution.checkpointing.dir": f"file://{folder}"}.items():
-        conf.set_string(name, value)
-    tables = TableEnvironment.create(EnvironmentSettings.new_instance().with_configuration(conf).build())
+    tables = environment(folder)
     key, span = (IN_TURN, BUSY_MS) if kind == "rolling" else (SCATTERED, HOUR_MS)
     key = key.format(keys=keys, prime=PRIME)
     tables.execute_sql(SOURCE.format(key=key, keys=keys, span=span, last=total - 1, most=keys - 1))
@@ -79,19 +60,13 @@ def started(kind: str, keys: int, total: int, folder: Path) -> str:
     return str(tables.execute_sql(query).get_job_client().get_job_id())
 
 
-def asked(path: str) -> dict:
-    """Return what Flink answers."""
-    with urllib.request.urlopen(f"http://localhost:{PORT}/jobs/{path}", timeout=30) as answer:
-        return json.load(answer)
-
-
 def watched(job: str, total: int, folder: Path) -> list[tuple[float, int, int]]:
-    """Return times, numbers of records that the source has sent, and bytes of checkpoints, until the job ends."""
+    """Return times, numbers of records that the source has made, and bytes of checkpoints, until the job ends."""
     written: dict[Path, int] = {}
     looks = [(time.perf_counter(), 0, 0)]
     while looks[-1][1] < total:
         time.sleep(0.5)
-        count = counted(job)
+        count = count_made(job)
         if count is None and not looks[-1][1]:
             raise RuntimeError("the job ended before it was seen: give it more rows")
         for path in folder.rglob("*"):
@@ -101,27 +76,10 @@ def watched(job: str, total: int, folder: Path) -> list[tuple[float, int, int]]:
     return looks
 
 
-def counted(job: str) -> int | None:
-    """Return how many records the source has sent, or None if the job has ended."""
-    try:
-        return max(vertex["metrics"]["write-records"] for vertex in asked(job)["vertices"])
-    except urllib.error.URLError:
-        return None
-
-
 def rate(looks: list[tuple[float, int, int]], first: int, last: int) -> tuple[float, float]:
     """Return records per second, and bytes for a record, between two numbers of records: from the first on until the last."""
     (begin, before), (end, after) = (moment(looks, number) for number in (first, last))
     return (last - first) / (end - begin), (after - before) / (last - first)
-
-
-def moment(looks: list[tuple[float, int, int]], number: int) -> tuple[float, float]:
-    """Return when a number of records was reached, and the bytes then, between two looks in proportion."""
-    for (begin, before, had), (end, after, has) in pairwise(looks):
-        if after >= number:
-            share = (number - before) / max(after - before, 1)
-            return begin + (end - begin) * share, had + (has - had) * share
-    raise ValueError(f"only {looks[-1][1]} of {number} records were seen")
 
 
 def main(kind: str, keys: int, rows: int, folder: Path) -> None:
