@@ -67,7 +67,7 @@ docs: $(VENV)/.installed-docs ## build the documentation into build/site (Python
 bench: $(VENV)/.installed-bench ## run the benchmarks (20 minutes): build/bench/latest.json and report.html
 	$(BIN)/python -m benchmarks $(ARGS)
 
-bench-full: $(VENV)/.installed-bench ## the same with larger states, more backends and slower systems (80 minutes)
+bench-full: $(VENV)/.installed-bench ## the same with larger states, more backends, slower systems and Nexmark (two hours)
 	$(BIN)/python -m benchmarks --full $(ARGS)
 
 bench-compare: $(VENV)/.installed-bench ## compare build/bench/latest.json with the run BASE; fails if any figure is slower

@@ -2,9 +2,10 @@
 
     python -m benchmarks.nexmark.streams SYSTEM QUERY FOLDER [--results FOLDER] [--paced FOLDER]
 
-SYSTEM is `ours`, `spark` or `pass`; FOLDER has the folder `bids`, of which each file is a batch. Prints a line of JSON: rows
-per second by the clock, and per second of the processor time of all processes, of the batches after the first third; the most
-bytes of state that a batch left; and the seconds of such a batch. With `--results`, rows go there as Parquet.
+SYSTEM is `ours`, `spark` or `pass`; FOLDER has the folder `bids`, of which a batch reads as many files as there are cores.
+Prints a line of JSON: rows per second by the clock, and per second of the processor time of all processes, of the batches after
+the first third; the most bytes of state that a batch left; and the seconds of a batch. With `--results`, rows go there as
+Parquet.
 
 With `--paced`, the files of that folder arrive after all others have been read, one every `FILE_S`, and a batch reads what has
 arrived. Printed is then the time when the first bid of them was due.
@@ -101,7 +102,7 @@ def main() -> None:
     spark, used = session(given.folder), ProcessorTime()
     source, arrived = spark.readStream.schema(SCHEMA), given.folder / "bids"
     if given.paced is None:
-        source = source.option("maxFilesPerTrigger", 1)
+        source = source.option("maxFilesPerTrigger", CORES)
     rows = frame(given.system, given.query, source.parquet(str(arrived)))
     writer = rows.writeStream.option("checkpointLocation", str(given.folder / "checkpoint"))
     query = (

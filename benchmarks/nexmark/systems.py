@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks.nexmark import bids
 from benchmarks.nexmark.delays import Delays, of_flink, of_spark
 from benchmarks.nexmark.queries import QUERIES
-from benchmarks.nexmark.streams import FILE_S
+from benchmarks.nexmark.streams import CORES, FILE_S
 from benchmarks.peers.environments import environment
 from benchmarks.report.nexmark import BATCH, FLINK, OURS, SMALL_BATCH, SPARK
 
@@ -61,7 +61,7 @@ def figures(system: str, query: str, count: int, batch: int) -> dict[str, Any]:
         folder = Path(made)
         if system == "flink":
             return _flink(query, count, folder)
-        bids.write(folder / "bids", 0, count, batch, asked.event_us, hot=asked.hot)
+        bids.write(folder / "bids", 0, count, batch // CORES, asked.event_us, hot=asked.hot)
         return _spark(system, query, folder)
 
 
@@ -78,7 +78,7 @@ def write_rows(system: str, query: str, count: int, results: Path) -> None:
         if system == "flink":
             _flink(query, count, folder, "--results", results)
             return
-        bids.write(folder / "bids", 0, count, count // 2, asked.event_us, hot=asked.hot)
+        bids.write(folder / "bids", 0, count, count // (2 * CORES), asked.event_us, hot=asked.hot)
         bids.write_last(folder / "bids", count)
         _spark(system, query, folder, "--results", results)
 
@@ -97,7 +97,7 @@ def delays(system: str, query: str, seconds: int) -> Delays:
         if system == "flink":
             _flink(query, count, folder, "--results", folder / "results", "--pace", PACE)
             return of_flink(folder / "results", asked.event_us)
-        bids.write(folder / "bids", 0, first, first, asked.event_us, hot=asked.hot)
+        bids.write(folder / "bids", 0, first, first // CORES, asked.event_us, hot=asked.hot)
         bids.write(folder / "waiting", first, count, round(PACE * FILE_S), asked.event_us, hot=asked.hot)
         results = folder / "results"
         found = _spark(system, query, folder, "--results", results, "--paced", folder / "waiting")

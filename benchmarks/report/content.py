@@ -1,6 +1,7 @@
 """The questions of the report, in order."""
 
 from benchmarks.report.growth import GROWTH
+from benchmarks.report.nexmark import DELAYS, RATES
 from benchmarks.report.questions import (
     BarChart,
     LineChart,
@@ -159,6 +160,19 @@ QUESTIONS = [
             )
             for how, kinds in (("batch", KINDS), ("streaming", STREAMED))
         ],
+    ),
+    Question(
+        "How fast are Nexmark's windows, beside Spark's own and Flink's?",
+        "Longer bars are faster: bids per second on two cores, by bids in a batch; Flink has none. The axes are logarithmic.",
+        [
+            BarChart((RATES,), f"bids/s, {query}", {"query": query}, log=True)
+            for query in ("q5", "q7", "q11", "q12", "rolling", "rolling, hot")
+        ],
+    ),
+    Question(
+        "How soon do Nexmark's results come?",
+        "Shorter is better: median seconds from a bid to its results, at 20,000 bids/s.",
+        [BarChart((DELAYS,), "seconds", value=seconds)],
     ),
     Question(
         "What does the state of a history cost?",

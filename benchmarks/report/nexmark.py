@@ -46,8 +46,7 @@ def _cells(run: Run, query: str) -> list[str]:
         # Flink has no batches.
         cells += [_ratio(ours, _one(run, RATES, SPARK, query, batch))]
         cells += [_ratio(ours, _one(run, RATES, FLINK, query, BATCH))]
-    rates = [_one(run, RATES, system, query, BATCH) for system in _THREE]
-    cells.append("/".join(_megabytes(one) for one in rates))
+    cells.append("/".join(_megabytes(run, system, query) for system in _THREE))
     delays = [_one(run, DELAYS, system, query) for system in _THREE]
     return [
         *cells,
@@ -74,8 +73,12 @@ def _short(ratio: float) -> str:
     return f"{ratio:.0f}" if ratio >= 10 else f"{ratio:.1f}"
 
 
-def _megabytes(figure: Figure | None) -> str:
-    size = 0 if figure is None else figure.extra["state_bytes"]
+def _megabytes(run: Run, system: str, query: str) -> str:
+    """Spark's store tells its size with a snapshot, every tenth batch."""
+    found = [_one(run, RATES, system, query, batch) for batch in (BATCH, SMALL_BATCH)]
+    size = next(
+        (one.extra["state_bytes"] for one in found if one is not None and one.extra["state_bytes"]), 0
+    )
     return f"{size / 1e6:.1f}" if size else "-"
 
 
