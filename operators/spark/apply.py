@@ -15,7 +15,7 @@ from operators.runtime.binding import Binding, Runnable
 from operators.runtime.evolution import adaption
 from operators.runtime.metrics import LARGEST, names
 from operators.spark.base.heartbeats import with_heartbeats
-from operators.spark.base.inside import SAME_METRICS, has_condition, known_columns
+from operators.spark.base.inside import SAME_METRICS, has_condition, in_workers_of_arrow, known_columns
 from operators.spark.base.observed import observed
 from operators.spark.base.session import (
     check_partitions,
@@ -28,7 +28,7 @@ from operators.spark.batch.bounded import BoundedRun
 from operators.spark.batch.bounded_input import input_columns, sort_input
 from operators.spark.inputs.arguments import Arguments
 from operators.spark.inputs.chains import Incoming, as_windows, direct, mark_times
-from operators.spark.inputs.packing import PACKED, PACKED_COUNTS, TO_BUCKETS, Pack, Unpack
+from operators.spark.inputs.packing import PACKED, PACKED_COUNTS, TO_BUCKETS, Pack
 from operators.spark.inputs.pipeline_schema import (
     check_schema,
     input_types,
@@ -149,6 +149,7 @@ def _streaming(
     # Imported here: the bucket's processor needs pandas, which a batch does not.
     from operators.spark.replicas.forgetting import Requests
     from operators.spark.replicas.job import Job
+    from operators.spark.replicas.results import Unpack
     from operators.spark.stream.bucket_task import RESULT_TYPES
     from operators.spark.stream.processor import BucketProcessor
 
@@ -173,11 +174,12 @@ def _streaming(
     sent = without_analysis(packed.select(*TO_BUCKETS.names), spark_schema(TO_BUCKETS))
     requests = Requests.of(config.forget_folder, name, pa.schema(list(binding.output.keys)), labels)
     job = Job(binding, config, labels, rule, savepoint, requests)
-    results = sent.groupBy("bucket").transformWithStateInPandas(
-        BucketProcessor(job, name),
-        RESULT_TYPES,
-        "append",
-        "eventtime",
-    )
+    with in_workers_of_arrow(df.sparkSession):
+        results = sent.groupBy("bucket").transformWithStateInPandas(
+            BucketProcessor(job, name),
+            RESULT_TYPES,
+            "append",
+            "eventtime",
+        )
     results = observed(results, f"{name}_out", names(binding.counts), len(LARGEST))
-    return without_analysis(results, RESULT_TYPES).mapInArrow(Unpack(binding.rows), out)
+    return without_analysis(results, RESULT_TYPES).mapInArrow(Unpack(binding.rows, config), out)

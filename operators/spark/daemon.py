@@ -24,6 +24,7 @@ _LOADED = (
     "pyspark.worker",
     "operators.spark.batch.bounded",
     "operators.spark.inputs.packing",
+    "operators.spark.replicas.results",
     "operators.spark.replicas.starter",
     "operators.spark.stream.bucket_task",
     "operators.spark.stream.processor",

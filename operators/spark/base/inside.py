@@ -9,8 +9,8 @@ API, does otherwise: the library goes on without, or refuses in one sentence.
 import logging
 import os
 import re
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from operators.errors import SessionSetupError
@@ -30,6 +30,10 @@ messages have no number of the batch, and `upsert_to` asks for a name of the que
 FILES_OF_SESSION = "SPARK_JOB_ARTIFACT_UUID"
 """Variable of the environment of workers: they have another value if they belong to a Connect session with files of its own.
 Without it, processes with copies of buckets would serve several such sessions."""
+_SHORT_CONF = "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled"
+_SHORT = "SPARK_SIMPLIFIED_TRACEBACK"
+"""Conf, and what it sets in the environment of functions of Arrow, but not of stateful processors. Without them, these have a
+daemon of workers of their own."""
 _OF_CONNECT = "SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE"
 """Variables of the environment of a client of Spark Connect, the first set by PySpark."""
 
@@ -241,6 +245,29 @@ def python_of_workers(context: "SparkContext") -> str:
 def set_python_of_workers(context: "SparkContext", python: str) -> None:
     """Have the workers run another interpreter: functions name theirs when they are sent."""
     context.pythonExec = python
+
+
+@contextmanager
+def in_workers_of_arrow(spark: "SparkSession") -> Iterator[None]:
+    """Have a stateful processor that is given to Spark in this block run in the workers that functions of Arrow have.
+
+    Spark has a daemon for each environment of workers: two would load the same, one after the other. A Connect client does
+    not know the environment.
+    """
+    context = getattr(spark, "sparkContext", None)
+    short = ""
+    with suppress(
+        Exception
+    ):  # Another version does not know it. With a default here, it would not tell Spark's own.
+        short = spark.conf.get(_SHORT_CONF) or ""
+    if context is None or short != "true" or _SHORT in context.environment:
+        yield
+        return
+    context.environment[_SHORT] = "1"
+    try:
+        yield
+    finally:
+        del context.environment[_SHORT]
 
 
 def task_property(key: str) -> str | None:

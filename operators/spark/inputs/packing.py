@@ -1,4 +1,4 @@
-"""Rows in and out of buckets as Arrow IPC blobs: one row per bucket and task goes through the shuffle, not one per record.
+"""Rows on their way to buckets, as Arrow IPC blobs: one row per bucket and task goes through the shuffle, not one per record.
 
 What a task sends follows from the set of its input rows, the plan and the batch alone. An executor may be lost when others have
 read what it sent; then a task runs again, elsewhere, and Spark compares the sums of what both attempts sent. Where they differ,
@@ -342,22 +342,3 @@ def read_ahead(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             ready.get_nowait()
     if failed:
         raise failed[0]
-
-
-@dataclass(frozen=True)
-class Unpack:
-    """Unpacks result blobs into rows.
-
-    Attributes:
-        schema: the rows' Arrow schema.
-    """
-
-    schema: pa.Schema
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of each blob."""
-        prepare_worker()
-        for batch in batches:
-            for blob in batch.column("blob"):
-                if blob.is_valid:
-                    yield from pa.ipc.open_stream(blob.as_buffer())

@@ -125,6 +125,7 @@ class Request:
         call: of Spark.
         blobs: the batch's rows.
         begins: whether the bucket starts, from the savepoint if there is one.
+        in_files: whether many rows to emit may go into a file, of which the blob to emit has the name.
     """
 
     pointer: Pointer
@@ -133,6 +134,7 @@ class Request:
     call: Call
     blobs: Blobs
     begins: bool = False
+    in_files: bool = False
 
 
 @dataclass(frozen=True, slots=True)

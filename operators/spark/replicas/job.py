@@ -12,12 +12,12 @@ from operators.runtime.watermark_rule import WatermarkRule
 from operators.spark.base.logs import warn_once
 from operators.spark.base.user_code_lock import one_at_a_time
 from operators.spark.inputs import blobs as sizes
-from operators.spark.inputs.blobs import from_blobs, to_blobs
-from operators.spark.inputs.spool import Spool
+from operators.spark.inputs.blobs import from_blobs
 from operators.spark.replicas.calls import Call, Outcome, Request
 from operators.spark.replicas.copies import lease_copy
 from operators.spark.replicas.forgetting import Requests
 from operators.spark.replicas.parts import Part, can_be_parted, in_parts, in_stages
+from operators.spark.replicas.results import Results
 from state_backends import StateConfig
 from state_backends.checkpoints.savepoint import Savepoint
 from state_backends.durability.pointer import Pointer
@@ -119,9 +119,10 @@ class Job:
         behind = None if self.watermark_rule.chained else self.watermark_rule.behind_us
         blobs, metrics = request.blobs, dict[str, int]()
         whole = Part(close_times, from_blobs(blobs.rows), from_blobs(blobs.partials))
-        out = Spool(self.config.directory)
+        bucket_dir = self.config.directory / pointer.store_id
+        results = Results(self.config, bucket_dir, in_files=request.in_files)
         for table in first:
-            out.extend(to_blobs(self.binding.with_late_rows(table, None)))
+            results.add(self.binding.with_late_rows(table, None))
         wide = blobs.large and not can_be_parted(self.binding)
         parts = in_parts(self.binding, whole) if blobs.large and not wide else iter([whole])
         timer = None
@@ -153,11 +154,11 @@ class Job:
                 pointer = operator.commit(journal, pointer, host, request.batch)
                 metrics = added(metrics, operator.drain_metrics(counters))
                 for table in tables:
-                    out.extend(to_blobs(table))
+                    results.add(table)
                     blobs.unload()
         metrics["windows"] += sum(table.num_rows for table in first)
         self._warn_if_large(operator, request.label)
-        return Outcome(out, metrics, timer)
+        return Outcome(results.blobs, metrics, timer)
 
     def _warn_if_large(self, operator: StatefulOperator, label: int) -> None:
         """Say where the state is, if it goes as a whole into Spark's state store from time to time, and is large for that."""

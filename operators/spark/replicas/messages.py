@@ -23,7 +23,7 @@ from operators.spark.replicas.calls import Blobs, Call, Functions, Origin, Outco
 from serializers.shapes import instance, int64, list_of, refusing
 from state_backends.durability.pointer import Pointer
 
-_FORMAT = 4
+_FORMAT = 5
 _WANTED, _DONE, _UNKNOWN, _BUSY, _FAILED, _FUNCTIONS, _EMITTED = range(7)
 
 
@@ -114,7 +114,15 @@ def encode_request(asked: Asked) -> bytes:
     request = asked.request
     blobs = list(request.blobs.rows), list(request.blobs.partials)
     call = astuple(request.call)
-    plain = request.pointer.encode(), request.label, request.batch, call, blobs, request.begins
+    plain = (
+        request.pointer.encode(),
+        request.label,
+        request.batch,
+        call,
+        blobs,
+        request.begins,
+        request.in_files,
+    )
     return _pack([_FORMAT, asked.key, *astuple(asked.origin), *plain])
 
 
@@ -128,7 +136,7 @@ def decode_request(data: bytes) -> Asked | None:
         form, *rest = msgpack.unpackb(data)
         if int64(form) != _FORMAT:
             return None
-        key, run, digest, pointer, label, batch, call, blobs, begins = rest
+        key, run, digest, pointer, label, batch, call, blobs, begins, in_files = rest
         rows, partials = (list_of(bytes, part) for part in blobs)
         request = Request(
             Pointer.decode(instance(bytes, pointer)),
@@ -137,6 +145,7 @@ def decode_request(data: bytes) -> Asked | None:
             _call(*call),
             Blobs(rows, partials),
             instance(bool, begins),
+            instance(bool, in_files),
         )
         return Asked(instance(str, key), Origin(instance(str, run), instance(str, digest)), request)
 

@@ -21,6 +21,8 @@ from operators.spark.base.workers import prepare_worker
 from operators.spark.inputs.packing import ARRIVED, read_arrivals
 from operators.spark.replicas.calls import Blobs, Call, Functions, Origin, Outcome, Request, in_place
 from operators.spark.replicas.job import Job, gauges
+from operators.spark.replicas.parents import parent
+from operators.spark.replicas.results import sees_files
 from operators.spark.replicas.where_held import run_where_held
 from operators.spark.stream.spark_journal import SparkJournal
 from state_backends import StateError
@@ -119,7 +121,8 @@ class BucketTask:
             if job.rests(call, pointer.progress):
                 yield from self._results(Outcome((), gauges(pointer), None), _number(label, call))
             return
-        request = Request(pointer, label, batch, call, blobs, begins)
+        in_files = sees_files(job.config.directory, parent())
+        request = Request(pointer, label, batch, call, blobs, begins, in_files)
         functions = Functions(Origin(run_id(), self._digest), job.config.log_level, self._pickled)
         outcome = run_where_held(job, functions, self._journal, request)
         self._set_timer(outcome.timer, pointer.progress.timer, call.fired)

@@ -457,6 +457,23 @@ def test_metrics_of_connect_are_rows_with_their_schema() -> None:
     assert {"a": 1, "b": 2} == inside.plain_row({"schema": fields, "values": [1, 2]})
 
 
+@pytest.mark.parametrize("short", ["true", "false"])
+def test_stateful_processors_have_the_environment_of_functions_of_arrow(
+    spark: SparkSession, short: str
+) -> None:
+    """Only where Spark gives these the variable. That both have one daemon then, `test_results` shows."""
+    key, name = "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled", "SPARK_SIMPLIFIED_TRACEBACK"
+    environment, before = spark.sparkContext.environment, spark.conf.get(key)
+    assert name not in environment
+    spark.conf.set(key, short)
+    try:
+        with inside.in_workers_of_arrow(spark):
+            assert (short == "true") == (name in environment)
+    finally:
+        spark.conf.set(key, before)
+    assert name not in environment
+
+
 def test_the_daemon_of_workers_can_be_replaced() -> None:
     """`operators.spark.daemon` calls it."""
     daemon = importlib.import_module("pyspark.daemon")

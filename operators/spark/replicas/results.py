@@ -1,0 +1,136 @@
+"""Rows of a bucket on their way from the process that has its copy to the worker that makes rows of Spark of them.
+
+A row of Spark with all of them goes through two sockets, two workers and Java, and is copied some fifteen times. So where both
+processes see the same files, the rows are in one, and what goes through Spark is its name. That they do is not assumed: the
+worker that reads has left a sign in the directory of local state, by the executor that it belongs to.
+"""
+
+import logging
+import os
+import re
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from operators.spark.base.logs import warn_once
+from operators.spark.base.workers import prepare_worker
+from operators.spark.inputs.blobs import to_batches, to_blobs
+from operators.spark.inputs.spool import Spool
+from operators.spark.replicas.parents import Parent, parent
+from state_backends import StateConfig, StateError
+
+LEAST_BYTES = 1 << 20
+"""Bytes of a table from which on it goes into a file. Those of a smaller one are copied in less time than a file takes."""
+_NAMED = b"\0rows in the file "
+"""How a blob begins that names a file. One of rows begins with bytes of 255, as Arrow has it."""
+_FILE = "rows-{}"
+_FILES = re.compile(_FILE.format("[0-9a-f]{16}"))
+_SIGN = "reads-{}"
+_UNREAD_S = 3_600.0
+"""A file that is so old belongs to a task that has ended, and a sign that was not renewed for so long to such an executor."""
+_LOG = logging.getLogger(__name__)
+
+
+class Results:
+    """Collects rows of a call of a bucket.
+
+    Args:
+        config: of the local state.
+        bucket_dir: the bucket's folder in its directory.
+        in_files: whether the worker that makes rows of Spark of them reads files of that folder.
+    """
+
+    def __init__(self, config: StateConfig, bucket_dir: Path, *, in_files: bool) -> None:
+        self._bucket_dir = bucket_dir
+        self._in_files = in_files
+        if in_files:
+            _remove_old(bucket_dir, _FILE.format("*"))
+        self.blobs = Spool(config.directory)
+        """What goes through Spark, in order."""
+
+    def add(self, table: pa.Table) -> None:
+        """Add rows. Each table has a file of its own, or goes as blobs."""
+        name = self._write(table) if self._in_files and table.nbytes >= LEAST_BYTES else None
+        self.blobs.extend(to_blobs(table) if name is None else [name])
+
+    def _write(self, table: pa.Table) -> bytes | None:
+        """Write a file and return the blob that names it; None if it cannot be written."""
+        path = self._bucket_dir / _FILE.format(os.urandom(8).hex())
+        try:
+            with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as writer:
+                for batch in to_batches(table):
+                    writer.write_batch(batch)
+        except OSError as error:
+            path.unlink(missing_ok=True)
+            warn_once(_LOG, "rows go through Spark, since they cannot be written to a file: %s", error)
+            return None
+        return _NAMED + bytes(path)
+
+
+@dataclass(frozen=True)
+class Unpack:
+    """Makes rows of Spark of what goes through it.
+
+    Attributes:
+        schema: the rows' Arrow schema.
+        config: of the local state.
+    """
+
+    schema: pa.Schema
+    config: StateConfig
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of each blob.
+
+        Raises:
+            StateError: a file is gone. The task has to run again.
+        """
+        prepare_worker()
+        leave_sign(self.config.directory, parent())
+        for batch in batches:
+            for blob in batch.column("blob"):
+                if blob.is_valid:
+                    yield from self._rows(blob.as_buffer())
+
+    def _rows(self, blob: pa.Buffer) -> Iterator[pa.RecordBatch]:
+        if blob[: len(_NAMED)].to_pybytes() != _NAMED:
+            yield from pa.ipc.open_stream(blob)
+            return
+        path = Path(os.fsdecode(blob[len(_NAMED) :].to_pybytes()))
+        if _FILES.fullmatch(path.name) is None or path.parent.parent != self.config.directory:
+            raise StateError(f"rows are not read from {path}: it is not in {self.config.directory}")
+        try:
+            source = pa.memory_map(str(path))
+            path.unlink()
+        except OSError as error:
+            raise StateError(
+                f"rows that a bucket wrote to {path} cannot be read: {error}. If somebody removes files there, set "
+                "spark.windows.state.directory to a directory that is left alone"
+            ) from error
+        with source:
+            yield from pa.ipc.open_stream(source)
+
+
+def leave_sign(directory: Path, executor: Parent) -> None:
+    """Have others of this executor know that this worker sees the directory, if it is there yet."""
+    with suppress(OSError):
+        sign = directory / _SIGN.format(executor.key)
+        if not sign.exists():
+            _remove_old(directory, _SIGN.format("*"))
+        sign.touch(0o600)
+
+
+def sees_files(directory: Path, executor: Parent) -> bool:
+    """Whether workers of this executor that make rows of Spark see the directory, as far as is known."""
+    return (directory / _SIGN.format(executor.key)).exists()
+
+
+def _remove_old(folder: Path, pattern: str) -> None:
+    for path in folder.glob(pattern):
+        with suppress(OSError):
+            if path.lstat().st_mtime < time.time() - _UNREAD_S:
+                path.unlink()

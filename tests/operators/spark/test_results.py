@@ -1,0 +1,224 @@
+"""Rows of a bucket reach Spark in a file or as blobs, the same ones."""
+
+import ctypes
+import os
+import resource
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from operators import TumblingWindows
+from operators import aggregates as agg
+from operators.spark.base import logs
+from operators.spark.base.session import PARTITIONS_KEY
+from operators.spark.inputs import blobs
+from operators.spark.replicas import results
+from operators.spark.replicas.parents import Parent
+from operators.spark.replicas.results import Results, Unpack, leave_sign, sees_files
+from state_backends import StateConfig, StateError, resolve
+
+MANY = 200_000
+SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64()), ("values", pa.list_(pa.float64()))])
+
+
+def table(rows: int, first: int = 0) -> pa.Table:
+    """Rows of three types, with nulls."""
+    numbers = np.arange(first, first + rows)
+    values = pa.array(
+        [[number / 2] if number % 3 else None for number in numbers], SCHEMA.field("values").type
+    )
+    keys = pa.array([f"key {number}" if number % 5 else None for number in numbers])
+    return pa.Table.from_arrays([keys, pa.array(numbers), values], schema=SCHEMA)
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> StateConfig:
+    """Local state in a folder with that of a bucket."""
+    (tmp_path / "bucket").mkdir()
+    return resolve("memory", {"state.directory": str(tmp_path)})
+
+
+def bucket_dir(config: StateConfig) -> Path:
+    return config.directory / "bucket"
+
+
+def sent(config: StateConfig, *tables: pa.Table, in_files: bool = True) -> list[bytes]:
+    """What goes through Spark for these rows."""
+    collected = Results(config, bucket_dir(config), in_files=in_files)
+    for one in tables:
+        collected.add(one)
+    return [*collected.blobs]
+
+
+def read(config: StateConfig, through: list[bytes]) -> list[pa.RecordBatch]:
+    """What a worker makes of it; null is what a call without rows sends."""
+    arriving = [pa.RecordBatch.from_pydict({"blob": pa.array([None, blob], pa.binary())}) for blob in through]
+    return [*Unpack(SCHEMA, config)(arriving)]
+
+
+def files(config: StateConfig) -> list[Path]:
+    return [*bucket_dir(config).glob("rows-*")]
+
+
+def test_many_rows_go_in_a_file_and_few_as_a_blob(config: StateConfig) -> None:
+    """In their order. Files are gone once they are read."""
+    tables = table(3), table(MANY, 3), table(2, MANY + 3), table(MANY, MANY + 5)
+    through = sent(config, *tables)
+    assert 4 == len(through)
+    assert sum(map(len, through)) < 10_000
+    assert 2 == len(files(config))
+    batches = read(config, through)
+    assert pa.concat_tables(tables) == pa.Table.from_batches(batches)
+    assert [] == files(config)
+    assert max(batch.num_rows for batch in batches) <= blobs.BLOB_ROWS
+    assert max(batch.nbytes for batch in batches) < 2 * blobs.BLOB_BYTES
+
+
+def test_without_a_sign_all_go_through_spark(config: StateConfig) -> None:
+    """As large as they are."""
+    through = sent(config, table(MANY), in_files=False)
+    assert sum(map(len, through)) > results.LEAST_BYTES
+    assert [] == files(config)
+    assert table(MANY) == pa.Table.from_batches(read(config, through))
+
+
+@pytest.fixture
+def small_files() -> Iterator[None]:
+    """The system lets this process write a MiB into a file, and no more."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.usefixtures("small_files")
+def test_a_file_that_cannot_be_written(
+    config: StateConfig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The rows go as blobs, and somebody is told once. Nothing of the file stays."""
+    monkeypatch.setattr(logs, "_warned", set())
+    through = sent(config, table(MANY), table(MANY, MANY))
+    assert 1 == caplog.text.count("rows go through Spark, since they cannot be written to a file")
+    assert [] == files(config)
+    assert 2 * MANY == sum(batch.num_rows for batch in read(config, through))
+
+
+def test_a_file_that_is_gone_is_an_error(config: StateConfig) -> None:
+    """Rows are not left out."""
+    through = sent(config, table(MANY))
+    (path,) = files(config)
+    path.unlink()
+    with pytest.raises(StateError, match=f"rows that a bucket wrote to {path} cannot be read"):
+        read(config, through)
+
+
+@pytest.mark.parametrize("place", ["elsewhere/bucket/rows-0123456789abcdef", "here/bucket/owner"])
+def test_other_files_are_not_read(
+    config: StateConfig, tmp_path_factory: pytest.TempPathFactory, place: str
+) -> None:
+    """Nor removed, whatever a blob says."""
+    where, _, rest = place.partition("/")
+    path = (config.directory if where == "here" else tmp_path_factory.mktemp("else")) / rest
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(b"of somebody")
+    with pytest.raises(StateError, match="rows are not read from"):
+        read(config, [b"\0rows in the file " + bytes(path)])
+    assert path.exists()
+
+
+def test_what_nobody_has_read_is_removed_after_an_hour(config: StateConfig) -> None:
+    """A worker was killed before it came to it."""
+    sent(config, table(MANY))
+    (old,) = files(config)
+    sent(config, table(MANY))
+    (young,) = {*files(config)} - {old}
+    os.utime(old, (time.time() - 3_700,) * 2)
+    sent(config, table(1))
+    assert [young] == files(config)
+
+
+def test_signs(config: StateConfig) -> None:
+    """They say which executor's workers see the directory; those of old ones go when a new one is left."""
+    mine, other = Parent(1, "now"), Parent(1, "earlier")
+    leave_sign(config.directory / "not there", mine)
+    assert not (config.directory / "not there").exists()
+    leave_sign(config.directory, other)
+    assert (False, True) == (sees_files(config.directory, mine), sees_files(config.directory, other))
+    for sign in config.directory.glob("reads-*"):
+        os.utime(sign, (time.time() - 3_700,) * 2)
+    leave_sign(config.directory, other)
+    leave_sign(config.directory, mine)
+    assert sees_files(config.directory, mine)
+    assert sees_files(config.directory, other)
+    for sign in config.directory.glob("reads-*"):
+        os.utime(sign, (time.time() - 3_700,) * 2)
+    leave_sign(config.directory, Parent(2, "now"))
+    assert not sees_files(config.directory, mine)
+
+
+def put(source: Path, number: int) -> None:
+    """A file of a stream: a record of each key."""
+    at = pa.array(np.full(MANY, 10_000_000 * number), pa.timestamp("us", "UTC"))
+    records = pa.table({"k": np.arange(MANY), "at": at})
+    aside = source / "_written"
+    pq.write_table(records, aside)
+    aside.rename(source / f"{number}.parquet")
+
+
+class Watch:
+    """Tells which files are made in folders, by the system's inotify."""
+
+    def __init__(self, folders: list[Path]) -> None:
+        libc = ctypes.CDLL(None, use_errno=True)
+        self._events = libc.inotify_init1(os.O_NONBLOCK)
+        for folder in folders:
+            assert libc.inotify_add_watch(self._events, bytes(folder), 0x100) > 0
+
+    def made(self) -> bytes:
+        """The events up to now, with the names of the files; the watch ends."""
+        try:
+            return os.read(self._events, 1 << 16)
+        finally:
+            os.close(self._events)
+
+
+@pytest.mark.spark
+def test_a_query_hands_rows_over_in_files(spark: SparkSession, tmp_path: Path) -> None:
+    """From its second batch on: in the first one, no worker has left a sign."""
+    buckets = spark.conf.get(PARTITIONS_KEY)
+    source, state, out = (tmp_path / name for name in ("source", "state", "out"))
+    source.mkdir()
+    windows = TumblingWindows("1 second").group_by("k").aggregate(n=agg.count())
+    stream = spark.readStream.schema("k long, at timestamp").parquet(str(source))
+    rows = windows.apply(
+        stream,
+        event_time="at",
+        backend="memory",
+        options={"state.directory": str(state), "state.buckets": buckets},
+    )
+    writing = rows.writeStream.format("parquet").option("path", str(out))
+    query = writing.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    try:
+        for number in range(2):
+            put(source, number)
+            query.processAllAvailable()
+        (sign,) = state.glob("reads-*")
+        watch = Watch([path for path in state.iterdir() if path.is_dir()])
+        put(source, 2)
+        query.processAllAvailable()
+        made = watch.made()
+    finally:
+        query.stop()
+    assert int(buckets) == made.count(b"rows-")
+    assert [] == [*state.rglob("rows-*")]
+    assert sign.exists()
+    found = spark.read.parquet(str(out)).groupBy("window.start", "n").count().collect()
+    assert {(0, 1, MANY), (10, 1, MANY)} == {
+        (int(row.start.timestamp()), row.n, row["count"]) for row in found
+    }
