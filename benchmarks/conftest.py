@@ -20,7 +20,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--largest", action="store_true", help="also run what takes hours: 10 million keys on Spark"
     )
-    group.addoption("--bids", type=int, default=2_500_000, help="Nexmark's, in batches of 500,000")
+    group.addoption("--bids", type=int, default=3_000_000, help="Nexmark's, in batches of 500,000")
     group.addoption("--bid-seconds", type=int, default=20, help="for which Nexmark's bids arrive at a pace")
     group.addoption("--last-run", metavar="PATH", help="an earlier run, to estimate the duration of this one")
 

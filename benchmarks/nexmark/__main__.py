@@ -27,7 +27,7 @@ def main() -> int:
         description=about,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--bids", type=int, help="in batches of 500,000; those of 50,000 get a fifth of them")
+    parser.add_argument("--bids", type=int, help="in batches of 500,000; those of 50,000 get half of them")
     parser.add_argument("--seconds", type=int, help="for which bids arrive at a pace")
     parser.add_argument("--queries", nargs="+", choices=QUERIES, default=list(QUERIES))
     parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=list(SYSTEMS))

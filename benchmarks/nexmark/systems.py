@@ -39,8 +39,13 @@ MEASURED = [
     if has(system, query) and (system != "flink" or batch == BATCH)
 ]
 """Queries, batches and systems; Flink has no batches."""
+TOO_SLOW = {("rolling, hot", "flink")}
+"""Where bids that arrive at a pace would wait for minutes."""
 DELAYED = [
-    (query, system) for query in QUERIES for system in SYSTEMS if system != "pass" and has(system, query)
+    (query, system)
+    for query in QUERIES
+    for system in SYSTEMS
+    if system != "pass" and has(system, query) and (query, system) not in TOO_SLOW
 ]
 
 

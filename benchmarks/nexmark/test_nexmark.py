@@ -66,7 +66,7 @@ def test_bids(
     pytestconfig: pytest.Config, benchmark: Any, measure: Measure, query: str, batch: int, system: str
 ) -> None:
     need(system)
-    bids = pytestconfig.getoption("--bids") // (1 if batch == BATCH else 5)
+    bids = pytestconfig.getoption("--bids") // (1 if batch == BATCH else 2)
     count = round(bids * SHARES.get((system, query), 1))
     found = benchmark.pedantic(figures, (system, query, count, batch))
     measure.taken(
