@@ -81,13 +81,13 @@ class StateConfig:
     @property
     def snapshots(self) -> SnapshotPolicy:
         """Where snapshots go, and when."""
-        given = {k.rpartition(".")[2]: v for k, v in self.options if k.startswith(_SNAPSHOTS)}
+        options = {k.rpartition(".")[2]: v for k, v in self.options if k.startswith(_SNAPSHOTS)}
         default = SnapshotPolicy()
         return SnapshotPolicy(
-            folder=given.get("folder") or None,
-            bytes=_bytes(given.get("bytes")),
-            batches=_count(f"{_SNAPSHOTS}batches", given.get("batches"), default.batches),
-            retain=_count(f"{_SNAPSHOTS}retain", given.get("retain"), default.retain),
+            folder=options.get("folder") or None,
+            bytes=_bytes(options.get("bytes")),
+            batches=_count(f"{_SNAPSHOTS}batches", options.get("batches"), default.batches),
+            retain=_count(f"{_SNAPSHOTS}retain", options.get("retain"), default.retain),
             background=self._flag(f"{_SNAPSHOTS}background"),
         )
 
@@ -105,10 +105,10 @@ class StateConfig:
         return self._flag("state.sync")
 
     def _flag(self, option: str) -> bool:
-        given = self._options.get(option, "true")
-        if given not in ("true", "false"):
-            raise ValueError(f"{PREFIX}{option} is {given!r}: it must be true or false")
-        return given == "true"
+        value = self._options.get(option, "true")
+        if value not in ("true", "false"):
+            raise ValueError(f"{PREFIX}{option} is {value!r}: it must be true or false")
+        return value == "true"
 
     def with_default(self, option: str, value: str | None) -> "StateConfig":
         """Return the configuration with an option set, if it is not set already; None sets nothing."""
@@ -119,18 +119,18 @@ class StateConfig:
     @property
     def evolution(self) -> str:
         """What to do with stored state when the aggregates have changed: "refuse" or "adapt"."""
-        given = self._options.get("state.evolution", "refuse")
-        if given not in ("refuse", "adapt"):
-            raise ValueError(f"{PREFIX}state.evolution is {given!r}: it must be refuse or adapt")
-        return given
+        value = self._options.get("state.evolution", "refuse")
+        if value not in ("refuse", "adapt"):
+            raise ValueError(f"{PREFIX}state.evolution is {value!r}: it must be refuse or adapt")
+        return value
 
     @property
     def log_level(self) -> str:
         """The log level of the workers."""
-        given = self._options.get("log.level", "warning")
-        if given not in _LEVELS:
-            raise ValueError(f"{PREFIX}log.level is {given!r}: it must be one of {', '.join(_LEVELS)}")
-        return given
+        value = self._options.get("log.level", "warning")
+        if value not in _LEVELS:
+            raise ValueError(f"{PREFIX}log.level is {value!r}: it must be one of {', '.join(_LEVELS)}")
+        return value
 
     @property
     def savepoint(self) -> str | None:

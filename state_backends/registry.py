@@ -48,16 +48,16 @@ def load_backend(name: str) -> type[StateBackend]:
     return found
 
 
-def unknown_name(what: str, given: str, known: Iterable[str]) -> str:
+def unknown_name(what: str, unknown: str, known: Iterable[str]) -> str:
     """Return the message about an unknown name: what it is, the name that was probably meant, and the known ones."""
     known = sorted(known)
-    close = nearest(given, known)
+    close = nearest(unknown, known)
     hint = f"; did you mean {close}?" if close else "."
     return f"unknown {what}{hint} Known: {', '.join(known)}"
 
 
-def nearest(given: str, known: Iterable[str]) -> str | None:
+def nearest(unknown: str, known: Iterable[str]) -> str | None:
     """Return the known name that was probably meant, whatever its case, or None."""
     by_lower = {name.lower(): name for name in known}
-    close = difflib.get_close_matches(given.lower(), by_lower, n=1)
+    close = difflib.get_close_matches(unknown.lower(), by_lower, n=1)
     return by_lower[close[0]] if close else None

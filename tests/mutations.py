@@ -90,8 +90,8 @@ MUTATIONS = (
     ),
     Mutation(
         "sessions whose distance is the gap",
-        "(start[1:] > running_max(key, end)[:-1])",
-        "(start[1:] >= running_max(key, end)[:-1])",
+        "(start[1:] > running_max(key, waits)[:-1])",
+        "(start[1:] >= running_max(key, waits)[:-1])",
         "Two records that are exactly a gap apart end up in two sessions.",
         _SESSIONS,
     ),
@@ -174,8 +174,8 @@ MUTATIONS = (
     ),
     Mutation(
         "the watermark of chains",
-        "rule = WatermarkRule(True, behind + max(0, grace_us - given * 1_000))",
-        "rule = WatermarkRule(False, behind + max(0, grace_us - given * 1_000))",
+        "rule = WatermarkRule(True, behind + max(0, grace_us - delay_ms * 1_000))",
+        "rule = WatermarkRule(False, behind + max(0, grace_us - delay_ms * 1_000))",
         "The second of two operators in a query drops rows of the first one as late.",
         _CHAINS,
     ),

@@ -76,9 +76,9 @@ class Aggregate(ABC):
 
     def __post_init__(self) -> None:
         for role in INPUTS:
-            given = getattr(self, role, None)
-            if given is not None:
-                check_column_name("an aggregate" if role != "where" else "where", given)
+            column = getattr(self, role, None)
+            if column is not None:
+                check_column_name("an aggregate" if role != "where" else "where", column)
 
     if not TYPE_CHECKING:
 

@@ -31,10 +31,6 @@ class Distinct(Operation):
     def compared(self) -> tuple[str, ...]:
         return self.inputs[:1]
 
-    @property
-    def codes(self) -> tuple[str, ...]:
-        return ("object",)
-
     def lift(self, records: Records) -> State:
         return (as_lists(self.read(records), canonical),)
 

@@ -153,8 +153,8 @@ class Sketches:
             row, slot = np.nonzero(self.registers)
             rows = np.append(self.row, self.dense[row])
             order = np.argsort(rows, kind="stable")
-            made = self.registers[row, slot].astype(np.int64) << PLACE_BITS | slot
-            hashes = np.append(hashes, made)[order]
+            register_hashes = self.registers[row, slot].astype(np.int64) << PLACE_BITS | slot
+            hashes = np.append(hashes, register_hashes)[order]
             edges = np.searchsorted(rows[order], np.arange(len(edges)))
         return estimates(*of_elements(*slot_and_rank(hashes, log_size), edges[lo], edges[hi]), log_size)
 

@@ -130,9 +130,9 @@ def fold(  # noqa: PLR0913 - functions, columns, and what becomes of them
         AggregateError: when the operator runs: a function raised, or returned a value that cannot be stored or emitted.
     """
     roles: dict[str, Any] = {"add": add, "merge": merge, "finish": finish}
-    for role, given in roles.items():
-        if not callable(given) and (given is not None or role == "add"):
-            raise DefinitionError(f"fold: {role} must be a function, got {given!r}")
+    for role, function in roles.items():
+        if not callable(function) and (function is not None or role == "add"):
+            raise DefinitionError(f"fold: {role} must be a function, got {function!r}")
     inputs = tuple(map(named, columns))
     for column in inputs:
         check_column_name("fold", column)

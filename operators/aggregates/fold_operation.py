@@ -69,10 +69,6 @@ class FoldOperation(Operation):
     def inputs(self) -> tuple[str, ...]:
         return self.columns if self.where is None else (*self.columns, self.where)
 
-    @property
-    def codes(self) -> tuple[str, ...]:
-        return ("object",)
-
     def describe(self) -> str:
         where = "" if self.where is None else f" where {self.where}"
         return f"fold {self.name}({', '.join(self.columns)}){where}"
@@ -242,8 +238,8 @@ class MergeableFold(FoldOperation):
         rests: dict[int, bytes] = {}
         begin, middle, end, added = 0, 0, 0, None
         # Windows of two lengths are in order of time each, but not together: sorted by their starts, each would begin anew.
-        sorted_, given = np.lexsort((hi, lo)), np.arange(len(lo))
-        order = min((sorted_, given), key=lambda order: len(ascending_runs(lo[order], hi[order])))
+        sorted_, unsorted = np.lexsort((hi, lo)), np.arange(len(lo))
+        order = min((sorted_, unsorted), key=lambda order: len(ascending_runs(lo[order], hi[order])))
         for n in order.tolist():
             first, last = int(lo[n]), int(hi[n])
             if first < begin or first >= middle or last < end:

@@ -72,9 +72,9 @@ class Operation(ABC):
         return ()
 
     @property
-    @abstractmethod
     def codes(self) -> tuple[str, ...]:
-        """The state's columns as page codes: "i8", "f8" or "object"."""
+        """The state's columns as page codes: "i8", "f8" or "object"; by default one of objects."""
+        return ("object",)
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -95,8 +95,8 @@ class Operation(ABC):
         return None if self.former_name is None else self._text(self.former_name)
 
     def _text(self, name: str) -> str:
-        given = [getattr(self, attribute.name) for attribute in fields(self) if attribute.name != "where"]
-        listed = [str(value) for value in given if value is not None]
+        values = [getattr(self, attribute.name) for attribute in fields(self) if attribute.name != "where"]
+        listed = [str(value) for value in values if value is not None]
         if self.where is not None:
             listed.append(f"where={self.where!r}")
         return f"{name}({', '.join(listed)})"

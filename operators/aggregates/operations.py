@@ -186,10 +186,6 @@ class SumDecimal(UfuncOperation):
     ufunc: ClassVar[np.ufunc] = np.add
     part: ClassVar[str] = "sum"
 
-    @property
-    def codes(self) -> tuple[str, ...]:
-        return ("object",)
-
     def lift(self, records: Records) -> State:
         values = self.read(records).values.tolist()
         return (fill([0 if v is None else int(v.scaleb(self.scale, _WIDE)) for v in values]),)
@@ -262,10 +258,6 @@ class ObjectExtreme(Operation):
     @property
     def compared(self) -> tuple[str, ...]:
         return self.inputs[:1]
-
-    @property
-    def codes(self) -> tuple[str, ...]:
-        return ("object",)
 
     @property
     def parts(self) -> tuple[str, ...]:

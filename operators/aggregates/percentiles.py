@@ -29,10 +29,6 @@ class Values(Operation):
     keeps_all: ClassVar[bool] = True
 
     @property
-    def codes(self) -> tuple[str, ...]:
-        return ("object",)
-
-    @property
     def parts(self) -> tuple[str, ...]:
         return ("values",)
 
@@ -106,8 +102,8 @@ class Percentile(Aggregate):
 
     def __post_init__(self) -> None:
         Aggregate.__post_init__(self)
-        given: tuple[Any, ...] = self.ranks
-        numbers = all(isinstance(rank, int | float) and 0 <= rank <= 1 for rank in given)
+        ranks: tuple[Any, ...] = self.ranks
+        numbers = all(isinstance(rank, int | float) and 0 <= rank <= 1 for rank in ranks)
         if not self.ranks or not numbers:
             raise DefinitionError(
                 f"{self._name}: percentage must be a number from 0 to 1, such as 0.95, or a list of them, "

@@ -28,10 +28,6 @@ class QuantileSketch(Operation):
 
     size: int
 
-    @property
-    def codes(self) -> tuple[str, ...]:
-        return ("object",)
-
     def lift(self, records: Records) -> State:
         return self.accumulate(records, np.arange(len(records)))
 

@@ -133,7 +133,7 @@ def check_types(names: Sequence[str], types: Sequence[Mapping[str, Any]], times:
             )
 
 
-def check_given(sides: Sequence[Side], frames: object) -> None:
+def check_by_name(sides: Sequence[Side], frames: object) -> None:
     """Refuse frames that are not given by name.
 
     Raises:
@@ -159,7 +159,7 @@ def event_times(
     Raises:
         DefinitionError: the frames are not those of the operator, or `event_time` lacks one of them.
     """
-    check_given(sides, frames)
+    check_by_name(sides, frames)
     assert isinstance(frames, Mapping)  # noqa: S101 - checked above
     names = [side.name for side in sides]
     if set(names) != set(frames):

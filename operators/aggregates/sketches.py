@@ -36,10 +36,6 @@ class DistinctSketch(Operation):
     def compared(self) -> tuple[str, ...]:
         return self.inputs[:1]
 
-    @property
-    def codes(self) -> tuple[str, ...]:
-        return ("object",)
-
     def lift(self, records: Records) -> State:
         return self.accumulate(records, np.arange(len(records)))
 

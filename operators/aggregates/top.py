@@ -43,10 +43,6 @@ class Top(Operation):
     def compared(self) -> tuple[str, ...]:
         return (self.column or "",) if self.by is None else (self.column or "", self.by)
 
-    @property
-    def codes(self) -> tuple[str, ...]:
-        return ("object",)
-
     def lift(self, records: Records) -> State:
         names = [name for name in (self.by, self.column) if name is not None]
         data = [self.read(records, name) for name in names]
@@ -120,8 +116,8 @@ class TopN(Aggregate):
     def bind(self, types: Types) -> Bound:
         type_ = self._type(types)
         for column in (self.column, *([] if self.by is None else [self.by])):
-            if not is_atomic(given := self._type(types, column)):
-                raise self._refuse(given, "an orderable type", column)
+            if not is_atomic(column_type := self._type(types, column)):
+                raise self._refuse(column_type, "an orderable type", column)
         operation = Top(self.column, self.size, self.by, where=self.where)
 
         def finish(states: Sequence[State]) -> pa.Array:

@@ -33,39 +33,39 @@ _TYPES = {
 }
 
 
-def result_type(given: str | pa.DataType) -> pa.DataType:
+def result_type(type_: str | pa.DataType) -> pa.DataType:
     """Return the Arrow type of a result.
 
     Args:
-        given: Spark's name of a simple type, "array<...>" of one, or an Arrow type.
+        type_: Spark's name of a simple type, "array<...>" of one, or an Arrow type.
 
     Raises:
         DefinitionError: the name is unknown; the message lists the known names.
     """
-    if isinstance(given, pa.DataType):
-        return given
-    if not isinstance(given, str):
+    if isinstance(type_, pa.DataType):
+        return type_
+    if not isinstance(type_, str):
         raise DefinitionError(
-            f"result type must be Spark's name of a type, such as 'bigint', or an Arrow type, got {given!r}"
+            f"result type must be Spark's name of a type, such as 'bigint', or an Arrow type, got {type_!r}"
         )
-    name = given.strip().lower()
+    name = type_.strip().lower()
     if name.startswith("array<") and name.endswith(">"):
         return pa.list_(result_type(name[6:-1]))
     if name not in _TYPES:
         raise DefinitionError(
-            f"unknown result type {given!r}; known are {', '.join(_TYPES)}, array<...> of these, and Arrow types"
+            f"unknown result type {type_!r}; known are {', '.join(_TYPES)}, array<...> of these, and Arrow types"
         )
     return _TYPES[name]
 
 
-def check_on_error(of: str, given: object) -> None:
+def check_on_error(of: str, on_error: object) -> None:
     """Refuse an unknown `on_error`.
 
     Raises:
         DefinitionError: names what has it.
     """
-    if given not in (FAIL, SKIP):
-        raise DefinitionError(f"on_error of {of} is {given!r}: expected {FAIL!r} or {SKIP!r}")
+    if on_error not in (FAIL, SKIP):
+        raise DefinitionError(f"on_error of {of} is {on_error!r}: expected {FAIL!r} or {SKIP!r}")
 
 
 def error_text(error: BaseException) -> str:

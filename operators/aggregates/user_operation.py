@@ -127,15 +127,15 @@ class AggregateOperation:
         """
         inputs = tuple(map(named, columns))
         first = inputs[0] if inputs else None
-        return UserAggregate(first, columns=inputs, given=self, where=named(where), on_error=on_error)
+        return UserAggregate(first, columns=inputs, definition=self, where=named(where), on_error=on_error)
 
     def _check_create(self) -> None:
-        made: Any = self.create()
-        if not isinstance(made, tuple) or len(made) != len(self.state):
+        state: Any = self.create()
+        if not isinstance(state, tuple) or len(state) != len(self.state):
             raise DefinitionError(
-                f"aggregate {self.name!r}: create must return a tuple of {len(self.state)} values, as state has; got {made!r}"
+                f"aggregate {self.name!r}: create must return a tuple of {len(self.state)} values, as state has; got {state!r}"
             )
-        for code, value in zip(self.state, made, strict=True):
+        for code, value in zip(self.state, state, strict=True):
             if code != "object" and not np.can_cast(np.asarray(value).dtype, _DTYPES[code], "same_kind"):
                 raise DefinitionError(
                     f"aggregate {self.name!r}: create must return values of the types of state, got {value!r} for {code!r}"
@@ -148,14 +148,14 @@ class UserOperation(Operation):
 
     Attributes:
         columns: the columns that are passed to `accumulate`.
-        given: the user's functions.
+        definition: the user's functions.
         skips: whether a record is left out that cannot be added to an empty state.
     """
 
     calls_user_code: ClassVar[bool] = True
 
     columns: tuple[str, ...]
-    given: AggregateOperation
+    definition: AggregateOperation
     skips: bool = field(default=False, kw_only=True)
 
     @property
@@ -164,19 +164,19 @@ class UserOperation(Operation):
 
     @property
     def codes(self) -> tuple[str, ...]:
-        return tuple(self.given.state)
+        return tuple(self.definition.state)
 
     def describe(self) -> str:
         where = "" if self.where is None else f", where={self.where!r}"
-        return f"{self.given.name} {self.given.version}({', '.join(self.columns)}{where}; {', '.join(self.codes)})"
+        return f"{self.definition.name} {self.definition.version}({', '.join(self.columns)}{where}; {', '.join(self.codes)})"
 
-    def created(self, rows: int) -> State:
+    def empty_states(self, rows: int) -> State:
         """Return empty states."""
-        made = self.given.create()
-        return tuple(_repeat(value, rows, code) for value, code in zip(made, self.codes, strict=True))
+        state = self.definition.create()
+        return tuple(_repeat(value, rows, code) for value, code in zip(state, self.codes, strict=True))
 
     def lift(self, records: Records) -> State:
-        return self.add(self.created(len(records)), records)
+        return self.add(self.empty_states(len(records)), records)
 
     def add(self, state: State, records: Records) -> State:
         data = [self.read(records, name) for name in self.columns]
@@ -224,7 +224,9 @@ class UserOperation(Operation):
         if first == last:
             return {}
         try:
-            self._run("accumulate", self.created(last - first), *(column[first:last] for column in columns))
+            self._run(
+                "accumulate", self.empty_states(last - first), *(column[first:last] for column in columns)
+            )
         except AggregateError as error:
             cause = error.__cause__ or error
             if isinstance(cause, MemoryError) or _writes(cause):
@@ -245,10 +247,10 @@ class UserOperation(Operation):
         return self._call("combine", left, right)
 
     def combine_ranges(self, state: State, lo: Ints, hi: Ints) -> State:
-        if self.given.deduct is None or not len(lo):
+        if self.definition.deduct is None or not len(lo):
             return Operation.combine_ranges(self, state, lo, hi)
         totals = self._totals(state)
-        totals = tuple(np.concatenate(column) for column in zip(self.created(1), totals, strict=True))
+        totals = tuple(np.concatenate(column) for column in zip(self.empty_states(1), totals, strict=True))
         return self._call("deduct", *(tuple(column[edge] for column in totals) for edge in (hi, lo)))
 
     def _totals(self, state: State) -> State:
@@ -270,7 +272,7 @@ class UserOperation(Operation):
 
     def finished(self, state: State) -> pa.Array:
         """Return the results of a state's rows, of the declared type."""
-        name, type_ = self.given.name, self.given.type
+        name, type_ = self.definition.name, self.definition.type
         if not len(state[0]):
             return pa.array([], type_)
         result = self._run("finish", state)
@@ -294,7 +296,7 @@ class UserOperation(Operation):
         """The result of a primitive, checked to be a state with as many rows as its arguments."""
         rows = len(arguments[0][0])
         if not rows:
-            return self.created(0)
+            return self.empty_states(0)
         result = self._run(primitive, *arguments)
         if not isinstance(result, tuple) or len(result) != len(self.codes):
             raise self._unfit(primitive, result, rows)
@@ -310,17 +312,17 @@ class UserOperation(Operation):
 
     def _unfit(self, primitive: str, result: Any, rows: int) -> AggregateError:
         return AggregateError(
-            f"aggregate {self.given.name!r}: {primitive} must return a tuple of columns ({', '.join(self.codes)}) with {rows} "
-            f"rows each, got {_shape(result)}"
+            f"aggregate {self.definition.name!r}: {primitive} must return a tuple of columns ({', '.join(self.codes)}) with "
+            f"{rows} rows each, got {_shape(result)}"
         )
 
     def _run(self, primitive: str, *arguments: Any) -> Any:
         try:
-            return getattr(self.given, primitive)(*map(_read_only, arguments))
+            return getattr(self.definition, primitive)(*map(_read_only, arguments))
         except Exception as error:
             hint = ": it must return new arrays, and not change those that it is given"
             raise AggregateError(
-                f"aggregate {self.given.name!r}: {primitive} raised {error!r}{hint if _writes(error) else ''}"
+                f"aggregate {self.definition.name!r}: {primitive} raised {error!r}{hint if _writes(error) else ''}"
             ) from error
 
 
@@ -330,21 +332,21 @@ class UserAggregate(Aggregate):
 
     Attributes:
         columns: the columns that are passed to `accumulate`.
-        given: the user's functions.
+        definition: the user's functions.
         on_error: what an exception in `accumulate` does.
     """
 
     columns: tuple[str, ...] = field(kw_only=True)
-    given: AggregateOperation = field(kw_only=True)
+    definition: AggregateOperation = field(kw_only=True)
     on_error: str = field(default=FAIL, kw_only=True)
 
     def __post_init__(self) -> None:
         for column in self.columns:
-            check_column_name(self.given.name, column)
+            check_column_name(self.definition.name, column)
         check_on_error(self._name, self.on_error)
         Aggregate.__post_init__(self)
         try:
-            inspect.signature(self.given.accumulate).bind(None, *self.columns)
+            inspect.signature(self.definition.accumulate).bind(None, *self.columns)
         except TypeError as error:
             raise DefinitionError(
                 f"{self._name}: accumulate does not accept a state and {len(self.columns)} columns: {error}"
@@ -354,7 +356,7 @@ class UserAggregate(Aggregate):
 
     @property
     def _name(self) -> str:
-        return f"{self.given.name}({', '.join(self.columns)})"
+        return f"{self.definition.name}({', '.join(self.columns)})"
 
     def bind(self, types: Types) -> Bound:
         self._check_where(types)
@@ -362,8 +364,8 @@ class UserAggregate(Aggregate):
             if pat.is_nested(type_ := self._type(types, column)):
                 raise self._refuse(type_, "an atomic type", column)
         skips = self.on_error == SKIP
-        operation = UserOperation(self.column, self.columns, self.given, skips=skips, where=self.where)
-        return Bound((operation,), self.given.type, lambda states: operation.finished(states[0]))
+        operation = UserOperation(self.column, self.columns, self.definition, skips=skips, where=self.where)
+        return Bound((operation,), self.definition.type, lambda states: operation.finished(states[0]))
 
 
 def _repeat(value: Any, rows: int, code: str) -> npt.NDArray[Any]:

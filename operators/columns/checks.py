@@ -36,23 +36,23 @@ def list_columns(missing: str, available: Iterable[str]) -> str:
     return ", ".join(names) + hint
 
 
-def check_column_name(what: str, given: object) -> None:
+def check_column_name(what: str, column: object) -> None:
     """Refuse what is neither the name of a column nor an `Expression`, which is text as well.
 
     Args:
         what: begins the message.
-        given: what should be a name.
+        column: what should be a name.
 
     Raises:
         DefinitionError: says what was given.
     """
-    if isinstance(given, list | tuple):
+    if isinstance(column, list | tuple):
         raise DefinitionError(
-            f"{what} takes column names, not {given!r}: pass them one by one, as in ('a', 'b')"
+            f"{what} takes column names, not {column!r}: pass them one by one, as in ('a', 'b')"
         )
-    if not isinstance(given, str):
+    if not isinstance(column, str):
         raise DefinitionError(
-            f"{what} takes column names, not {given!r}; on Spark, it takes expressions such as F.col('v') * 2 as well"
+            f"{what} takes column names, not {column!r}; on Spark, it takes expressions such as F.col('v') * 2 as well"
         )
 
 

@@ -44,11 +44,11 @@ def parse(text: str) -> int:
     Raises:
         ValueError: says what is wrong with the text. Months and years are refused, since their lengths differ.
     """
-    given = text.strip()
-    if _BEGINS_AS_ISO.match(given):
-        return _iso(given)
-    interval = _INTERVAL.match(given)
-    return _numbers(given, quotes=False) if interval is None else _interval(given[interval.end() :])
+    text = text.strip()
+    if _BEGINS_AS_ISO.match(text):
+        return _iso(text)
+    interval = _INTERVAL.match(text)
+    return _numbers(text, quotes=False) if interval is None else _interval(text[interval.end() :])
 
 
 def _numbers(text: str, *, quotes: bool) -> int:

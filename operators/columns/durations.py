@@ -86,8 +86,8 @@ def odd(value: object, name: str) -> str:
 def odd_lengths(definition: object, names: Iterable[str]) -> Iterator[str]:
     """Yield a message for each odd length among these attributes; several by name may be one of them."""
     for name in names:
-        given = getattr(definition, name, None)
-        named = given.items() if isinstance(given, Mapping) else [("", given)]
+        lengths = getattr(definition, name, None)
+        named = lengths.items() if isinstance(lengths, Mapping) else [("", lengths)]
         for key, value in named:
             if is_odd(value):
                 yield odd(value, f"lookback {key!r}" if key else name)

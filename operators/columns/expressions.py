@@ -25,9 +25,9 @@ class Expression(str):
 
     def __new__(cls, column: "Column") -> "Expression":
         """Return what stands for a Column."""
-        made = super().__new__(cls, repr(column))
-        object.__setattr__(made, "column", column)
-        return made
+        expression = super().__new__(cls, repr(column))
+        object.__setattr__(expression, "column", column)
+        return expression
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{name} of an expression cannot be set")
@@ -40,31 +40,31 @@ class Expression(str):
         return str(self)
 
 
-def is_column(given: object) -> "TypeGuard[Column]":
+def is_column(value: object) -> "TypeGuard[Column]":
     """Return whether this is a Column of Spark, classic or of Spark Connect."""
-    kind = type(given)
+    kind = type(value)
     return kind.__name__ == "Column" and kind.__module__.startswith("pyspark.")
 
 
 @overload
-def named(given: "str | Column") -> str: ...
+def named(column: "str | Column") -> str: ...
 @overload
-def named(given: "str | Column | None") -> str | None: ...
-def named(given: Any) -> Any:
+def named(column: "str | Column | None") -> str | None: ...
+def named(column: Any) -> Any:
     """Return a Column as an `Expression`, and anything else as it is."""
-    return Expression(given) if is_column(given) else given
+    return Expression(column) if is_column(column) else column
 
 
-def refuse_expressions(given: Iterable[tuple[str, object]]) -> None:
+def refuse_expressions(arguments: Iterable[tuple[str, object]]) -> None:
     """Refuse Columns where there is no Spark.
 
     Args:
-        given: what is given for columns: the argument, and the name or Column.
+        arguments: what is given for columns: the argument, and the name or Column.
 
     Raises:
         DefinitionError: names the argument, and says how the Column becomes a column of the table.
     """
-    for argument, name in given:
+    for argument, name in arguments:
         if isinstance(name, Expression) or is_column(name):
             raise DefinitionError(
                 f"{argument} is the Spark expression {name!r}, which cannot be evaluated without Spark: "

@@ -13,18 +13,18 @@ from operators.command.text.output import say
 from operators.explain.explanation import Explanation
 
 
-def run(given: Namespace) -> None:
+def run(args: Namespace) -> None:
     """Print the explanation of an operator. With a Parquet file as input, it needs no Spark."""
-    operator, like = operator_of(given.operator), Path(given.like or "")
+    operator, like = operator_of(args.operator), Path(args.like or "")
     if like.suffix == ".parquet" and like.is_file():
-        _show(operator, pq.read_schema(like), given)
+        _show(operator, pq.read_schema(like), args)
         return
-    check_input(given)
-    with session(dict(given.conf), quiet=not given.traceback) as spark:
+    check_input(args)
+    with session(dict(args.conf), quiet=not args.traceback) as spark:
         from pyspark.sql.pandas.types import to_arrow_schema
 
-        _show(operator, to_arrow_schema(frame_of(given, spark).schema), given)
+        _show(operator, to_arrow_schema(frame_of(args, spark).schema), args)
 
 
-def _show(operator: Any, schema: pa.Schema, given: Namespace) -> None:
-    say(str(Explanation.of(operator, schema, given.event_time)))
+def _show(operator: Any, schema: pa.Schema, args: Namespace) -> None:
+    say(str(Explanation.of(operator, schema, args.event_time)))

@@ -15,13 +15,13 @@ from operators.command.text.output import say
 from operators.runtime.forget_requests import RequestStatus, forget, forget_requests, key_columns
 
 
-def run(given: Namespace) -> None:
+def run(args: Namespace) -> None:
     """Write a request for the keys of a file, if one is given; then print all requests."""
-    if given.keys is not None:
-        columns = key_columns(given.folder, given.name).keys
-        forget(given.folder, _keys(Path(given.keys), columns), given.name)
-    found = [one for one in forget_requests(given.folder) if given.name in (None, one.operator)]
-    if given.json:
+    if args.keys is not None:
+        columns = key_columns(args.folder, args.name).keys
+        forget(args.folder, _keys(Path(args.keys), columns), args.name)
+    found = [one for one in forget_requests(args.folder) if args.name in (None, one.operator)]
+    if args.json:
         for one in found:
             say(json_text(_plain(one)))
         return

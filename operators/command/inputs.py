@@ -22,54 +22,54 @@ if TYPE_CHECKING:
 FORMATS = {".parquet": "parquet", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".csv": "csv"}
 
 
-def checkpoint_of(given: Namespace, number: int | None = None) -> Checkpoint:
+def checkpoint_of(args: Namespace, number: int | None = None) -> Checkpoint:
     """Return the state that arguments name, of an operator of that number if one is given.
 
     Raises:
         CommandError: there is no such folder.
     """
-    path = absolute(given.checkpoint)
+    path = absolute(args.checkpoint)
     if "://" not in path and not Path(path.removeprefix("file:")).is_dir():
         raise CommandError(f"there is no folder {path}: give the checkpoint folder of a query that has run")
-    operator = number if number is not None else given.operator_number or 0
-    return Checkpoint(path, given.backend, given.batch, operator, given.snapshots)
+    operator = number if number is not None else args.operator_number or 0
+    return Checkpoint(path, args.backend, args.batch, operator, args.snapshots)
 
 
-def query_of(given: Namespace) -> StoredQuery:
+def query_of(args: Namespace) -> StoredQuery:
     """Return the query of the checkpoint.
 
     Raises:
         CommandError: there is no such folder.
         NoBatchError: no batch was committed.
     """
-    return stored_query(checkpoint_of(given).path, given.batch)
+    return stored_query(checkpoint_of(args).path, args.batch)
 
 
 @contextmanager
-def reading(given: Namespace) -> "Iterator[SparkSession]":
+def reading(args: Namespace) -> "Iterator[SparkSession]":
     """Provide a session that reads the state of the checkpoint: each bucket in a task, as its query has it.
 
     Raises:
         CommandError: there is no such folder.
         NoBatchError: no batch was committed.
     """
-    partitions = query_of(given).conf.get(PARTITIONS_KEY, "")
+    partitions = query_of(args).conf.get(PARTITIONS_KEY, "")
     tasks = int(partitions) if partitions.isdecimal() else None
-    with session(dict(given.conf), tasks=tasks, quiet=not given.traceback) as spark:
+    with session(dict(args.conf), tasks=tasks, quiet=not args.traceback) as spark:
         yield spark
 
 
-def operators_of(given: Namespace, spark: "SparkSession") -> list[StoredOperator]:
+def operators_of(args: Namespace, spark: "SparkSession") -> list[StoredOperator]:
     """Return the operators with state of the checkpoint, one of which is of this library.
 
     Raises:
         StateError: there are none, or the one that the arguments name is another's; says what there is.
     """
-    named = given.operator_number
-    found = operators_in(plain_path(checkpoint_of(given).path), spark)
+    named = args.operator_number
+    found = operators_in(plain_path(checkpoint_of(args).path), spark)
     ours = [operator.number for operator in found if operator.is_ours]
     if not ours or (named is not None and named not in ours):
-        journal_rows(checkpoint_of(given), spark)  # raises the error that says why
+        journal_rows(checkpoint_of(args), spark)  # raises the error that says why
     return found
 
 
@@ -110,31 +110,31 @@ def _import(module: str) -> Any:
         ) from error
 
 
-def check_input(given: Namespace) -> None:
+def check_input(args: Namespace) -> None:
     """Refuse a file of columns that cannot be read, before Spark starts.
 
     Raises:
         CommandError: the file does not exist, or is of an unknown format.
     """
-    if given.like is not None:
-        path = Path(given.like)
+    if args.like is not None:
+        path = Path(args.like)
         if not path.exists():
             raise CommandError(
-                f"there is no file {given.like}: give --like a file with the columns, or --schema"
+                f"there is no file {args.like}: give --like a file with the columns, or --schema"
             )
         file_format(path)
 
 
-def frame_of(given: Namespace, spark: "SparkSession") -> "DataFrame":
+def frame_of(args: Namespace, spark: "SparkSession") -> "DataFrame":
     """Return an empty frame with the columns that arguments name.
 
     Raises:
         CommandError: the file does not exist, or is of an unknown format.
     """
-    if given.schema is not None:
-        return spark.createDataFrame([], schema=given.schema)
-    check_input(given)
-    path = Path(given.like)
+    if args.schema is not None:
+        return spark.createDataFrame([], schema=args.schema)
+    check_input(args)
+    path = Path(args.like)
     kind = file_format(path)
     reader = spark.read.options(header="true", inferSchema="true") if kind == "csv" else spark.read
     return reader.format(kind).load(str(path.absolute())).limit(0)

@@ -25,10 +25,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Raises:
         SystemExit: the arguments are not valid (code 2), or help was printed (code 0).
     """
-    given = parser().parse_args(arguments)
+    args = parser().parse_args(arguments)
     try:
-        with _logs(given.traceback):
-            given.run(given)
+        with _logs(args.traceback):
+            args.run(args)
         sys.stdout.flush()
     except KeyboardInterrupt:
         complain("windows: interrupted")
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _PIPE_CLOSED
     except Exception as error:  # noqa: BLE001 - whatever went wrong is one line
-        if given.traceback:
+        if args.traceback:
             for line in traceback.format_exc().splitlines():
                 complain(line)
         complain(f"windows: error: {one_line(error)}")

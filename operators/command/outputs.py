@@ -35,7 +35,7 @@ def replacing(path: Path) -> Iterator[Path]:
     """
     target = path.absolute()
     try:
-        opened, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
+        descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
     except OSError as error:
         raise CommandError(f"{path} cannot be written: {error.strerror}") from error
     aside = Path(name)
@@ -43,11 +43,11 @@ def replacing(path: Path) -> Iterator[Path]:
         mode = _mode(target)
         yield aside
         aside.replace(target)
-        os.fchmod(opened, mode)
+        os.fchmod(descriptor, mode)
     except OSError as error:
         raise CommandError(f"{path} cannot be written: {error.strerror or error}") from error
     finally:
-        os.close(opened)
+        os.close(descriptor)
         aside.unlink(missing_ok=True)
 
 

@@ -27,36 +27,34 @@ _WIDTH = 160
 _UNSORTED = ("map", "variant", "void")
 
 
-def check_rows(given: Namespace) -> None:
+def check_rows(args: Namespace) -> None:
     """Refuse arguments of `show_rows` that cannot be done, before Spark starts.
 
     Raises:
         CommandError: the format of `out` is unknown, or it cannot be written.
     """
-    if given.out is not None:
-        _kind(Path(given.out))
-        check_out(Path(given.out))
+    if args.out is not None:
+        _kind(Path(args.out))
+        check_out(Path(args.out))
 
 
-def show_rows(frame: "DataFrame", given: Namespace, label: str) -> None:
+def show_rows(frame: "DataFrame", args: Namespace, label: str) -> None:
     """Print or write the rows of a frame, as the arguments say.
 
     Args:
         frame: the rows.
-        given: has `limit`, `json` and `out`.
+        args: has `limit`, `json` and `out`.
         label: for the progress.
     """
-    with watched(frame.sparkSession, label, always=given.progress):
-        if given.out is not None:
-            written = write_file(
-                frame if given.limit is None else _first(frame, given.limit), Path(given.out)
-            )
-            say(f"{number(written)} rows in {given.out}")
+    with watched(frame.sparkSession, label, always=args.progress):
+        if args.out is not None:
+            written = write_file(frame if args.limit is None else _first(frame, args.limit), Path(args.out))
+            say(f"{number(written)} rows in {args.out}")
             return
-        most = given.limit or _PRINTED
+        most = args.limit or _PRINTED
         found = _first(frame, most + 1).toArrow()
     shown = found.slice(0, most)
-    if given.json:
+    if args.json:
         say_each(json_text(row) for row in shown.to_pylist())
         return
     say(f"{arrow_table(shown, _width())}\n{_ending(shown.num_rows, more=found.num_rows > most)}")

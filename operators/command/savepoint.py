@@ -11,24 +11,24 @@ from state_backends.checkpoints.savepoint import Savepoint, check_new
 from state_backends.durability.folders import Folder, absolute
 
 
-def run(given: Namespace) -> None:
+def run(args: Namespace) -> None:
     """Write a savepoint, and print where it is and from where a new query has to read."""
-    found = checkpoint_of(given)
-    check_new(Folder(absolute(given.folder)))
+    found = checkpoint_of(args)
+    check_new(Folder(absolute(args.folder)))
     with (
-        reading(given) as spark,
-        watched(spark, "writing", always=given.progress),
+        reading(args) as spark,
+        watched(spark, "writing", always=args.progress),
     ):
         saved = write_savepoint(
             found.path,
-            given.folder,
+            args.folder,
             found.backend,
             found.batch,
             operator=found.operator,
             snapshots=found.snapshots,
             spark=spark,
         )
-    say(json_text(_describe(saved)) if given.json else _text(saved))
+    say(json_text(_describe(saved)) if args.json else _text(saved))
 
 
 _OF_FILES = (

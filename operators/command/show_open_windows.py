@@ -7,20 +7,20 @@ from operators.command.rows import check_rows, show_rows
 from operators.spark.state.read_windows import read_windows
 
 
-def run(given: Namespace) -> None:
+def run(args: Namespace) -> None:
     """Print or write the rows that `read_windows` returns."""
-    found, operator = checkpoint_of(given), operator_of(given.operator)
-    check_input(given)
-    check_rows(given)
-    with reading(given) as spark:
+    found, operator = checkpoint_of(args), operator_of(args.operator)
+    check_input(args)
+    check_rows(args)
+    with reading(args) as spark:
         rows = read_windows(
             found.path,
             operator,
-            frame_of(given, spark),
-            given.event_time,
+            frame_of(args, spark),
+            args.event_time,
             backend=found.backend,
             batch=found.batch,
             number=found.operator,
             snapshots=found.snapshots,
         )
-        show_rows(rows, given, "reading open windows")
+        show_rows(rows, args, "reading open windows")

@@ -7,11 +7,11 @@ from operators.command.rows import check_rows, show_rows
 from state_backends import read_state
 
 
-def run(given: Namespace) -> None:
+def run(args: Namespace) -> None:
     """Print or write the rows that `read_state` returns."""
-    found = checkpoint_of(given)
-    check_rows(given)
-    with reading(given) as spark:
+    found = checkpoint_of(args)
+    check_rows(args)
+    with reading(args) as spark:
         rows = read_state(
             found.path,
             found.backend,
@@ -20,4 +20,4 @@ def run(given: Namespace) -> None:
             snapshots=found.snapshots,
             spark=spark,
         )
-        show_rows(rows, given, "reading state")
+        show_rows(rows, args, "reading state")

@@ -28,21 +28,21 @@ _COLUMNS = ("bucket", "segment", "from", "keys", "panes", "bytes", "oldest", "ne
 _RIGHT = (True, True, False, True, True, True, False, False, False)
 
 
-def run(given: Namespace) -> None:
+def run(args: Namespace) -> None:
     """Print a summary of each operator of this library in the checkpoint."""
-    query = query_of(given)
-    with reading(given) as spark:
-        there = operators_of(given, spark)
+    query = query_of(args)
+    with reading(args) as spark:
+        there = operators_of(args, spark)
         surveys = []
         for operator in there:
-            if operator.is_ours and given.operator_number in (None, operator.number):
-                with watched(spark, f"operator {operator.number}", always=given.progress):
-                    surveys.append(survey(checkpoint_of(given, operator.number), spark))
+            if operator.is_ours and args.operator_number in (None, operator.number):
+                with watched(spark, f"operator {operator.number}", always=args.progress):
+                    surveys.append(survey(checkpoint_of(args, operator.number), spark))
     others = [f"operator {one.number}: {one.name}, of Spark" for one in there if not one.is_ours]
-    if given.json:
-        say(json_text(summary_values(query, surveys, given.keys)))
+    if args.json:
+        say(json_text(summary_values(query, surveys, args.keys)))
         return
-    sections = [_head(query), *(summary_text(found, given.limit, given.keys) for found in surveys), *others]
+    sections = [_head(query), *(summary_text(found, args.limit, args.keys) for found in surveys), *others]
     say("\n\n".join(sections))
 
 

@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def run(given: Namespace) -> None:
+def run(args: Namespace) -> None:
     """Write the page.
 
     Raises:
         StateError, CorruptDataError: the state of no operator can be read. Of several operators, the page says of those whose
             state cannot be read why, and the command fails after it has written the page.
     """
-    out = Path(given.out)
+    out = Path(args.out)
     check_out(out)
-    found = _content(given)
+    found = _content(args)
     with replacing(out) as target:
         target.write_text(page(found), encoding="utf-8")
     say(f"{byte_text(out.stat().st_size)} in {out}")
@@ -38,20 +38,20 @@ def run(given: Namespace) -> None:
         raise CommandError(f"the page lacks the state of operator {numbers}: {unread[0].why}")
 
 
-def _content(given: Namespace) -> Content:
-    query, path = query_of(given), checkpoint_of(given).path
-    with reading(given) as spark:
-        there = operators_of(given, spark)
-        ours = [one.number for one in there if one.is_ours and given.operator_number in (None, one.number)]
-        operators = tuple(_survey(given, number, len(ours) == 1, spark) for number in ours)
+def _content(args: Namespace) -> Content:
+    query, path = query_of(args), checkpoint_of(args).path
+    with reading(args) as spark:
+        there = operators_of(args, spark)
+        ours = [one.number for one in there if one.is_ours and args.operator_number in (None, one.number)]
+        operators = tuple(_survey(args, number, len(ours) == 1, spark) for number in ours)
     others = tuple(one for one in there if not one.is_ours)
     return Content(path, datetime.now(timezone.utc), query, operators, others)
 
 
-def _survey(given: Namespace, number: int, alone: bool, spark: "SparkSession") -> StateSurvey | Unread:
+def _survey(args: Namespace, number: int, alone: bool, spark: "SparkSession") -> StateSurvey | Unread:
     try:
-        with watched(spark, f"operator {number}", always=given.progress):
-            return survey(checkpoint_of(given, number), spark)
+        with watched(spark, f"operator {number}", always=args.progress):
+            return survey(checkpoint_of(args, number), spark)
     except Exception as error:  # of whatever kind: the page says why
         if alone:
             raise

@@ -239,20 +239,20 @@ def named(entries: Entries, names: Sequence[str]) -> StoredEntries:
     return StoredEntries(entries.key, entries.time, dict(zip(names, entries.columns[1:], strict=True)))
 
 
-def _check_names(what: str, given: Mapping[str, Any], declared: Mapping[str, Any]) -> None:
+def _check_names(what: str, columns: Mapping[str, Any], declared: Mapping[str, Any]) -> None:
     known = f"declared {what} columns: {', '.join(declared) or 'none'}"
     for name in declared:
-        if name not in given:
+        if name not in columns:
             raise ValueError(f"missing {what} column {name!r}; {known}")
-    for name in given:
+    for name in columns:
         if name not in declared:
             raise ValueError(f"unknown {what} column {name!r}; {known}")
 
 
-def _stored_column(name: str, type_: type, given: Any, rows: int) -> npt.NDArray[Any]:
+def _stored_column(name: str, type_: type, column: Any, rows: int) -> npt.NDArray[Any]:
     if type_ is not object:
-        return _numbers(f"stored column {name!r}", type_, given, rows)
-    values = _repeated(given, rows)
+        return _numbers(f"stored column {name!r}", type_, column, rows)
+    values = _repeated(column, rows)
     if isinstance(values, pa.Array | pa.ChunkedArray):
         values = values.to_pylist()
     elif isinstance(values, np.ndarray):
@@ -262,15 +262,15 @@ def _stored_column(name: str, type_: type, given: Any, rows: int) -> npt.NDArray
     return fill(values)
 
 
-def _repeated(given: Any, rows: int) -> Any:
+def _repeated(column: Any, rows: int) -> Any:
     """A column as it is; a single value is repeated for each row."""
-    is_column = isinstance(given, list | pa.Array | pa.ChunkedArray)
-    return given if is_column or (isinstance(given, np.ndarray) and given.ndim) else [given] * rows
+    is_column = isinstance(column, list | pa.Array | pa.ChunkedArray)
+    return column if is_column or (isinstance(column, np.ndarray) and column.ndim) else [column] * rows
 
 
-def _numbers(what: str, type_: type, given: Any, rows: int | None) -> npt.NDArray[Any]:
+def _numbers(what: str, type_: type, column: Any, rows: int | None) -> npt.NDArray[Any]:
     """Numbers as a column of int64 or float64; a single number is repeated if the number of rows is known."""
-    values = given.to_numpy(zero_copy_only=False) if isinstance(given, pa.Array) else np.asanyarray(given)
+    values = column.to_numpy(zero_copy_only=False) if isinstance(column, pa.Array) else np.asanyarray(column)
     if np.ma.is_masked(values):
         raise ValueError(f"{what} has nulls: fill them, or declare the column as object")
     values = np.ma.getdata(values)

@@ -65,6 +65,7 @@ class CustomPlan(Plan):
     operations: tuple[Operation, ...] = ()
     calls_user_code = True
     reports_inputs_only = True
+    keeps_state = True
 
     def __init__(
         self,

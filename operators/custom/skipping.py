@@ -106,20 +106,20 @@ class SkippingWalk(Walk):
         if call.values is None:
             del key_context.timers[call.timer]
             key_context.fired = call.time
-            made = self._definition.on_timer(call.time, call.timer, key_context)
+            rows = self._definition.on_timer(call.time, call.timer, key_context)
         else:
             values = deepcopy(call.values) if self._copies_inputs else call.values
             record = dict(zip(self._names, values, strict=True))
-            made = self._definition.process(call.time, record, key_context)
-        if made is not None:
-            self._collect(made)
+            rows = self._definition.process(call.time, record, key_context)
+        if rows is not None:
+            self._collect(rows)
         key_context.fired = None
 
-    def _collect(self, made: Iterable[Row]) -> None:
+    def _collect(self, rows: Iterable[Row]) -> None:
         before = len(self._rows)
         # Rows may hold parts of the state, which a later call may change before it raises.
-        copied = self._copies_rows and not isinstance(made, dict)
-        super()._collect(map(deepcopy, made) if copied else made)
+        copied = self._copies_rows and not isinstance(rows, dict)
+        super()._collect(map(deepcopy, rows) if copied else rows)
         if len(self._rows) > before:
             try:
                 self._output.check(self._rows[before:])

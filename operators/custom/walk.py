@@ -55,9 +55,9 @@ class Walk:
                 if key_context.timers:
                     self._timers(key_context, time)
                 self._at = "process", time
-                made = process(time, dict(zip(names, values, strict=True)), key_context)
-                if made is not None:
-                    self._collect(made)
+                rows = process(time, dict(zip(names, values, strict=True)), key_context)
+                if rows is not None:
+                    self._collect(rows)
             if key_context.timers:
                 self._timers(key_context, self._context.close_time)
             for name, counted in key_context.counts.items():
@@ -75,9 +75,9 @@ class Walk:
             del key_context.timers[name]
             key_context.fired = time
             self._at = "on_timer", time
-            made = on_timer(time, name, key_context)
-            if made is not None:
-                self._collect(made)
+            rows = on_timer(time, name, key_context)
+            if rows is not None:
+                self._collect(rows)
         key_context.fired = None
 
     @staticmethod
@@ -96,11 +96,11 @@ class Walk:
                     "stop setting timers at some point"
                 )
 
-    def _collect(self, made: Iterable[Row]) -> None:
-        if isinstance(made, dict):
+    def _collect(self, rows: Iterable[Row]) -> None:
+        if isinstance(rows, dict):
             raise TypeError("expected a list of rows, got a single row: return [row], or yield row")
         before = len(self._rows)
-        self._rows.extend(made)
+        self._rows.extend(rows)
         if len(self._rows) == before:
             return
         known = self._context.declared.results.keys()

@@ -157,7 +157,7 @@ class WindowedAggregation(RunnableOperator):
         return self.as_on_close()  # After the last record both policies say the same.
 
     @property
-    def given(self) -> Iterator[tuple[str, str]]:
+    def input_arguments(self) -> Iterator[tuple[str, str]]:
         yield from (("group_by", key) for key in self.keys)
         yield from inputs_of_results(self.aggregates)
 
@@ -183,7 +183,7 @@ class WindowedAggregation(RunnableOperator):
         return _checked(operator), df, event_time
 
     def bind(self, schema: pa.Schema, event_time: str, config: StateConfig) -> Binding:
-        refuse_expressions([("event_time", event_time), *self.given])
+        refuse_expressions([("event_time", event_time), *self.input_arguments])
         windows = self.windows
         types = column_types(schema)
         gap = windows.gap_input
@@ -279,8 +279,8 @@ class CoGroupedAggregation(OfSomeKinds):
         from operators.spark.inputs.arguments import Arguments
 
         joint, frame, incoming = self._unite(frames, event_time)
-        given = Arguments(backend, options, name, close_time, idle)
-        return apply(joint, frame, EVENT_TIME, given, incoming=incoming)
+        arguments = Arguments(backend, options, name, close_time, idle)
+        return apply(joint, frame, EVENT_TIME, arguments, incoming=incoming)
 
     def savepoint(
         self,

@@ -194,7 +194,7 @@ class GroupedOperator(RunnableOperator):
         return replace(self, whole=True)
 
     @property
-    def given(self) -> Iterator[tuple[str, str]]:
+    def input_arguments(self) -> Iterator[tuple[str, str]]:
         yield from (("group_by", key) for key in self.keys)
 
     def prepared(self, df: "DataFrame", event_time: str) -> "tuple[GroupedOperator, DataFrame, str]":
@@ -205,7 +205,7 @@ class GroupedOperator(RunnableOperator):
         return operator, found.df, found.name(event_time)
 
     def bind(self, schema: pa.Schema, event_time: str, config: StateConfig) -> Binding:
-        refuse_expressions([("event_time", event_time), *self.given])
+        refuse_expressions([("event_time", event_time), *self.input_arguments])
         definition, types = self.definition, column_types(schema)
         check_columns(types, event_time, self.keys, {})
         tick_us = tick_length(definition.tick)
@@ -275,13 +275,13 @@ class GroupedOperator(RunnableOperator):
             raise DefinitionError(f"{name} declares no results: declare at least one result column")
         return declared
 
-    def _result_type(self, name: str, given: "str | pa.DataType") -> pa.DataType:
-        if not isinstance(given, str | pa.DataType):
+    def _result_type(self, name: str, type_: "str | pa.DataType") -> pa.DataType:
+        if not isinstance(type_, str | pa.DataType):
             raise DefinitionError(
-                f"{type(self.definition).__name__} declares result {name!r} of type {given!r}: "
+                f"{type(self.definition).__name__} declares result {name!r} of type {type_!r}: "
                 "expected Spark's name of a type, such as 'double', or an Arrow type"
             )
         try:
-            return result_type(given)
+            return result_type(type_)
         except DefinitionError as error:
             raise DefinitionError(f"{type(self.definition).__name__}, result {name!r}: {error}") from None

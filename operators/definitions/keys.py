@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 Typed = tuple[tuple[str, pa.DataType], ...]
 
 
-def key_columns(given: "Sequence[str | Column]") -> tuple[str, ...]:
+def key_columns(columns: "Sequence[str | Column]") -> tuple[str, ...]:
     """Return what is given to `group_by`: names, and expressions.
 
     Raises:
         DefinitionError: one of them is neither, or occurs twice.
     """
-    keys = tuple(map(named, given))
+    keys = tuple(map(named, columns))
     for key in keys:
         check_column_name("group_by", key)
     refuse_twice("key column", keys)

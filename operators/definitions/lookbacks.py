@@ -29,18 +29,18 @@ def pause_ticks(forget_after: Duration | None, tick_us: int, *, lifetime: bool) 
     return found
 
 
-def lookbacks_by_name(given: Duration | Mapping[str, Duration]) -> dict[Any, Duration]:
+def lookbacks_by_name(lookbacks: Duration | Mapping[str, Duration]) -> dict[Any, Duration]:
     """Return lengths by name; that of a single one is empty.
 
     Raises:
         DefinitionError: the lengths have no names, or there are none.
     """
-    if isinstance(given, list | tuple | set | frozenset):
+    if isinstance(lookbacks, list | tuple | set | frozenset):
         raise DefinitionError(
-            f"lookbacks is {given!r}: give lengths by name, such as {{'1h': '1 hour', '1d': '1 day'}}; results are named "
+            f"lookbacks is {lookbacks!r}: give lengths by name, such as {{'1h': '1 hour', '1d': '1 day'}}; results are named "
             "after them"
         )
-    named: dict[Any, Duration] = dict(given) if isinstance(given, Mapping) else {"": given}
+    named: dict[Any, Duration] = dict(lookbacks) if isinstance(lookbacks, Mapping) else {"": lookbacks}
     if not named:
         raise DefinitionError("lookbacks is empty: give at least one, such as {'1h': '1 hour'}")
     return named

@@ -39,18 +39,18 @@ def check_computes(aggregates: Sequence[object]) -> None:
         raise DefinitionError("the operator has no aggregates: add some, such as .aggregate(n=agg.count())")
 
 
-def no_aggregate(name: str, given: object) -> str:
+def no_aggregate(name: str, value: object) -> str:
     """Return the message for a result that is not an aggregate."""
-    if isinstance(given, OverLookbacks):
-        return f"{name} is over lookbacks {given.lookbacks}, but only RollingWindows have lookbacks: leave over(...) out"
-    if isinstance(given, AggregateOperation):
+    if isinstance(value, OverLookbacks):
+        return f"{name} is over lookbacks {value.lookbacks}, but only RollingWindows have lookbacks: leave over(...) out"
+    if isinstance(value, AggregateOperation):
         return (
-            f"{name} is the AggregateOperation {given.name!r} itself: call it with columns, such as op('v')"
+            f"{name} is the AggregateOperation {value.name!r} itself: call it with columns, such as op('v')"
         )
-    if callable(given) and getattr(given, "__module__", None) == "operators.aggregates":
-        return f"{name}={given!r} is not an aggregate: call it, such as agg.{getattr(given, '__name__', 'sum')}('v')"
+    if callable(value) and getattr(value, "__module__", None) == "operators.aggregates":
+        return f"{name}={value!r} is not an aggregate: call it, such as agg.{getattr(value, '__name__', 'sum')}('v')"
     return (
-        f"{name}={given!r} is not an aggregate: use one of operators.aggregates, such as agg.sum('v'), "
+        f"{name}={value!r} is not an aggregate: use one of operators.aggregates, such as agg.sum('v'), "
         "not of pyspark.sql.functions"
     )
 

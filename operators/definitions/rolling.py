@@ -87,11 +87,11 @@ class RollingWindows:
 
     def __post_init__(self) -> None:
         tick_us = tick_length(self.tick)
-        given = self.lookbacks
-        named = lookbacks_by_name(given)
+        lookbacks = self.lookbacks
+        named = lookbacks_by_name(lookbacks)
         lengths: dict[int | None, str] = {}
         for name, length in named.items():
-            if isinstance(given, Mapping) and not (isinstance(name, str) and name):
+            if isinstance(lookbacks, Mapping) and not (isinstance(name, str) and name):
                 raise DefinitionError(
                     f"lookback name {name!r} must be text that is not empty: results are named after it"
                 )
@@ -170,10 +170,10 @@ class RollingAggregation(RunnableOperator):
         """
         check_named(unnamed)
         added = []
-        for name, given in aggregates.items():
-            limited = given if isinstance(given, OverLookbacks) else OverLookbacks(given, self.windows.names)
+        for name, one in aggregates.items():
+            limited = one if isinstance(one, OverLookbacks) else OverLookbacks(one, self.windows.names)
             if not isinstance(limited.aggregate, Aggregate):
-                raise DefinitionError(no_aggregate(name, given))
+                raise DefinitionError(no_aggregate(name, one))
             for lookback in limited.lookbacks:
                 if lookback not in self.windows.names:
                     raise DefinitionError(
@@ -213,7 +213,7 @@ class RollingAggregation(RunnableOperator):
         return replace(self, policy="on_close")
 
     @property
-    def given(self) -> Iterator[tuple[str, str]]:
+    def input_arguments(self) -> Iterator[tuple[str, str]]:
         yield from (("group_by", key) for key in self.keys)
         yield from inputs_of_results(self.aggregates)
 
@@ -238,7 +238,7 @@ class RollingAggregation(RunnableOperator):
         return operator, found.df, time
 
     def bind(self, schema: pa.Schema, event_time: str, config: StateConfig) -> Binding:
-        refuse_expressions([("event_time", event_time), *self.given])
+        refuse_expressions([("event_time", event_time), *self.input_arguments])
         windows, types = self.windows, column_types(schema)
         check_computes(self.aggregates)
         check_columns(types, event_time, self.keys, {})
@@ -300,8 +300,8 @@ class RollingAggregation(RunnableOperator):
         self, types: Mapping[str, pa.DataType], rows: tuple[tuple[str, str, pa.DataType], ...]
     ) -> RollingOutput:
         windows = self.windows
-        given = bind_aggregates({name: aggregate for name, aggregate, _ in self.aggregates}, types)
-        bound = tuple((name, combining(one)) for name, one in given)
+        aggregates = bind_aggregates({name: aggregate for name, aggregate, _ in self.aggregates}, types)
+        bound = tuple((name, combining(one)) for name, one in aggregates)
         over = tuple(tuple(windows.names.index(name) for name in over) for _, _, over in self.aggregates)
         keys = tuple((name, types[name]) for name in self.keys)
         return RollingOutput(
@@ -362,8 +362,8 @@ class RollingAggregation(RunnableOperator):
         operator, sides = _as_of(ready, labels.columns, times["labels"])
         grace_us = self.windows.grace_ticks * self.windows.tick_us
         frame, incoming = unite(sides, operator.keys, frames, times, grace_us)
-        given = Arguments(backend, options, name, idle=idle)
-        return apply(operator, frame, EVENT_TIME, given, incoming=incoming)
+        arguments = Arguments(backend, options, name, idle=idle)
+        return apply(operator, frame, EVENT_TIME, arguments, incoming=incoming)
 
     def local_runner_as_of(
         self,
@@ -381,7 +381,7 @@ class RollingAggregation(RunnableOperator):
         """
         from operators.runtime.local_as_of import AsOfRunner
 
-        refuse_expressions([("label_time", label_time), ("event_time", event_time), *self.given])
+        refuse_expressions([("label_time", label_time), ("event_time", event_time), *self.input_arguments])
 
         def sides_of(columns: Sequence[str]) -> "tuple[list[Side], LocalRunner]":
             operator, sides = _as_of(self, columns, label_time)

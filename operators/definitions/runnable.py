@@ -42,7 +42,7 @@ class RunnableOperator(OfSomeKinds, ABC):
 
     @property
     @abstractmethod
-    def given(self) -> Iterator[tuple[str, str]]:
+    def input_arguments(self) -> Iterator[tuple[str, str]]:
         """What is given for columns: the argument, and the name or expression."""
 
     @property
@@ -112,8 +112,8 @@ class RunnableOperator(OfSomeKinds, ABC):
         from operators.spark.apply import apply
         from operators.spark.inputs.arguments import Arguments
 
-        given = Arguments(backend, options, name, close_time, idle, schema, streaming)
-        return apply(self, df, event_time, given)
+        arguments = Arguments(backend, options, name, close_time, idle, schema, streaming)
+        return apply(self, df, event_time, arguments)
 
     def savepoint(
         self,
@@ -175,8 +175,8 @@ class RunnableOperator(OfSomeKinds, ABC):
         from operators.spark.inputs.arguments import Arguments
         from operators.spark.with_late import WithLate
 
-        given = Arguments(backend, options, name, idle=idle, schema=schema, streaming=streaming)
-        return WithLate.of(self, df, event_time, given)
+        arguments = Arguments(backend, options, name, idle=idle, schema=schema, streaming=streaming)
+        return WithLate.of(self, df, event_time, arguments)
 
     def local_runner(
         self,
@@ -219,7 +219,7 @@ class RunnableOperator(OfSomeKinds, ABC):
         """
         from operators.runtime.local import LocalRunner
 
-        refuse_expressions([("event_time", event_time), *self.given])
+        refuse_expressions([("event_time", event_time), *self.input_arguments])
 
         def bind(schema: pa.Schema, config: StateConfig) -> Binding:
             binding = self.bind(schema, event_time, config)
@@ -294,5 +294,5 @@ class RunnableOperator(OfSomeKinds, ABC):
         from operators.spark.inputs.arguments import Arguments
         from operators.spark.state.checkpoint_check import check_checkpoint
 
-        given = Arguments(backend, options, idle=idle)
-        return check_checkpoint(self, df, event_time, checkpoint, given, operator)
+        arguments = Arguments(backend, options, idle=idle)
+        return check_checkpoint(self, df, event_time, checkpoint, arguments, operator)

@@ -98,13 +98,14 @@ class FoldEngine:
         self, keys: list[bytes], stored: Entries, folded: FoldedWindows, close_times: tuple[int, int]
     ) -> Iterator[Emission]:
         close_time_start, close_time_end = close_times
-        end, windows = folded.entries.time, self.plan.kind.is_window(folded.entries)
+        last_tick, windows = folded.entries.time, self.plan.kind.is_window(folded.entries)
         if self.plan.on_update:
-            yield self._emission(keys, folded.entries, windows & folded.changed & (end >= close_time_start))
+            changed = windows & folded.changed & (last_tick >= close_time_start)
+            yield self._emission(keys, folded.entries, changed)
             return
         closed = (stored.time >= self.state.close_time) & (stored.time < close_time_start)
         yield self._emission(keys, stored, self.plan.kind.is_window(stored) & closed)
-        closed = (end >= close_time_start) & (end < close_time_end)
+        closed = (last_tick >= close_time_start) & (last_tick < close_time_end)
         yield self._emission(keys, folded.entries, windows & closed)
 
     def _emission(self, keys: list[bytes], entries: Entries, chosen: Mask) -> Emission:

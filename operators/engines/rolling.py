@@ -77,6 +77,10 @@ class RollingPlan(KindPlan):
         return self.on_arrival
 
     @property
+    def keeps_state(self) -> bool:
+        return self.kind.lifetime
+
+    @property
     def panes(self) -> PaneSchema:
         """The panes without what is stored beside them."""
         return PaneSchema(self.operations)
@@ -138,8 +142,8 @@ class RollingPlan(KindPlan):
         if not across.any():
             return entries
         times = self.event_time, self.tick_us
-        rows = schema.unpacked(entries.take(across), codec, times, close_time, FAR_FUTURE)
-        cut = schema.packed(rows, codec, segment_ticks, empty)
+        rows = schema.unpack(entries.take(across), codec, times, close_time, FAR_FUTURE)
+        cut = schema.pack(rows, codec, segment_ticks, empty)
         return merge_entries([entries.take(~across), cut], schema.layout)
 
     def engine(self, store: WindowStore) -> "RollingEngine":
@@ -185,29 +189,33 @@ class RollingEngine:
     def step(self, batch: Records, step: Step) -> Sequence[Emitted]:
         """Process one batch and return the rows to emit."""
         self.state.begin(step)
-        plan, start, end = self.plan, step.close_time_start, step.close_time_end
+        plan, since, close_time = self.plan, step.close_time_start, step.close_time_end
         records, emitting = self._accepted_records(batch, step)
-        panes = self._new_panes(records, plan.kind.dead_before(start))
-        edge = FAR_FUTURE if plan.on_arrival else end
+        panes = self._new_panes(records, plan.kind.dead_before(since))
+        edge = FAR_FUTURE if plan.on_arrival else close_time
         now, later = (
             Waiting.of(records, emitting & side) for side in (records.time < edge, records.time >= edge)
         )
-        touched = self.state.touch(batch.keys, end)
-        self._choose_spans(touched, panes, now, later, end)
-        stored, waiting = self._load(touched, panes, later, self._emitted_times(touched, now, end))
+        touched = self.state.touch(batch.keys, close_time)
+        self._choose_spans(touched, panes, now, later, close_time)
+        stored, waiting = self._load(touched, panes, later, self._emitted_times(touched, now, close_time))
         life = None if self._lifetimes is None else self._lifetimes.fetch(touched.keys)
         emitted, merged = [], merge_panes(plan.panes, stored, panes)
         if not plan.on_arrival:
             times = plan.event_time, plan.tick_us
-            ready = WaitingSchema.unpacked(waiting, self._codec, times, self.state.close_time, end)
-            if start > self.state.close_time and len(closed := ready.between(self.state.close_time, start)):
+            ready = WaitingSchema.unpack(waiting, self._codec, times, self.state.close_time, close_time)
+            if since > self.state.close_time and len(closed := ready.between(self.state.close_time, since)):
                 before = merge_entries(stored, plan.panes.layout)
                 emitted.append(self._windows(closed, before, life))
-            now = Waiting.join([ready.between(start, end), now])
+            now = Waiting.join([ready.between(since, close_time), now])
         emitted.append(self._windows(now, merged.panes, life))
         step.counters.panes += int(np.count_nonzero(merged.fresh))
-        if end < FAR_FUTURE:  # Nothing follows the end of a bounded frame, so that nothing has to be stored.
-            self._save(touched, panes, merged.panes, waiting, later, (self._forgotten(end), end))
+        if (
+            close_time < FAR_FUTURE
+        ):  # Nothing follows the end of a bounded frame, so that nothing has to be stored.
+            self._save(
+                touched, panes, merged.panes, waiting, later, (self._forgotten(close_time), close_time)
+            )
         return self.state.end(step, emitted)
 
     def _accepted_records(self, batch: Records, step: Step) -> tuple[Records, Mask]:
@@ -260,7 +268,7 @@ class RollingEngine:
             earliest = FAR_PAST if kind.lifetime else max(begin, self.state.close_time) - kind.longest
             touched.widen(due.key, earliest, min(end, close_time - 1))
 
-    def _emitted_times(self, touched: Touched, now: Waiting, end: int) -> tuple[Ints, Ints]:
+    def _emitted_times(self, touched: Touched, now: Waiting, close_time: int) -> tuple[Ints, Ints]:
         """The first and the last time of the rows of each key that come out in this step, or earlier and later ones."""
         first, last = np.full(len(touched.keys), FAR_FUTURE), np.full(len(touched.keys), FAR_PAST)
         begins, ends = key_edges(now.key)
@@ -268,7 +276,7 @@ class RollingEngine:
         for segment, due in touched.due.items():
             begin, final = self.state.store.span_of(segment)
             np.minimum.at(first, due.key, max(begin, self.state.close_time))
-            np.maximum.at(last, due.key, min(final, end - 1))
+            np.maximum.at(last, due.key, min(final, close_time - 1))
         return first, last
 
     def _load(
@@ -344,9 +352,9 @@ class RollingEngine:
         changed, timers = [Rows(new.key, new.time)], None
         if not self.plan.on_arrival:
             ticks, out = self.state.store.segment_ticks, WaitingSchema.out(waiting, close_time)
-            packed = WaitingSchema.packed(later, self._codec, ticks, self._empty)
-            changed += [Rows(each.key, each.time) for each in (waiting.take(out), packed)]
-            parts = (self._stored.stored(panes), waiting.take(~out), packed)
+            later_entries = WaitingSchema.pack(later, self._codec, ticks, self._empty)
+            changed += [Rows(each.key, each.time) for each in (waiting.take(out), later_entries)]
+            parts = (self._stored.stored(panes), waiting.take(~out), later_entries)
             panes, fresh = merge_marked(parts, (False, False, True), self._stored.layout)
             due, stored = WaitingSchema.due(panes, close_time), ~fresh
             timers = Timers(due, Rows(panes.key[stored], panes.time[stored]), due[stored])

@@ -79,7 +79,7 @@ class WaitingSchema(RollingPaneSchema):
         return np.where(waits, np.maximum(entries.columns[_SINCE], close_time), NEVER)
 
     @staticmethod
-    def packed(rows: Waiting, codec: RowCodec, segment_ticks: int, empty: Entries) -> Entries:
+    def pack(rows: Waiting, codec: RowCodec, segment_ticks: int, empty: Entries) -> Entries:
         """Return rows as entries, one for each page; `empty` has the states of no records."""
         starts = run_starts(rows.key, rows.time // segment_ticks)
         ends = np.append(starts[1:], len(rows.key))[: len(starts)]
@@ -90,9 +90,7 @@ class WaitingSchema(RollingPaneSchema):
         )
 
     @staticmethod
-    def unpacked(
-        waiting: Entries, codec: RowCodec, times: tuple[str, int], since: int, before: int
-    ) -> Waiting:
+    def unpack(waiting: Entries, codec: RowCodec, times: tuple[str, int], since: int, before: int) -> Waiting:
         """Return the rows with since <= time < before.
 
         Args:

@@ -171,8 +171,8 @@ class SessionPlan(WindowPlan):
         if self.by_end or not len(stored):
             return stored
         first = run_starts(stored.key, stored.columns[START])
-        end = np.maximum.reduceat(stored.columns[WAITS], first)
-        ends = np.repeat(end, np.diff(np.append(first, len(stored))))
+        waits = np.maximum.reduceat(stored.columns[WAITS], first)
+        ends = np.repeat(waits, np.diff(np.append(first, len(stored))))
         return Entries(stored.key, (ends, *stored.columns[START:]))
 
     def dead_before(self, close_time: int) -> int:

@@ -83,7 +83,7 @@ def _packed_bytes(operation: Operation, types: dict[str, pa.DataType], records: 
     if isinstance(operation, FoldOperation) and not isinstance(operation, KeptFold):
         return len(pack_value(pack_value(operation.functions.init())))
     if isinstance(operation, UserOperation):
-        state = operation.created(1)
+        state = operation.empty_states(1)
     else:
         typical = _typical_records(operation.inputs, types, records)
         if typical is None:
@@ -95,9 +95,9 @@ def _packed_bytes(operation: Operation, types: dict[str, pa.DataType], records: 
 
 def _typical_records(columns: Sequence[str], types: dict[str, pa.DataType], rows: int) -> Records | None:
     """Records of one key with distinct values."""
-    made = {name: _typical(types[name], rows) for name in columns}
-    values = {name: column_data(column) for name, column in made.items() if column is not None}
-    if len(values) < len(made):
+    typical = {name: _typical(types[name], rows) for name in columns}
+    values = {name: column_data(column) for name, column in typical.items() if column is not None}
+    if len(values) < len(typical):
         return None
     time = np.arange(rows) + _WHOLE**2
     return Records([NO_COLUMNS], np.zeros(rows, np.int64), time, values, 0)

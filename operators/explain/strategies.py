@@ -95,7 +95,7 @@ def strategy_of(operation: Operation) -> Strategy:
         return FOLD
     if operation.idempotent:
         return OVERLAP
-    if isinstance(operation, UserOperation) and operation.given.deduct is not None:
+    if isinstance(operation, UserOperation) and operation.definition.deduct is not None:
         return DEDUCT
     return BY_METHOD.get(type(operation).combine_ranges, CUSTOM)
 
@@ -130,7 +130,7 @@ def _part(plan: Plan, name: str, bound: Bound, unmerged: list[str]) -> Aggregate
 
 def _change(operation: Operation) -> str | None:
     """What would make a custom aggregate cheaper."""
-    if isinstance(operation, UserOperation) and operation.given.deduct is None:
+    if isinstance(operation, UserOperation) and operation.definition.deduct is None:
         return "an exact deduct would make this O(1)"
     if isinstance(operation, FoldOperation):
         return "an AggregateOperation would use NumPy columns instead"

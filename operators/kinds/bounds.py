@@ -52,18 +52,18 @@ def running_max(group: Ints, value: Ints) -> Ints:
     return value[order[np.maximum.accumulate(rank)]]
 
 
-def session_starts(key: Ints, start: Ints, end: Ints, longest: int | None = None) -> Ints:
+def session_starts(key: Ints, start: Ints, waits: Ints, longest: int | None = None) -> Ints:
     """Return where each session begins: at a row that starts after the end of every earlier row of its key.
 
     Args:
         key, start: shape (n,), int64: rows sorted by key and start.
-        end: shape (n,), int64: the tick until which each row's session waits for the next row; not before its start.
+        waits: shape (n,), int64: the tick until which each row's session waits for the next row; not before its start.
         longest: if given, a row that starts more than this many ticks after the first row of its session begins a session.
 
     Cost: O(n) array operations; with `longest`, also a step in Python for each session that is cut.
     """
     begins = np.ones(len(key), bool)
-    begins[1:] = (key[1:] != key[:-1]) | (start[1:] > running_max(key, end)[:-1])
+    begins[1:] = (key[1:] != key[:-1]) | (start[1:] > running_max(key, waits)[:-1])
     first = np.flatnonzero(begins)
     if longest is None or not len(first):
         return first
@@ -71,12 +71,12 @@ def session_starts(key: Ints, start: Ints, end: Ints, longest: int | None = None
     long = start[limit - 1] - start[first] > longest
     if not long.any():
         return first
-    ascending = bool((begins[1:] | (end[1:] >= end[:-1])).all())
+    ascending = bool((begins[1:] | (waits[1:] >= waits[:-1])).all())
     cuts, starts = [], start.tolist()
 
     def next_cut(row: int, stop: int) -> int:
         cut = bisect_right(starts, starts[row] + longest, row, stop)
-        return cut if ascending else row + _first_gap(start[row:cut], end[row:cut])
+        return cut if ascending else row + _first_gap(start[row:cut], waits[row:cut])
 
     for cut, stop in zip(first[long].tolist(), limit[long].tolist(), strict=True):
         while (cut := next_cut(cut, stop)) < stop:
@@ -84,7 +84,7 @@ def session_starts(key: Ints, start: Ints, end: Ints, longest: int | None = None
     return np.sort(np.concatenate([first, np.array(cuts, np.int64)]))
 
 
-def _first_gap(start: Ints, end: Ints) -> int:
+def _first_gap(start: Ints, waits: Ints) -> int:
     """The first row that starts after the ends of all rows before it, or the number of rows."""
-    gap = start[1:] > np.maximum.accumulate(end[:-1])
+    gap = start[1:] > np.maximum.accumulate(waits[:-1])
     return int(gap.argmax()) + 1 if gap.any() else len(start)

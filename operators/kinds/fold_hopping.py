@@ -26,8 +26,8 @@ class FoldedHopping(Hops, FoldKind):
         """Return the end before which no window is needed: a closed window is not used by others."""
         return close_time
 
-    def bounds(self, end: Ints) -> tuple[Ints, Ints]:
-        return end + 1 - self.size, end + 1
+    def bounds(self, last_tick: Ints) -> tuple[Ints, Ints]:
+        return last_tick + 1 - self.size, last_tick + 1
 
     def is_window(self, entries: Entries) -> Mask:
         """Return which entries are windows: all of them."""
@@ -35,17 +35,17 @@ class FoldedHopping(Hops, FoldKind):
 
     def fold(self, schema: FoldSchema, stored: Entries, records: Records, close_time: int) -> FoldedWindows:
         lo, start = self.starts(records.key, records.time, 1, close_time)
-        end = start + (self.size - 1)
-        hi = positions(records.key, records.time, records.key[lo], end, "right")
+        last = start + (self.size - 1)
+        hi = positions(records.key, records.time, records.key[lo], last, "right")
         nothing = np.zeros(len(stored), np.int64)
-        key, end = np.concatenate([stored.key, records.key[lo]]), np.concatenate([stored.time, end])
+        key, last = np.concatenate([stored.key, records.key[lo]]), np.concatenate([stored.time, last])
         lo, hi = np.concatenate([nothing, lo]), np.concatenate([nothing, hi])
         base = np.append(np.arange(len(stored)), np.full(len(lo) - len(stored), -1))
-        order = row_order(key, end)
+        order = row_order(key, last)
         if order is not None:
-            key, end, base, lo, hi = (column[order] for column in (key, end, base, lo, hi))
-        starts = run_starts(key, end)
+            key, last, base, lo, hi = (column[order] for column in (key, last, base, lo, hi))
+        starts = run_starts(key, last)
         if len(starts) < len(key):  # a stored window is followed by the same window with new records
             base, lo, hi = (np.maximum.reduceat(column, starts) for column in (base, lo, hi))
         states = schema.fold(stored, base, records, lo, hi)
-        return FoldedWindows(schema.entries(key[starts], (end[starts],), states), base < 0, hi > lo)
+        return FoldedWindows(schema.entries(key[starts], (last[starts],), states), base < 0, hi > lo)

@@ -43,8 +43,8 @@ class FoldedSliding(SlidingBounds, FoldKind):
     name: ClassVar[str] = "sliding by fold"
     head: ClassVar[tuple[tuple[str, str], ...]] = (("end", TIME), ("latest", TIME), ("is_window", NUMBER))
 
-    def bounds(self, end: Ints) -> tuple[Ints, Ints]:
-        return end - self.size, end
+    def bounds(self, last_tick: Ints) -> tuple[Ints, Ints]:
+        return last_tick - self.size, last_tick
 
     def is_window(self, entries: Entries) -> Mask:
         return entries.columns[_IS_WINDOW] != 0

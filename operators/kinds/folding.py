@@ -111,8 +111,8 @@ def _add_ranges(operation: Operation, state: State, records: Records, lo: Ints, 
 
 
 def _assign(target: State, rows: Mask | Ints | slice, values: State) -> None:
-    for column, given in zip(target, values, strict=True):
-        column[rows] = given
+    for column, value in zip(target, values, strict=True):
+        column[rows] = value
 
 
 def positions(key: Ints, time: Ints, at_key: Ints, at_time: Ints, side: str) -> Ints:

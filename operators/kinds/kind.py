@@ -133,8 +133,8 @@ class FoldKind(WindowKind):
     """Name and kind of each stored column before the states."""
 
     @abstractmethod
-    def bounds(self, end: Ints) -> tuple[Ints, Ints]:
-        """Return starts and ends of windows as they are emitted."""
+    def bounds(self, last_tick: Ints) -> tuple[Ints, Ints]:
+        """Return starts and ends, as they are emitted, of windows with these last ticks."""
 
     @abstractmethod
     def is_window(self, entries: Entries) -> Mask:

@@ -110,8 +110,8 @@ def effective_binding(binding: Binding, stored_identity: dict[str, Any], *, move
         binding = replace(binding, segment=segment)
     later = binding.plan.continue_state(stored_identity)
     binding = binding if later is binding.plan else replace(binding, plan=later)
-    names, given = list(stored_identity.get(STATE) or []), binding.output
-    if not isinstance(given, AggregateOutput) or _has_states(binding, stored_identity):
+    names, current = list(stored_identity.get(STATE) or []), binding.output
+    if not isinstance(current, AggregateOutput) or _has_states(binding, stored_identity):
         return binding
     plan: Any = binding.plan
     recorded = list(stored_identity.get(LASTING) or [])
@@ -132,12 +132,12 @@ def effective_binding(binding: Binding, stored_identity: dict[str, Any], *, move
             return oldest
         return latest + 1 if any(any(whole(operations, number, names)) for number in numbers) else 0
 
-    aggregates, lasting_results = [], plan.lasting_results(given)
-    for name, bound in given.aggregates:
+    aggregates, lasting_results = [], plan.lasting_results(current)
+    for name, bound in current.aggregates:
         operations = tuple(operation.bare for operation in bound.operations)
         number = since(operations, for_ever if name in lasting_results else names)
         aggregates.append((name, replace(bound, operations=tuple(_begun(op, number) for op in operations))))
-    output: Any = replace(given, aggregates=tuple(aggregates))  # type: ignore[type-var]
+    output: Any = replace(current, aggregates=tuple(aggregates))  # type: ignore[type-var]
     kept = {op for op in output.operations if _source(op, lasting, widened) is not None}
     return replace(binding, plan=plan.of_output(output, kept), output=output)
 
@@ -149,13 +149,13 @@ def _has_states(binding: Binding, stored_identity: dict[str, Any]) -> bool:
     return (stored_identity.get(STATE), lasting) == (own.get(STATE), own.get(LASTING))
 
 
-def adapt(batch: Partials, given: Binding, effective: Binding) -> Partials:
+def adapt(batch: Partials, binding: Binding, effective: Binding) -> Partials:
     """Return the partial aggregates of a first stage of one binding as a batch for the effective one."""
-    if effective.plan is given.plan:
+    if effective.plan is binding.plan:
         return batch
-    head, columns = len(given.plan.head), batch.entries.columns
+    head, columns = len(binding.plan.head), batch.entries.columns
     states = dict(
-        zip(given.plan.operations, split_states(given.plan.operations, columns[head:]), strict=True)
+        zip(binding.plan.operations, split_states(binding.plan.operations, columns[head:]), strict=True)
     )
     copied = join_states([states[operation.bare] for operation in effective.plan.operations])
     return replace(batch, entries=Entries(batch.entries.key, (*columns[:head], *copied)))

@@ -99,12 +99,12 @@ def _cast(table: pa.Table, field: pa.Field) -> pa.ChunkedArray:
         ) from error
 
 
-def _alike(given: pa.DataType, type_: pa.DataType) -> bool:
+def _alike(other: pa.DataType, type_: pa.DataType) -> bool:
     """Whether values of one type can be those of the other, so that no other key can be meant."""
-    if pat.is_null(given):
+    if pat.is_null(other):
         return True
-    if pat.is_timestamp(given) and pat.is_timestamp(type_):
-        return (given.tz is None) == (type_.tz is None)
+    if pat.is_timestamp(other) and pat.is_timestamp(type_):
+        return (other.tz is None) == (type_.tz is None)
     kinds = (
         pat.is_integer,
         pat.is_floating,
@@ -114,4 +114,4 @@ def _alike(given: pa.DataType, type_: pa.DataType) -> bool:
         pat.is_date,
         pat.is_boolean,
     )
-    return any(kind(given) and kind(type_) for kind in kinds)
+    return any(kind(other) and kind(type_) for kind in kinds)

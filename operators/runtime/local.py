@@ -309,7 +309,7 @@ class LocalRunner:
         if self._operator is None:
             # Each backend has its own directory: `restart` may change it.
             name = f"state-{self._config.backend.replace(':', '.').replace('/', '.')}"
-            self._operator = StatefulOperator.opened(
+            self._operator = StatefulOperator.open_copy(
                 binding, self._config, self._directory / name, DamagedCopyError
             )
         return self._operator

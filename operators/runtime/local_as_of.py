@@ -27,11 +27,11 @@ class AsOfRunner:
 
     def __init__(
         self,
-        made: Callable[[Sequence[str]], tuple[Sequence[Side], LocalRunner]],
+        create: Callable[[Sequence[str]], tuple[Sequence[Side], LocalRunner]],
         keys: Sequence[str],
         times: Mapping[str, str],
     ) -> None:
-        self._made = made
+        self._create = create
         self._keys = keys
         self._times = times
         self.frames: CoGroupedRunner | None = None
@@ -69,11 +69,11 @@ class AsOfRunner:
                 raise DefinitionError(
                     "the first batch needs labels, if only a table without rows: its columns come out"
                 )
-            sides, runner = self._made(labels.schema.names)
+            sides, runner = self._create(labels.schema.names)
             self.frames = CoGroupedRunner(sides, self._keys, self._times, runner)
-        given = {"labels": labels, "records": records}
+        tables = {"labels": labels, "records": records}
         return self.frames.process(
-            {name: table for name, table in given.items() if table is not None}, stream_time
+            {name: table for name, table in tables.items() if table is not None}, stream_time
         )
 
     def forget(self, keys: Keys) -> pa.Table:

@@ -9,7 +9,7 @@ import pyarrow as pa
 from operators.aggregates.sides import (
     EVENT_TIME,
     Side,
-    check_given,
+    check_by_name,
     check_side_columns,
     check_types,
     event_times,
@@ -64,11 +64,11 @@ class CoGroupedRunner:
         Raises:
             DefinitionError: a frame or a column is missing, or types differ.
         """
-        check_given(self._sides, tables)
+        check_by_name(self._sides, tables)
         self._schemas.update({name: table.schema for name, table in tables.items()})
         times = event_times(self._sides, self._schemas, self._event_time)
-        given = {name: tables.get(name, schema.empty_table()) for name, schema in self._schemas.items()}
-        return self.runner.process(self._united(given, times), stream_time)
+        batch = {name: tables.get(name, schema.empty_table()) for name, schema in self._schemas.items()}
+        return self.runner.process(self._united(batch, times), stream_time)
 
     def forget(self, keys: Keys) -> pa.Table:
         """Delete what is stored of keys, of all frames, and return rows that retract open windows: see `LocalRunner.forget`.

@@ -14,30 +14,30 @@ from state_backends.backends.memory import MemoryBackend
 from state_backends.checkpoints.stored_bucket import Bucket
 
 
-def open_windows(given: Binding, closing: Binding, bucket: Bucket) -> pa.Table:
+def open_windows(binding: Binding, closing: Binding, bucket: Bucket) -> pa.Table:
     """Return the rows of the windows that are open in a bucket's state. The bucket is changed: it is a copy.
 
     Args:
-        given: the operator that wrote the state.
+        binding: the operator that wrote the state.
         closing: the same, emitting windows when they close.
         bucket: its state.
 
     Raises:
         StateError: the state belongs to another operator; names what differs.
     """
-    change = adaption(given, bucket.identity, bucket.schema, REFUSE)
-    binding = effective_binding(closing, bucket.identity)
-    store = WindowStore(bucket.backend, binding.plan.layout, bucket.schema.segment)
+    change = adaption(binding, bucket.identity, bucket.schema, REFUSE)
+    effective = effective_binding(closing, bucket.identity)
+    store = WindowStore(bucket.backend, effective.plan.layout, bucket.schema.segment)
     if change is not None:
-        store = WindowStore(MemoryBackend(), binding.plan.layout, bucket.schema.segment)
+        store = WindowStore(MemoryBackend(), effective.plan.layout, bucket.schema.segment)
         for stored in bucket.entries():
             store.put_many(stored.keys, Entries(stored.key, tuple(change.columns(stored.columns))))
-    engine = binding.plan.engine(store)
+    engine = effective.plan.engine(store)
     engine.state.rebuild(bucket.close_time)
-    nothing = binding.read([binding.inputs.empty()])
+    nothing = effective.read([effective.inputs.empty()])
     emitted = engine.step(nothing, Step(FAR_FUTURE, FAR_FUTURE))
     return pa.concat_tables(
-        [binding.output.table([]), *(_still_open(binding, rows, bucket) for rows in emitted)]
+        [effective.output.table([]), *(_still_open(effective, rows, bucket) for rows in emitted)]
     )
 
 

@@ -61,7 +61,7 @@ class StatefulOperator:
         self._restoring = self._stepping = self._committing = 0.0
 
     @classmethod
-    def opened(
+    def open_copy(
         cls, binding: Binding, config: StateConfig, directory: Path, *lost: type[Exception]
     ) -> "StatefulOperator":
         """Open a local copy. After one of these errors it is deleted: the changelog has all that it had."""

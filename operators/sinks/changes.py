@@ -74,11 +74,11 @@ def forgotten_keys(keys: "Keys", names: Sequence[str]) -> pa.Table:
         raise DefinitionError(
             "the table has no key columns but the window: there is nothing to forget a key by"
         )
-    given = keys if isinstance(keys, pa.Table) else _rows_of(keys, names)
-    if not given.num_rows:
+    rows = keys if isinstance(keys, pa.Table) else _rows_of(keys, names)
+    if not rows.num_rows:
         raise DefinitionError("there is no key to forget: the keys have no rows")
-    _check_names(given.column_names, names)
-    table = _with_one_zero(_flat(given, names)[0], names).select(list(names))
+    _check_names(rows.column_names, names)
+    table = _with_one_zero(_flat(rows, names)[0], names).select(list(names))
     return table.group_by(list(names)).aggregate([])
 
 
@@ -94,10 +94,10 @@ def _rows_of(keys: Sequence[Mapping[str, object]], names: Sequence[str]) -> pa.T
     return pa.table({name: pa.array([key[name] for key in keys]) for name in names})
 
 
-def _check_names(given: Sequence[str], names: Sequence[str]) -> None:
-    if {*given} != {*names}:
+def _check_names(columns: Sequence[str], names: Sequence[str]) -> None:
+    if {*columns} != {*names}:
         raise DefinitionError(
-            f"the keys have the columns {', '.join(given)}, but the table's key columns are {', '.join(names)}"
+            f"the keys have the columns {', '.join(columns)}, but the table's key columns are {', '.join(names)}"
         )
 
 

@@ -161,8 +161,8 @@ def _copy(db: Db, table: Identifier, name: str, rows: pa.Table) -> Identifier:
     The name has its schema: with a search path that has others before it, it would be that of a table there.
     """
     new = Identifier("pg_temp", name)
-    made = SQL("CREATE TEMP TABLE {} ON COMMIT DROP AS SELECT {} FROM {} WITH NO DATA")
-    run(db, made.format(new, _list(rows.column_names), table))
+    create = SQL("CREATE TEMP TABLE {} ON COMMIT DROP AS SELECT {} FROM {} WITH NO DATA")
+    run(db, create.format(new, _list(rows.column_names), table))
     with db.cursor() as cursor, cursor.copy(SQL("COPY {} FROM STDIN (FORMAT csv)").format(new)) as copy:
         for part in as_csv(rows):
             copy.write(part)

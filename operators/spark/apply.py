@@ -50,7 +50,7 @@ def apply(
     operator: Runnable,
     df: DataFrame,
     event_time: str | Column,
-    given: Arguments,
+    arguments: Arguments,
     *,
     with_late: bool = False,
     incoming: Incoming | None = None,
@@ -61,41 +61,41 @@ def apply(
         operator: what the user defined.
         df: the input.
         event_time: its event-time column.
-        given: the other arguments of the user.
+        arguments: the other arguments of the user.
         with_late: whether late records are rows, too, of which all columns but `late` are null.
         incoming: what is known of the event time of a stream that was made of several; by default it is found out.
     """
     check_frame(df)
-    schema = given.schema
-    check_schema(df, schema, given.streaming)
-    if schema is not None and not (given.idle is None and given.close_time is None):
+    schema = arguments.schema
+    check_schema(df, schema, arguments.streaming)
+    if schema is not None and not (arguments.idle is None and arguments.close_time is None):
         raise DefinitionError(
             "with schema, which is for pipelines, there is no idle and no close_time: leave them out"
         )
     df = with_given_columns(df, schema)
-    prepared = prepare(operator, df, event_time, given.backend, given.options)
+    prepared = prepare(operator, df, event_time, arguments.backend, arguments.options)
     binding, columns, spark = prepared.binding, df.columns, df.sparkSession
     config = prepared.config.with_default("state.snapshots.retain", spark.conf.get(_RETAIN_KEY, None))
     df = prepared.df
-    streaming = df.isStreaming if given.streaming is None else given.streaming
+    streaming = df.isStreaming if arguments.streaming is None else arguments.streaming
     late = _late_side(binding, df, columns) if with_late else None
     binding = binding.reporting(late)
     narrow = input_columns(df, binding, streaming=streaming)
     if schema is not None:
         narrow = without_analysis(narrow, input_types(binding, schema, streaming=streaming))
     out = as_windows(spark_schema(binding.rows), {time.column for time in binding.times if time.is_end})
-    idle_ms = given.idle_ms
+    idle_ms = arguments.idle_ms
     if not streaming:
         if idle_ms is not None:
             raise DefinitionError(
                 "idle is for streams: a bounded frame has no later records, and all of its windows are emitted. Leave idle out"
             )
         check_workers(spark)
-        close_time = FAR_FUTURE if given.close_time is None else prepared.final_by(given.close_time)
+        close_time = FAR_FUTURE if arguments.close_time is None else prepared.final_by(arguments.close_time)
         return _bounded(
-            narrow, prepared.bounded.reporting(late), out, given.name, config.log_level, close_time
+            narrow, prepared.bounded.reporting(late), out, arguments.name, config.log_level, close_time
         )
-    if given.close_time is not None:
+    if arguments.close_time is not None:
         raise DefinitionError(
             "close_time is for bounded frames: on a stream, the watermark says which windows are closed"
         )
@@ -107,7 +107,7 @@ def apply(
         incoming = replace(direct(-(-binding.grace * binding.tick_us // 1_000)), shuffled=True)
     incoming = (incoming or prepared.incoming()).with_idle(idle_ms)
     out = mark_times(out, binding.times, incoming, binding.tick_us)
-    name = given.name
+    name = arguments.name
     try:
         return _streaming(narrow, binding, config, prepared.buckets, out, name, incoming)
     except AnalysisException as error:

@@ -34,10 +34,10 @@ class WithLate:
         operator: Runnable,
         df: DataFrame,
         event_time: str | Column,
-        given: Arguments,
+        arguments: Arguments,
     ) -> "WithLate":
         """Return an operator applied to a frame, as `RunnableOperator.apply_with_late` does."""
-        return cls(apply(operator, df, event_time, given, with_late=True))
+        return cls(apply(operator, df, event_time, arguments, with_late=True))
 
     @property
     def windows(self) -> DataFrame:

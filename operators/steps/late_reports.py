@@ -57,12 +57,12 @@ class LateSide:
             failed: records of this batch or of earlier ones whose function raised.
         """
         reasons = [batch.reasons, *([] if failed is None else [failed.reasons])]
-        row = _joined([report.row for report in late])
+        row = _concat([report.row for report in late])
         start, end = (
-            _joined([report.start for report in late]),
-            _joined([report.end for report in late]),
+            _concat([report.start for report in late]),
+            _concat([report.end for report in late]),
         )
-        late_by = to_unit(_joined([report.close_time - report.end for report in late]), self.tick_us, "ms")
+        late_by = to_unit(_concat([report.close_time - report.end for report in late]), self.tick_us, "ms")
         bad, type_ = sum(map(len, reasons)), self.type
         window = type_.field("window").type
         bounds = pa.StructArray.from_arrays([self._time(start), self._time(end)], fields=list(window))
@@ -108,8 +108,8 @@ class LateSide:
             return FailedRecords(pa.nulls(0, pa.string()), self.record.empty_table())
         decoded = decode_keys([call.key for call in calls], list(keys.values()))
         known = dict(zip(keys, decoded, strict=True))
-        given = {name for call in calls for name in call.values}
-        columns = [self._column(field, calls, known, given, event_time) for field in self.record]
+        input_names = {name for call in calls for name in call.values}
+        columns = [self._column(field, calls, known, input_names, event_time) for field in self.record]
         reasons = pa.array([call.reason for call in calls], pa.string())
         return FailedRecords(reasons, pa.Table.from_arrays(columns, schema=self.record))
 
@@ -118,10 +118,10 @@ class LateSide:
         field: pa.Field,
         calls: Sequence[FailedCall],
         known: Mapping[str, pa.Array],
-        given: Collection[str],
+        input_names: Collection[str],
         event_time: str,
     ) -> pa.Array:
-        if field.name in given:
+        if field.name in input_names:
             return pa.array([call.values.get(field.name) for call in calls], field.type)
         if field.name in known:
             return known[field.name].cast(field.type)
@@ -169,5 +169,5 @@ class FailedRecords:
         return FailedRecords(reasons, pa.concat_tables([self.records, others.records]))
 
 
-def _joined(parts: Sequence[Ints]) -> Ints:
+def _concat(parts: Sequence[Ints]) -> Ints:
     return np.concatenate([_NONE, *parts])

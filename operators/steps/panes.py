@@ -102,7 +102,7 @@ class PaneSchema:
         states = dict(zip(self.operations, self.states(panes), strict=True))
         # Combined together, so that the levels of each range are searched once.
         idempotent = [op for op in self.operations if op.idempotent]
-        joined = join_states([states[op] for op in idempotent])
+        pieces = join_states([states[op] for op in idempotent])
 
         def combine(left: State, right: State) -> State:
             pairs = zip(
@@ -110,7 +110,7 @@ class PaneSchema:
             )
             return join_states([op.combine(a, b) for op, a, b in pairs])
 
-        overlapped = split_states(idempotent, overlap_ranges(combine, joined, lo, hi)) if idempotent else []
+        overlapped = split_states(idempotent, overlap_ranges(combine, pieces, lo, hi)) if idempotent else []
         found = dict(zip(idempotent, overlapped, strict=True))
         return [found[op] if op in found else op.combine_ranges(states[op], lo, hi) for op in self.operations]
 

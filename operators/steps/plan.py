@@ -43,6 +43,11 @@ class Plan(ABC):
     """Whether a record is late or not whatever other records there are."""
 
     @property
+    def keeps_state(self) -> bool:
+        """Whether state may stay whatever the close time: of a lifetime, or what a custom operator keeps."""
+        return False
+
+    @property
     def can_be_parted(self) -> bool:
         """Whether the parts of a batch, one after another in order of time, give the same rows as the whole."""
         return False

@@ -242,7 +242,7 @@ class TimedStore:
         held = touched.held.get(segment, nothing)
         key, time = (np.concatenate(columns) for columns in zip(*changing, strict=True))
         new = np.unique(key[held.holding(key, time) < 0])
-        pages = held.joined(PageIds.first(held.span, new)) if len(new) else held
+        pages = held.union(PageIds.first(held.span, new)) if len(new) else held
         at = pages.holding(key, time)
         if np.isin(new, held.key).any() or (at < 0).any():
             raise RuntimeError(f"a step changes entries of segment {segment} in pages that it has not read")

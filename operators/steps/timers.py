@@ -93,7 +93,7 @@ class _PackedRun:
         # A number of another type would make NumPy convert the whole array.
         return int(np.searchsorted(self._after, self._after.dtype.type(after), "left"))
 
-    def opened(self) -> _Run:
+    def unpack(self) -> _Run:
         """Return the remaining timers as a run that can be merged."""
         keys = self._keys[self._used :].to_numpy(zero_copy_only=False)
         return _Run(self._after[self._used :].astype(np.int64) + self._base, keys)
@@ -143,7 +143,7 @@ class _SegmentTimers:
         if worn:
             self._packed = [run for run in self._packed if not run.half_used]
             for run in filter(len, worn):
-                self.add(run.opened())
+                self.add(run.unpack())
 
 
 class TimerQueue:

@@ -81,16 +81,16 @@ def _read(rows: Rows, tick_us: int) -> list[Row]:
     return read
 
 
-def _keys(rows: Sequence[Row], given: Sequence[str] | None) -> list[str]:
+def _keys(rows: Sequence[Row], keys: Sequence[str] | None) -> list[str]:
     """The given key columns, or those before `window`; empty without a window."""
     names = list(rows[0]) if rows else []
-    if given is not None:
-        missing = [name for name in given if rows and name not in names]
+    if keys is not None:
+        missing = [name for name in keys if rows and name not in names]
         if missing:
             raise DefinitionError(
                 f"key columns {', '.join(missing)} do not exist; the rows have the columns {', '.join(names)}"
             )
-        return list(given)
+        return list(keys)
     return names[: names.index("window")] if "window" in names else []
 
 

@@ -65,10 +65,10 @@ def runner(backend: str, tmp_path: Path) -> Iterator[Callable[..., Any]]:
     written to disk, and a second runner with the same `directory=` continues from the state of the first.
     """
     numbers = count()
-    with ExitStack() as opened:
+    with ExitStack() as runners:
 
         def make(operator: Any, event_time: Any, **more: Any) -> Any:
-            given = {"backend": backend, "directory": tmp_path / f"runner-{next(numbers)}", **more}
-            return opened.enter_context(operator.local_runner(event_time, **given))
+            arguments = {"backend": backend, "directory": tmp_path / f"runner-{next(numbers)}", **more}
+            return runners.enter_context(operator.local_runner(event_time, **arguments))
 
         yield make

@@ -83,13 +83,13 @@ def sources(form: StoredSchema, own: StoredSchema) -> list[int] | None:
         return None
     found: dict[int, int] = {}
     for name, states in wanted.items():
-        since, given = [one for one, _ in states], there[name]
+        since, stored = [one for one, _ in states], there[name]
         # The only state of a name counts for all that began at different times; two that began together are not told apart.
-        if len(given) == 1 and len({*since}) == len(since):
-            given = given * len(states)
-        if len(given) != len(states):
+        if len(stored) == 1 and len({*since}) == len(since):
+            stored = stored * len(states)
+        if len(stored) != len(states):
             return None
-        found |= {at: place for (_, at), (_, place) in zip(states, given, strict=True)}
+        found |= {at: place for (_, at), (_, place) in zip(states, stored, strict=True)}
     places = _columns(own)
     return [
         *range(len(own.head)),

@@ -166,8 +166,8 @@ class InterruptionsContract(Contract):
             pytest.skip("processes cannot be forked on this system")
         seed = random.randrange(2**32) if self.seed is None else self.seed
         print(f"seed = {seed}")
-        given = (name, str(directory), dict(self.options), how, seed, self.kills)
-        code = f"from state_backends.contract.torment import torment; torment(*{given!r})"
+        arguments = (name, str(directory), dict(self.options), how, seed, self.kills)
+        code = f"from state_backends.contract.torment import torment; torment(*{arguments!r})"
         directory.mkdir(parents=True)
         answer = _ran(code)
         if "failure" in answer:

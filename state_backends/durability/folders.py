@@ -136,18 +136,18 @@ class Folder:
                 self._make_parent(target)
             with io.BytesIO(data) if isinstance(data, bytes) else data.open("rb") as source:
                 stream = system.open_output_stream(aside)
-                given = False
+                complete = False
                 try:
                     with stream as sink:
                         while chunk := source.read(_CHUNK):
                             sink.write(chunk)
-                        given = True
+                        complete = True
                     if not whole:
                         self._rename(aside, target)
                 except BaseException:
                     # Closing creates a file of what was written so far, even in a store where files appear as a whole. There
                     # one that was given all bytes is whole if it exists: its answer was lost, and others may use it by now.
-                    if not (whole and given):
+                    if not (whole and complete):
                         with suppress(OSError):
                             system.delete_file(aside)
                     raise

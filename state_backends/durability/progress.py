@@ -93,7 +93,7 @@ class Progress:
             "inputs": self.inputs,
             "forgotten": self.forgotten or None,
         }
-        return _given(operator) | host | _given(later)
+        return _without_none(operator) | host | _without_none(later)
 
     @classmethod
     def from_plain(cls, plain: Any) -> "Progress":
@@ -162,5 +162,5 @@ def _optional(value: Any) -> int | None:
     return None if value is None else int64(value)
 
 
-def _given(values: dict[str, Any]) -> dict[str, Any]:
+def _without_none(values: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}

@@ -167,7 +167,7 @@ class PageIds:
             len(self) == keys > 0 and self.key[-1] == keys - 1 and bool((self.key[1:] > self.key[:-1]).all())
         )
 
-    def joined(self, others: "PageIds") -> "PageIds":
+    def union(self, others: "PageIds") -> "PageIds":
         """Return these pages and others of the same segment, of other keys or of later times."""
         key = np.concatenate([self.key, others.key])
         both = PageIds(

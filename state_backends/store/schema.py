@@ -191,10 +191,10 @@ def _checked_results(plain: Any, states: int) -> tuple[tuple[str, tuple[int, ...
 def _distinct_names(names: Iterable[str]) -> list[str]:
     """Return names of which no two are equal but for case, with numbers appended to those that are taken."""
     taken: dict[str, str] = {}
-    for given in names:
+    for wanted in names:
         name = next(
             name
-            for name in chain([given], (f"{given}_{number}" for number in count(2)))
+            for name in chain([wanted], (f"{wanted}_{number}" for number in count(2)))
             if name.casefold() not in taken
         )
         taken[name.casefold()] = name

@@ -119,7 +119,7 @@ BUGS = (
     _bug(
         17,
         "a file whose answer was lost is removed, though others may use it",
-        "if not (whole and given):",
+        "if not (whole and complete):",
         "if True:",
     ),
     _bug(

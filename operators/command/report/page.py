@@ -37,10 +37,10 @@ def _head(content: Content, style: str) -> Html:
 
 
 def _body(content: Content) -> Html:
-    made = f"Made {content.made:%Y-%m-%d %H:%M:%S} from {content.path}. All times are in UTC."
+    origin = f"Made {content.made:%Y-%m-%d %H:%M:%S} from {content.path}. All times are in UTC."
     return element(
         "main",
-        element("header", element("h1", "State of a stopped query"), element("p", made, class_="remark")),
+        element("header", element("h1", "State of a stopped query"), element("p", origin, class_="remark")),
         element("section", element("h2", "Query"), *_query(content)),
         *_contents(content),
         *(_unread(one) if isinstance(one, Unread) else section(one) for one in content.operators),

@@ -58,14 +58,14 @@ def element(name: str, *children: str, **attributes: object) -> Html:
         children: what is in it.
         attributes: by name; "_" at the end of a name is left out, other ones become "-". None leaves an attribute out.
     """
-    given = "".join(
+    text = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{escape(str(value))}"'
         for key, value in attributes.items()
         if value is not None
     )
     if name in _VOID:
-        return Html(f"<{name}{given}>")
-    return Html(f"<{name}{given}>{join(children)}</{name}>")
+        return Html(f"<{name}{text}>")
+    return Html(f"<{name}{text}>{join(children)}</{name}>")
 
 
 def join(children: Iterable[str]) -> Html:

@@ -83,10 +83,10 @@ def _sliding(identity: Mapping[str, Any]) -> str:
 
 
 def _session(identity: Mapping[str, Any]) -> str:
-    given = identity["gap in ticks"]
-    gap = _length(identity, "gap") if isinstance(given, int) else str(given)
+    ticks = identity["gap in ticks"]
+    gap = _length(identity, "gap") if isinstance(ticks, int) else str(ticks)
     most = f", {_length(identity, 'max length')} long at most" if identity.get("max length in ticks") else ""
-    article = "a gap of" if isinstance(given, int) else "a gap"
+    article = "a gap of" if isinstance(ticks, int) else "a gap"
     return f"session windows with {article} {gap}{most}"
 
 

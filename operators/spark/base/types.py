@@ -96,10 +96,10 @@ def reported_schema(schema: spark.StructType) -> pa.Schema:
         DefinitionError: a column has a type that Arrow lacks; names it.
     """
     reported = arrow_schema(schema)
-    for field, given in zip(reported, schema.fields, strict=True):
+    for field, column in zip(reported, schema.fields, strict=True):
         if _is_exotic(field.type):
             raise DefinitionError(
-                f"column {field.name!r} is of type {given.dataType.simpleString()}, which cannot be reported: "
+                f"column {field.name!r} is of type {column.dataType.simpleString()}, which cannot be reported: "
                 "cast it, or drop it with df.drop"
             )
     return reported

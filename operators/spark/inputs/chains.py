@@ -49,7 +49,7 @@ class Incoming:
     Attributes:
         watermark_rule: how close times follow from the watermark.
         delay_ms: delay of the watermark to set; None if the stream has one.
-        given_ms: delay of the watermark in effect.
+        effective_delay_ms: delay of the watermark in effect.
         open_us: how far behind the clock the operators before this one leave windows open because of their `idle`, in
             microseconds; 0 if they have none.
         shuffled: whether rows may arrive in any order, since a shuffle lies below.
@@ -58,7 +58,7 @@ class Incoming:
 
     watermark_rule: WatermarkRule
     delay_ms: int | None
-    given_ms: int
+    effective_delay_ms: int
     open_us: int = 0
     shuffled: bool = False
     markers: tuple[str, ...] = ()
@@ -74,7 +74,7 @@ class Incoming:
         if idle_ms is None:
             return self
         behind_us = self.watermark_rule.behind_us if self.watermark_rule.chained else 0
-        open_us = max(self.given_ms * 1_000, self.open_us) + behind_us
+        open_us = max(self.effective_delay_ms * 1_000, self.open_us) + behind_us
         return replace(self, watermark_rule=replace(self.watermark_rule, idle_ms=idle_ms, open_us=open_us))
 
     @property
@@ -84,7 +84,7 @@ class Incoming:
         return max(idle_us - self.watermark_rule.behind_us, self.open_us)
 
     @staticmethod
-    def joined(parts: Mapping[str, "Incoming"], markers: Mapping[str, str]) -> "Incoming":
+    def of_inputs(parts: Mapping[str, "Incoming"], markers: Mapping[str, str]) -> "Incoming":
         """Return the event time of several inputs as one: a row is late if it is late for all of them.
 
         Args:
@@ -103,7 +103,7 @@ class Incoming:
         return Incoming(
             rule,
             None,
-            max(part.given_ms for part in each),
+            max(part.effective_delay_ms for part in each),
             max(part.open_us for part in each),
             any(part.shuffled for part in each),
             tuple(markers[name] for name in parts),
@@ -175,16 +175,16 @@ def _incoming(
             f"event time {event_time!r} has no watermark, and the frame is the output of a stateful operator ({names}): "
             f"in one query, {_WAY_OUT}"
         )
-    given = metadata.get(DELAY, metadata.get(_OUR_DELAY, 0))
+    delay_ms = metadata.get(DELAY, metadata.get(_OUR_DELAY, 0))
     behind = metadata.get(_BEHIND, 0)
     ours = _BEHIND in metadata and stateful[0].startswith("TransformWithState")
     if not ours:
         # Spark's own operators emit rows that are a microsecond later than the watermark.
         behind = max(behind, 0) + _TICK_OF_SPARK_US
-    rule = WatermarkRule(True, behind + max(0, grace_us - given * 1_000))
+    rule = WatermarkRule(True, behind + max(0, grace_us - delay_ms * 1_000))
     if ours and _CLOSED in metadata and not any(has_several_inputs(name) for _, name in nodes):
         rule = replace(rule, delays_us=((ONLY_INPUT, -metadata[_CLOSED]),))
-    return Incoming(rule, None, given, metadata.get(_OPEN, 0))
+    return Incoming(rule, None, delay_ms, metadata.get(_OPEN, 0))
 
 
 def direct(grace_ms: int) -> Incoming:
@@ -257,7 +257,7 @@ def _metadata(time: OutputTime, input_: Incoming, tick_us: int) -> dict[str, Any
     if time.behind is None:
         return {_UNBOUNDED: True}
     behind = input_.watermark_rule.behind(time.behind, tick_us)
-    said: dict[str, Any] = {_BEHIND: behind, _OUR_DELAY: input_.given_ms}
+    said: dict[str, Any] = {_BEHIND: behind, _OUR_DELAY: input_.effective_delay_ms}
     if input_.left_open_us:
         said[_OPEN] = input_.left_open_us
     if time.closed and not input_.left_open_us:
@@ -266,7 +266,7 @@ def _metadata(time: OutputTime, input_: Incoming, tick_us: int) -> dict[str, Any
     if time.updates:
         said[_UPDATES] = True
     elif behind + 1 < _TICK_OF_SPARK_US:  # F.window_time is a microsecond before the end
-        said[DELAY] = input_.given_ms
+        said[DELAY] = input_.effective_delay_ms
     return said
 
 

@@ -21,7 +21,7 @@ from operators.spark.base.inside import (
 from operators.spark.base.logs import unlogged
 from operators.spark.base.quoting import quote
 
-Given = tuple[str, str]
+Input = tuple[str, str]
 """What is given for a column: the argument, and the name or expression."""
 _SUFFIXES = {"group_by": " (key)", "event_time": " (event time)", "label_time": " (event time)"}
 """What makes a name unique, by argument, if a column has it already. State does not depend on these names."""
@@ -52,9 +52,9 @@ class ExpressionFrame:
     key_names: tuple[str, ...]
     names: Mapping[int, str]
 
-    def name(self, given: str) -> str:
+    def name(self, column: str) -> str:
         """Return the column that a name or expression stands for."""
-        return self.names[id(given.column)] if isinstance(given, Expression) else given
+        return self.names[id(column.column)] if isinstance(column, Expression) else column
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class _Analysed:
 
 
 def with_expression_columns(
-    df: DataFrame, keys: Sequence[str], others: Sequence[Given], taken: Collection[str] = ()
+    df: DataFrame, keys: Sequence[str], others: Sequence[Input], taken: Collection[str] = ()
 ) -> ExpressionFrame:
     """Return a frame with the expressions among its keys and other inputs as columns.
 
@@ -100,16 +100,16 @@ def with_expression_columns(
 
     Cost: two analyses of the frame if there are expressions, and one for each that is given twice.
     """
-    given = [*(("group_by", key) for key in keys), *others]
+    inputs = [*(("group_by", key) for key in keys), *others]
     expressions: dict[int, tuple[str, Expression]] = {}
-    for argument, one in given:
+    for argument, one in inputs:
         if isinstance(one, Expression):
             expressions.setdefault(id(one.column), (argument, one))
     if not expressions:
         return ExpressionFrame(df, tuple(keys), (), {})
     columns = _Columns(df, _lower(df.columns), _lower(taken))
     results = {id(one.column): columns.add(one) for one in _analyse(df, list(expressions.values()))}
-    frame = df.select("*", *(one.column.alias(name) for name, one in columns.made.items()))
+    frame = df.select("*", *(one.column.alias(name) for name, one in columns.expressions.items()))
     found = ExpressionFrame(frame, (), (), columns.names)
     key_names = tuple(results[id(key.column)] if isinstance(key, Expression) else key for key in keys)
     return replace(found, keys=tuple(map(found.name, keys)), key_names=key_names)
@@ -133,14 +133,14 @@ class _Columns:
         taken: names that other columns have, in lower case.
         elsewhere: those that columns of other frames have.
         names: the column of each expression, by the id of the Column.
-        made: the expressions by the name of the column that is made of them.
+        expressions: the expressions by the name of the column that is made of them.
     """
 
     df: DataFrame
     taken: set[str]
     elsewhere: set[str]
     names: dict[int, str] = field(default_factory=dict)
-    made: dict[str, _Analysed] = field(default_factory=dict)
+    expressions: dict[str, _Analysed] = field(default_factory=dict)
 
     def add(self, one: _Analysed) -> str:
         """Choose the column of an expression, and return its name in a result.
@@ -162,7 +162,7 @@ class _Columns:
 
     def _column_name(self, one: _Analysed) -> str:
         name = one.name
-        known = self.made.get(name)
+        known = self.expressions.get(name)
         if known is not None and self._same(known.column, one.column):
             return name
         if name.casefold() in self.taken and one.argument not in _SUFFIXES:
@@ -173,7 +173,7 @@ class _Columns:
         while one.argument in _SUFFIXES and name.casefold() in self.taken | self.elsewhere:
             name += _SUFFIXES[one.argument]
         self.taken.add(name.casefold())
-        self.made[name] = one
+        self.expressions[name] = one
         return name
 
     def _same(self, one: Column, other: Column) -> bool:
@@ -187,28 +187,28 @@ def _lower(names: Collection[str]) -> set[str]:
     return {name.casefold() for name in names}
 
 
-def _analyse(df: DataFrame, given: Sequence[tuple[str, Expression]]) -> Iterator[_Analysed]:
+def _analyse(df: DataFrame, inputs: Sequence[tuple[str, Expression]]) -> Iterator[_Analysed]:
     """Expressions as Spark reads them.
 
     Raises:
         DefinitionError: one of them is no value of each row.
     """
-    columns = [one.column for _, one in given]
+    columns = [one.column for _, one in inputs]
     try:
         with unlogged():
             # What an aggregate of Spark takes is one value of each row, and the same each time.
             texts = df.select(*map(F.count, columns)).columns
             results = df.select("*", *columns).columns[len(df.columns) :]
     except AnalysisException as error:
-        for one in given if len(given) > 1 else ():
+        for one in inputs if len(inputs) > 1 else ():
             list(_analyse(df, [one]))
-        argument, expression = given[0]
+        argument, expression = inputs[0]
         raise DefinitionError(f"{argument}: {expression!r} {_reason(error)}") from error
     if len(results) != len(columns):
         raise DefinitionError(
-            f"{', '.join(what for what, _ in given)}: one of the expressions stands for several columns"
+            f"{', '.join(what for what, _ in inputs)}: one of the expressions stands for several columns"
         )
-    for (argument, expression), text, result in zip(given, texts, results, strict=True):
+    for (argument, expression), text, result in zip(inputs, texts, results, strict=True):
         yield _Analysed(argument, expression.column, expression_text(text), result)
 
 

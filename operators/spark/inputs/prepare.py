@@ -124,17 +124,17 @@ def _odd_lengths(operator: Runnable) -> Iterator[str]:
     return odd_lengths(getattr(operator, "definition", None), ("grace",))
 
 
-def check_frame(given: object) -> None:
+def check_frame(frame: object) -> None:
     """Refuse what is not a DataFrame of Spark, or is one of a session that was stopped.
 
     Raises:
         DefinitionError: says what it is, and how it becomes one.
         SessionSetupError: the session was stopped.
     """
-    if isinstance(given, DataFrame):
-        check_running(given.sparkSession)
+    if isinstance(frame, DataFrame):
+        check_running(frame.sparkSession)
         return
-    kind = f"{type(given).__module__.partition('.')[0]} {type(given).__name__}".removeprefix("builtins ")
+    kind = f"{type(frame).__module__.partition('.')[0]} {type(frame).__name__}".removeprefix("builtins ")
     raise DefinitionError(
         f"apply takes a Spark DataFrame, not a {kind}: make one with spark.createDataFrame, "
         "or use local_runner, which needs no Spark"

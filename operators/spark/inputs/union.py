@@ -90,7 +90,7 @@ def unite(
         parts = [one.with_watermark(part, EVENT_TIME) for one, part in zip(read.values(), parts, strict=True)]
     types = [{field.name: field.dataType.simpleString() for field in part.schema} for part in parts]
     check_types([side.name for side in sides], types, times)
-    return reduce(DataFrame.unionByName, parts), Incoming.joined(
+    return reduce(DataFrame.unionByName, parts), Incoming.of_inputs(
         read, {side.name: side.marker for side in sides}
     ) if read else None
 

@@ -76,13 +76,6 @@ def lease_copy(binding: Binding, config: StateConfig, store_id: str) -> Iterator
     _give_back(key, copy, keep=True)
 
 
-def has_free_copy(config: StateConfig, store_id: str) -> bool:
-    """Whether this process has a copy of a bucket that no thread holds."""
-    with _changing:
-        copy = _copies.get((store_id, config))
-        return copy is not None and not copy.held
-
-
 def is_held(store_id: str) -> bool:
     """Whether a thread of this process works with a copy of a bucket."""
     with _changing:
@@ -149,7 +142,7 @@ def _open(binding: Binding, key: _Key) -> _Copy:
     directory, lock = _claim(config.directory, store_id, config.backend)
     try:
         copy = _Copy(
-            StatefulOperator.opened(binding, config, directory, StateError, SerializationError),
+            StatefulOperator.open_copy(binding, config, directory, StateError, SerializationError),
             lock,
             time.monotonic(),
         )

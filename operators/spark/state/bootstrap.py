@@ -17,8 +17,6 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that every Spark user knows
 
-from operators.custom.plan import CustomPlan
-from operators.engines.rolling import LASTING
 from operators.errors import DefinitionError
 from operators.runtime.binding import Binding, Runnable
 from operators.spark.base.failures import located, task
@@ -162,8 +160,7 @@ def savepoint(
 
 def _may_be_beyond(binding: Binding, saved: Sequence[SavedBucket]) -> bool:
     """Whether a close time may lie far after all records: nothing is open then but what stays open whatever the time."""
-    stays_open = isinstance(binding.plan, CustomPlan) or LASTING in binding.plan.describe()
-    return stays_open or not any(bucket.rows for bucket in saved)
+    return binding.plan.keeps_state or not any(bucket.rows for bucket in saved)
 
 
 def _warn_of_close_time(prepared: Prepared, close_time: datetime | str, close_ticks: int, uri: str) -> None:

@@ -22,12 +22,12 @@ def check_checkpoint(
     df: DataFrame,
     event_time: str | Column,
     checkpoint: str | Path,
-    given: Arguments,
+    arguments: Arguments,
     number: int,
 ) -> int | None:
     """Refuse a checkpoint that an operator cannot go on from; see `RunnableOperator.check`, whose `operator` is `number`."""
-    idle_ms = given.idle_ms
-    prepared = prepare(operator, df, event_time, given.backend, given.options)
+    idle_ms = arguments.idle_ms
+    prepared = prepare(operator, df, event_time, arguments.backend, arguments.options)
     spark, path = df.sparkSession, absolute(checkpoint)
     try:
         rows = journal_rows(Checkpoint(path, operator=number), spark)
@@ -43,8 +43,8 @@ def check_checkpoint(
     was_idle = any(map(is_heartbeat, sources_at(plain, batch, spark)))
     if idle_ms is not None and not was_idle:
         raise StateError(
-            f"the query of {path} had no idle, and this one has idle={given.idle!r}: the clock is a source of its own, and a "
-            f"checkpoint keeps the sources that it had. Leave idle out. Or {MOVE_STATE}"
+            f"the query of {path} had no idle, and this one has idle={arguments.idle!r}: the clock is a source of its own, and "
+            f"a checkpoint keeps the sources that it had. Leave idle out. Or {MOVE_STATE}"
         )
     # In a chain, it may be the idle of another operator.
     if idle_ms is None and was_idle and len(operators) == 1:

@@ -21,17 +21,17 @@ class OpenWindows:
 
     Attributes:
         checkpoint: of the state.
-        given, closing: as for `open_windows`.
+        binding, closing: as for `open_windows`.
     """
 
     checkpoint: Checkpoint
-    given: Binding
+    binding: Binding
     closing: Binding
 
     def __call__(self, number: int, bucket: Bucket) -> Iterator[pa.Table]:
         """Yield the rows."""
         del number
-        yield open_windows(self.given, self.closing, bucket)
+        yield open_windows(self.binding, self.closing, bucket)
 
 
 def read_windows(  # noqa: PLR0913 - what names an operator, and what names a state

@@ -186,7 +186,7 @@ def test_deduct_undoes_combine(pairs: list[tuple[int, int]]) -> None:
     """What was combined and then deducted is what it was."""
     operation = UserOperation("v", ("v",), SQUARES)
     a, b = (
-        SQUARES.accumulate(operation.created(len(pairs)), np.array(column))
+        SQUARES.accumulate(operation.empty_states(len(pairs)), np.array(column))
         for column in zip(*pairs, strict=True)
     )
     assert SQUARES.deduct is not None

@@ -60,9 +60,9 @@ def test_deduct_gives_every_window(data: st.DataObject) -> None:
     lo = np.array(data.draw(st.lists(st.integers(0, len(values) - 1), max_size=8)), np.int64)
     hi = np.array([data.draw(st.integers(a + 1, len(values))) for a in lo.tolist()], np.int64)
     operation = UserOperation("n", ("n",), SQUARES)
-    state = SQUARES.accumulate(operation.created(len(values)), np.array(values))
+    state = SQUARES.accumulate(operation.empty_states(len(values)), np.array(values))
     by_totals = operation.combine_ranges(state, lo, hi)
-    by_ranges = replace(operation, given=replace(SQUARES, deduct=None)).combine_ranges(state, lo, hi)
+    by_ranges = replace(operation, definition=replace(SQUARES, deduct=None)).combine_ranges(state, lo, hi)
     assert [column.tolist() for column in by_ranges] == [column.tolist() for column in by_totals]
 
 
@@ -75,7 +75,7 @@ def test_deduct_needs_few_calls() -> None:
         return a[0] + b[0], a[1] + b[1]
 
     operation = UserOperation("n", ("n",), replace(SQUARES, combine=combine))
-    state = operation.created(10_000)
+    state = operation.empty_states(10_000)
     operation.combine_ranges(state, np.zeros(10_000, np.int64), np.arange(1, 10_001))
     assert len(sizes) <= 2 * math.ceil(math.log2(10_000))
     assert sum(sizes) <= 2 * 10_000
@@ -121,7 +121,7 @@ class TestIdentity:
         operation = UserOperation("x", ("x",), geometric_mean(), where="ok")
         again = cloudpickle.loads(cloudpickle.dumps(operation))
         assert (operation, hash(operation)) == (again, hash(again))
-        assert operation.given.combine is not again.given.combine
+        assert operation.definition.combine is not again.definition.combine
 
     @pytest.mark.parametrize(
         "changed",

@@ -35,11 +35,12 @@ from operators.spark.base.logs import log_at
 from operators.spark.inputs.blobs import from_blobs, to_blobs
 from operators.spark.replicas import parents, starting
 from operators.spark.replicas.calls import Blobs, Call, Functions, Origin, Request
+from operators.spark.replicas.copies import is_held, open_copies
 from operators.spark.replicas.job import Job
 from operators.spark.replicas.parents import Parent
 from operators.spark.replicas.sockets import socket_of
 from operators.spark.replicas.where_held import run_where_held
-from state_backends import resolve
+from state_backends import StateConfig, resolve
 from state_backends.durability.pointer import Pointer, read_pointer
 from state_backends.sqlite_journal import SqliteJournal
 
@@ -186,6 +187,11 @@ def process_at(owner: Path) -> int | None:
         except OSError:
             return None
         return int(struct.unpack("iII", asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0])
+
+
+def has_free_copy(config: StateConfig, store_id: str) -> bool:
+    """Whether this process has a copy of a bucket that no thread holds."""
+    return (store_id, config) in open_copies() and not is_held(store_id)
 
 
 def has_ended(number: int) -> bool:

@@ -15,7 +15,7 @@ import pytest
 from pyspark import TaskContext
 
 from operators.spark.replicas import starting, where_held
-from operators.spark.replicas.copies import drop_copy, has_free_copy
+from operators.spark.replicas.copies import drop_copy
 from operators.spark.replicas.parents import Parent
 from operators.spark.replicas.slots import free_slot, remove_old_slots
 from operators.spark.replicas.sockets import is_listening, listen
@@ -25,6 +25,7 @@ from tests.operators.spark.bucket_worker import (
     STARTER,
     batch,
     has_ended,
+    has_free_copy,
     job,
     state_process,
 )

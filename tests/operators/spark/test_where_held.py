@@ -23,7 +23,7 @@ from s3_server import CREDENTIALS, running
 from operators.spark.replicas import messages, parents, where_held
 from operators.spark.replicas.calls import Origin
 from operators.spark.replicas.connection import Connection
-from operators.spark.replicas.copies import drop_copy, has_free_copy, lease_copy
+from operators.spark.replicas.copies import drop_copy, lease_copy
 from operators.spark.replicas.parents import Parent
 from operators.spark.replicas.sockets import listen, socket_of
 from operators.spark.stream.bucket_task import label_of
@@ -40,6 +40,7 @@ from tests.operators.spark.bucket_worker import (
     SNAPSHOTS,
     batch,
     has_ended,
+    has_free_copy,
     job,
     state_process,
     worker,

@@ -89,9 +89,9 @@ def test_each_time_is_in_one_page(
 
 def test_pages_of_other_keys_are_joined_in_order() -> None:
     """New keys come between those that there are."""
-    joined = pages_of({0: {5}, 3: set()}).joined(PageIds.first(SPAN, ints([1, 4])))
-    assert ([0, 0, 1, 3, 4], [-100, 5, -100, -100, -100]) == (joined.key.tolist(), joined.start.tolist())
-    assert [4, 99, 99, 99, 99] == joined.last.tolist()
+    union = pages_of({0: {5}, 3: set()}).union(PageIds.first(SPAN, ints([1, 4])))
+    assert ([0, 0, 1, 3, 4], [-100, 5, -100, -100, -100]) == (union.key.tolist(), union.start.tolist())
+    assert [4, 99, 99, 99, 99] == union.last.tolist()
 
 
 @examples(2)
