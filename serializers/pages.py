@@ -203,14 +203,14 @@ class PageLayout:
         for page in np.flatnonzero(columnwise).tolist():
             columnwise[page] = pages[page][2:4] != _ROWWISE_BYTES
         if not columnwise.any():
-            return self._checked(_ROWWISE, pages, counts, tails)
+            return self._verify(_ROWWISE, pages, counts, tails)
         if columnwise.all():
-            return self._checked(_COLUMNWISE, pages, counts, tails)
+            return self._verify(_COLUMNWISE, pages, counts, tails)
         whole, begins = np.empty((self.width, int(counts.sum())), "<i8"), np.cumsum(counts) - counts
         for version, chosen in ((_ROWWISE, ~columnwise), (_COLUMNWISE, columnwise)):
             numbers = np.flatnonzero(chosen).tolist()
             version_tails = [tails[n] for n in numbers] if tails else []
-            words = self._checked(version, [pages[n] for n in numbers], counts[chosen], version_tails)
+            words = self._verify(version, [pages[n] for n in numbers], counts[chosen], version_tails)
             whole[:, rows_between(begins[chosen], counts[chosen])] = words
         return list(whole)
 
@@ -226,7 +226,7 @@ class PageLayout:
             tails.append(page[size:])
         return rows, tails
 
-    def _checked(
+    def _verify(
         self,
         version: int,
         pages: Sequence[bytes],

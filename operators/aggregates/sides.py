@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from operators.aggregates.definitions import Aggregate
-from operators.aggregates.inputs import inputs_of, with_inputs
+from operators.aggregates.input_columns import inputs_of, with_inputs
 from operators.columns.checks import list_columns
 from operators.columns.expressions import Expression, named
 from operators.errors import DefinitionError

@@ -270,7 +270,7 @@ class UserOperation(Operation):
             total[1::2], total[2::2] = ends, rest
         return totals
 
-    def finished(self, state: State) -> pa.Array:
+    def results(self, state: State) -> pa.Array:
         """Return the results of a state's rows, of the declared type."""
         name, type_ = self.definition.name, self.definition.type
         if not len(state[0]):
@@ -365,7 +365,7 @@ class UserAggregate(Aggregate):
                 raise self._refuse(type_, "an atomic type", column)
         skips = self.on_error == SKIP
         operation = UserOperation(self.column, self.columns, self.definition, skips=skips, where=self.where)
-        return Bound((operation,), self.definition.type, lambda states: operation.finished(states[0]))
+        return Bound((operation,), self.definition.type, lambda states: operation.results(states[0]))
 
 
 def _repeat(value: Any, rows: int, code: str) -> npt.NDArray[Any]:

@@ -25,7 +25,7 @@ def parser() -> argparse.ArgumentParser:
     whole.add_argument("--version", action="version", version=_version())
     commands = whole.add_subparsers(required=True, metavar="COMMAND")
     for add in (_summary, _state, _windows, _savepoint, _forget, _explain, _report):
-        _running(add(commands))
+        _add_run_arguments(add(commands))
     return whole
 
 
@@ -38,7 +38,7 @@ def _command(commands: Any, name: str, run: Run, says: str) -> argparse.Argument
 def _summary(commands: Any) -> argparse.ArgumentParser:
     says = "Print what a checkpoint's operators are, and how much they store."
     command = _command(commands, "summary", summary.run, says)
-    _stored(command)
+    _add_state_arguments(command)
     command.add_argument("--limit", type=_positive, default=40, metavar="N", help="rows of a table (40)")
     command.add_argument(
         "--keys",
@@ -53,25 +53,25 @@ def _summary(commands: Any) -> argparse.ArgumentParser:
 
 def _state(commands: Any) -> argparse.ArgumentParser:
     command = _command(commands, "state", state.run, "Print or write the stored panes or windows.")
-    _stored(command, 0)
-    _rows(command)
+    _add_state_arguments(command, 0)
+    _add_row_arguments(command)
     return command
 
 
 def _windows(commands: Any) -> argparse.ArgumentParser:
     command = _command(commands, "windows", show_open_windows.run, "Print or write the rows of open windows.")
-    _stored(command, 0)
+    _add_state_arguments(command, 0)
     group = command.add_argument_group("which operator")
     group.add_argument("--operator", required=True, metavar="MODULE:NAME", help=_OPERATOR)
-    _input(group)
-    _rows(command)
+    _add_input_arguments(group)
+    _add_row_arguments(command)
     return command
 
 
 def _savepoint(commands: Any) -> argparse.ArgumentParser:
     says = "Write a savepoint, for a new query to start from."
     command = _command(commands, "savepoint", savepoint.run, says)
-    _stored(command, 0)
+    _add_state_arguments(command, 0)
     command.add_argument(
         "folder", metavar="FOLDER", help="a new folder: a path, or a URI of s3, gs, abfs or hdfs"
     )
@@ -96,14 +96,14 @@ def _forget(commands: Any) -> argparse.ArgumentParser:
 def _explain(commands: Any) -> argparse.ArgumentParser:
     command = _command(commands, "explain", explain.run, "Explain an operator without running it.")
     command.add_argument("operator", metavar="MODULE:NAME", help=_OPERATOR)
-    _input(command.add_argument_group("its input"))
+    _add_input_arguments(command.add_argument_group("its input"))
     return command
 
 
 def _report(commands: Any) -> argparse.ArgumentParser:
     says = "Write a page about a checkpoint: one file of HTML, without scripts."
     command = _command(commands, "report", write_report.run, says)
-    _stored(command)
+    _add_state_arguments(command)
     command.add_argument(
         "--out", required=True, metavar="PAGE", help="the file to write, such as report.html"
     )
@@ -117,7 +117,7 @@ def _version() -> str:
         return f"{_PACKAGE}, not installed"
 
 
-def _running(command: argparse.ArgumentParser) -> None:
+def _add_run_arguments(command: argparse.ArgumentParser) -> None:
     """Add what every sub-command takes."""
     group = command.add_argument_group("how it runs")
     group.add_argument(
@@ -136,7 +136,7 @@ def _running(command: argparse.ArgumentParser) -> None:
     )
 
 
-def _stored(command: argparse.ArgumentParser, operator: int | None = None) -> None:
+def _add_state_arguments(command: argparse.ArgumentParser, operator: int | None = None) -> None:
     """Add what names a stored state.
 
     Args:
@@ -162,7 +162,7 @@ def _stored(command: argparse.ArgumentParser, operator: int | None = None) -> No
     group.add_argument("--snapshots", metavar="FOLDER", help="folder of the snapshots, if it was moved")
 
 
-def _input(group: Any) -> None:
+def _add_input_arguments(group: Any) -> None:
     """Add what describes the input of an operator."""
     columns = group.add_mutually_exclusive_group(required=True)
     columns.add_argument(
@@ -174,7 +174,7 @@ def _input(group: Any) -> None:
     group.add_argument("--event-time", required=True, metavar="COLUMN", help="its event-time column")
 
 
-def _rows(command: argparse.ArgumentParser) -> None:
+def _add_row_arguments(command: argparse.ArgumentParser) -> None:
     """Add what is done with rows."""
     group = command.add_argument_group("what is printed or written")
     group.add_argument("--limit", type=_positive, metavar="N", help="number of rows (20; with --out all)")

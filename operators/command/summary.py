@@ -19,7 +19,7 @@ from operators.command.text.formats import (
 from operators.command.text.output import say
 from operators.command.text.tables import text_table
 from operators.command.text.words import facts, states_of, title
-from operators.explain.words import length
+from operators.explain.lengths import length
 from state_backends.checkpoints.query import StoredQuery
 from state_backends.checkpoints.sizes import SegmentSize
 from state_backends.checkpoints.survey import StateSurvey, SurveyedBucket, survey

@@ -9,8 +9,8 @@ from operators.command.errors import CommandError, one_line
 from operators.command.inputs import checkpoint_of, operators_of, query_of, reading
 from operators.command.outputs import check_out, replacing
 from operators.command.progress import watched
+from operators.command.report.markup import Content, Unread
 from operators.command.report.page import page
-from operators.command.report.parts import Content, Unread
 from operators.command.text.formats import byte_text
 from operators.command.text.output import say
 from state_backends.checkpoints.survey import StateSurvey, survey

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, NoReturn, Protocol, get_args
 import pyarrow as pa
 
 from operators.aggregates import Aggregate
-from operators.aggregates.inputs import with_inputs
+from operators.aggregates.input_columns import with_inputs
 from operators.aggregates.operation import Operation
 from operators.aggregates.sides import EVENT_TIME, Side, check_joint_names, event_times
 from operators.columns.arrow import bounds_type
@@ -95,7 +95,7 @@ class WindowedAggregation(RunnableOperator):
 
     def group_by(self, *columns: "str | Column") -> "WindowedAggregation":
         """Return the operator grouped by these columns or, on Spark, expressions, in place of earlier ones."""
-        return _checked(replace(self, keys=key_columns(columns)))
+        return _check_names(replace(self, keys=key_columns(columns)))
 
     def aggregate(self, *unnamed: NoReturn, **aggregates: Aggregate) -> "WindowedAggregation":
         """Return the operator with these results added, such as `mean=agg.avg("delay")`."""
@@ -103,7 +103,7 @@ class WindowedAggregation(RunnableOperator):
         for name, aggregate in aggregates.items():
             if not isinstance(aggregate, Aggregate):
                 raise DefinitionError(no_aggregate(name, aggregate))
-        return _checked(replace(self, aggregates=(*self.aggregates, *aggregates.items())))
+        return _check_names(replace(self, aggregates=(*self.aggregates, *aggregates.items())))
 
     def cogroup(self, **frames: Mapping[str, Aggregate]) -> "CoGroupedAggregation":
         """Return an operator over several frames, each with its own results by name.
@@ -131,7 +131,7 @@ class WindowedAggregation(RunnableOperator):
         grouped = CoGroupedAggregation(
             self, tuple(Side(name, tuple(f.items())) for name, f in frames.items())
         )
-        _checked(grouped.joint)
+        _check_names(grouped.joint)
         return grouped
 
     def emit(self, policy: Policy) -> "WindowedAggregation":
@@ -144,7 +144,7 @@ class WindowedAggregation(RunnableOperator):
         if policy not in get_args(Policy):
             known = " or ".join(map(repr, get_args(Policy)))
             raise DefinitionError(f"emit takes {known}, not {policy!r}")
-        return _checked(replace(self, policy=policy))
+        return _check_names(replace(self, policy=policy))
 
     def as_on_close(self) -> "WindowedAggregation":
         return self.emit("on_close")
@@ -155,11 +155,6 @@ class WindowedAggregation(RunnableOperator):
 
     def bounded(self) -> "WindowedAggregation":
         return self.as_on_close()  # After the last record both policies say the same.
-
-    @property
-    def input_arguments(self) -> Iterator[tuple[str, str]]:
-        yield from (("group_by", key) for key in self.keys)
-        yield from inputs_of_results(self.aggregates)
 
     def prepared(
         self, df: "DataFrame", event_time: str, taken: Collection[str] = ()
@@ -180,7 +175,7 @@ class WindowedAggregation(RunnableOperator):
         if self.windows.row_gap is not None:
             gap, df = with_gap(self.windows.row_gap, df, event_time)
             operator = replace(operator, windows=self.windows.with_gap_column(gap))
-        return _checked(operator), df, event_time
+        return _check_names(operator), df, event_time
 
     def bind(self, schema: pa.Schema, event_time: str, config: StateConfig) -> Binding:
         refuse_expressions([("event_time", event_time), *self.input_arguments])
@@ -363,7 +358,7 @@ class CoGroupedAggregation(OfSomeKinds):
         return [*self.operator.keys, *([] if gap is None else [gap])]
 
 
-def _checked(operator: WindowedAggregation) -> WindowedAggregation:
+def _check_names(operator: WindowedAggregation) -> WindowedAggregation:
     results = [name for name, _ in operator.aggregates]
     own = ("window", "change", "sequence") if operator.policy == "on_update" else ("window",)
     keys = operator.key_names or operator.keys

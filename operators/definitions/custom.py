@@ -193,10 +193,6 @@ class GroupedOperator(RunnableOperator):
     def bounded(self) -> "GroupedOperator":
         return replace(self, whole=True)
 
-    @property
-    def input_arguments(self) -> Iterator[tuple[str, str]]:
-        yield from (("group_by", key) for key in self.keys)
-
     def prepared(self, df: "DataFrame", event_time: str) -> "tuple[GroupedOperator, DataFrame, str]":
         from operators.spark.inputs.expression_columns import with_expression_columns
 

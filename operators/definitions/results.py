@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from operators.aggregates import AggregateOperation
-from operators.aggregates.inputs import inputs_of
+from operators.aggregates.input_columns import inputs_of
 from operators.aggregates.operation import Operation
 from operators.aggregates.over import OverLookbacks
 from operators.engines.rolling_rows import RollingOutput

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from operators.aggregates import Aggregate
 from operators.aggregates.fold_operation import combining
-from operators.aggregates.inputs import with_inputs
+from operators.aggregates.input_columns import with_inputs
 from operators.aggregates.over import OverLookbacks
 from operators.aggregates.sides import EVENT_TIME, Side, check_joint_names
 from operators.columns.checks import check_columns, column_types, list_names, refuse_alike, refuse_twice
@@ -211,11 +211,6 @@ class RollingAggregation(RunnableOperator):
     def bounded(self) -> "RollingAggregation":
         # After the last record both policies say the same.
         return replace(self, policy="on_close")
-
-    @property
-    def input_arguments(self) -> Iterator[tuple[str, str]]:
-        yield from (("group_by", key) for key in self.keys)
-        yield from inputs_of_results(self.aggregates)
 
     def prepared(
         self, df: "DataFrame", event_time: str, taken: Collection[str] = ()

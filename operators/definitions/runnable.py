@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -14,6 +14,7 @@ from operators.columns.checks import column_types
 from operators.columns.durations import Duration
 from operators.columns.expressions import refuse_expressions
 from operators.definitions.attributes import OfSomeKinds
+from operators.definitions.results import inputs_of_results
 from operators.runtime.binding import Binding
 from operators.steps.late_reports import LateSide
 from state_backends import StateConfig, resolve
@@ -28,9 +29,11 @@ if TYPE_CHECKING:
 
 
 class RunnableOperator(OfSomeKinds, ABC):
-    """An operator with its keys."""
+    """An operator with its keys, and results that are aggregates, if it has such."""
 
     __slots__ = ()
+    keys: tuple[str, ...]
+    aggregates: tuple[tuple[Any, ...], ...] = ()
 
     @abstractmethod
     def bind(self, schema: pa.Schema, event_time: str, config: StateConfig) -> Binding:
@@ -41,9 +44,10 @@ class RunnableOperator(OfSomeKinds, ABC):
         """
 
     @property
-    @abstractmethod
     def input_arguments(self) -> Iterator[tuple[str, str]]:
         """What is given for columns: the argument, and the name or expression."""
+        yield from (("group_by", key) for key in self.keys)
+        yield from inputs_of_results(self.aggregates)
 
     @property
     def takes_updates(self) -> bool:

@@ -7,8 +7,8 @@ from typing import Any
 
 from operators.custom.plan import CustomPlan
 from operators.engines.rolling import RollingPlan
+from operators.explain.lengths import length, number_range, plural
 from operators.explain.parts import Parts, StatePart
-from operators.explain.words import length, number_range, plural
 from operators.steps.emission import OutputSchema
 from state_backends.store.cutting import PAGE_ENTRIES
 from state_backends.store.schema import head_codes

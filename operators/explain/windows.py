@@ -8,8 +8,8 @@ from operators.engines.fold_engine import FoldPlan
 from operators.engines.pane_engine import PanePlan
 from operators.engines.rolling import RollingPlan
 from operators.engines.sessions import SessionPlan
+from operators.explain.lengths import length
 from operators.explain.parts import WindowsPart
-from operators.explain.words import length
 from operators.kinds.fold_hopping import FoldedHopping
 from operators.kinds.fold_sliding import FoldedSliding
 from operators.kinds.hopping import Hopping, Hops

@@ -48,7 +48,7 @@ class FoldSchema:
         """
         states = split_states(self.operations, stored.columns[self.head :])
         return [
-            _folded(op, state, base, _read_by(op, records), (lo, hi))
+            _fold_operation(op, state, base, _read_by(op, records), (lo, hi))
             for op, state in zip(self.operations, states, strict=True)
         ]
 
@@ -82,7 +82,7 @@ def _read_by(operation: Operation, records: Records) -> Records:
     return replace(records, values={name: records.values[name] for name in operation.inputs})
 
 
-def _folded(
+def _fold_operation(
     operation: Operation, state: State, base: Ints, records: Records, ranges: tuple[Ints, Ints]
 ) -> State:
     lo, hi = ranges

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from operators.columns.checks import list_names
 from operators.errors import DefinitionError
-from operators.runtime.forgetting import Keys, encoded_keys
+from operators.runtime.keys_to_forget import Keys, encoded_keys
 from state_backends import StateError
 from state_backends.durability.folders import absolute
 from state_backends.durability.request_folder import ForgetRequest, RequestFolder, RequestReader

@@ -17,7 +17,7 @@ from operators.columns.records import FAR_PAST, event_ticks
 from operators.errors import DefinitionError
 from operators.runtime.batch_runner import Processed
 from operators.runtime.binding import Binding
-from operators.runtime.forgetting import Keys, encoded_keys
+from operators.runtime.keys_to_forget import Keys, encoded_keys
 from operators.runtime.open_windows import open_windows
 from operators.runtime.stateful import StatefulOperator
 from operators.steps.step import Counters

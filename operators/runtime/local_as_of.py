@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from operators.aggregates.sides import Side
 from operators.errors import DefinitionError
-from operators.runtime.forgetting import Keys
+from operators.runtime.keys_to_forget import Keys
 from operators.runtime.local import NO_BATCH, LocalRunner
 from operators.runtime.local_cogroup import CoGroupedRunner
 from state_backends import StateError

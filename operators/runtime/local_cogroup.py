@@ -16,7 +16,7 @@ from operators.aggregates.sides import (
 )
 from operators.columns.arrow import plain_type
 from operators.columns.checks import check_event_time
-from operators.runtime.forgetting import Keys
+from operators.runtime.keys_to_forget import Keys
 from operators.runtime.local import LocalRunner
 from operators.steps.step import Counters
 
@@ -68,7 +68,7 @@ class CoGroupedRunner:
         self._schemas.update({name: table.schema for name, table in tables.items()})
         times = event_times(self._sides, self._schemas, self._event_time)
         batch = {name: tables.get(name, schema.empty_table()) for name, schema in self._schemas.items()}
-        return self.runner.process(self._united(batch, times), stream_time)
+        return self.runner.process(self._unite(batch, times), stream_time)
 
     def forget(self, keys: Keys) -> pa.Table:
         """Delete what is stored of keys, of all frames, and return rows that retract open windows: see `LocalRunner.forget`.
@@ -82,7 +82,7 @@ class CoGroupedRunner:
         """
         return self.runner.forget(keys)
 
-    def _united(self, tables: Mapping[str, pa.Table], times: Mapping[str, str]) -> pa.Table:
+    def _unite(self, tables: Mapping[str, pa.Table], times: Mapping[str, str]) -> pa.Table:
         parts = [self._part(side, tables, times[side.name]) for side in self._sides]
         types = [dict(zip(part.schema.names, part.schema.types, strict=True)) for part in parts]
         check_types([side.name for side in self._sides], types, times)

@@ -79,7 +79,7 @@ def counted(binding: Binding, counters: Counters) -> dict[str, int]:
     }
 
 
-def added(before: Mapping[str, int], now: Mapping[str, int]) -> dict[str, int]:
+def add_metrics(before: Mapping[str, int], now: Mapping[str, int]) -> dict[str, int]:
     """Return the metrics of a batch that was processed in parts: what the state holds is that after the last one.
 
     `max_key_rows` is the sum of the parts' largest, which may be of different keys.

@@ -13,9 +13,9 @@ import pyarrow as pa
 from operators.runtime.batch_runner import Batch, BatchRunner, Processed, read_batch
 from operators.runtime.binding import Binding
 from operators.runtime.evolution import Adaption, adapt, adaption, effective_binding, stored_change
+from operators.runtime.freed_memory import keep_freed_memory
 from operators.runtime.identity import STATE
 from operators.runtime.lifetimes import are_recorded, check_lifetimes
-from operators.runtime.memory import keep_freed_memory
 from operators.runtime.metrics import counted
 from operators.runtime.wide import run_wide
 from operators.steps.partials import Partials

@@ -18,7 +18,7 @@ from serializers.arrays import one_array, take_rows
 from serializers.shapes import short
 
 if TYPE_CHECKING:
-    from operators.runtime.forgetting import Keys
+    from operators.runtime.keys_to_forget import Keys
 
 _Ints = npt.NDArray[np.int64]
 _ONE_ZERO = " (-0.0 and 0.0 are one key)"

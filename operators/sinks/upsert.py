@@ -15,7 +15,7 @@ from operators.spark.base.inside import is_connect_client, query_id
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from operators.runtime.forgetting import Keys
+    from operators.runtime.keys_to_forget import Keys
 
 _NAMELESS = (
     "upsert_to cannot find the query's id, since this session is one of Spark Connect, or the call does not come from "

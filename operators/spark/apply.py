@@ -147,7 +147,7 @@ def _streaming(
     incoming: Incoming,
 ) -> DataFrame:
     # Imported here: the bucket's processor needs pandas, which a batch does not.
-    from operators.spark.replicas.forgetting import Requests
+    from operators.spark.replicas.forget_lookup import Requests
     from operators.spark.replicas.job import Job
     from operators.spark.replicas.results import Unpack
     from operators.spark.stream.bucket_task import RESULT_TYPES

@@ -115,7 +115,7 @@ class _SegmentTimers:
         """Add a run: merged with earlier runs that are not longer, if there are many of them; packed if it is long."""
         while len(same := self._not_longer(run)) >= _MERGED - 1:
             del self._runs[-len(same) :]
-            run = _merged([*same, run])
+            run = _merge([*same, run])
         if len(run) < _LONG:
             self._runs.append(run)
         else:
@@ -193,7 +193,7 @@ class TimerQueue:
         self._segments.clear()
 
 
-def _merged(runs: Sequence[_Run]) -> _Run:
+def _merge(runs: Sequence[_Run]) -> _Run:
     due = np.concatenate([run.due[run.used :] for run in runs])
     order = np.argsort(due, kind="stable")
     return _Run(due[order], np.concatenate([run.keys[run.used :] for run in runs])[order])

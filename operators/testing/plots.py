@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from operators.definitions.rolling import RollingWindows
 from operators.errors import DefinitionError
-from operators.explain.words import plural
+from operators.explain.lengths import plural
 from operators.testing.evaluator import Definition, Step
 from operators.testing.scene import LEFT, RIGHT, Bar, Mark, Scene, scene
 

@@ -345,7 +345,7 @@ def read_header(uri: str) -> Savepoint:
             instance(dict, values["identity"]),
             checked_schema(plain),
             int64(values["close"]),
-            tuple(_saved(what, **one) for one in values["buckets"]),
+            tuple(_read_bucket(what, **one) for one in values["buckets"]),
             _origin(instance(dict, values["origin"])),
         )
 
@@ -358,7 +358,7 @@ def _origin(origin: dict[str, Any]) -> dict[str, Any]:
     return origin
 
 
-def _saved(
+def _read_bucket(
     what: str, file: Any, rows: Any, digest: Any, close: Any, low: Any = 0, high: Any = _ALL_CRCS
 ) -> SavedBucket:
     """A file as the header has it; the first savepoints did not say which keys are in it."""

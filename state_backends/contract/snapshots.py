@@ -13,7 +13,7 @@ import pytest
 from serializers import CorruptDataError
 from state_backends.contract.base import Contract
 from state_backends.contract.states import AWKWARD_KEYS, DAMAGES, FAR, assert_holds, check, fail
-from state_backends.durability.parts import Pages, fill, page_parts
+from state_backends.durability.pages_in_parts import Pages, fill, page_parts
 from state_backends.errors import StateError
 from state_backends.interface import StateBackend, WriteBatch
 

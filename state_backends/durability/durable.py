@@ -32,7 +32,7 @@ from state_backends.durability.changelog import (
     without_pages,
 )
 from state_backends.durability.counts import SnapshotCounts
-from state_backends.durability.parts import Pages, fill, page_parts, put
+from state_backends.durability.pages_in_parts import Pages, fill, page_parts, put
 from state_backends.durability.pointer import (
     COPIES,
     JOURNAL,

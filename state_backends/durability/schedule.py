@@ -21,7 +21,7 @@ from serializers.changes import encode_changes
 from state_backends.durability.changelog import page_bytes
 from state_backends.durability.counts import SnapshotCounts
 from state_backends.durability.folders import Folder
-from state_backends.durability.parts import page_parts
+from state_backends.durability.pages_in_parts import page_parts
 from state_backends.durability.pointer import Pending, Pointer, Snapshot
 from state_backends.durability.policy import SnapshotPolicy
 from state_backends.durability.progress import Progress

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from serializers import CorruptDataError, SerializationError
 from serializers.changes import Puts, decode_changes, encode_changes
-from state_backends.durability.parts import Pages, fill, page_parts
+from state_backends.durability.pages_in_parts import Pages, fill, page_parts
 from state_backends.durability.pointer import Snapshot
 from state_backends.durability.scratch import Scratch
 from state_backends.durability.snapshots import PAGES, Manifest, SnapshotFolder

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from operators.runtime.forgetting import encoded_keys
+from operators.runtime.keys_to_forget import encoded_keys
 from serializers import unpack_value
 from serializers.changes import Puts, decode_changes, decode_edits
 from state_backends.durability.request_folder import RequestFolder, RequestReader

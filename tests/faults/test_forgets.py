@@ -13,7 +13,7 @@ import pytest
 
 from operators import forget_requests
 from operators.runtime.forget_requests import key_columns
-from operators.runtime.forgetting import encoded_keys
+from operators.runtime.keys_to_forget import encoded_keys
 from state_backends.durability.request_folder import RequestFolder
 from tests.faults.processes import kill, kill_all, python_workers, start
 from tests.operators.spark.frames import BASE_US, write_numbered

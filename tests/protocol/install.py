@@ -9,7 +9,7 @@ from typing import Any
 
 from pyarrow import fs
 
-from state_backends.durability import durable, folders, parts, pointer, schedule, snapshots, uploads
+from state_backends.durability import durable, folders, pages_in_parts, pointer, schedule, snapshots, uploads
 from tests.protocol.tasks import InlineExecutor
 
 LEAST_SHARED = 32
@@ -53,7 +53,7 @@ def installed(world: Any) -> Iterator[None]:
             Instead(os, urandom=tokens.urandom, getpid=lambda: world.process().number, kill=world.kill),
         ),
         (uploads, "_beginning", world.beginning),
-        (parts, "PART_BYTES", 64),
+        (pages_in_parts, "PART_BYTES", 64),
         (durable, "KEPT_ENTRIES", 1),
     ]
     before = [(module, name, getattr(module, name)) for module, name, _ in changes]

@@ -7,7 +7,7 @@ from pathlib import Path
 from serializers import pack_value, unpack_value
 from state_backends.backends.memory import MemoryBackend
 from state_backends.contract import Pages, applied
-from state_backends.durability.parts import fill
+from state_backends.durability.pages_in_parts import fill
 from state_backends.interface import StateBackend, WriteBatch
 
 LARGE = bytes(range(48))

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from operators.command.report.groups import group_evenly
-from operators.command.report.parts import Html, element
+from operators.command.report.markup import Html, element
 
 MOST_COLUMNS = 80
 _WIDTH, _LEFT, _TOP, _HEIGHT, _BOTTOM = 960, 88, 14, 130, 26

@@ -6,7 +6,7 @@ from functools import reduce
 from operator import add
 
 from operators.command.report.groups import group_evenly, span
-from operators.command.report.parts import Html, element
+from operators.command.report.markup import Html, element
 from operators.command.text.formats import NEVER, byte_text, counted, instant
 from state_backends.checkpoints.sizes import SegmentSize
 from state_backends.checkpoints.survey import StateSurvey, SurveyedBucket

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from operators.command.report.parts import Html, details, join, pairs, table
+from operators.command.report.markup import Html, details, join, pairs, table
 from operators.command.text.formats import NEVER, byte_text, counted, number
 from state_backends.checkpoints.survey import StateSurvey, SurveyedBucket
 from state_backends.durability.pointer import JOURNAL, POINTER_VERSION, Pointer

@@ -5,7 +5,7 @@ import hashlib
 from collections.abc import Iterator
 from importlib.resources import files
 
-from operators.command.report.parts import Content, Html, Unread, details, element, join, pairs, table
+from operators.command.report.markup import Content, Html, Unread, details, element, join, pairs, table
 from operators.command.report.section import section
 from operators.command.text.formats import NEVER, json_text, moment
 from operators.command.text.words import title

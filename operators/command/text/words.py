@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from operators.command.text.formats import printable
-from operators.explain.words import length
+from operators.explain.lengths import length
 from state_backends.store.schema import StoredSchema
 
 _EMISSIONS = {

@@ -3,7 +3,7 @@
 import gc
 import sys
 
-from operators.runtime.memory import keep_freed_memory
+from operators.runtime.freed_memory import keep_freed_memory
 
 _modules = 0
 """How many modules were loaded when objects were last set aside."""

@@ -6,17 +6,17 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from operators.runtime.binding import Binding
-from operators.runtime.metrics import added
+from operators.runtime.metrics import add_metrics
 from operators.runtime.stateful import StatefulOperator
 from operators.runtime.watermark_rule import WatermarkRule
 from operators.spark.base.logs import warn_once
 from operators.spark.base.user_code_lock import one_at_a_time
 from operators.spark.inputs import blobs as sizes
 from operators.spark.inputs.blobs import from_blobs
+from operators.spark.replicas.batch_parts import Part, can_be_parted, in_parts, in_stages
 from operators.spark.replicas.calls import Call, Outcome, Request
 from operators.spark.replicas.copies import lease_copy
-from operators.spark.replicas.forgetting import Requests
-from operators.spark.replicas.parts import Part, can_be_parted, in_parts, in_stages
+from operators.spark.replicas.forget_lookup import Requests
 from operators.spark.replicas.results import Results
 from state_backends import StateConfig
 from state_backends.checkpoints.savepoint import Savepoint
@@ -152,7 +152,7 @@ class Job:
                     inputs=inputs,
                 )
                 pointer = operator.commit(journal, pointer, host, request.batch)
-                metrics = added(metrics, operator.drain_metrics(counters))
+                metrics = add_metrics(metrics, operator.drain_metrics(counters))
                 for table in tables:
                     results.add(table)
                     blobs.unload()

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from operators import HoppingWindows
 from operators import aggregates as agg
-from operators.command.report.parts import Content, Unread
+from operators.command.report.markup import Content, Unread
 from state_backends.checkpoints.metadata import StoredOperator
 from state_backends.checkpoints.query import StoredQuery
 from state_backends.checkpoints.reading import Checkpoint

@@ -12,8 +12,8 @@ from operators import HoppingWindows, RollingWindows, SlidingWindows
 from operators import aggregates as agg
 from operators.command.report.columns import Value, columns
 from operators.command.report.groups import group_evenly
+from operators.command.report.markup import Html, Unread, element
 from operators.command.report.page import page
-from operators.command.report.parts import Html, Unread, element
 from state_backends.checkpoints.labels import partition_labels
 from state_backends.checkpoints.survey import SurveyedBucket
 from tests.operators.command.states import content, records, survey_of

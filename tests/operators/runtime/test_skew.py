@@ -8,7 +8,7 @@ import pytest
 
 from operators import HoppingWindows, RollingWindows, SessionWindows, SlidingWindows, TumblingWindows
 from operators import aggregates as agg
-from operators.runtime.metrics import added
+from operators.runtime.metrics import add_metrics
 from tests.operators.custom import samples
 
 MINUTE_US = 60_000_000
@@ -78,7 +78,7 @@ def test_the_largest_of_parts() -> None:
     parts = [(3, 20, 50), (4, 90, 40), (5, 30, 60)]
     told: dict[str, int] = {}
     for rows, page, state in parts:
-        told = added(told, {"rows": rows, "max_page_bytes": page, "max_bucket_bytes": state})
+        told = add_metrics(told, {"rows": rows, "max_page_bytes": page, "max_bucket_bytes": state})
     assert {"rows": 12, "max_page_bytes": 90, "max_bucket_bytes": 60} == told
 
 

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from operators import TumblingWindows, spark_session
 from operators import aggregates as agg
 from operators.runtime.forget_requests import key_columns
-from operators.runtime.forgetting import encoded_keys
+from operators.runtime.keys_to_forget import encoded_keys
 from state_backends.durability.request_folder import RequestFolder
 from tests.key_bytes import holding
 

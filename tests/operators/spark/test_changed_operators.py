@@ -23,7 +23,7 @@ from operators import (
     what_failed,
 )
 from operators import aggregates as agg
-from operators.runtime.forgetting import encoded_keys
+from operators.runtime.keys_to_forget import encoded_keys
 from state_backends import StateError, write_savepoint
 from state_backends.durability.request_folder import RequestFolder
 from tests.effort import slow_but

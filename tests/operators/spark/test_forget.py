@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from operators import TumblingWindows, forget_requests
 from operators import aggregates as agg
 from operators.runtime.forget_requests import key_columns
-from operators.runtime.forgetting import encoded_keys
+from operators.runtime.keys_to_forget import encoded_keys
 from operators.sinks import SQLiteSink, upsert_to
 from state_backends.durability.request_folder import RequestFolder
 from tests.effort import soak

@@ -14,14 +14,14 @@ import pytest
 from operators import DefinitionError, SlidingWindows, forget, forget_requests
 from operators import aggregates as agg
 from operators.command.main import main
-from operators.runtime.forgetting import encoded_keys
+from operators.runtime.keys_to_forget import encoded_keys
 from operators.runtime.watermark_rule import WatermarkRule
 from operators.spark.base import logs
 from operators.spark.inputs.blobs import from_blobs, to_blobs
-from operators.spark.replicas import forgetting
+from operators.spark.replicas import forget_lookup
 from operators.spark.replicas.calls import Blobs, Call, Request
 from operators.spark.replicas.copies import drop_copy
-from operators.spark.replicas.forgetting import Requests
+from operators.spark.replicas.forget_lookup import Requests
 from operators.spark.replicas.job import Job
 from serializers.keys import bucket_of
 from state_backends import StateError, resolve
@@ -90,7 +90,7 @@ class Query:
 @pytest.fixture
 def query(tmp_path: Path) -> Any:
     """A query; what processes remember of folders is forgotten."""
-    for known in (forgetting._listed, forgetting._noted, forgetting._announced, logs._warned):
+    for known in (forget_lookup._listed, forget_lookup._noted, forget_lookup._announced, logs._warned):
         known.clear()
     made = Query(tmp_path / "requests", tmp_path / "state")
     yield made

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 from s3_server import CREDENTIALS, S3, running
 
-from state_backends.durability import parts, schedule
+from state_backends.durability import pages_in_parts, schedule
 from tests.state_backends.durability.snapshot_store import KINDS, Store
 
 
@@ -38,7 +38,7 @@ def opened() -> Iterator[Callable[..., Store]]:
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Snapshots of all pages come often, with a part for each few pages."""
-    monkeypatch.setattr(parts, "PART_BYTES", 400)
+    monkeypatch.setattr(pages_in_parts, "PART_BYTES", 400)
     monkeypatch.setattr(schedule, "LOG_TO_SNAPSHOT", 0)
 
 

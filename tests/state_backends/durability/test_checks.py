@@ -13,7 +13,7 @@ from operators import aggregates as agg
 from serializers import CorruptDataError, NewerFormatError, pack_value
 from state_backends import StateError, WriteBatch
 from state_backends.backends.memory import MemoryBackend
-from state_backends.durability import parts
+from state_backends.durability import pages_in_parts
 from state_backends.durability.durable import Durable
 from state_backends.durability.pointer import NO_VERSION, Pointer, Snapshot
 from state_backends.durability.policy import SnapshotPolicy
@@ -110,7 +110,7 @@ def test_the_last_entry_leads_to_the_pointer() -> None:
 
 def test_a_snapshot_in_the_journal_has_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """A part in the place of another one is whole, and of other pages."""
-    monkeypatch.setattr(parts, "PART_BYTES", 5)
+    monkeypatch.setattr(pages_in_parts, "PART_BYTES", 5)
     journal, pointer = written(12, SnapshotPolicy(batches=11))
     number = pointer.newest.number
     restore(journal, pointer)

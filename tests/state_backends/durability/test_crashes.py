@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[3]
 COMMITTER = """
 import sys
 from pathlib import Path
-from state_backends.durability import durable, parts, schedule
+from state_backends.durability import durable, pages_in_parts, schedule
 from state_backends.registry import load_backend
 from state_backends.contract import crash_batch
 from state_backends.sqlite_journal import SqliteJournal

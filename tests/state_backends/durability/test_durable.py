@@ -17,7 +17,7 @@ from serializers.pages import PageLayout
 from state_backends import StateBackend, StateError, WriteBatch
 from state_backends.backends.memory import MemoryBackend
 from state_backends.contract import Pages, applied, random_batch
-from state_backends.durability import durable, parts, schedule
+from state_backends.durability import durable, pages_in_parts, schedule
 from state_backends.durability.changelog import change_bytes
 from state_backends.durability.durable import Alignment, Durable
 from state_backends.durability.pointer import POINTER_VERSION, Pending, Pointer, Snapshot, read_pointer
@@ -104,7 +104,7 @@ def names(journal: MemoryJournal, kind: str) -> list[str]:
 def small_bases(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A new base after each few log entries, in small parts."""
     monkeypatch.setattr(schedule, "LOG_TO_SNAPSHOT", 2)
-    monkeypatch.setattr(parts, "PART_BYTES", 40)
+    monkeypatch.setattr(pages_in_parts, "PART_BYTES", 40)
     _policies.append(SnapshotPolicy(bytes=100))
     yield
     _policies.pop()

@@ -12,7 +12,7 @@ import pytest
 from s3_server import S3
 
 from state_backends import WriteBatch
-from state_backends.durability import parts, schedule
+from state_backends.durability import pages_in_parts, schedule
 from state_backends.durability.counts import SnapshotCounts
 from state_backends.durability.durable import Durable
 from state_backends.durability.pointer import Pending, Snapshot
@@ -151,7 +151,7 @@ def test_what_a_broken_attempt_has_stored_is_not_sent_again(
 ) -> None:
     """The storage copies it for the next attempt."""
     monkeypatch.setattr(
-        parts, "PART_BYTES", 2_200_000
+        pages_in_parts, "PART_BYTES", 2_200_000
     )  # So memory's snapshot is of eight files, all of more than a MiB.
     store = opened(tmp_path, s3.uri(f"bucket/broken-{kind}"), bytes=10_000_000)
     first = store.copy(kind)

@@ -23,7 +23,7 @@ from operators.spark.inputs import blobs, spool
 from operators.spark.inputs.blobs import from_blobs
 from operators.spark.inputs.packing import PACKED, Pack
 from operators.spark.inputs.spool import Spool
-from operators.spark.replicas import parents, parts, where_held
+from operators.spark.replicas import batch_parts, parents, where_held
 from operators.spark.replicas.bucket_service import BucketService
 from operators.spark.replicas.calls import Blobs, Call, Functions, Origin, Request, in_place
 from operators.spark.replicas.connection import Connection
@@ -99,7 +99,7 @@ def limits(at_once: int | None, blob: int = 1_500, in_memory: int = 900) -> Iter
             patch.setattr(blobs, "AT_ONCE_BYTES", at_once)
             patch.setattr(blobs, "BLOB_BYTES", blob)
             patch.setattr(spool, "IN_MEMORY_BYTES", in_memory)
-            patch.setattr(parts, "MOST_PIECES", 8)
+            patch.setattr(batch_parts, "MOST_PIECES", 8)
         yield
 
 

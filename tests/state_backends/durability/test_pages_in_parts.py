@@ -8,8 +8,8 @@ import pytest
 
 from state_backends import WriteBatch, load_backend
 from state_backends.contract import Pages
-from state_backends.durability import parts, schedule, snapshots
-from state_backends.durability.parts import page_parts
+from state_backends.durability import pages_in_parts, schedule, snapshots
+from state_backends.durability.pages_in_parts import page_parts
 from tests.state_backends.durability.snapshot_store import Store, names
 
 SEGMENTS, KEYS = 4, 1_000
@@ -29,7 +29,7 @@ CHANGES = {
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts of so many bytes, each of which is large enough to be shared, and a snapshot with each batch."""
-    monkeypatch.setattr(parts, "PART_BYTES", PART)
+    monkeypatch.setattr(pages_in_parts, "PART_BYTES", PART)
     monkeypatch.setattr(snapshots, "_LEAST_SHARED", PART // 8)
     monkeypatch.setattr(schedule, "LOG_TO_SNAPSHOT", 0)
 

@@ -9,7 +9,7 @@ import pytest
 STEPS = """
 import resource, sys
 import numpy as np
-from operators.runtime.memory import keep_freed_memory
+from operators.runtime.freed_memory import keep_freed_memory
 
 def step():
     arrays = [np.ones(500_000) for _ in range(10)]
