@@ -210,9 +210,8 @@ class RollingEngine:
             now = Waiting.join([ready.between(since, close_time), now])
         emitted.append(self._windows(now, merged.panes, life))
         step.counters.panes += int(np.count_nonzero(merged.fresh))
-        if (
-            close_time < FAR_FUTURE
-        ):  # Nothing follows the end of a bounded frame, so that nothing has to be stored.
+        # Nothing follows the end of a bounded frame, so that nothing has to be stored.
+        if close_time < FAR_FUTURE:
             self._save(
                 touched, panes, merged.panes, waiting, later, (self._forgotten(close_time), close_time)
             )

@@ -132,9 +132,8 @@ def print_batches(spark: SparkSession, write: Callable[[str], object] = print) -
 
 def _listen(spark: SparkSession, listener: BatchListener) -> BatchListener:
     spark.streams.addListener(listener)
-    if (
-        getattr(spark, "sparkContext", None) is not None
-    ):  # Spark Connect's listeners are called by this process itself.
+    # Spark Connect's listeners are called by this process itself.
+    if getattr(spark, "sparkContext", None) is not None:
         atexit.register(_remove, spark, listener)
     return listener
 

@@ -152,9 +152,8 @@ class BucketService:
             return Failed(text)
         self._end_if_forked()
         self._remember(asked.origin, job, store_id)
-        if (
-            isinstance(outcome.blobs, Spool) and outcome.blobs.on_disk
-        ):  # Too large for memory is too large for a message.
+        # Too large for memory is too large for a message.
+        if isinstance(outcome.blobs, Spool) and outcome.blobs.on_disk:
             for blob in outcome.blobs:
                 task.send(encode_answer(Emitted(blob)))
             outcome = replace(outcome, blobs=())
