@@ -90,7 +90,7 @@ BUGS = (
         1,
         "snapshots are removed a batch too early",
         "return 0 <= retired < host_batch - self.retain",
-        "return 0 <= retired <= clock - self.retain",
+        "return 0 <= retired <= host_batch - self.retain",
     ),
     _bug(
         0,

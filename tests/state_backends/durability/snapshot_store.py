@@ -51,11 +51,11 @@ class Store:
         self._opened.append(Durable(backend, kind, self.home / f"copy-{name}-scratch", self.policy))
         return self._opened[-1]
 
-    def commit(self, copy: Durable, batch: WriteBatch | None = None, clock: int | None = None) -> None:
+    def commit(self, copy: Durable, batch: WriteBatch | None = None, host_batch: int | None = None) -> None:
         """Align the copy and commit the batch through it; by default the one of this number in `crash_batch`."""
         pointer = copy.align(self.journal, self.pointer).pointer
         batch = crash_batch(pointer.number) if batch is None else batch
-        self.pointer = copy.commit(self.journal, pointer, batch, Progress(), clock)
+        self.pointer = copy.commit(self.journal, pointer, batch, Progress(), host_batch)
         self.states.append(applied(self.pages, batch))
 
     def snapshots(self, copy: Durable, count: int) -> None:

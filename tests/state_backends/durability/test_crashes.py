@@ -28,7 +28,7 @@ from state_backends.durability.policy import SnapshotPolicy
 from state_backends.durability.progress import Progress
 
 home, name, left, folder = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4] or None
-schedule.LOG_TO_SNAPSHOT, parts.PART_BYTES = 1, 10_000
+schedule.LOG_TO_SNAPSHOT, pages_in_parts.PART_BYTES = 1, 10_000
 journal = SqliteJournal(home / "journal")
 policy = SnapshotPolicy(folder, bytes=20_000, retain=5)
 copy = durable.Durable(load_backend(name).open(home / "store", {}), name, home / "scratch", policy)
