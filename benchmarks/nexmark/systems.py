@@ -3,11 +3,13 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Any
 
 from benchmarks.nexmark import bids
@@ -133,8 +135,13 @@ def _flink(query: str, count: int, folder: Path, *options: object) -> dict[str, 
 def _answer(command: Sequence[object]) -> dict[str, Any]:
     """Run a command, and return the JSON of the last line that it prints, if there is any."""
     text, env = [str(one) for one in command], {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(text, capture_output=True, text=True, check=False, env=env, cwd=ROOT)
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(text[2:5])}: {done.stderr[-2_000:]}")
-    last = done.stdout.strip().rpartition("\n")[2]
+    with TemporaryFile("w+") as out, TemporaryFile("w+") as err:
+        process = subprocess.Popen(text, stdout=out, stderr=err, env=env, cwd=ROOT, start_new_session=True)
+        code = process.wait()
+        with suppress(ProcessLookupError):  # Java may hang at its end, with Spark's state stores on RocksDB.
+            os.killpg(process.pid, signal.SIGKILL)
+        said, errors = (file.seek(0) or file.read() for file in (out, err))
+    if code:
+        raise RuntimeError(f"{' '.join(text[2:5])}: {errors[-2_000:]}")
+    last = said.strip().rpartition("\n")[2]
     return json.loads(last) if last.startswith("{") else {}
