@@ -6,6 +6,7 @@ when the row leaves the operator: a sink that writes exactly once would show it 
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,7 +68,7 @@ def of_flink(results: Path, event_us: int) -> Delays:
         results: folder with the results, and with the times at which the source made some of the bids.
         event_us: from one event to the next, in microseconds.
     """
-    rows, made = (_csv(results / name) for name in ("rows", "made"))
+    rows, made = (read_csv(results / name) for name in ("rows", "made"))
     some, when = made[:, 0].to_numpy(), _moments(made[:, 1])
     order = np.argsort(some)
     some, when = some[order], when[order]
@@ -107,11 +108,17 @@ def _files(results: Path) -> dict[str, float]:
     return found
 
 
-def _csv(folder: Path) -> pl.DataFrame:
+def read_csv(folder: Path, names: Sequence[str] | None = None) -> pl.DataFrame:
+    """Return the rows that Flink wrote into the files of a folder."""
     files = [path for path in folder.rglob("*") if path.is_file() and path.stat().st_size]
-    return pl.concat(pl.read_csv(path, has_header=False) for path in files)
+    return pl.concat(pl.read_csv(path, has_header=False, new_columns=names) for path in files)
+
+
+def read_moments(text: pl.Series) -> pl.Series:
+    """Return moments that Flink wrote, as times."""
+    return text.str.replace("Z$", "").str.to_datetime(time_unit="us")
 
 
 def _moments(text: pl.Series) -> npt.NDArray[np.int64]:
     """Moments that Flink wrote, in microseconds since the epoch."""
-    return text.str.replace("Z$", "").str.to_datetime(time_unit="us").to_physical().to_numpy()
+    return read_moments(text).to_physical().to_numpy()

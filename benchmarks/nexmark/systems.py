@@ -140,8 +140,9 @@ def _answer(command: Sequence[object]) -> dict[str, Any]:
         code = process.wait()
         with suppress(ProcessLookupError):  # Java may hang at its end, with Spark's state stores on RocksDB.
             os.killpg(process.pid, signal.SIGKILL)
-        said, errors = (file.seek(0) or file.read() for file in (out, err))
-    if code:
-        raise RuntimeError(f"{' '.join(text[2:5])}: {errors[-2_000:]}")
-    last = said.strip().rpartition("\n")[2]
+        out.seek(0)
+        err.seek(0)
+        if code:
+            raise RuntimeError(f"{' '.join(text[2:5])}: {err.read()[-2_000:]}")
+        last = out.read().strip().rpartition("\n")[2]
     return json.loads(last) if last.startswith("{") else {}

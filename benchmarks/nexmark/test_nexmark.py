@@ -9,6 +9,7 @@ from polars.testing import assert_frame_equal
 
 from benchmarks.marks import full
 from benchmarks.measure import Measure
+from benchmarks.nexmark.delays import read_csv, read_moments
 from benchmarks.nexmark.queries import QUERIES
 from benchmarks.nexmark.streams import CORES
 from benchmarks.nexmark.systems import DELAYED, MEASURED, PACE, SYSTEMS, delays, figures, has, write_rows
@@ -36,9 +37,8 @@ def rows_of(system: str, query: str, folder: Path) -> pl.DataFrame:
     write_rows(system, query, FEW if query != "rolling, hot" else HOT, folder)
     names = ROLLING if "rolling" in query else WINDOWS
     if system == "flink":
-        files = [path for path in folder.rglob("*") if path.is_file() and path.stat().st_size]
-        frame = pl.concat(pl.read_csv(path, has_header=False, new_columns=names) for path in files)
-        frame = frame.with_columns(pl.col("begin").str.replace("Z$", "").str.to_datetime(time_unit="us"))
+        frame = read_csv(folder, names)
+        frame = frame.with_columns(read_moments(frame["begin"]))
     else:
         frame = pl.read_parquet(folder / "*.parquet")
         time = pl.col("at") if "rolling" in query else pl.col("window").struct.field("start")

@@ -255,11 +255,10 @@ def in_workers_of_arrow(spark: "SparkSession") -> Iterator[None]:
     not know the environment.
     """
     context = getattr(spark, "sparkContext", None)
-    short = ""
-    with suppress(
-        Exception
-    ):  # Another version does not know it. With a default here, it would not tell Spark's own.
-        short = spark.conf.get(_SHORT_CONF) or ""
+    short = None
+    # Asked without a default, which Spark would return in place of its own. Another version may not know the conf.
+    with suppress(Exception):
+        short = spark.conf.get(_SHORT_CONF)
     if context is None or short != "true" or _SHORT in context.environment:
         yield
         return

@@ -50,7 +50,7 @@ TOO_MUCH = 1 << 40
 """Bytes that no process gets which has a limit of memory."""
 SNAPSHOTS = "TEST_SNAPSHOTS"
 """The variable of the environment that has the snapshot folder, if there is one."""
-DAEMON = """
+_DAEMON = """
 from operators.spark.replicas import starter, state_process
 print(starter.fork_starter(), flush=True)
 input()
@@ -155,6 +155,17 @@ def batch(
     finally:
         journal.close()
     return [tuple(row.values()) for rows in from_blobs(outcome.blobs) for row in rows.to_pylist()]
+
+
+@contextmanager
+def daemon_with_starter() -> Iterator[tuple[Popen[str], str]]:
+    """A process that has a starter, and the name of the starter's socket. All that is in its group is killed in the end."""
+    with Popen([sys.executable, "-c", _DAEMON], stdin=PIPE, stdout=PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield process, process.stdout.readline().strip()
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 @contextmanager

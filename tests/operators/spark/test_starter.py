@@ -5,7 +5,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,26 +17,19 @@ from operators.spark.replicas.connection import Connection
 from operators.spark.replicas.orders import Order
 from operators.spark.replicas.parents import Parent
 from operators.spark.replicas.sockets import is_listening, socket_of
-from tests.operators.spark.bucket_worker import DAEMON, has_ended
+from tests.operators.spark.bucket_worker import daemon_with_starter, has_ended
 from tests.state_processes import is_state_process, starters, state_processes
 
-Starting = tuple["subprocess.Popen[bytes]", str]
+Starting = tuple["subprocess.Popen[str]", str]
 
 
 @pytest.fixture
 def daemon(monkeypatch: pytest.MonkeyPatch) -> Iterator[Starting]:
     """A process with a starter, and the name of that one's socket, which this process uses."""
-    with subprocess.Popen(
-        [sys.executable, "-c", DAEMON], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as process:
-        assert process.stdout is not None
-        name = process.stdout.readline().decode().strip()
+    with daemon_with_starter() as (process, name):
         monkeypatch.setattr(starting, "_starter", name)
         monkeypatch.setattr(starting, "_started", [])
-        try:
-            yield process, name
-        finally:
-            os.killpg(process.pid, signal.SIGKILL)
+        yield process, name
 
 
 def test_processes_are_forked_and_end_with_the_daemon(daemon: Starting) -> None:

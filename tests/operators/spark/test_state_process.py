@@ -20,10 +20,10 @@ from operators.spark.replicas.parents import Parent
 from operators.spark.replicas.slots import free_slot, remove_old_slots
 from operators.spark.replicas.sockets import is_listening, listen
 from tests.operators.spark.bucket_worker import (
-    DAEMON,
     PARENT,
     STARTER,
     batch,
+    daemon_with_starter,
     has_ended,
     has_free_copy,
     job,
@@ -51,16 +51,10 @@ def bucket(request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.Mon
     if request.param == "afresh":
         yield folder
         return
-    command, pipe = [sys.executable, "-c", DAEMON], subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as daemon:
-        assert daemon.stdout is not None
-        name = daemon.stdout.readline().strip()
+    with daemon_with_starter() as (_, name):
         monkeypatch.setattr(starting, "_starter", name)
         monkeypatch.setenv(STARTER, name)
-        try:
-            yield folder
-        finally:
-            os.killpg(daemon.pid, signal.SIGKILL)
+        yield folder
     assert [] == starting._started
 
 
