@@ -51,6 +51,7 @@ def session(folder: Path) -> SparkSession:
         "spark.driver.memory": "4g",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),  # docs/performance.md: rows are narrow
         "spark.sql.streaming.numRecentProgressUpdates": "100000",
         "spark.windows.state.directory": str(folder / "local"),
     }

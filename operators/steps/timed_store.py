@@ -5,7 +5,7 @@ that are due, and writes back those that changed.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import pairwise
+from itertools import chain, compress, count, pairwise
 from typing import Protocol
 
 import numpy as np
@@ -127,14 +127,20 @@ class TimedStore:
 
     def touch(self, keys: list[bytes], close_time: int) -> Touched:
         """Return the keys of a batch and the pages that are due before the close time, whose spans are still empty."""
-        due = self.timers.queue.drain_due(close_time)
-        number = {key: n for n, key in enumerate(keys)} if due else {}
-        numbered = {}
-        for segment, names in due.items():
-            of, start = keys_and_starts(names, self.store.span_of(segment)[0])
-            key = np.fromiter((number.setdefault(key, len(number)) for key in of), np.int64, len(of))
-            numbered[segment] = DuePages(key, start)
-        touched = Touched(list(number) if due else keys, numbered)
+        due = {
+            segment: keys_and_starts(names, self.store.span_of(segment)[0])
+            for segment, names in self.timers.queue.drain_due(close_time).items()
+        }
+        # Of many keys of a batch, few have pages that are due.
+        wanted = dict.fromkeys(chain.from_iterable(of for of, _ in due.values()))
+        number = {keys[n]: n for n in compress(count(), map(wanted.__contains__, keys))} if due else {}
+        more = [key for key in wanted if key not in number]
+        number.update(zip(more, count(len(keys))))
+        numbered = {
+            segment: DuePages(np.fromiter(map(number.__getitem__, of), np.int64, len(of)), start)
+            for segment, (of, start) in due.items()
+        }
+        touched = Touched([*keys, *more] if more else keys, numbered)
         self.timers.read_few_keys(len(touched.keys))
         return touched
 
@@ -215,7 +221,7 @@ class TimedStore:
                 Rows(each.key[at[nth]], each.time[at[nth]])
                 for each, at in zip(changed, rows[1:], strict=True)
             ]
-            pages, changes = self._with_new(touched, segment, changing)
+            pages, changes = self._with_new(touched, segment, changing, dead_before)
             present = rows[0][nth]
             page = pages.holding(entries.key[present], entries.time[present])
             present, page = present[page >= 0], page[page >= 0]
@@ -236,18 +242,24 @@ class TimedStore:
                 )
         self.store.expire(dead_before)
 
-    def _with_new(self, touched: Touched, segment: int, changing: Sequence[Rows]) -> tuple[PageIds, Mask]:
-        """The pages that the step holds, with the first pages of keys that have none, and which of all of them change."""
+    def _with_new(
+        self, touched: Touched, segment: int, changing: Sequence[Rows], dead_before: int
+    ) -> tuple[PageIds, Mask]:
+        """The pages that the step holds, with the first pages of keys that have none, and which of all of them change.
+
+        A key gets no page for entries that no window needs any more: those of windows that a batch both opens and closes.
+        """
         nothing = PageIds.first(self.store.span_of(segment), NO_KEYS)
         held = touched.held.get(segment, nothing)
         key, time = (np.concatenate(columns) for columns in zip(*changing, strict=True))
-        new = np.unique(key[held.holding(key, time) < 0])
+        missing = held.holding(key, time) < 0
+        if np.isin(key[missing], held.key).any():
+            raise RuntimeError(f"a step changes entries of segment {segment} in pages that it has not read")
+        new = np.unique(key[missing & (time >= dead_before)])
         pages = held.union(PageIds.first(held.span, new)) if len(new) else held
         at = pages.holding(key, time)
-        if np.isin(new, held.key).any() or (at < 0).any():
-            raise RuntimeError(f"a step changes entries of segment {segment} in pages that it has not read")
         changes = np.zeros(len(pages), bool)
-        changes[at] = True
+        changes[at[at >= 0]] = True
         return pages, changes
 
     def write(self, segment: int, keys: list[bytes], pages: PageIds, entries: Entries) -> Ints:
