@@ -287,7 +287,7 @@ def test_a_snapshot_is_completed_when_its_worker_has_ended(
         s3.bucket("bucket")
         monkeypatch.setenv(SNAPSHOTS, s3.uri("bucket/snapshots"))
         assert [] == batch(folder, backend, "run", 0)
-        s3.switch(delay=1, methods="PUT,POST")
+        s3.switch(delay=2, methods="PUT,POST")
         environment = {**os.environ, PARENT: str(os.getpid())}
         with Popen([sys.executable, "-c", CANCELLED, str(folder), backend, "0"], env=environment) as ended:
             assert 0 == ended.wait()
@@ -298,6 +298,7 @@ def test_a_snapshot_is_completed_when_its_worker_has_ended(
             SnapshotFolder(Folder(os.environ[SNAPSHOTS]), before.store_id),
         )
         assert not files.has(name)
+        s3.switch()
         wait_until(lambda: files.has(name), "the snapshot", lambda: len(files.folder.list("")))
         assert ROWS == counts(batch(folder, backend, "run", 2))
         after = stored(folder)
