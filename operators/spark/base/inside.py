@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from operators.errors import SessionSetupError
@@ -34,6 +35,8 @@ _SHORT_CONF = "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled"
 _SHORT = "SPARK_SIMPLIFIED_TRACEBACK"
 """Conf, and what it sets in the environment of functions of Arrow, but not of stateful processors. Without them, these have a
 daemon of workers of their own."""
+_ENVIRONMENT = Lock()
+"""Held while the environment of workers is another."""
 _OF_CONNECT = "SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE"
 """Variables of the environment of a client of Spark Connect, the first set by PySpark."""
 
@@ -259,14 +262,17 @@ def in_workers_of_arrow(spark: "SparkSession") -> Iterator[None]:
     # Asked without a default, which Spark would return in place of its own. Another version may not know the conf.
     with suppress(Exception):
         short = spark.conf.get(_SHORT_CONF)
-    if context is None or short != "true" or _SHORT in context.environment:
+    if context is None or short != "true":
         yield
         return
-    context.environment[_SHORT] = "1"
-    try:
-        yield
-    finally:
-        del context.environment[_SHORT]
+    with _ENVIRONMENT:
+        given = context.environment
+        # Other threads may be reading it, so it is replaced and never changed.
+        context.environment = {**given, _SHORT: given.get(_SHORT, "1")}
+        try:
+            yield
+        finally:
+            context.environment = given
 
 
 def task_property(key: str) -> str | None:

@@ -461,17 +461,21 @@ def test_metrics_of_connect_are_rows_with_their_schema() -> None:
 def test_stateful_processors_have_the_environment_of_functions_of_arrow(
     spark: SparkSession, short: str
 ) -> None:
-    """Only where Spark gives these the variable. That both have one daemon then, `test_results` shows."""
+    """Only where Spark gives these the variable. That both have one daemon then, `test_results` shows.
+
+    The mapping that other threads may be reading does not change.
+    """
     key, name = "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled", "SPARK_SIMPLIFIED_TRACEBACK"
     environment, before = spark.sparkContext.environment, spark.conf.get(key)
     assert name not in environment
     spark.conf.set(key, short)
     try:
         with inside.in_workers_of_arrow(spark):
-            assert (short == "true") == (name in environment)
+            assert (short == "true") == (name in spark.sparkContext.environment)
+            assert name not in environment
     finally:
         spark.conf.set(key, before)
-    assert name not in environment
+    assert name not in spark.sparkContext.environment
 
 
 def test_the_daemon_of_workers_can_be_replaced() -> None:
