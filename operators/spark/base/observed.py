@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that every Spark
 COUNTS = "counts"
 """The column with the arrays, and the name of the map that Spark reports."""
 _BETWEEN = "\0"
-"""Stands between names of metrics: no name has it, not even a user's."""
+"""Stands between names of metrics. One that has it itself would fail in Spark."""
 
 
 def observed(df: DataFrame, name: str, metrics: Sequence[str], largest: int = 0) -> DataFrame:
