@@ -2,29 +2,44 @@
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import current_thread
 from types import SimpleNamespace
 from typing import Any
 
 from pyarrow import fs
 
 from state_backends.durability import durable, folders, pages_in_parts, pointer, schedule, snapshots, uploads
-from tests.protocol.tasks import InlineExecutor
+from tests.protocol.tasks import SIMULATED, InlineExecutor
 
 LEAST_SHARED = 32
 """Files of so many bytes are shared between snapshots, so that a small state has some."""
 
 
 class Instead:
-    """A module but for some of its names."""
+    """A module but for some of its functions.
 
-    def __init__(self, module: Any, **names: Any) -> None:
+    Threads that do not belong to the simulation, which other tests may have left, have the module's own.
+    """
+
+    def __init__(self, module: Any, **functions: Callable[..., Any]) -> None:
         self._module = module
-        self.__dict__.update(names)
+        for name, function in functions.items():
+            setattr(self, name, _simulated(getattr(module, name), function))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._module, name)
+
+
+def _simulated(real: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:
+    scheduler = current_thread()
+
+    def called(*given: Any) -> Any:
+        here = current_thread()
+        return (function if here is scheduler or here.name == SIMULATED else real)(*given)
+
+    return called
 
 
 @contextmanager

@@ -7,6 +7,9 @@ from typing import Any
 
 from tests.protocol.footprints import Footprint
 
+SIMULATED = "simulated"
+"""The name of threads on which tasks run."""
+
 
 class Killed(BaseException):
     """The process died at this call."""
@@ -25,7 +28,7 @@ class _Thread:
         self.go = threading.Lock()
         self.go.acquire()
         self.work: Callable[[], None] = lambda: None
-        threading.Thread(target=self._run, daemon=True, name="simulated").start()
+        threading.Thread(target=self._run, daemon=True, name=SIMULATED).start()
 
     def _run(self) -> None:
         while True:

@@ -1,9 +1,11 @@
 """The search of small worlds leaves out orders of steps, and no end that a run can come to."""
 
 from dataclasses import replace
+from threading import Event, Thread
 
 import pytest
 
+from operators.spark.replicas import bucket_service
 from state_backends.contract import Pages
 from tests.protocol.footprints import Footprint
 from tests.protocol.judge import Judge
@@ -28,6 +30,26 @@ def test_no_end_is_left_out(name) -> None:
     assert search.complete
     assert full.ends == search.ends
     assert full.runs > 2 * search.runs
+
+
+def test_other_threads_are_not_heard() -> None:
+    """A thread that another test has left uses the real clock, and the tasks of a run know nothing of it."""
+    world = replace(TWO_WORKERS, attempts=0)
+    alone = exhaustive(world)
+    ended, asked = Event(), []
+
+    def asks() -> None:
+        while not ended.wait(0.001):
+            asked.append(bucket_service.time.monotonic())
+
+    thread = Thread(target=asks)
+    thread.start()
+    beside = exhaustive(world)
+    ended.set()
+    thread.join()
+    assert asked
+    assert asked == sorted(asked)
+    assert (alone.ends, alone.runs, alone.states) == (beside.ends, beside.runs, beside.states)
 
 
 def test_a_run_that_fails_is_found(monkeypatch) -> None:

@@ -106,8 +106,14 @@ def test_a_shortage_passes(
     listener = (ShortOf if of == "files" else socket.socket)(socket.AF_UNIX)
     listener.bind(place)
     listener.listen()
-    Thread(target=bucket_service.BucketService("key").accept, args=(listener,), daemon=True).start()
+    monkeypatch.setattr(bucket_service, "_SIGNS_S", 0.1)  # So that the loop ends soon after `end`.
+    service = BucketService("key")
+    loop = Thread(target=service.accept, args=(listener,), daemon=True)
+    loop.start()
     assert [True] * 4 == [is_alive(place) for _ in range(4)]
+    service.end()
+    loop.join()
+    listener.close()
     assert [bucket_service._PAUSE_S] * 3 == pauses
     assert 1 == sum(
         one.levelname == "WARNING" and "cannot be worked for" in one.message for one in caplog.records
