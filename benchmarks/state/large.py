@@ -9,6 +9,7 @@ from serializers.pages import PageLayout
 from state_backends import WriteBatch, resolve
 from state_backends.durability.durable import Durable
 from state_backends.durability.pointer import Pointer
+from state_backends.durability.progress import Progress
 from state_backends.journal import MemoryJournal
 
 PANES = 10
@@ -62,7 +63,7 @@ class LargeState:
         """Commit new pages of these keys."""
         batch = keys if isinstance(keys, WriteBatch) else WriteBatch(puts={0: dict(self._pages(keys))})
         self.journal.bytes = 0
-        self.pointer = self.copy.commit(self.journal, self.pointer, batch, {})
+        self.pointer = self.copy.commit(self.journal, self.pointer, batch, Progress())
         files = {str(path): path.stat().st_size for path in self._folder.rglob("*") if path.is_file()}
         new = sum(size for path, size in files.items() if path not in self._files)
         self._files = files
