@@ -33,6 +33,8 @@ _MANY = 128
 """Entries from which on a page is written by columns: a microsecond for each page, and a third of the time for each entry."""
 _ROWWISE_BYTES = _ROWWISE.to_bytes(2, "little")
 _MAGIC = 0x5057
+_HEAD_BYTES = 24
+"""Of a header that are not padding."""
 _MIN_WIDTH = 3
 _MAX_ROWS = 2**32 - 1
 CODES = {"i8": np.dtype("<i8"), "f8": np.dtype("<f8")}
@@ -133,10 +135,19 @@ class PageLayout:
         if not self._object_index:
             return []
         objects = [columns[index].tolist() for index in self._object_index]
-        return [
-            _tail([values[a:b] for values in objects])
-            for a, b in zip(starts.tolist(), ends.tolist(), strict=True)
-        ]
+        tails = [_nones(len(objects), rows) for rows in (ends - starts).tolist()]
+        edges = list(zip(starts.tolist(), ends.tolist(), strict=True))
+        with_objects = {
+            page
+            for values in objects
+            if values.count(None) < len(values)
+            for page, (a, b) in enumerate(edges)
+            if values[a:b].count(None) < b - a
+        }
+        for page in with_objects:
+            a, b = edges[page]
+            tails[page] = pack_value([values[a:b] for values in objects])
+        return tails
 
     def _checksums(
         self,
@@ -154,7 +165,8 @@ class PageLayout:
             sums[filled] += np.add.reduceat(word, starts[filled]) * np.uint64(2 * number + 1)
         sums += headers[:, 0].astype("<u8") + headers[:, 1].astype("<u8") * np.uint64(3)
         if tails:
-            sums += np.array([zlib.crc32(tail) for tail in tails], np.uint64)
+            known = {tail: zlib.crc32(tail) for tail in {*tails}}  # Few, as most pages have no object.
+            sums += np.fromiter(map(known.__getitem__, tails), np.uint64, len(tails))
         return sums.view(np.int64)
 
     def count_rows(self, pages: Sequence[bytes], size: int) -> int:
@@ -215,16 +227,19 @@ class PageLayout:
         return list(whole)
 
     def _split_tails(self, pages: Sequence[bytes]) -> tuple[list[bytes], list[bytes]]:
-        rows: list[bytes] = []
-        tails: list[bytes] = []
-        for number, page in enumerate(pages):
-            size = (int.from_bytes(page[4:8], "little") + 1) * 8 * self.width
-            tail_bytes = int.from_bytes(page[12:16], "little")
-            if len(page) < 24 or len(page) != size + tail_bytes:
-                raise self._unreadable(pages, number)
-            rows.append(page[:size])
-            tails.append(page[size:])
-        return rows, tails
+        length = np.fromiter(map(len, pages), np.int64, len(pages))
+        # Of a page that is too short, the missing words are read as zeros.
+        heads = b"".join([page[:_HEAD_BYTES].ljust(_HEAD_BYTES, b"\0") for page in pages])
+        words = np.frombuffer(heads, "<u4").reshape(len(pages), -1).astype(np.int64)
+        size = (words[:, 1] + 1) * 8 * self.width
+        wrong = (length < _HEAD_BYTES) | (length != size + words[:, 3])
+        if wrong.any():
+            raise self._unreadable(pages, int(np.argmax(wrong)))
+        edges = size.tolist()
+        return (
+            [page[:edge] for page, edge in zip(pages, edges, strict=True)],
+            [page[edge:] for page, edge in zip(pages, edges, strict=True)],
+        )
 
     def _verify(
         self,
@@ -270,10 +285,13 @@ class PageLayout:
             return
         ends = np.cumsum(counts).tolist()
         merged = [np.empty(ends[-1] if ends else 0, object) for _ in self._object_index]
+        parts = list(zip(tails, counts.tolist(), strict=True))
+        without = {part for part in {*parts} if _is_nones(part[0], len(merged), part[1])}
         with refusing("the objects of a stored page"):
-            for tail, end, count in zip(tails, ends, counts.tolist(), strict=True):
-                if _is_nones(tail, len(merged), count):
+            for end, part in zip(ends, parts, strict=True):
+                if part in without:
                     continue  # An array of objects is made of None.
+                tail, count = part
                 for target, values in zip(merged, instance(list, unpack_value(tail)), strict=True):
                     target[end - count : end] = _objects(values, count)
         for index, values in zip(self._object_index, merged, strict=True):
@@ -285,14 +303,6 @@ def _objects(values: Any, rows: int) -> Column:
     if len(instance(list, values)) != rows:
         raise ValueError(f"{len(values)} objects in {rows} entries")
     return fill(values)
-
-
-def _tail(columns: list[list[Any]]) -> bytes:
-    """The objects of a page as msgpack."""
-    rows = len(columns[0])
-    if all(values.count(None) == rows for values in columns):
-        return _nones(len(columns), rows)
-    return pack_value(columns)
 
 
 def _is_nones(tail: bytes, columns: int, rows: int) -> bool:

@@ -305,14 +305,14 @@ class RollingEngine:
             others = ~held & ~summed & (pages.start <= emitted[1][pages.key])
             if summed.any():
                 parts += self._sums.fetch(segment, touched.keys, pages.take(summed))
-            if held.any():
+            if others.any():
+                entries = self.state.store.read(segment, touched.keys, pages.take(others))
+                parts.append(self._stored.panes(entries))
+            if held.any():  # Mostly the youngest, and so after the others: they are merged without a sort.
                 entries = self.state.store.read(segment, touched.keys, touched.held[segment])
                 parts.append(self._stored.panes(entries))
                 if not self.plan.on_arrival:
                     waiting.append(WaitingSchema.waiting(entries))
-            if others.any():
-                entries = self.state.store.read(segment, touched.keys, pages.take(others))
-                parts.append(self._stored.panes(entries))
         return parts, merge_entries(waiting, self._stored.layout)
 
     def _are_whole(self, pages: PageIds, first: Ints, last: Ints) -> Mask:

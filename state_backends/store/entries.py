@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from serializers.pages import Column, PageLayout
-from state_backends.store.ordering import Runs, append_places, row_order, take_runs
+from state_backends.store.ordering import Runs, append_places, long_runs, row_order, take_runs
 
 Ticks = npt.NDArray[np.int64]
 
@@ -33,7 +33,10 @@ class Entries:
         return len(self.key)
 
     def take(self, rows: npt.NDArray[np.bool_] | npt.NDArray[np.int64]) -> "Entries":
-        """Return the entries at these rows, by mask or by position."""
+        """Return the entries at these rows, by mask or by position. Long runs of positions are copied as slices."""
+        runs = None if rows.dtype == np.bool_ else long_runs(rows.astype(np.int64, copy=False))
+        if runs is not None:
+            return self.take_runs(*runs)
         return Entries(self.key[rows], tuple(column[rows] for column in self.columns))
 
     def take_runs(self, begin: npt.NDArray[np.int64], count: npt.NDArray[np.int64]) -> "Entries":

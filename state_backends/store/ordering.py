@@ -80,6 +80,15 @@ def take_runs(columns: Sequence[Column], begin: Ints, count: Ints) -> list[Colum
     return [column[rows] for column in columns]
 
 
+def long_runs(rows: Ints) -> tuple[Ints, Ints] | None:
+    """Return where the runs of successive positions begin, and how many each has; None if they are short."""
+    if not len(rows):
+        return None
+    at = np.flatnonzero(np.diff(rows, prepend=rows[0] - 2) != 1)
+    count = np.diff(at, append=len(rows))
+    return (rows[at], count) if _long(count) else None
+
+
 def _long(count: Ints) -> bool:
     return len(count) > 0 and int(count.sum()) >= _LONG_RUN * len(count)
 

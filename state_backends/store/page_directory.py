@@ -96,9 +96,10 @@ class PageDirectory:
     def write(self, segment: int, keys: Sequence[bytes], written: PageIds, gone: PageIds) -> None:
         """Note that pages are staged, and others are to be deleted."""
         if written.further.any():
-            self._note_further(segment, written.take(written.further).names(keys))
+            owners, number, start = _further(keys, written)
+            self._starts.add(segment, owners, number, start[:, None])
         if gone.further.any():
-            self.forget(segment, gone.take(gone.further).names(keys))
+            self._starts.remove(segment, *_further(keys, gone))
 
     def replay(self, batch: WriteBatch) -> None:
         """Note what the backend was written by someone else."""
@@ -143,3 +144,10 @@ class PageDirectory:
         known = self._index.known
         self._index.clear()
         return known
+
+
+def _further(keys: Sequence[bytes], pages: PageIds) -> tuple[list[bytes], Ints, Ints]:
+    """What `further_starts` returns of the names of pages: the keys of further ones, and of each its key and its start."""
+    further = pages.take(pages.further)
+    owners, number = np.unique(further.key, return_inverse=True)
+    return [keys[owner] for owner in owners.tolist()], number, further.start

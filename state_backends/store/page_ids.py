@@ -24,11 +24,13 @@ FURTHER = b"\xc1"
 _SIGN = 1 << 63
 """Added to a start, so that the order of the bytes is the order of the times."""
 _HEAD = 9
+_MOST_PLACES = 1 << 62
 
 
-def further_name(key: bytes, start: int) -> bytes:
-    """Return the name of a key's further page that begins at a time."""
-    return b"%b%b%b" % (FURTHER, (start + _SIGN).to_bytes(8, "big"), key)
+def further_names(keys: Sequence[bytes], starts: Ints) -> list[bytes]:
+    """Return the names of further pages, of one key each, that begin at these times."""
+    heads = (starts.view(np.uint64) ^ np.uint64(_SIGN)).astype(">u8").tobytes()
+    return [b"%b%b%b" % (FURTHER, heads[8 * at : 8 * at + 8], key) for at, key in enumerate(keys)]
 
 
 def key_of(name: bytes) -> bytes:
@@ -157,8 +159,10 @@ class PageIds:
         if self._are_only(len(keys)) and not further.any():
             return list(keys)
         names = [keys[number] for number in self.key.tolist()]
-        for row in np.flatnonzero(further).tolist():
-            names[row] = further_name(names[row], int(self.start[row]))
+        rows = np.flatnonzero(further)
+        at = rows.tolist()
+        for row, name in zip(at, further_names([names[row] for row in at], self.start[rows]), strict=True):
+            names[row] = name
         return names
 
     def _are_only(self, keys: int) -> bool:
@@ -199,11 +203,24 @@ class PageIds:
             rows[self.key] = np.arange(len(self))
             row = rows[key]
         else:
-            edges = np.sort(self.start)
-            places = _places(self.key, self.start, edges)
-            row = np.searchsorted(places, _places(key, time, edges), "right") - 1
+            row = self._begun(key, time)
         held = (row >= 0) & (self.key[row] == key) & (self.start[row] <= time) & (time <= self.last[row])
         return np.where(held, row, -1)
+
+    def _begun(self, key: Ints, time: Ints) -> Ints:
+        """Return the position of the last page that starts no later than each pair of key and time, or -1. O(n) if sorted."""
+        begin, end = self.span
+        ticks = end - begin + 1
+        if max(int(key.max()), int(self.key[-1])) < _MOST_PLACES // ticks:
+            places = self.key * ticks + (self.start - begin)
+            asked = key * ticks + (np.clip(time, begin, end) - begin)
+        else:
+            edges = np.sort(self.start)
+            places, asked = _places(self.key, self.start, edges), _places(key, time, edges)
+        if len(asked) > len(places) and (asked[1:] >= asked[:-1]).all():
+            before = np.searchsorted(asked, places)
+            return np.repeat(np.arange(-1, len(places)), np.diff(before, prepend=0, append=len(asked)))
+        return np.searchsorted(places, asked, "right") - 1
 
 
 def _places(key: Ints, time: Ints, edges: Ints) -> Ints:

@@ -7,6 +7,7 @@ from collections import Counter
 from contextlib import closing
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from serializers import CorruptDataError, NewerFormatError
@@ -20,7 +21,7 @@ from state_backends.backends.spark_state import FORMAT_VERSION, SparkStateBacken
 from state_backends.contract import AWKWARD_KEYS, AWKWARD_SEGMENTS, Pages, applied, assert_holds, random_batch
 from state_backends.journal import Blob, MemoryJournal
 from state_backends.sqlite_journal import SqliteJournal
-from state_backends.store.page_ids import further_name
+from state_backends.store.page_ids import further_names
 
 NAME = re.compile(r"index|slot-(-?\d+)(?:\.[0-9a-f]*)?-(\d+)-(\d+)")
 
@@ -70,7 +71,8 @@ def small_slots(monkeypatch: pytest.MonkeyPatch) -> None:
 def times(step: int, rng: random.Random) -> list[bytes]:
     """Names of pages, most of which begin at about one time; some at another one."""
     starts = [rng.choice([step, step, step, rng.randrange(150)]) for _ in range(30)]
-    return [b"%d" % rng.randrange(9), *(further_name(b"%d" % rng.randrange(9), start) for start in starts)]
+    first, *keys = [b"%d" % rng.randrange(9) for _ in range(31)]
+    return [first, *further_names(keys, np.array(starts))]
 
 
 def attached(journal: MemoryJournal) -> SparkStateBackend:

@@ -19,7 +19,7 @@ from state_backends.store.page_ids import (
     PageIds,
     count_further,
     distinct_keys,
-    further_name,
+    further_names,
     further_starts,
     key_of,
     keys_and_starts,
@@ -47,7 +47,7 @@ def pages_of(starts: dict[int, set[int]]) -> PageIds:
 @given(st.binary(max_size=30).filter(lambda key: key[:1] != b"\xc1"), st.integers(-(2**63), 2**63 - 1))
 def test_names_say_key_and_start(key: bytes, start: int) -> None:
     """A name is taken apart again, for every key and every time of 64 bits."""
-    name = further_name(key, start)
+    (name,) = further_names([key], ints([start]))
     assert (key, key) == (key_of(name), key_of(key))
     keys, starts = keys_and_starts([name, key], 7)
     assert ([key, key], [start, 7]) == (keys, starts.tolist())
@@ -59,8 +59,8 @@ def test_names_say_key_and_start(key: bytes, start: int) -> None:
 @given(st.lists(st.integers(-(2**63), 2**63 - 1)))
 def test_names_are_in_the_order_of_starts(starts: list[int]) -> None:
     """Also of times before 1970: so pages that change together are neighbours in a sorted backend."""
-    names = [further_name(b"k", start) for start in starts]
-    assert [further_name(b"k", start) for start in sorted(starts)] == sorted(names)
+    names = further_names([b"k"] * len(starts), ints(starts))
+    assert further_names([b"k"] * len(starts), ints(sorted(starts))) == sorted(names)
 
 
 @examples(2)
