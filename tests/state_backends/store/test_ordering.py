@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state_backends.store.ordering import Runs, append_places, row_order, take_runs
+from state_backends.store.ordering import Runs, append_places, long_runs, row_order, take_runs
 from tests.effort import examples
 
 Rows = list[tuple[int, int]]
@@ -110,6 +110,12 @@ def test_runs_of_rows(longest: int) -> None:
     rows = [n for a, b in zip(begin.tolist(), count.tolist(), strict=True) for n in range(a, a + b)]
     found = take_runs(numbers, begin, count)
     assert [column[rows].tolist() for column in numbers] == [column.tolist() for column in found]
+    runs = long_runs(np.array(rows))
+    assert (runs is None) == (longest < 10)
+    if runs is not None:
+        assert [column.tolist() for column in found] == [
+            column.tolist() for column in take_runs(numbers, *runs)
+        ]
     wholes = [np.zeros_like(column) for column in numbers]
     Runs(begin, count).put(found, wholes)
     expected = np.isin(np.arange(len(numbers[0])), rows)

@@ -37,11 +37,12 @@ def ints(values: Any) -> Any:
     return np.array(list(values), np.int64)
 
 
-def pages_of(starts: dict[int, set[int]]) -> PageIds:
-    """All pages of keys, given the starts of their further ones."""
+def pages_of(starts: dict[int, set[int]], scale: int = 1) -> PageIds:
+    """All pages of keys, given the starts of their further ones; times are multiplied by the scale."""
     numbers = sorted(starts)
-    further = [(at, start) for at, number in enumerate(numbers) for start in sorted(starts[number])]
-    return PageIds.all_of(SPAN, ints(numbers), (ints(at for at, _ in further), ints(s for _, s in further)))
+    further = [(at, scale * start) for at, number in enumerate(numbers) for start in sorted(starts[number])]
+    owners, begins = ints(at for at, _ in further), ints(start for _, start in further)
+    return PageIds.all_of((scale * SPAN[0], scale * SPAN[1]), ints(numbers), (owners, begins))
 
 
 @given(st.binary(max_size=30).filter(lambda key: key[:1] != b"\xc1"), st.integers(-(2**63), 2**63 - 1))
@@ -64,12 +65,23 @@ def test_names_are_in_the_order_of_starts(starts: list[int]) -> None:
 
 
 @examples(2)
-@given(STARTS, st.lists(st.tuples(st.integers(0, 4), TIMES)), st.sets(st.integers(0, 20)))
+@given(
+    STARTS,
+    st.lists(st.tuples(st.integers(0, 4), st.integers(SPAN[0] - 9, SPAN[1] + 9)), max_size=50),
+    st.sets(st.integers(0, 20)),
+    st.booleans(),
+    st.sampled_from([1, 2**55]),
+)
 def test_each_time_is_in_one_page(
-    starts: dict[int, set[int]], asked: list[tuple[int, int]], left_out: set[int]
+    starts: dict[int, set[int]],
+    asked: list[tuple[int, int]],
+    left_out: set[int],
+    in_order: bool,
+    scale: int,
 ) -> None:
-    """Of all pages, and of some of them: by a search through all."""
-    whole = pages_of(starts)
+    """Of all pages, and of some of them: by a search through all. Also of a segment too long to number its ticks by key."""
+    whole = pages_of(starts, scale)
+    asked = [(key, scale * time) for key, time in (sorted(asked) if in_order else asked)]
     some = whole.take(ints(row for row in range(len(whole)) if row not in left_out))
     for pages in (whole, some):
         rows = list(zip(pages.key.tolist(), pages.start.tolist(), pages.last.tolist(), strict=True))
@@ -79,11 +91,12 @@ def test_each_time_is_in_one_page(
         ]
         assert expected == pages.holding(ints(k for k, _ in asked), ints(t for _, t in asked)).tolist()
         assert [row in {*left_out} for row in range(len(whole))] == (~whole.among(some)).tolist()
-    assert whole.further.tolist() == [start > SPAN[0] for start in whole.start.tolist()]
+    begin = whole.span[0]
+    assert whole.further.tolist() == [start > begin for start in whole.start.tolist()]
     names = whole.names(KEYS)
     assert ([KEYS[number] for number in whole.key.tolist()], whole.start.tolist()) == (
-        keys_and_starts(names, SPAN[0])[0],
-        keys_and_starts(names, SPAN[0])[1].tolist(),
+        keys_and_starts(names, begin)[0],
+        keys_and_starts(names, begin)[1].tolist(),
     )
 
 
