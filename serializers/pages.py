@@ -135,19 +135,18 @@ class PageLayout:
         if not self._object_index:
             return []
         objects = [columns[index].tolist() for index in self._object_index]
-        tails = [_nones(len(objects), rows) for rows in (ends - starts).tolist()]
         edges = list(zip(starts.tolist(), ends.tolist(), strict=True))
-        with_objects = {
+        filled = {
             page
             for values in objects
             if values.count(None) < len(values)
             for page, (a, b) in enumerate(edges)
-            if values[a:b].count(None) < b - a
+            if values[a] is not None or values[a:b].count(None) < b - a
         }
-        for page in with_objects:
-            a, b = edges[page]
-            tails[page] = pack_value([values[a:b] for values in objects])
-        return tails
+        return [
+            pack_value([values[a:b] for values in objects]) if page in filled else _nones(len(objects), b - a)
+            for page, (a, b) in enumerate(edges)
+        ]
 
     def _checksums(
         self,
@@ -165,8 +164,7 @@ class PageLayout:
             sums[filled] += np.add.reduceat(word, starts[filled]) * np.uint64(2 * number + 1)
         sums += headers[:, 0].astype("<u8") + headers[:, 1].astype("<u8") * np.uint64(3)
         if tails:
-            known = {tail: zlib.crc32(tail) for tail in {*tails}}  # Few, as most pages have no object.
-            sums += np.fromiter(map(known.__getitem__, tails), np.uint64, len(tails))
+            sums += np.fromiter(map(zlib.crc32, tails), np.uint64, len(tails))
         return sums.view(np.int64)
 
     def count_rows(self, pages: Sequence[bytes], size: int) -> int:
@@ -285,13 +283,12 @@ class PageLayout:
             return
         ends = np.cumsum(counts).tolist()
         merged = [np.empty(ends[-1] if ends else 0, object) for _ in self._object_index]
-        parts = list(zip(tails, counts.tolist(), strict=True))
-        without = {part for part in {*parts} if _is_nones(part[0], len(merged), part[1])}
+        rows = counts.tolist()
+        nones = {count: _nones(len(merged), count) for count in {*rows}}
         with refusing("the objects of a stored page"):
-            for end, part in zip(ends, parts, strict=True):
-                if part in without:
+            for tail, end, count in zip(tails, ends, rows, strict=True):
+                if tail == nones[count]:
                     continue  # An array of objects is made of None.
-                tail, count = part
                 for target, values in zip(merged, instance(list, unpack_value(tail)), strict=True):
                     target[end - count : end] = _objects(values, count)
         for index, values in zip(self._object_index, merged, strict=True):
@@ -303,11 +300,6 @@ def _objects(values: Any, rows: int) -> Column:
     if len(instance(list, values)) != rows:
         raise ValueError(f"{len(values)} objects in {rows} entries")
     return fill(values)
-
-
-def _is_nones(tail: bytes, columns: int, rows: int) -> bool:
-    """Whether a tail has no object; one that has is longer, as a rule."""
-    return len(tail) <= columns * (rows + 5) + 5 and tail == _nones(columns, rows)
 
 
 def _nones(columns: int, rows: int) -> bytes:
