@@ -230,7 +230,7 @@ class TimedStore:
             written = changes[page] & alive[present]
             start = pages.start[page]
             whole = len(present) == len(entries) and written.all()
-            writing = entries if whole else entries.take(present[written])
+            writing = entries if whole else entries.take_ascending(present[written])
             start[written] = self.write(segment, touched.keys, pages.take(changes), writing)
             if timers is not None:
                 kept = written | ~changes[page]

@@ -33,11 +33,13 @@ class Entries:
         return len(self.key)
 
     def take(self, rows: npt.NDArray[np.bool_] | npt.NDArray[np.int64]) -> "Entries":
-        """Return the entries at these rows, by mask or by position. Long runs of positions are copied as slices."""
-        runs = None if rows.dtype == np.bool_ else long_runs(rows.astype(np.int64, copy=False))
-        if runs is not None:
-            return self.take_runs(*runs)
+        """Return the entries at these rows, by mask or by position."""
         return Entries(self.key[rows], tuple(column[rows] for column in self.columns))
+
+    def take_ascending(self, rows: npt.NDArray[np.int64]) -> "Entries":
+        """Return the entries at these positions, which ascend. Where runs of them are long, they are copied as slices."""
+        runs = long_runs(rows)
+        return self.take(rows) if runs is None else self.take_runs(*runs)
 
     def take_runs(self, begin: npt.NDArray[np.int64], count: npt.NDArray[np.int64]) -> "Entries":
         """Return the entries of runs of rows: so many from each begin on."""

@@ -81,7 +81,11 @@ def take_runs(columns: Sequence[Column], begin: Ints, count: Ints) -> list[Colum
 
 
 def long_runs(rows: Ints) -> tuple[Ints, Ints] | None:
-    """Return where the runs of successive positions begin, and how many each has; None if they are short."""
+    """Return where the runs of successive positions begin, and how many each has; None if they are short.
+
+    Args:
+        rows: shape (n,), int64: positions, ascending.
+    """
     if not len(rows):
         return None
     at = np.flatnonzero(np.diff(rows, prepend=rows[0] - 2) != 1)

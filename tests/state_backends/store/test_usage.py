@@ -52,7 +52,7 @@ def test_usage_follows_every_change(kind: type[StateBackend], tmp_path: Path) ->
         store.delete_many(keys, gone.key, gone.time)
         if number % 7 == 6:
             store.expire(rng.randrange(100))
-        page = entries(rng, 1).take(np.arange(1))
+        page = entries(rng, 1).take(slice(0, 1))
         store.replace_segment(int(page.time[0]) // 25, [rng.choice(keys)], page)
         store.backend.write(store.drain_changes(), b"%d" % number)
         assert held(store) == told(store.usage)
