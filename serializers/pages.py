@@ -33,9 +33,9 @@ _MANY = 128
 """Entries from which on a page is written by columns: a microsecond for each page, and a third of the time for each entry."""
 _ROWWISE_BYTES = _ROWWISE.to_bytes(2, "little")
 _MAGIC = 0x5057
-_HEAD_BYTES = 24
-"""Of a header that are not padding."""
 _MIN_WIDTH = 3
+_HEAD_BYTES = 8 * _MIN_WIDTH
+"""Of a header that are not padding."""
 _MAX_ROWS = 2**32 - 1
 CODES = {"i8": np.dtype("<i8"), "f8": np.dtype("<f8")}
 Column = npt.NDArray[Any]

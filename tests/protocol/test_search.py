@@ -42,11 +42,13 @@ def test_other_threads_are_not_heard() -> None:
         while not ended.wait(0.001):
             asked.append(bucket_service.time.monotonic())
 
-    thread = Thread(target=asks)
+    thread = Thread(target=asks, daemon=True)
     thread.start()
-    beside = exhaustive(world)
-    ended.set()
-    thread.join()
+    try:
+        beside = exhaustive(world)
+    finally:
+        ended.set()
+        thread.join()
     assert asked
     assert asked == sorted(asked)
     assert (alone.ends, alone.runs, alone.states) == (beside.ends, beside.runs, beside.states)
