@@ -203,7 +203,7 @@ class Durable:
         parts = ({segment: dict(memory.iterate(segment))} for segment in memory.segments())
         fill(self.backend, parts, pointer.version)
         other.close()
-        return Alignment(replace(start_over(journal, pointer), page_location=JOURNAL), restored=True)
+        return Alignment(self._without_history(journal, pointer), restored=True)
 
     def _move_out(self, journal: Journal, pointer: Pointer) -> Alignment:
         """Move the pages of a resident backend out of the journal."""
@@ -211,8 +211,7 @@ class Durable:
         resident.attach(journal)
         fill(self.backend, page_parts(resident), pointer.version)
         resident.clear()
-        pointer = replace(start_over(journal, pointer), page_location=COPIES)
-        return Alignment(self._schedule.write_now(journal, pointer), restored=True)
+        return Alignment(self._without_history(journal, pointer), restored=True)
 
     def rewrite(
         self, journal: Journal, pointer: Pointer, change: Callable[[list[bytes]], list[bytes]]
@@ -225,10 +224,23 @@ class Durable:
 
         Cost: O(state), twice: a snapshot of it is written.
         """
-        version = new_version(pointer.number + 1)
-        put(self.backend, self._change_pages(change), version)
-        pointer = start_over(journal, replace(pointer, number=pointer.number + 1, version=version))
+        pointer = self._next_version(pointer)
+        put(self.backend, self._change_pages(change), pointer.version)
+        return self._without_history(journal, pointer)
+
+    def _next_version(self, pointer: Pointer) -> Pointer:
+        """Return the pointer of a version that is about to be written, and whose pages are where this backend keeps them."""
+        number = pointer.number + 1
+        return replace(pointer, page_location=self._location, number=number, version=new_version(number))
+
+    def _without_history(self, journal: Journal, pointer: Pointer) -> Pointer:
+        """Return the pointer of the backend's pages without the log and the snapshots before them, which lead to other pages."""
+        pointer = start_over(journal, replace(pointer, page_location=self._location))
         return pointer if self.backend.resident else self._schedule.write_now(journal, pointer)
+
+    @property
+    def _location(self) -> str:
+        return JOURNAL if self.backend.resident else COPIES
 
     def _change_pages(self, change: Callable[[list[bytes]], list[bytes]]) -> Iterator[Pages]:
         """Yield all pages, changed, in parts. A segment is read before any of it is written."""
@@ -265,18 +277,12 @@ class Durable:
         if forgets:
             pointer = self._start_without(journal, pointer, batch)
         elif batch:
-            version = new_version(pointer.number + 1)
-            self.backend.write(batch, version)
+            before, pointer = pointer.version, self._next_version(pointer)
+            self.backend.write(batch, pointer.version)
             entry = without_pages(batch) if resident else batch
-            put_entry(journal, pointer.version, version, entry)
+            put_entry(journal, before, pointer.version, entry)
             self.logged_bytes = change_bytes(entry)
-            pointer = replace(
-                pointer,
-                page_location=JOURNAL if resident else COPIES,
-                number=pointer.number + 1,
-                version=version,
-                log_bytes=pointer.log_bytes + change_bytes(batch),
-            )
+            pointer = replace(pointer, log_bytes=pointer.log_bytes + change_bytes(batch))
         host_batch = pointer.number if host_batch is None else host_batch
         if not resident:
             pointer = self._schedule.advance(journal, pointer, progress)
@@ -290,11 +296,7 @@ class Durable:
 
     def _start_without(self, journal: Journal, pointer: Pointer, batch: WriteBatch) -> Pointer:
         """Write a batch, and let log and snapshots begin with the state after it: earlier ones have what it deletes."""
-        version = new_version(pointer.number + 1)
-        self.backend.write(batch, version)
+        pointer = self._next_version(pointer)
+        self.backend.write(batch, pointer.version)
         self.backend.purge()
-        location = JOURNAL if self.backend.resident else COPIES
-        pointer = start_over(
-            journal, replace(pointer, page_location=location, number=pointer.number + 1, version=version)
-        )
-        return pointer if self.backend.resident else self._schedule.write_now(journal, pointer)
+        return self._without_history(journal, pointer)
