@@ -234,7 +234,7 @@ class Durable:
         return replace(pointer, page_location=self._location, number=number, version=new_version(number))
 
     def _without_history(self, journal: Journal, pointer: Pointer) -> Pointer:
-        """Return the pointer of the backend's pages without the log and the snapshots before them, which lead to other pages."""
+        """Return the pointer of the backend's pages without log and snapshots, which lead to other pages."""
         pointer = start_over(journal, replace(pointer, page_location=self._location))
         return pointer if self.backend.resident else self._schedule.write_now(journal, pointer)
 

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from feeds import BACKENDS, GRACE, POLICIES, SCHEMA, Feed, operator, rows
 
