@@ -4,7 +4,7 @@ import pyarrow as pa
 
 from serializers.arrays import fill
 from serializers.pages import Column
-from serializers.values import pack_value, unpack_value
+from serializers.values import pack_values, unpack_value
 
 ARROW_TYPES = {"i8": pa.int64(), "f8": pa.float64(), "object": pa.binary()}
 """The type of a column in Arrow, by its code in a `PageLayout`."""
@@ -13,7 +13,7 @@ ARROW_TYPES = {"i8": pa.int64(), "f8": pa.float64(), "object": pa.binary()}
 def to_arrow(column: Column) -> pa.Array:
     """Return a column as an array. O(rows), one Python call for each object."""
     if column.dtype == object:
-        return pa.array([pack_value(value) for value in column.tolist()], pa.binary())
+        return pa.array(pack_values(column.tolist()), pa.binary())
     return pa.array(column)
 
 

