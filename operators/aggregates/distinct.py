@@ -13,6 +13,7 @@ from operators.aggregates.definitions import Aggregate, Bound, Types, is_atomic,
 from operators.aggregates.once import ascending_runs, neighbours, up_to, weight_of_pairs
 from operators.aggregates.operation import Operation, runs
 from operators.aggregates.operations import as_lists
+from operators.aggregates.strategy import RANGES, Strategy
 from operators.columns.ranges import Ints, State
 from operators.columns.records import Records
 from serializers.arrays import fill, rows_between
@@ -26,6 +27,7 @@ class Distinct(Operation):
     """The distinct values, as a sorted list; all NaN are equal, and -0.0 equals 0.0."""
 
     part: ClassVar[str] = "values"
+    strategy: ClassVar[Strategy] = RANGES
 
     @property
     def compared(self) -> tuple[str, ...]:

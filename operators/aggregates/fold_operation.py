@@ -18,6 +18,7 @@ import pyarrow.types as pat
 from operators.aggregates.definitions import Bound
 from operators.aggregates.once import ascending_runs
 from operators.aggregates.operation import Operation
+from operators.aggregates.strategy import FOLD, KEPT, TWO_STACKS, Strategy
 from operators.aggregates.user_functions import MEETS_STATE, error_text, reason_with_place
 from operators.aggregates.user_operation import AggregateError
 from operators.columns.arrow import ColumnData, arrow_column
@@ -57,6 +58,8 @@ class FoldOperation(Operation):
 
     combines: ClassVar[bool] = False
     calls_user_code: ClassVar[bool] = True
+    strategy: ClassVar[Strategy] = FOLD
+    cheaper: ClassVar[str | None] = "an AggregateOperation would use NumPy columns instead"
 
     columns: tuple[str, ...]
     types: tuple[pa.DataType, ...]
@@ -72,6 +75,9 @@ class FoldOperation(Operation):
     def describe(self) -> str:
         where = "" if self.where is None else f" where {self.where}"
         return f"fold {self.name}({', '.join(self.columns)}){where}"
+
+    def initial(self) -> State | None:
+        return (fill([pack_value(self.functions.init())]),)
 
     def lift(self, records: Records) -> State:
         return (fill([self._add(None, [row]) for row in self._rows(records)]),)
@@ -221,6 +227,7 @@ class MergeableFold(FoldOperation):
     """A fold whose states can be merged. `merge` is called with states of one window only, in any order."""
 
     combines: ClassVar[bool] = True
+    strategy: ClassVar[Strategy] = TWO_STACKS
 
     def combine(self, left: State, right: State) -> State:
         return (fill([self._merge(a, b) for a, b in zip(left[0], right[0], strict=True)]),)
@@ -268,6 +275,7 @@ class KeptFold(FoldOperation):
     """A fold without merge in rolling windows: a state has the records' times and values, and each window adds them anew."""
 
     combines: ClassVar[bool] = True
+    strategy: ClassVar[Strategy] = KEPT
     keeps_all: ClassVar[bool] = True
 
     @classmethod
@@ -286,6 +294,9 @@ class KeptFold(FoldOperation):
 
     def describe(self) -> str:
         return f"records of {FoldOperation.describe(self)}"
+
+    def initial(self) -> None:
+        return None
 
     def lift(self, records: Records) -> State:
         rows = zip(records.time.tolist(), self._rows(records), strict=True)

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from operators.aggregates import exact
 from operators.aggregates.exact import Floats, Pair, Triple
 from operators.aggregates.operation import Operation
+from operators.aggregates.strategy import DEDUCT, Strategy
 from operators.columns.ranges import Ints, State, prefix_difference
 from operators.columns.records import Records
 
@@ -38,6 +39,7 @@ class SumsOfProducts(Operation):
     """
 
     __slots__ = ()
+    strategy: ClassVar[Strategy] = DEDUCT
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from operators.aggregates.strategy import DOUBLING, Strategy
 from operators.columns import ranges
 from operators.columns.arrow import ColumnData
 from operators.columns.ranges import Ints, State
@@ -43,6 +44,10 @@ class Operation(ABC):
     """Whether a state has each value, so that it grows with the number of records."""
     part: ClassVar[str] = "state"
     """Name of the state's column, for reading stored state, if it has one."""
+    strategy: ClassVar[Strategy] = DOUBLING
+    """How `combine_ranges` makes windows of panes."""
+    cheaper: ClassVar[str | None] = None
+    """What would make a custom aggregate cheaper, for `explain`."""
     former_name: ClassVar[str | None] = None
     """Former name of the operation, when its state had fewer columns: the first ones. The others of such a state are 0."""
 
@@ -100,6 +105,10 @@ class Operation(ABC):
         if self.where is not None:
             listed.append(f"where={self.where!r}")
         return f"{name}({', '.join(listed)})"
+
+    def initial(self) -> State | None:
+        """Return the state before the first record as the user's functions make it; None if these do not make the states."""
+        return None
 
     @abstractmethod
     def lift(self, records: Records) -> State:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from operators.aggregates import exact
 from operators.aggregates.operation import Operation, UfuncOperation
+from operators.aggregates.strategy import DEDUCT, OVERLAP, RANGES, Strategy
 from operators.columns.arrow import ColumnData
 from operators.columns.ranges import Ints, State, prefix_difference
 from operators.columns.records import Records
@@ -27,6 +28,7 @@ class CountRows(UfuncOperation):
 
     ufunc: ClassVar[np.ufunc] = np.add
     part: ClassVar[str] = "count"
+    strategy: ClassVar[Strategy] = DEDUCT
 
     @property
     def codes(self) -> tuple[str, ...]:
@@ -70,6 +72,7 @@ class SumLong(Operation):
     """
 
     former_name: ClassVar[str | None] = "SumInt"
+    strategy: ClassVar[Strategy] = DEDUCT
 
     @property
     def codes(self) -> tuple[str, ...]:
@@ -142,6 +145,8 @@ def _join_halves(high: Ints, low: Ints, wraps: Ints) -> State:
 class SumFloat(Operation):
     """Sum of floating-point numbers in twice the precision: it does not drift, and hardly depends on the order of rows."""
 
+    strategy: ClassVar[Strategy] = DEDUCT
+
     @property
     def codes(self) -> tuple[str, ...]:
         return ("f8", "f8")
@@ -206,6 +211,7 @@ class Extreme(UfuncOperation):
 
     code: str
     idempotent: ClassVar[bool] = True
+    strategy: ClassVar[Strategy] = OVERLAP
 
     @property
     @abstractmethod
@@ -254,6 +260,7 @@ class ObjectExtreme(Operation):
 
     largest: bool
     idempotent: ClassVar[bool] = True
+    strategy: ClassVar[Strategy] = OVERLAP
 
     @property
     def compared(self) -> tuple[str, ...]:
@@ -287,6 +294,7 @@ class Collect(Operation):
     """
 
     keeps_all: ClassVar[bool] = True
+    strategy: ClassVar[Strategy] = RANGES
 
     @property
     def codes(self) -> tuple[str, ...]:

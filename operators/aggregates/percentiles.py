@@ -13,6 +13,7 @@ import pyarrow.types as pat
 from operators.aggregates.definitions import Aggregate, Bound, Types, is_number, one_zero
 from operators.aggregates.operation import Operation, runs
 from operators.aggregates.operations import as_lists
+from operators.aggregates.strategy import RANGES, Strategy
 from operators.columns.ranges import Ints, State
 from operators.columns.records import Records
 from operators.errors import DefinitionError
@@ -27,6 +28,7 @@ class Values(Operation):
     """All values except nulls, as a list in no order."""
 
     keeps_all: ClassVar[bool] = True
+    strategy: ClassVar[Strategy] = RANGES
 
     @property
     def parts(self) -> tuple[str, ...]:

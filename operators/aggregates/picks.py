@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from operators.aggregates.definitions import Aggregate, Bound, Types, is_atomic, one_zero
 from operators.aggregates.operation import Operation
+from operators.aggregates.strategy import OVERLAP, Strategy
 from operators.columns.arrow import ColumnData, arrow_column, state_code
 from operators.columns.ranges import State
 from operators.columns.records import Records
@@ -38,6 +39,7 @@ class Pick(Operation):
     by: str | None
     by_code: str
     idempotent: ClassVar[bool] = True
+    strategy: ClassVar[Strategy] = OVERLAP
 
     code: str
     last: bool

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +11,7 @@ from operators.aggregates.definitions import Aggregate, Bound, Types, is_number
 from operators.aggregates.kll import Floats, Sketches, union
 from operators.aggregates.operation import Operation
 from operators.aggregates.percentiles import smallest
+from operators.aggregates.strategy import RANGES, Strategy
 from operators.columns.ranges import Ints, State
 from operators.columns.records import Records
 from operators.errors import DefinitionError
@@ -26,6 +28,7 @@ class QuantileSketch(Operation):
         size: k, the width of the highest level of a sketch.
     """
 
+    strategy: ClassVar[Strategy] = RANGES
     size: int
 
     def lift(self, records: Records) -> State:

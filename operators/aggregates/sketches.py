@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +13,7 @@ from operators.aggregates.hashes import hashes_of
 from operators.aggregates.hyperloglog import shorten
 from operators.aggregates.once import different_in
 from operators.aggregates.operation import Operation
+from operators.aggregates.strategy import RANGES, Strategy
 from operators.columns.ranges import Ints, State
 from operators.columns.records import Records
 from operators.errors import DefinitionError
@@ -30,6 +32,7 @@ class DistinctSketch(Operation):
         size: log2 of the number of registers.
     """
 
+    strategy: ClassVar[Strategy] = RANGES
     size: int
 
     @property

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +12,7 @@ from operators.aggregates.definitions import Aggregate, Bound, Types, is_atomic,
 from operators.aggregates.distinct import number_values
 from operators.aggregates.operation import Operation, runs
 from operators.aggregates.percentiles import smallest
+from operators.aggregates.strategy import RANGES, Strategy
 from operators.columns.ranges import Ints, State
 from operators.columns.records import Records
 from operators.errors import DefinitionError
@@ -32,6 +33,7 @@ class Top(Operation):
         by: the column to order by, or None for the values themselves.
     """
 
+    strategy: ClassVar[Strategy] = RANGES
     size: int
     by: str | None
 

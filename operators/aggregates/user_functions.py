@@ -5,6 +5,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from operators.errors import DefinitionError
@@ -97,3 +98,12 @@ def fingerprint(*values: Any) -> str:
 
     pickled: bytes = cloudpickle.dumps(values)  # type: ignore[no-untyped-call]
     return hashlib.sha256(pickled).hexdigest()[:16]
+
+
+def shape_text(result: Any) -> str:
+    """Return a short description of a returned value, for messages."""
+    if isinstance(result, np.ndarray):
+        return f"an array of {result.dtype} and shape {result.shape}"
+    if isinstance(result, tuple):
+        return f"({', '.join(map(shape_text, result))})"
+    return f"a value of type {type(result).__name__}"

@@ -12,6 +12,7 @@ import pyarrow.types as pat
 
 from operators.aggregates.definitions import Aggregate, Bound, Types
 from operators.aggregates.operation import Operation
+from operators.aggregates.strategy import DEDUCT, DOUBLING, Strategy
 from operators.aggregates.user_functions import (
     FAIL,
     MEETS_STATE,
@@ -20,6 +21,7 @@ from operators.aggregates.user_functions import (
     fingerprint,
     reason_with_place,
     result_type,
+    shape_text,
 )
 from operators.columns.arrow import ColumnData, arrow_column
 from operators.columns.checks import check_column_name
@@ -159,6 +161,14 @@ class UserOperation(Operation):
     skips: bool = field(default=False, kw_only=True)
 
     @property
+    def strategy(self) -> Strategy:  # type: ignore[override]
+        return DOUBLING if self.definition.deduct is None else DEDUCT
+
+    @property
+    def cheaper(self) -> str | None:  # type: ignore[override]
+        return "an exact deduct would make this O(1)" if self.definition.deduct is None else None
+
+    @property
     def inputs(self) -> tuple[str, ...]:
         return self.columns if self.where is None else (*self.columns, self.where)
 
@@ -174,6 +184,9 @@ class UserOperation(Operation):
         """Return empty states."""
         state = self.definition.create()
         return tuple(_repeat(value, rows, code) for value, code in zip(state, self.codes, strict=True))
+
+    def initial(self) -> State:
+        return self.empty_states(1)
 
     def lift(self, records: Records) -> State:
         return self.add(self.empty_states(len(records)), records)
@@ -278,7 +291,7 @@ class UserOperation(Operation):
         result = self._run("finish", state)
         if not isinstance(result, pa.Array | pa.ChunkedArray | np.ndarray) or len(result) != len(state[0]):
             raise AggregateError(
-                f"aggregate {name!r}: finish must return an array of {len(state[0])} rows, got {_shape(result)}"
+                f"aggregate {name!r}: finish must return an array of {len(state[0])} rows, got {shape_text(result)}"
             )
         try:
             if isinstance(result, pa.ChunkedArray):
@@ -289,7 +302,7 @@ class UserOperation(Operation):
             return arrow_column(np.ma.getdata(result), type_, missing)
         except (pa.ArrowException, TypeError, ValueError) as error:
             raise AggregateError(
-                f"aggregate {name!r}: finish must return {type_}, got {_shape(result)}: {error}"
+                f"aggregate {name!r}: finish must return {type_}, got {shape_text(result)}: {error}"
             ) from error
 
     def _call(self, primitive: str, *arguments: Any) -> State:
@@ -313,7 +326,7 @@ class UserOperation(Operation):
     def _unfit(self, primitive: str, result: Any, rows: int) -> AggregateError:
         return AggregateError(
             f"aggregate {self.definition.name!r}: {primitive} must return a tuple of columns ({', '.join(self.codes)}) with "
-            f"{rows} rows each, got {_shape(result)}"
+            f"{rows} rows each, got {shape_text(result)}"
         )
 
     def _run(self, primitive: str, *arguments: Any) -> Any:
@@ -384,12 +397,3 @@ def _read_only(argument: Any) -> Any:
 def _writes(error: BaseException) -> bool:
     """Whether an error is that of a function which writes into its arguments."""
     return isinstance(error, ValueError) and "read-only" in str(error)
-
-
-def _shape(result: Any) -> str:
-    """A short description of a returned value, for messages."""
-    if isinstance(result, np.ndarray):
-        return f"an array of {result.dtype} and shape {result.shape}"
-    if isinstance(result, tuple):
-        return f"({', '.join(map(_shape, result))})"
-    return f"a value of type {type(result).__name__}"

@@ -3,12 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.types as pat
 
+from operators.aggregates.definitions import Bound
 from operators.columns.arrow import arrow_column, to_unit
 from operators.columns.records import event_ticks
 from operators.custom.contract import OutputRows
@@ -35,6 +36,11 @@ class CustomOutput:
     tick_us: int
     operator: str
     event_time: str | None = None
+    aggregates: ClassVar[tuple[tuple[str, Bound], ...]] = ()
+    result_names: ClassVar[Sequence[Sequence[str]]] = ()
+    bounds_type: ClassVar[pa.DataType | None] = None
+    may_change: ClassVar[bool | None] = None
+    emission: ClassVar[str | None] = None
 
     @property
     def arrow(self) -> pa.Schema:

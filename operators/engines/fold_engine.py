@@ -9,7 +9,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from operators.aggregates.definitions import Bound
 from operators.aggregates.operation import Operation
+from operators.aggregates.strategy import FOLD, Strategy
 from operators.columns.ranges import Ints, Mask, key_edges
 from operators.columns.records import NEVER, Records
 from operators.kinds.folding import FoldedWindows, FoldSchema
@@ -51,6 +53,11 @@ class FoldPlan(KindPlan):
 
     def earliest_due(self, first: int, last: int, close_time: int) -> int:
         return first
+
+    def strategy_of(self, bound: Bound) -> tuple[Strategy, str]:
+        del bound
+        unmerged = ", ".join(operation.describe() for operation in self.operations if not operation.combines)
+        return FOLD, f"a merge for {unmerged} would allow panes"
 
     def engine(self, store: WindowStore) -> "FoldEngine":
         """Return the engine over a store."""

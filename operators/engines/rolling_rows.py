@@ -241,6 +241,13 @@ class RollingOutput(AggregateOutput):
         return [one for one, over in zip(self.aggregates, self.over, strict=True) if {*over} & {*lookbacks}]
 
     @property
+    def result_names(self) -> Sequence[Sequence[str]]:
+        return [
+            [f"{name}{self.suffixes[n]}" for n in over]
+            for (name, _), over in zip(self.aggregates, self.over, strict=True)
+        ]
+
+    @property
     def arrow(self) -> pa.Schema:
         """The Arrow schema of a result."""
         fields = [pa.field(name, type_) for _, name, type_ in self.rows]

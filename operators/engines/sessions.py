@@ -15,7 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from operators.aggregates.definitions import Bound
 from operators.aggregates.operation import Operation, join_states, split_states
+from operators.aggregates.strategy import EVENT_TIMES, ONE_ENTRY, Strategy
 from operators.columns.ranges import Ints, Mask, State, run_starts
 from operators.columns.records import FAR_FUTURE, FAR_PAST, Records
 from operators.kinds.bounds import session_starts
@@ -103,6 +105,10 @@ class SessionPlan(WindowPlan):
     def has_timers(self) -> bool:
         """The times of entries of sessions with a maximum length do not say when they can go, whatever is emitted."""
         return not (self.on_update and self.by_end)
+
+    def strategy_of(self, bound: Bound) -> tuple[Strategy, None]:
+        del bound
+        return ONE_ENTRY if self.longest is None else EVENT_TIMES, None
 
     def engine(self, store: WindowStore) -> "SessionEngine":
         """Return the engine over a store."""

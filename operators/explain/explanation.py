@@ -1,6 +1,6 @@
 """Explanations of operators: made from an operator and a DataFrame or a schema, without running anything."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -9,14 +9,12 @@ import pyarrow as pa
 from operators.columns.checks import column_types
 from operators.columns.expressions import named, refuse_expressions
 from operators.errors import DefinitionError
-from operators.explain.parts import Parts
+from operators.explain.parts import AggregatePart, Parts
 from operators.explain.shuffle import bounded_stage, spark_types, streamed_stage
 from operators.explain.state import state_of
-from operators.explain.strategies import aggregates_of
 from operators.explain.text import text
 from operators.explain.windows import windows_of
 from operators.runtime.binding import Binding, Runnable
-from operators.steps.emission import AggregateOutput
 from state_backends import StateConfig, resolve
 
 if TYPE_CHECKING:
@@ -104,10 +102,10 @@ class Explanation(Parts):
         """
         streamed, bounded = bindings
         binding = bounded if streaming is False else streamed
-        windows, output = windows_of(binding), binding.output
+        windows = windows_of(binding)
         return cls(
             windows,
-            aggregates_of(binding.plan, output) if isinstance(output, AggregateOutput) else (),
+            tuple(_aggregates(binding)),
             state_of(binding, windows),
             None if streaming else bounded_stage(bounded, types, shuffled=shuffled),
             None if streaming is False else streamed_stage(binding, shuffled=shuffled),
@@ -118,3 +116,11 @@ class Explanation(Parts):
 
     def __str__(self) -> str:
         return text(self)
+
+
+def _aggregates(binding: Binding) -> Iterator[AggregatePart]:
+    """Each result, with how it is computed."""
+    output = binding.output
+    for names, (_, bound) in zip(output.result_names, output.aggregates, strict=True):
+        states = tuple(operation.describe() for operation in bound.operations)
+        yield AggregatePart(", ".join(names), str(bound.type), states, *binding.plan.strategy_of(bound))

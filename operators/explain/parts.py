@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from itertools import pairwise
 
+from operators.aggregates.strategy import Strategy
 from operators.runtime.binding import Binding
 from operators.runtime.watermark_rule import WatermarkRule
 from serializers import pack_value
@@ -39,21 +40,6 @@ class WindowsPart:
     needed_us: int | None
     spacing_us: int | None = None
     lone: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Strategy:
-    """A way to compute windows.
-
-    Attributes:
-        name: such as "deducting".
-        cost: cost of a window of n panes.
-        why: what it does, and why it is possible.
-    """
-
-    name: str
-    cost: str
-    why: str
 
 
 @dataclass(frozen=True, slots=True)

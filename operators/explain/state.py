@@ -8,11 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pat
 
-from operators.aggregates.fold_operation import FoldOperation, KeptFold
 from operators.aggregates.operation import Operation
-from operators.aggregates.user_operation import UserOperation
 from operators.columns.arrow import column_data
-from operators.columns.ranges import State
 from operators.columns.records import Records
 from operators.explain.parts import StatePart, WindowsPart
 from operators.runtime.binding import Binding
@@ -22,7 +19,6 @@ from state_backends.store.schema import StoredSchema, head_codes
 
 _WORD_BYTES = 8
 _MANY_RECORDS = 100
-_OF_USERS = FoldOperation | UserOperation
 _WHOLE = 1_000_000
 TYPICAL = "texts of 16 characters, whole numbers of 7 digits"
 """The values that estimates of objects assume."""
@@ -74,17 +70,13 @@ def _object_bytes(binding: Binding, stored: StoredSchema) -> dict[int, int] | No
 
 def _assumed(binding: Binding) -> str:
     held = [operation for operation in binding.plan.operations if "object" in operation.codes]
-    return "; ".join(dict.fromkeys(INITIAL if isinstance(op, _OF_USERS) else TYPICAL for op in held))
+    return "; ".join(dict.fromkeys(INITIAL if op.calls_user_code else TYPICAL for op in held))
 
 
 def _packed_bytes(operation: Operation, types: dict[str, pa.DataType], records: int) -> int | None:
     """The bytes of the objects in a state of `records` typical records, or None if a type has no typical values."""
-    state: State
-    if isinstance(operation, FoldOperation) and not isinstance(operation, KeptFold):
-        return len(pack_value(pack_value(operation.functions.init())))
-    if isinstance(operation, UserOperation):
-        state = operation.empty_states(1)
-    else:
+    state = operation.initial()
+    if state is None:
         typical = _typical_records(operation.inputs, types, records)
         if typical is None:
             return None

@@ -6,11 +6,11 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from operators.aggregates.definitions import Bound
 from operators.columns.durations import ticks
 from operators.columns.records import Records, most_ticks
 from operators.errors import DefinitionError
 from operators.runtime.inputs import Inputs
-from operators.steps.emission import AggregateOutput, OutputSchema
 from operators.steps.late_reports import LateSide
 from operators.steps.partials import Partials, TwoStagePlan, from_table, join
 from operators.steps.plan import Plan
@@ -31,6 +31,26 @@ class Output(Protocol):
     @property
     def arrow(self) -> pa.Schema:
         """The Arrow schema of the rows."""
+
+    @property
+    def aggregates(self) -> tuple[tuple[str, Bound], ...]:
+        """Names of aggregates, and the aggregates; empty if the operator computes none."""
+
+    @property
+    def result_names(self) -> Sequence[Sequence[str]]:
+        """The names of the results of each aggregate."""
+
+    @property
+    def bounds_type(self) -> pa.DataType | None:
+        """Arrow type of the bounds of windows, if they come out."""
+
+    @property
+    def may_change(self) -> bool | None:
+        """Whether a row that was emitted can be followed by another one in its place; None if rows are not of windows."""
+
+    @property
+    def emission(self) -> str | None:
+        """When windows come out, as text, if the rows say it."""
 
     def table(self, emitted: Sequence[Any], sequence: int = 0) -> pa.Table:
         """Return what steps emitted as rows, with this number on those that a later batch may replace."""
@@ -121,11 +141,10 @@ class Binding:
     labels: LabelOutput | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.output, OutputSchema):
-            return
-        if most_ticks(self.output.time, self.tick_us, self.plan.max_bound_offset) <= 0:
+        time = self.output.bounds_type
+        if time is not None and most_ticks(time, self.tick_us, self.plan.max_bound_offset) <= 0:
             raise DefinitionError(
-                f"windows of {self.plan.max_bound_offset} ticks of {self.tick_us} us are longer than {self.output.time} can "
+                f"windows of {self.plan.max_bound_offset} ticks of {self.tick_us} us are longer than {time} can "
                 f"express: use shorter windows, or cast {self.inputs.event_time!r} to a coarser unit"
             )
 
@@ -185,8 +204,9 @@ class Binding:
             for op in self.plan.operations
         ]
         number_of = {op: number for number, op in enumerate(self.plan.operations)}
-        aggregates = self.output.aggregates if isinstance(self.output, AggregateOutput) else ()
-        results = [(name, tuple(number_of[op] for op in bound.operations)) for name, bound in aggregates]
+        results = [
+            (name, tuple(number_of[op] for op in bound.operations)) for name, bound in self.output.aggregates
+        ]
         keys = pa.schema(list(self.output.keys))
         return StoredSchema(
             keys, self.tick_us, self.segment, self.grace, self.plan.head, tuple(states), tuple(results)

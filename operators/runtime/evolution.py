@@ -24,7 +24,6 @@ from operators.engines.sessions import ENTRIES
 from operators.runtime.binding import Binding
 from operators.runtime.identity import COLUMNS, SEGMENT, STATE, differences, differing
 from operators.runtime.state_changes import changed_states, check_names, new_lifetimes, without_merge
-from operators.steps.emission import AggregateOutput
 from operators.steps.partials import Partials
 from serializers.pages import Column
 from state_backends import Entries, StateError
@@ -111,7 +110,7 @@ def effective_binding(binding: Binding, stored_identity: dict[str, Any], *, move
     later = binding.plan.continue_state(stored_identity)
     binding = binding if later is binding.plan else replace(binding, plan=later)
     names, current = list(stored_identity.get(STATE) or []), binding.output
-    if not isinstance(current, AggregateOutput) or _has_states(binding, stored_identity):
+    if not current.aggregates or _has_states(binding, stored_identity):
         return binding
     plan: Any = binding.plan
     recorded = list(stored_identity.get(LASTING) or [])

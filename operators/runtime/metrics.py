@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 
 from operators.errors import DefinitionError
 from operators.runtime.binding import Binding
-from operators.steps.emission import AggregateOutput
 from operators.steps.step import Counters
 
 LARGEST = {
@@ -61,16 +60,15 @@ def names(counts: Sequence[str]) -> list[str]:
 
 def counted(binding: Binding, counters: Counters) -> dict[str, int]:
     """Return the metrics that follow from a step's counters."""
-    final = isinstance(binding.output, AggregateOutput) and not binding.output.may_change
-    updated = isinstance(binding.output, AggregateOutput) and binding.output.may_change
+    may_change = binding.output.may_change
     return {
         "rows": counters.rows,
         "late": counters.late,
         "failed": counters.failed,
         "panes_opened": counters.panes,
         "windows": counters.windows,
-        "windows_closed": counters.windows if final else 0,
-        "windows_updated": counters.windows if updated else 0,
+        "windows_closed": counters.windows if may_change is False else 0,
+        "windows_updated": counters.windows if may_change else 0,
         "windows_retracted": counters.retracted,
         "buckets": 1,
         "max_bucket_rows": counters.rows,

@@ -6,7 +6,6 @@ from typing import Any
 
 from operators.runtime.binding import Binding
 from operators.runtime.identity import COLUMNS, KIND, SEGMENT, STATE, differing
-from operators.steps.emission import AggregateOutput
 from state_backends import StateError
 from state_backends.store.schema import StoredSchema
 
@@ -21,7 +20,7 @@ def without_merge(binding: Binding, stored_identity: Mapping[str, Any]) -> str |
     """
     own, output = binding.identity(), binding.output
     before, now = stored_identity.get(KIND), own.get(KIND)
-    if not {*differing(stored_identity, own)} <= _FOLLOWING or not isinstance(output, AggregateOutput):
+    if not {*differing(stored_identity, own)} <= _FOLLOWING or not output.aggregates:
         return None
     if before == f"{now}{_BY_FOLD}":
         return (
@@ -39,10 +38,8 @@ def without_merge(binding: Binding, stored_identity: Mapping[str, Any]) -> str |
 
 def new_lifetimes(binding: Binding, before: Sequence[str]) -> list[str]:
     """Return the results that are over the lifetime, and whose states were kept for other lookbacks only, as text."""
-    output, plan = binding.output, binding.plan
-    if not isinstance(output, AggregateOutput):
-        return []
-    lasting = plan.lasting_results(output)
+    output: Any = binding.output
+    lasting = binding.plan.lasting_results(output)
     return [
         f"{name} was not over the lifetime, and would count from now on, over all of its lookbacks"
         for name, bound in output.aggregates

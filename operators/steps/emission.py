@@ -83,6 +83,21 @@ class AggregateOutput(ABC):
         """Whether a row that was emitted can be followed by another one in its place."""
         return False
 
+    @property
+    def result_names(self) -> Sequence[Sequence[str]]:
+        """The names of the results of each aggregate."""
+        return [[name] for name, _ in self.aggregates]
+
+    @property
+    def bounds_type(self) -> pa.DataType | None:
+        """Arrow type of the bounds of windows, if they come out."""
+        return None
+
+    @property
+    def emission(self) -> str | None:
+        """When windows come out, as text, if the rows say it."""
+        return None
+
     @cached_property
     def operations(self) -> tuple[Operation, ...]:
         """The distinct operations of all aggregates."""
@@ -112,6 +127,19 @@ class OutputSchema(AggregateOutput):
     @property
     def may_change(self) -> bool:
         return self.with_change
+
+    @property
+    def bounds_type(self) -> pa.DataType:
+        return self.time
+
+    @property
+    def emission(self) -> str:
+        if not self.with_change:
+            return "each window once, when it is closed"
+        retracted = ", and retractions of those that no longer exist" if self.retracts else ""
+        return (
+            f"after each batch, the windows that it changed{retracted}; for a bounded frame, each window once"
+        )
 
     @property
     def arrow(self) -> pa.Schema:

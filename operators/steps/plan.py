@@ -5,7 +5,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Protocol
 
+from operators.aggregates.definitions import Bound
 from operators.aggregates.operation import Operation
+from operators.aggregates.strategy import BY_COST, Strategy
 from operators.columns.ranges import Ints
 from operators.columns.records import FAR_PAST
 from operators.kinds.kind import WindowKind
@@ -139,6 +141,11 @@ class Plan(ABC):
         """
         del time
         return {}
+
+    def strategy_of(self, bound: Bound) -> tuple[Strategy, str | None]:
+        """Return how the windows of an aggregate are computed, and what would make that cheaper, if anything."""
+        most = max((operation.strategy for operation in bound.operations), key=BY_COST.index)
+        return most, bound.operations[-1].cheaper
 
     def lasting_results(self, output: AggregateOutput) -> list[str]:
         """Return the names of the results that are computed from all records that there ever were: by default none."""

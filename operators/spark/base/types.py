@@ -9,7 +9,6 @@ from pyspark.sql import types as spark
 
 from operators.errors import DefinitionError
 from operators.runtime.binding import Binding
-from operators.steps.emission import AggregateOutput
 
 _TO_ARROW: dict[type[spark.DataType], pa.DataType] = {
     spark.BooleanType: pa.bool_(),
@@ -62,10 +61,9 @@ def check_collations(schema: spark.StructType, binding: Binding) -> None:
         DefinitionError: names the column, what compares it, and the ways out.
     """
     compared = dict.fromkeys(binding.inputs.group_by, "group_by")
-    if isinstance(binding.output, AggregateOutput):
-        for result, bound in binding.output.aggregates:
-            for name in (name for operation in bound.operations for name in operation.compared):
-                compared.setdefault(name, f"aggregate {result!r}")
+    for result, bound in binding.output.aggregates:
+        for name in (name for operation in bound.operations for name in operation.compared):
+            compared.setdefault(name, f"aggregate {result!r}")
     for field in schema.fields:
         collated = isinstance(field.dataType, spark.StringType) and "collate" in field.dataType.simpleString()
         if collated and field.name in compared:

@@ -29,24 +29,22 @@ from operators.aggregates.operation import Operation, UfuncOperation
 from operators.aggregates.operations import Collect
 from operators.aggregates.quantile_sketches import QuantileSketch
 from operators.aggregates.sketches import DistinctSketch
-from operators.aggregates.top import Top
-from operators.columns.ranges import combine_ranges, overlap_ranges, prefix_difference
-from operators.definitions.runnable import RunnableOperator
-from operators.engines.sessions import SessionPlan
-from operators.explain import Explanation
-from operators.explain.parts import Strategy
-from operators.explain.strategies import (
-    BY_METHOD,
+from operators.aggregates.strategy import (
     DEDUCT,
     DOUBLING,
-    ENTRIES,
+    EVENT_TIMES,
     FOLD,
     ONE_ENTRY,
     OVERLAP,
     RANGES,
     TWO_STACKS,
-    strategy_of,
+    Strategy,
 )
+from operators.aggregates.top import Top
+from operators.columns.ranges import combine_ranges, overlap_ranges, prefix_difference
+from operators.definitions.runnable import RunnableOperator
+from operators.engines.sessions import SessionPlan
+from operators.explain import Explanation
 from operators.kinds.folding import FoldSchema
 
 SCHEMA = pa.schema(
@@ -430,7 +428,8 @@ def operations_of(operator: RunnableOperator) -> tuple[Operation, ...]:
 
 
 @pytest.mark.parametrize(
-    ("windows", "strategy"), [(SessionWindows(7), ONE_ENTRY), (SessionWindows(7, max_length=100), ENTRIES)]
+    ("windows", "strategy"),
+    [(SessionWindows(7), ONE_ENTRY), (SessionWindows(7, max_length=100), EVENT_TIMES)],
 )
 def test_sessions_join_states_where_records_meet(windows: Any, strategy: Strategy) -> None:
     """Whatever the aggregate could do besides: states of a session are reduced to one, by a reduction of the whole batch."""
@@ -459,18 +458,15 @@ def subclasses(kind: type) -> Iterator[type]:
         yield from subclasses(below)
 
 
-def test_every_way_to_combine_ranges_is_known() -> None:
-    """A new operation that defines `combine_ranges` needs a strategy; until then it is explained as custom."""
+def test_every_way_to_combine_ranges_is_named() -> None:
+    """An operation that defines `combine_ranges` anew says by which strategy."""
     shipped = {kind for kind in subclasses(Operation) if kind.__module__.startswith("operators.aggregates")}
-    folds = {kind.combine_ranges for kind in shipped if not kind.combines}
-    assert set(BY_METHOD) == {Operation.combine_ranges} | {kind.combine_ranges for kind in shipped} - folds
-
-    @dataclass(frozen=True, slots=True)
-    class Other(Collect):
-        def combine_ranges(self, state, lo, hi):
-            return Collect.combine_ranges(self, state, lo, hi)
-
-    assert "custom" == strategy_of(Other("i")).name
+    for kind in shipped:
+        combining, naming = (
+            next(place for place, above in enumerate(kind.__mro__) if name in vars(above))
+            for name in ("combine_ranges", "strategy")
+        )
+        assert naming <= combining, kind
 
 
 @pytest.mark.parametrize(
