@@ -13,6 +13,21 @@ PIECE_BYTES = 1 << 30
 """What an array is made of at once at most, in bytes; a row that is larger is a piece of its own."""
 
 
+def joined_words(
+    stored: Sequence[bytes],
+) -> tuple[npt.NDArray[np.uint32], Ints, Ints]:
+    """Return the words of 32 bits of all sketches one after another, where each begins, and how many it has.
+
+    Raises:
+        ValueError: a sketch does not consist of words.
+    """
+    size = np.fromiter(map(len, stored), np.int64, len(stored))
+    if (size % 4).any():
+        raise ValueError("a sketch of a length that is not divisible by 4")
+    size //= 4
+    return np.frombuffer(b"".join(stored), "<u4"), np.cumsum(size) - size, size
+
+
 def fill(values: Sequence[object]) -> npt.NDArray[np.object_]:
     """Return a one-dimensional object array of the values, lists among them left whole. O(n)."""
     return np.fromiter(values, object, len(values))

@@ -31,13 +31,11 @@ class BlobFormat:
 
     Attributes:
         magic: the four bytes that name it.
-        version: that is written.
-        oldest: the oldest version that is read; by default there is only one.
+        version: of the format.
     """
 
     magic: bytes
     version: int
-    oldest: int | None = None
 
     def encode(self, value: Any, name: str = "") -> bytes:
         """Return the blob of a value. O(bytes), about 400 MB/s."""
@@ -66,8 +64,7 @@ class BlobFormat:
         version, check, body = blob[at : at + 1], blob[at + 1 : at + 5], blob[at + 5 :]
         if version > bytes([self.version]):
             raise NewerFormatError(what, version[0], self.version)
-        oldest = self.version if self.oldest is None else self.oldest
-        if version < bytes([oldest]) or check != _checksum(name, body):
+        if version < bytes([self.version]) or check != _checksum(name, body):
             raise CorruptDataError(
                 f"{what} of {len(blob)} bytes is truncated or altered: go back to an earlier checkpoint"
             )

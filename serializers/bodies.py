@@ -1,10 +1,6 @@
-"""The entries of pages as bytes: row after row where a page has few, column after column where it has many.
-
-Many small pages joined are one table; of large ones each column is copied as a whole.
-"""
+"""The entries of pages as bytes, row after row: many small pages joined are one table."""
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -54,27 +50,3 @@ def from_rows(pages: Sequence[bytes], width: int, counts: Ints) -> tuple[Ints, l
     is_row = np.ones(len(table), bool)
     is_row[header_at] = False
     return table[header_at], [table[:, word][is_row] for word in range(width)]
-
-
-def to_columns(words: Words, width: int, headers: Ints, counts: Ints) -> list[bytes]:
-    """Return pages of columns, each with its header before it. Arguments as `to_rows`. O(pages * width) slices."""
-    padding = [np.zeros(int(counts.max()), "<i8")] * (width - len(words))
-    edges = pairwise([0, *np.cumsum(counts).tolist()])
-    return [
-        b"".join(
-            [
-                headers[page].data,
-                *(word[begin:end].data for word in words),
-                *(zeros[: end - begin].data for zeros in padding),
-            ]
-        )
-        for page, (begin, end) in enumerate(edges)
-    ]
-
-
-def from_columns(pages: Sequence[bytes], width: int, counts: Ints) -> tuple[Ints, list[Ints]]:
-    """Return the headers of pages of columns and the columns of all one after another, as words. One copy, O(pages)."""
-    del counts  # known from the lengths of the pages
-    bodies = [np.frombuffer(page, "<i8", offset=WORD * width).reshape(width, -1) for page in pages]
-    headers = np.array([np.frombuffer(page, "<i8", width) for page in pages])
-    return headers, list(np.concatenate(bodies, axis=1))

@@ -143,7 +143,7 @@ def pages_to_log(
 def edits_between(
     layout: PageLayout, keys: list[bytes], old: list[bytes], new: list[bytes]
 ) -> list[PageEdits]:
-    """Return what turns old pages into new ones. O(rows of both), 0.05 us each in small pages and 0.1 us in others.
+    """Return what turns old pages into new ones. O(rows of both), 0.05 us each, and 0.1 us with objects.
 
     Rows are compared by their bytes. Rows of both pages are matched in order of time, and of equal times one by one, so that a
     row is edited that has changed, that has come or that is gone, and no other.
@@ -152,18 +152,7 @@ def edits_between(
         layout: of all pages.
         keys, old, new: n keys with their pages; an empty one where there was none.
     """
-    if layout.has_objects:
-        return [_edits(layout, keys, old, new, _ColumnRows)]
-    sizes = (np.fromiter(map(len, pages), np.int64, len(keys)) for pages in (old, new))
-    small = np.maximum(*sizes) < layout.rowwise_bytes
-    if small.all():
-        return [_edits(layout, keys, old, new, _TableRows)]
-    edits = []
-    for chosen, read in ((small, _TableRows), (~small, _ColumnRows)):
-        if chosen.any():
-            some, before, after = (list(compress(each, chosen)) for each in (keys, old, new))
-            edits.append(_edits(layout, some, before, after, read))
-    return edits
+    return [_edits(layout, keys, old, new, _ColumnRows if layout.has_objects else _TableRows)]
 
 
 def _edits(

@@ -4,8 +4,7 @@ A page consists of 8-byte little-endian words:
 
     header   as many words as the layout has word columns, 3 at least: word 0 = magic, version, number of entries;
              word 1 = layout fingerprint and tail length; word 2 = checksum
-    body     the word columns, time first: entry by entry in a page of version 1, column by column in one of version 2,
-             which pages of 128 entries and more are
+    body     the word columns, time first, entry by entry
     tail     msgpack of the object columns, only if the layout has any
 
 The checksum is a weighted sum of all words of the body, plus the CRC-32 of the tail: it finds any change of one
@@ -21,17 +20,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from serializers.arrays import fill, rows_between
-from serializers.bodies import from_columns, from_rows, to_columns, to_rows
+from serializers.arrays import fill
+from serializers.bodies import from_rows, to_rows
 from serializers.errors import CorruptDataError, NewerFormatError
 from serializers.shapes import instance, refusing
 from serializers.values import pack_value, pack_values, unpack_value
 
-PAGE_VERSION = 2
-_ROWWISE, _COLUMNWISE = 1, 2
-_MANY = 128
-"""Entries from which on a page is written by columns: a microsecond for each page, and a third of the time for each entry."""
-_ROWWISE_BYTES = _ROWWISE.to_bytes(2, "little")
+PAGE_VERSION = 1
+_FEW = 128
+"""Pages of fewer entries than this often have no objects: their tails are made once."""
 _MAGIC = 0x5057
 _MIN_WIDTH = 3
 _HEAD_BYTES = 8 * _MIN_WIDTH
@@ -68,11 +65,6 @@ class PageLayout:
         return bool(self._object_index)
 
     @property
-    def rowwise_bytes(self) -> int:
-        """A page of fewer bytes, without objects, is written entry by entry."""
-        return 8 * self.width * (_MANY + 1)
-
-    @property
     def width(self) -> int:
         """Words of an entry, and of a header."""
         return max(_MIN_WIDTH, len(self._word_index))
@@ -97,23 +89,8 @@ class PageLayout:
         words = [np.ascontiguousarray(columns[index], CODES[self.codes[index]]) for index in self._word_index]
         tails = self._encode_tails(columns, ends - counts, ends)
         headers = self._headers(words, counts, ends - counts, tails)
-        pages = self._bodies(words, headers, counts)
+        pages = to_rows(words, self.width, headers, counts)
         return [page + tail for page, tail in zip(pages, tails, strict=True)] if tails else pages
-
-    def _bodies(
-        self, words: Sequence[Column], headers: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]
-    ) -> list[bytes]:
-        many = counts >= _MANY
-        if not many.any():
-            return to_rows(words, self.width, headers, counts)
-        if many.all():
-            return to_columns(words, self.width, headers, counts)
-        pages, begins = np.empty(len(counts), object), np.cumsum(counts) - counts
-        for chosen, write in ((~many, to_rows), (many, to_columns)):
-            rows = rows_between(begins[chosen], counts[chosen])
-            selected = [word[rows] for word in words]
-            pages[chosen] = fill(write(selected, self.width, headers[chosen], counts[chosen]))
-        return pages.tolist()
 
     def _headers(
         self,
@@ -124,7 +101,7 @@ class PageLayout:
     ) -> npt.NDArray[np.int64]:
         headers = np.zeros((len(counts), self.width), dtype="<i8")
         tail_bytes = np.array([len(tail) for tail in tails], np.int64) if tails else 0
-        headers[:, 0] = (counts << 32) | (np.where(counts >= _MANY, _COLUMNWISE, _ROWWISE) << 16) | _MAGIC
+        headers[:, 0] = (counts << 32) | (PAGE_VERSION << 16) | _MAGIC
         headers[:, 1] = (tail_bytes << 32) | self.fingerprint
         headers[:, 2] = self._checksums([word.view("<u8") for word in words], starts, headers, tails)
         return headers
@@ -203,31 +180,12 @@ class PageLayout:
         if (lengths % row_bytes).any() or (lengths < row_bytes).any():
             raise self._unreadable(pages, int(np.argmax((lengths % row_bytes != 0) | (lengths < row_bytes))))
         counts = lengths // row_bytes - 1
-        words = self._words(pages, counts, tails)
+        words = self._verify(pages, counts, tails)
         columns: list[Column] = [np.empty(0)] * len(self.codes)
         for word, index in zip(words, self._word_index, strict=False):
             columns[index] = word.view(CODES[self.codes[index]])
         self._decode_tails(tails, columns, counts)
         return columns, counts
-
-    def _words(
-        self, pages: Sequence[bytes], counts: npt.NDArray[np.int64], tails: Sequence[bytes]
-    ) -> Sequence[npt.NDArray[np.int64]]:
-        """The word columns of checked pages, however each is written."""
-        columnwise = counts >= _MANY
-        for page in np.flatnonzero(columnwise).tolist():
-            columnwise[page] = pages[page][2:4] != _ROWWISE_BYTES
-        if not columnwise.any():
-            return self._verify(_ROWWISE, pages, counts, tails)
-        if columnwise.all():
-            return self._verify(_COLUMNWISE, pages, counts, tails)
-        whole, begins = np.empty((self.width, int(counts.sum())), "<i8"), np.cumsum(counts) - counts
-        for version, chosen in ((_ROWWISE, ~columnwise), (_COLUMNWISE, columnwise)):
-            numbers = np.flatnonzero(chosen).tolist()
-            version_tails = [tails[n] for n in numbers] if tails else []
-            words = self._verify(version, [pages[n] for n in numbers], counts[chosen], version_tails)
-            whole[:, rows_between(begins[chosen], counts[chosen])] = words
-        return list(whole)
 
     def _split_tails(self, pages: Sequence[bytes]) -> tuple[list[bytes], list[bytes]]:
         length = np.fromiter(map(len, pages), np.int64, len(pages))
@@ -245,16 +203,11 @@ class PageLayout:
         )
 
     def _verify(
-        self,
-        version: int,
-        pages: Sequence[bytes],
-        counts: npt.NDArray[np.int64],
-        tails: Sequence[bytes],
+        self, pages: Sequence[bytes], counts: npt.NDArray[np.int64], tails: Sequence[bytes]
     ) -> Sequence[npt.NDArray[np.int64]]:
-        """The word columns of pages of one version, whose headers are right."""
-        read = from_rows if version == _ROWWISE else from_columns
-        headers, words = read(pages, self.width, counts)
-        wrong = headers[:, 0] != ((counts << 32) | (version << 16) | _MAGIC)
+        """The word columns of pages whose headers are right."""
+        headers, words = from_rows(pages, self.width, counts)
+        wrong = headers[:, 0] != ((counts << 32) | (PAGE_VERSION << 16) | _MAGIC)
         wrong |= (headers[:, 1] & 0xFFFFFFFF) != self.fingerprint
         unsigned = [word.view("<u8") for word in words]
         wrong |= headers[:, 3:].any(axis=1)
@@ -309,7 +262,7 @@ def _objects(values: Any, rows: int) -> Column:
 
 def _nones(columns: int, rows: int) -> bytes:
     """The tail of a page without any object, as pages mostly are whose objects are few."""
-    return _few_nones(columns, rows) if rows < _MANY else pack_value([[None] * rows] * columns)
+    return _few_nones(columns, rows) if rows < _FEW else pack_value([[None] * rows] * columns)
 
 
 @lru_cache(maxsize=4096)

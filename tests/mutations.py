@@ -131,10 +131,10 @@ MUTATIONS = (
         _PAGES,
     ),
     Mutation(
-        "pages that are written by columns",
-        "columnwise = counts >= _MANY",
-        "columnwise = counts > _MANY",
-        "Pages with exactly 128 entries of one time have other bytes than the documentation says.",
+        "layouts of pages",
+        "wrong |= (headers[:, 1] & 0xFFFFFFFF) != self.fingerprint",
+        "wrong |= (headers[:, 1] & 0xFFFF) != self.fingerprint & 0xFFFF",
+        "A page of an operator with other columns may be read without an error.",
         _PAGES,
     ),
     Mutation(
@@ -307,8 +307,8 @@ MUTATIONS = (
     ),
     Mutation(
         "which files of a savepoint a bucket reads",
-        "if saved.rows and low < saved.high and saved.low < high:",
-        "if saved.rows and low < saved.high and saved.low <= low:",
+        "if low < file.high and file.low < high]",
+        "if low < file.high and file.low <= low]",
         "After a move to more buckets by a savepoint, keys are gone.",
         "savepoints, `read_state`",
     ),

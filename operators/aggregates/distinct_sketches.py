@@ -12,6 +12,7 @@ from itertools import pairwise
 import numpy as np
 
 from operators.aggregates.hyperloglog import (
+    MAX_RANK,
     PLACE_BITS,
     UNIT,
     Registers,
@@ -23,7 +24,7 @@ from operators.aggregates.hyperloglog import (
     slot_and_rank,
 )
 from operators.columns.ranges import Ints
-from serializers.arrays import rows_between
+from serializers.arrays import joined_words, rows_between
 from serializers.shapes import refusing
 
 _LIST, _SET, _REGISTERS = 2, 3, 10
@@ -60,23 +61,28 @@ class Sketches:
     @refusing("a state of approx_count_distinct")
     def read(cls, stored: Sequence[bytes], log_size: int) -> "Sketches":
         """Return the sketches of these bytes; no bytes are a sketch without values."""
-        words = np.frombuffer(b"".join(stored), "<u4")
-        size = np.fromiter(map(len, stored), np.int64, len(stored)) // 4
-        start = np.cumsum(size) - size
+        words, start, size = joined_words(stored)
         head = np.zeros(len(size), np.int64)
         filled = np.flatnonzero(size)
         head[filled] = words[start[filled]] & 0xFF
         dense = np.flatnonzero(head == _REGISTERS)
+        if (
+            not np.isin(head[filled], (_LIST, _SET, _REGISTERS)).all()
+            or (4 * (size[dense] - _REGISTERS) != 1 << log_size).any()
+        ):
+            raise ValueError("a sketch with another head or number of registers")
         registers = words[rows_between(start[dense] + _REGISTERS, size[dense] - _REGISTERS)]
         counts = size - head
         counts[dense] = 0
         hashes = words[rows_between(start + head, counts)].astype(np.int64)
-        return cls(
-            hashes,
-            np.append(0, np.cumsum(counts)),
-            dense,
-            registers.view(np.uint8).reshape(-1, 1 << log_size),
-        )
+        ranks = registers.view(np.uint8).reshape(-1, 1 << log_size)
+        if (
+            (hashes >> PLACE_BITS == 0).any()
+            or ranks.max(initial=1) > MAX_RANK
+            or not ranks.any(axis=1).all()
+        ):
+            raise ValueError("a rank of a hash or of a register that does not exist")
+        return cls(hashes, np.append(0, np.cumsum(counts)), dense, ranks)
 
     @classmethod
     def of(

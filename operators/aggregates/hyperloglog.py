@@ -20,11 +20,12 @@ from operators.columns.ranges import Ints
 Registers = npt.NDArray[np.uint8]
 PLACE_BITS = 26
 _MOST_ZEROS = 62
+MAX_RANK = _MOST_ZEROS + 1
 UNIT = 1 << 40
 """What a register without a value counts: half as much for each rank. Sums of 2**21 registers fit into 64 bits."""
 _BLOCK_BYTES = 1 << 22
 """Registers that are computed at once: they fit into a core's cache."""
-_COUNTED_ALONE = np.append(0, np.cumsum(UNIT >> np.arange(1, 64)))
+_COUNTED_ALONE = np.append(0, np.cumsum(UNIT >> np.arange(1, MAX_RANK + 1)))
 """What a register's rank takes away from what a register without a value counts."""
 
 

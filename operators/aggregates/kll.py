@@ -18,7 +18,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from serializers.arrays import rows_between
+from serializers.arrays import joined_words, rows_between
 from serializers.shapes import refusing
 
 Ints = npt.NDArray[np.int64]
@@ -26,7 +26,8 @@ Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 _Hashes = npt.NDArray[np.uint64]
 
-_LEAST_WIDTH, _LEVELS = 8, 63
+_LEAST_WIDTH, _LEVELS, _MOST_STORED = 8, 63, 40
+"""Values of a level at least; levels of a sketch while sketches are combined, and of one that is stored: 4 * 10**12 values."""
 _LEVEL, _SKETCH = 32, 38
 """Bits below the level of a value, and below its sketch, of which there are at most 2**25."""
 _PLACE, _BARE = (1 << _LEVEL) - 1, (1 << _SKETCH) - 1
@@ -72,12 +73,12 @@ class Sketches:
     @refusing("a state of approx_quantiles")
     def read(cls, stored: Sequence[bytes]) -> "Sketches":
         """Return the sketches of bytes of Apache DataSketches; no bytes are a sketch without values."""
-        words = np.frombuffer(b"".join(stored), "<u4")
-        size = np.fromiter(map(len, stored), np.int64, len(stored)) // 4
-        start = np.cumsum(size) - size
+        words, start, size = joined_words(stored)
         more, filled = size > 4, np.flatnonzero(size > 2)
         number = (size == 4).astype(np.int64)
         number[more] = words[start[more] + 4] >> 16 & 0xFF
+        if not number[more].all() or number.max(initial=0) > _MOST_STORED:
+            raise ValueError("a number of levels that no sketch has")
         low = start + np.where(more, 5 + number, 2)
         first = low + np.where(more, 4, 0)
         sizes = np.where(size > 2, (start + size - first) // 2, 0)
@@ -85,10 +86,13 @@ class Sketches:
         table, owner, level = start + np.where(more, 5, 0), _owners(number), _within(number)
         begins = words[table[owner] + level].astype(np.int64) - words[table[owner]] + edges[owner]
         levels = np.repeat(level, np.diff(begins, append=edges[-1]))
+        values = _doubles(words, first[_owners(sizes)] + 2 * _within(sizes))
+        if len(levels) != len(values) or np.isnan(values).any():
+            raise ValueError("levels without values, or values that are not numbers")
         extremes = np.zeros((2, len(size)))
         extremes[:, filled] = _doubles(words, low[filled]), _doubles(words, (first - 2)[filled])
         extremes[1, size == 4] = extremes[0, size == 4]
-        return cls(_doubles(words, first[_owners(sizes)] + 2 * _within(sizes)), levels, edges, extremes)
+        return cls(values, levels, edges, extremes)
 
     def write(self, k: int) -> list[bytes]:
         """Return the bytes of each sketch, as Apache DataSketches reads them; none for a sketch without values."""

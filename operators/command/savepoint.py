@@ -40,17 +40,17 @@ _OF_FILES = (
 def _describe(saved: Savepoint) -> dict[str, object]:
     return {
         "savepoint": saved.uri,
-        "entries": sum(bucket.rows for bucket in saved.buckets),
-        "buckets": len(saved.buckets),
+        "entries": sum(file.rows for file in saved.files),
+        "files": len(saved.files),
         "origin": saved.origin,
     }
 
 
 def _text(saved: Savepoint) -> str:
-    entries = counted(sum(bucket.rows for bucket in saved.buckets), "entry", "entries")
+    entries = counted(sum(file.rows for file in saved.files), "entry", "entries")
     watermark = moment((saved.origin["watermark in ms"] or 0) * 1_000)
     lines = [
-        f"{entries} of {counted(len(saved.buckets), 'bucket')} in {printable(saved.uri)}",
+        f"{entries} in {counted(len(saved.files), 'file')} in {printable(saved.uri)}",
         f"the state after batch {saved.origin['batch']}, watermark {watermark or NEVER}",
         "a new query starts from it by the option state.savepoint, and has to read its sources from these offsets:",
         *(f"  {json_text(source)}" for source in saved.origin["sources"]),

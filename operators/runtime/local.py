@@ -270,7 +270,7 @@ class LocalRunner:
                 "inputs": progress.inputs,
                 "sequence": progress.sequence,
             }
-            return write_header(target, bucket.identity, bucket.schema, bucket.close_time, [saved], origin)
+            return write_header(target, bucket.identity, bucket.schema, bucket.close_time, saved, origin)
 
     def open_windows(self) -> pa.Table:
         """Return the rows of the windows that are open after the last batch: what would come out if no record followed.

@@ -30,7 +30,6 @@ class Part:
         keys: number of keys.
         size: bytes of keys and pages.
         bits: one bit for each slot, set if the journal holds it.
-        seeded: whether the hash of its keys has a seed.
         low: of a further part, the least that the keys in it may go on with behind 0xc1; None of the first part.
         high: of a further part, the greatest of these bytes that a key had.
         loaded: pages by number of the slot.
@@ -40,7 +39,6 @@ class Part:
     keys: int = 0
     size: int = 0
     bits: bytearray = field(default_factory=lambda: bytearray(1))
-    seeded: bool = True
     low: bytes | None = None
     high: bytes = b""
     loaded: dict[int, Pages] = field(default_factory=dict)
@@ -132,21 +130,17 @@ class Index:
 
     @classmethod
     def from_plain(cls, plain: Any) -> "Index":
-        """Return the index that `plain` wrote, or an earlier version of it.
+        """Return the index that `plain` wrote.
 
         Raises:
             CorruptDataError, ValueError, TypeError, LookupError: it is not one.
         """
-        version, segments, *seeds = plain
+        version, segments, seed = plain
         if version is not None:
             instance(bytes, version)
-        index = cls(version, {int64(number): _segment(*rest) for number, *rest in segments})
-        if seeds:
-            (index.seed,) = [instance(bytes, seed) for seed in seeds]
-        seeded = any(info.seeded for info in index.segments.values())
-        if len(index.seed) != _SEED_BYTES or seeded > bool(seeds):
-            raise ValueError(f"a seed of {len(index.seed)} bytes")
-        return index
+        if len(instance(bytes, seed)) != _SEED_BYTES:
+            raise ValueError(f"a seed of {len(seed)} bytes")
+        return cls(version, {int64(number): _segment(*rest) for number, *rest in segments}, seed)
 
 
 def slot_name(segment: int, part: Part, slot: int) -> str:
@@ -157,16 +151,12 @@ def slot_name(segment: int, part: Part, slot: int) -> str:
 
 def _plain(number: int, info: Segment) -> list[Any]:
     further = [[p.low, p.high, p.depth, p.keys, p.size, bytes(p.bits)] for p in info.further]
-    return [number, info.depth, info.keys, info.size, bytes(info.bits), info.seeded, further]
+    return [number, info.depth, info.keys, info.size, bytes(info.bits), further]
 
 
-def _segment(depth: Any, keys: Any, size: Any, bits: Any, seeded: Any = False, further: Any = ()) -> Segment:
+def _segment(depth: Any, keys: Any, size: Any, bits: Any, further: Any) -> Segment:
     """A segment of the index."""
-    info = _check(
-        Segment(
-            count(depth), count(keys), count(size), bytearray(instance(bytes, bits)), instance(bool, seeded)
-        )
-    )
+    info = _check(Segment(count(depth), count(keys), count(size), bytearray(instance(bytes, bits))))
     info.further = [_further(*part) for part in further]
     lows = [part.low or b"" for part in info.further]
     if lows != sorted(set(lows)):

@@ -10,16 +10,13 @@ not change any more. So a segment is divided by these bytes into parts with slot
 youngest has grown by an eighth of them all: a batch does not rewrite the slots of older pages. Other keys are in the first
 part.
 
-The hash has a random seed, so that nobody who writes records can choose keys that all fall into one slot. Segments that earlier
-versions began go on with the CRC-32 of the key.
+The hash has a random seed, so that nobody who writes records can choose keys that all fall into one slot.
 
 Each is a blob (see `serializers.blobs`) of the format b"SWJB", valid under its name only. The value is
-[version, [[segment, depth, keys, bytes, bits, seeded, [[low, high, depth, keys, bytes, bits], ...]], ...], seed] for the index
-and [[keys], [pages]] for a slot. In version 2 there are no further parts; in version 1, the index has no seed, and all segments
-have CRC-32.
+[version, [[segment, depth, keys, bytes, bits, [[low, high, depth, keys, bytes, bits], ...]], ...], seed] for the index and
+[[keys], [pages]] for a slot.
 """
 
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from hashlib import blake2b
 from pathlib import Path
@@ -36,9 +33,9 @@ from state_backends.journal import Journal
 from state_backends.sqlite_journal import SqliteJournal
 from state_backends.store.page_ids import count_further
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 1
 _MOST_HASHES = 1 << 18
-_FORMAT = BlobFormat(b"SWJB", FORMAT_VERSION, oldest=1)
+_FORMAT = BlobFormat(b"SWJB", FORMAT_VERSION)
 
 
 class SparkStateBackend(StateBackend):
@@ -108,8 +105,6 @@ class SparkStateBackend(StateBackend):
     def _slots_of(self, info: Part, keys: Sequence[bytes]) -> list[int]:
         """The slot of each key. O(keys), 0.4 us for each that is new to the batch."""
         mask = (1 << info.depth) - 1
-        if not info.seeded:
-            return [zlib.crc32(key) & mask for key in keys]
         if len(self._hashes) > _MOST_HASHES:
             self._hashes = {}
         known, seed = self._hashes, self._known().seed
@@ -226,7 +221,7 @@ class SparkStateBackend(StateBackend):
     def _deepen(self, segment: int, info: Part, depth: int, changed: Iterable[int]) -> None:
         """Split the segment into 2**depth slots, one old slot after another."""
         bits = bytearray(((1 << depth) + 7) // 8)
-        deeper = Part(depth, info.keys, info.size, bits, info.seeded, info.low, info.high)
+        deeper = Part(depth, info.keys, info.size, bits, info.low, info.high)
         for slot in sorted({*info.slots(), *changed}):
             parts: dict[int, Pages] = {}
             pages = self._slot(segment, info, slot)

@@ -15,14 +15,8 @@ from state_backends.checkpoints.reading import (
     journal_rows,
     pointers,
 )
-from state_backends.checkpoints.savepoint import (
-    SAVED,
-    SavedBucket,
-    Savepoint,
-    check_new,
-    write_bucket,
-    write_header,
-)
+from state_backends.checkpoints.saved_files import SAVED, SavedFile
+from state_backends.checkpoints.savepoint import Savepoint, check_new, write_bucket, write_header
 from state_backends.checkpoints.stored_bucket import Bucket
 from state_backends.durability.folders import Folder, absolute
 from state_backends.durability.pointer import Pointer
@@ -49,8 +43,9 @@ class SaveBucket:
     form: StoredSchema
 
     def __call__(self, number: int, bucket: Bucket) -> Iterator[pa.Table]:
-        """Yield one row that describes what was written."""
-        yield write_bucket(Folder(self.uri), number, bucket, self.form).table()
+        """Yield a row that describes each file."""
+        for file in write_bucket(Folder(self.uri), number, bucket, self.form):
+            yield file.table()
 
 
 def write_savepoint(
@@ -99,8 +94,9 @@ def write_savepoint(
         "sources": query.sources,
         "sequence": max(each.progress.sequence for each in every),
     }
-    close_time = _close_time(every, query.watermark_ms or 0, form.schema.tick_us)
-    files = [SavedBucket(*row) for row in saved]
+    next_close_time = _close_time(every, query.watermark_ms or 0, form.schema.tick_us)
+    close_time = max([next_close_time, *(each.progress.close_time for each in every)])
+    files = [SavedFile(*row) for row in saved]
     return write_header(target, form.identity, form.schema, close_time, files, origin)
 
 

@@ -12,8 +12,7 @@ from serializers.shapes import count, instance, int64, refusing, short
 from state_backends.durability.progress import Progress
 from state_backends.journal import Journal
 
-POINTER_VERSION, _OLDEST_VERSION = 3, 2
-"""A pointer says 2 as long as no key has several pages in a segment: the first format, which knows no such pages."""
+POINTER_VERSION = 1
 COPIES, JOURNAL = "copies", "journal"
 """Where pages live: in local copies that the changelog restores, or in the journal itself."""
 _STORE_ID = re.compile("[0-9a-f]{16}")
@@ -125,7 +124,7 @@ class Pointer:
         *rest, progress = [_plain(value) for value in values]
         # The last four bytes are the checksum of all before them.
         body = pack_value([*rest, {**progress, "check": _NO_CHECK}])[:-4]
-        blob = bytes([POINTER_VERSION if self.progress.has_further_pages else _OLDEST_VERSION]) + body
+        blob = bytes([POINTER_VERSION]) + body
         return blob + zlib.crc32(blob).to_bytes(4, "big")
 
     @classmethod
@@ -138,14 +137,12 @@ class Pointer:
         """
         if blob and blob[0] > POINTER_VERSION:
             raise NewerFormatError("the state of this query", blob[0], POINTER_VERSION)
-        if not blob or blob[0] < _OLDEST_VERSION:
-            raise CorruptDataError(
-                f"the bytes are not a state pointer of format {_OLDEST_VERSION} or {POINTER_VERSION}: {blob[:16]!r}"
-            )
+        if not blob or blob[0] < POINTER_VERSION:
+            raise CorruptDataError(f"the bytes are not a state pointer: {blob[:16]!r}")
         if zlib.crc32(blob[:-4]) != int.from_bytes(blob[-4:], "big") or not blob[:-4].endswith(_CHECK):
             raise CorruptDataError(
-                f"a state pointer of {len(blob)} bytes is truncated or altered, or has no checksum, as those of development "
-                "versions before 0.1: go back to an earlier checkpoint, or start with a new one"
+                f"a state pointer of {len(blob)} bytes is truncated or altered: go back to an earlier checkpoint, or start "
+                "with a new one"
             )
         try:
             values = unpack_value(blob[1:])

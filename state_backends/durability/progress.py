@@ -68,7 +68,7 @@ class Progress:
 
     @property
     def has_further_pages(self) -> bool:
-        """Whether any key has several pages in a segment, which versions before pointer version 3 do not know."""
+        """Whether any key has several pages in a segment."""
         return any(len(held) > _FURTHER for held in self.usage or ())
 
     def plain(self) -> dict[str, Any]:

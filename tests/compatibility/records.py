@@ -44,7 +44,7 @@ def batches() -> list[pa.Table]:
 
 
 def many_batches() -> list[pa.Table]:
-    """Return batches of which the first has so many records of one key that its pages are written by columns."""
+    """Return batches of which the first has so many records of one key that it has several pages."""
     many = [_row(0, 1_000 + 20 * n, "many", n, None) for n in range(400)]
     later = [_row(3, 1_050 + 1_000 * n, "many", n, None) for n in range(10)]
     rows = [many, [], [], later, [_row(4, _FAR_MS, "last", 0, None)]]

@@ -7,34 +7,20 @@ from contextlib import closing
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from operators.runtime.keys_to_forget import encoded_keys
-from serializers import unpack_value
 from serializers.changes import Puts, decode_changes, decode_edits
+from state_backends.checkpoints.savepoint import Savepoint, read_header
 from state_backends.durability.request_folder import RequestFolder, RequestReader
 from state_backends.store.page_ids import key_of
-from tests.compatibility.archives import (
-    CHECKPOINTS,
-    EDITS,
-    OF_SPARK_4_0,
-    REQUESTS,
-    SEEDED_SLOTS,
-    SEVERAL_PAGES,
-    unpack,
-)
+from tests.compatibility.archives import CHECKPOINTS, REQUESTS, unpack
 
 PAGE = Path(__file__).parents[2] / "docs" / "versions.md"
 ARCHIVES = [
     CHECKPOINTS / "memory-directories.tar.gz",
     CHECKPOINTS / "spark-directories.tar.gz",
     CHECKPOINTS / "rocksdb-windows.tar.gz",
-    OF_SPARK_4_0 / "memory-directories.tar.gz",
-    SEEDED_SLOTS / "spark-directories.tar.gz",
-    EDITS / "memory-directories.tar.gz",
-    SEVERAL_PAGES / "memory-directories.tar.gz",
-    SEVERAL_PAGES / "spark-directories.tar.gz",
     REQUESTS / "requests.tar.gz",
 ]
 Found = tuple[str, int]
@@ -53,10 +39,9 @@ def formats(folder: Path) -> Iterator[Found]:
     for path in folder.rglob("*"):
         if path.name == "journal" and path.is_file():
             yield from of_journal(path)
-        elif path.suffix == ".parquet" and "rolling" in path.parts:
-            yield from of_waiting(path)
         elif path.name == "savepoint.json":
             yield "savepoint", signed(path)
+            yield from of_savepoint(read_header(str(path.parent)))
         elif path.suffix == ".json" and "snapshots" in path.parts:
             yield "manifest of a snapshot", signed(path)
         elif path.parent.name in ("requests", "operators"):
@@ -92,11 +77,14 @@ def of_pages(puts: Puts) -> Iterator[Found]:
                 yield "page", int.from_bytes(page[2:4], "little")
 
 
-def of_waiting(path: Path) -> Iterator[Found]:
-    """The format of the rows that wait in a savepoint's file: they are the fourth column of rolling windows' state."""
-    for packed in pq.read_table(path).column("c3").to_pylist():
-        if (rows := unpack_value(packed)) is not None:
-            yield "rows that wait", rows[0]
+def of_savepoint(saved: Savepoint) -> Iterator[Found]:
+    """The formats of a savepoint's files, and of rows that wait: they are the fourth column of rolling windows' state."""
+    for file in saved.files:
+        yield "pages of a savepoint", Path(saved.uri, file.name).read_bytes()[4]
+    for _, _, entries in saved.groups(0, 1) if saved.uri.endswith("rolling") else ():
+        for rows in entries.columns[3].tolist():
+            if rows is not None:
+                yield "rows that wait", rows[0]
 
 
 def signed(path: Path) -> int:

@@ -19,6 +19,7 @@ from serializers.keys import KEY_VERSION
 from serializers.pages import PAGE_VERSION
 from state_backends import known_options
 from state_backends.backends.spark_state import FORMAT_VERSION
+from state_backends.checkpoints.saved_files import FILE_VERSION
 from state_backends.checkpoints.savepoint import SAVEPOINT_VERSION
 from state_backends.durability.pointer import POINTER_VERSION
 from state_backends.durability.request_folder import REQUEST_VERSION
@@ -36,6 +37,7 @@ FORMATS = {
     "blob of the backend `spark`": FORMAT_VERSION,
     "manifest of a snapshot": MANIFEST_VERSION,
     "savepoint": SAVEPOINT_VERSION,
+    "pages of a savepoint": FILE_VERSION,
     "request to forget keys": REQUEST_VERSION,
     "journal in a file": JOURNAL_VERSION,
 }

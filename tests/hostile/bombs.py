@@ -11,15 +11,13 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import zstandard
 
 from serializers import pack_value
 from serializers.rows import RowCodec
 from serializers.values import unpack_value
-from state_backends.checkpoints.savepoint import saved_columns
-from tests.hostile.seeds import LAYOUTS, folder, savepoint
-from tests.hostile.targets import BOMB_ROWS, read_entry, read_manifest, read_saved, read_slots
+from tests.hostile.seeds import LAYOUTS
+from tests.hostile.targets import read_entry, read_manifest, read_saved, read_slots
 
 ROOT = Path(__file__).parents[2]
 GIB = 1 << 30
@@ -75,30 +73,9 @@ def signed(body: bytes) -> bytes:
     return hashlib.sha256(body).hexdigest().encode() + b"\n" + body
 
 
-def parquet(**options: object) -> bytes:
-    """Return a file of a savepoint whose rows are all alike, and so in few bytes."""
-    path = Path(folder(), "bomb.parquet")
-    schema = saved_columns(savepoint().schema)
-    part = pa.table([_same(field.type) for field in schema], schema=schema)
-    with pq.ParquetWriter(path, schema, compression="zstd", **options) as writer:
-        for _ in range(BOMB_ROWS // 1_000_000):
-            writer.write_table(part, row_group_size=1_000_000)
-    return path.read_bytes()
-
-
-def saved_file(column: str, value: bytes, **options: object) -> bytes:
-    """Return a file of a savepoint with the rows that its header claims, of which a column has one value."""
-    path = Path(folder(), "bomb.parquet")
-    table = pq.read_table(Path(folder(), "savepoint", savepoint().buckets[0].file))
-    at = table.schema.get_field_index(column)
-    values = pa.array([value] * table.num_rows, pa.binary())
-    pq.write_table(table.set_column(at, table.schema.field(at), values), path, compression="zstd", **options)
-    return path.read_bytes()
-
-
-def _same(type_: pa.DataType) -> pa.Array:
-    value = 0 if not pa.types.is_binary(type_) else b"x" * 50
-    return pa.array([value], type_).take(pa.array(np.zeros(1_000_000, np.int64)))
+def saved_file(body: bytes) -> bytes:
+    """Return a file of a savepoint."""
+    return blob(body, b"SWSP")
 
 
 def rows(count: int) -> bytes:
@@ -139,13 +116,10 @@ BOMBS: dict[str, tuple[Callable[[], bytes], Callable[[bytes], object]]] = {
     "index: a deep segment": (lambda: index(DEEP), read_index),
     "json: lists in lists": (lambda: signed(b"[" * 1_000_000), read_manifest),
     "json: digits": (lambda: signed(b'{"format": ' + b"9" * 1_000_000 + b"}"), read_manifest),
-    "parquet: rows all alike": (parquet, read_saved),
-    "parquet: long pages": (lambda: saved_file("c3", bytes(GIB // 10), use_dictionary=False), read_saved),
-    "parquet: a long value": (lambda: saved_file("c3", bytes(60 << 20)), read_saved),
-    "parquet: values that share their beginning": (
-        lambda: saved_file(
-            "key", bytes(60 << 20), use_dictionary=False, column_encoding={"key": "DELTA_BYTE_ARRAY"}
-        ),
+    "savepoint: 2 GiB of zeros": (lambda: saved_file(zeros(2 * GIB)), read_saved),
+    "savepoint: a size that is a lie": (lambda: saved_file(lying(2**32 - 1)), read_saved),
+    "savepoint: pages that are all alike": (
+        lambda: saved_file(zstandard.compress(pack_value([[b"k"] * 10**6, [page(2**32 - 1, 0)] * 10**6]))),
         read_saved,
     ),
 }

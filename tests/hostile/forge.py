@@ -72,8 +72,7 @@ def _sealed_page(layout: PageLayout, page: bytes, tail: bytes) -> bytes:
     head = np.frombuffer(page[:16], "<u8").copy()
     head[1] = (len(tail) << 32) | layout.fingerprint
     body = np.frombuffer(page[8 * width :], "<u8")
-    by_column = page[2:4] == b"\2\0" and len(body) >= 128 * width
-    words = body.reshape(width, -1).T if by_column else body.reshape(-1, width)
+    words = body.reshape(-1, width)
     used = sum(code != "object" for code in layout.codes)
     weights = 2 * np.arange(width, dtype="<u8") + 1
     with np.errstate(over="ignore"):

@@ -178,7 +178,7 @@ def savepoint() -> Savepoint:
 
 def saved_file() -> list[bytes]:
     """Return the file of its entries."""
-    return [(folder() / "savepoint" / savepoint().buckets[0].file).read_bytes()]
+    return [(folder() / "savepoint" / savepoint().files[0].name).read_bytes()]
 
 
 QUERY = {

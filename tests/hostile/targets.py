@@ -30,6 +30,7 @@ from state_backends.durability.pointer import NO_VERSION, Pointer
 from state_backends.durability.request_folder import ForgetRequest, RequestFile, RequestReader
 from state_backends.durability.snapshots import Manifest
 from state_backends.journal import MemoryJournal
+from tests.hostile import sketches
 from tests.hostile.forge import (
     forge_entry,
     forge_key,
@@ -150,7 +151,7 @@ def read_savepoint(blob: bytes) -> object:
         shutil.copytree(folder() / "savepoint", place)
     (place / HEADER).write_bytes(blob)
     header = read_header(str(place))
-    assert all(is_inside(place, saved.file) for saved in header.buckets)
+    assert all(is_inside(place, saved.name) for saved in header.files)
     return list(header.groups(0, 1))
 
 
@@ -180,15 +181,10 @@ def read_pointer(blob: bytes) -> object:
 def read_saved(blob: bytes) -> object:
     """Read a savepoint whose file has these bytes, and whose header agrees."""
     (folder() / "file").mkdir(exist_ok=True)
-    (folder() / "file" / "entries.parquet").write_bytes(blob)
-    saved = replace(savepoint().buckets[0], file="entries.parquet", digest=hashlib.sha256(blob).hexdigest())
-    rows = BOMB_ROWS if len(blob) > BOMB_BYTES else saved.rows
-    altered = replace(savepoint(), uri=str(folder() / "file"), buckets=(replace(saved, rows=rows),))
-    return list(altered.groups(0, 1))
-
-
-BOMB_ROWS, BOMB_BYTES = 40_000_000, 1 << 20
-"""Of the one file of entries that is large: its header says how many rows it has."""
+    (folder() / "file" / "entries").write_bytes(blob)
+    digest = hashlib.sha256(blob).hexdigest()
+    saved = replace(savepoint().files[0], name="entries", size=len(blob), digest=digest)
+    return list(replace(savepoint(), uri=str(folder() / "file"), files=(saved,)).groups(0, 1))
 
 
 def read_query(name: str, blob: bytes) -> object:
@@ -244,7 +240,16 @@ def targets() -> list[Target]:
             read_savepoint,
             forge_signed,
         ),
-        Target("savepoint file", saved_file, read_saved),
+        *(
+            Target(
+                f"sketch of {name}",
+                lambda one=one: sketches.seeds(one),
+                lambda sketch, one=one: sketches.read(one, sketch),
+                sketches.forge,
+            )
+            for name, one in (("distinct values", sketches.DISTINCT), ("quantiles", sketches.QUANTILES))
+        ),
+        Target("savepoint file", saved_file, read_saved, sealed_blob(5, "")),
         Target(
             "request to forget",
             lambda: [REQUEST.encode(), replace(REQUEST, keys=None).encode()],

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import serializers.pages
 from serializers import CorruptDataError, NewerFormatError, PageLayout
 from serializers.arrays import fill
 from tests.effort import examples
@@ -98,7 +97,7 @@ def test_pages_are_their_own(case: tuple[tuple[str, ...], list[Table]]) -> None:
 
 
 def large_tables(codes: Sequence[str]) -> list[Table]:
-    """Tables around the number of rows from which on pages are written by columns, and some far below and above."""
+    """Tables of few rows and of many."""
     rows = [row for table in some_tables(codes) for row in table]
     return [[rows[(n * n + size) % len(rows)] for n in range(size)] for size in (1, 300, 127, 128, 5, 129)]
 
@@ -120,20 +119,6 @@ def test_large_pages(codes: tuple[str, ...], chosen: slice) -> None:
 
 
 @pytest.mark.parametrize("codes", CODES.values(), ids=CODES)
-def test_large_pages_of_version_1(codes: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Large pages that were written entry by entry are read too, beside those of today."""
-    tables = large_tables(codes)
-    with monkeypatch.context() as patch:
-        patch.setattr(serializers.pages, "_MANY", 2**31)
-        before = pages_of(codes, tables)
-    now = pages_of(codes, tables)
-    assert [False, True, False, True, False, True] == [a != b for a, b in zip(before, now, strict=True)]
-    columns, counts = PageLayout(codes).decode([*before, *now])
-    assert 2 * [*map(len, tables)] == counts.tolist()
-    assert exact(columns_of(codes, [row for table in tables * 2 for row in table])) == exact(columns)
-
-
-@pytest.mark.parametrize("codes", CODES.values(), ids=CODES)
 def test_damage_of_large_pages(codes: tuple[str, ...]) -> None:
     """A large page that is cut off, or has an altered byte, is refused, alone and among small ones."""
     layout, (small, page, *_) = PageLayout(codes), pages_of(codes, large_tables(codes))
@@ -148,8 +133,8 @@ def test_damage_of_large_pages(codes: tuple[str, ...]) -> None:
 def test_large_pages_of_another_format(codes: tuple[str, ...]) -> None:
     """Large pages of a newer version, or of another layout, say so."""
     page = pages_of(codes, large_tables(codes))[1]
-    newer = page[:2] + (3).to_bytes(2, "little") + page[4:]
-    with pytest.raises(NewerFormatError, match="a stored page has format version 3"):
+    newer = page[:2] + (2).to_bytes(2, "little") + page[4:]
+    with pytest.raises(NewerFormatError, match="a stored page has format version 2"):
         PageLayout(codes).decode([newer])
     with pytest.raises(CorruptDataError, match="not a stored page"):
         PageLayout(codes).decode([b"??" + page[2:]])
@@ -273,10 +258,10 @@ def test_many_altered_bytes_never_give_wrong_data(data: st.DataObject) -> None:
 def test_newer_pages_are_refused(codes: tuple[str, ...]) -> None:
     """A page that a newer version wrote is refused with both versions and the way out."""
     layout, pages = PageLayout(codes), pages_of(codes, some_tables(codes))
-    newer = pages[1][:2] + (3).to_bytes(2, "little") + pages[1][4:]
+    newer = pages[1][:2] + (2).to_bytes(2, "little") + pages[1][4:]
     for damaged in ([newer], [pages[0], newer]):
         with pytest.raises(
-            NewerFormatError, match="a stored page has format version 3; this version reads up to 2: upgrade"
+            NewerFormatError, match="a stored page has format version 2; this version reads up to 1: upgrade"
         ):
             layout.decode(damaged)
 

@@ -1,18 +1,19 @@
 """Bootstrap: the state that a bounded frame leaves, as a savepoint from which a stream starts.
 
-    rows in order of key and time -> OpenEntries: what the store has at the end -> by file and key -> WriteEntries -> header
+    rows in order of key and time -> OpenPages: what the store has at the end -> by bucket and key -> WritePages -> header
 
-The first half is that of a bounded run. Entries go from task to task, and to files: no state passes through the driver.
+The first half is that of a bounded run. Pages go from task to task, and to files: no state passes through the driver.
 """
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import chain, groupby, pairwise
+from itertools import chain, groupby
+from operator import itemgetter
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that every Spark user knows
@@ -30,40 +31,36 @@ from operators.spark.inputs.watermarks import utc
 from operators.steps.plan import Engine
 from operators.steps.step import Step
 from serializers.keys import bucket_of
+from serializers.pages import PageLayout
 from state_backends.checkpoints.labels import partition_labels
-from state_backends.checkpoints.savepoint import (
+from state_backends.checkpoints.saved_files import (
     SAVED,
-    SavedBucket,
-    Savepoint,
-    check_new,
-    saved_columns,
-    saved_entries,
-    write_entries,
-    write_header,
+    SavedFile,
+    SavedPage,
+    in_parts,
+    saved_pages,
+    write_files,
 )
+from state_backends.checkpoints.savepoint import Savepoint, check_new, write_header
 from state_backends.durability.folders import Folder, absolute
+from state_backends.store.page_ids import key_of
 
-_FILE, _PLACE = "file", "place"
+PAGES = pa.schema([("label", pa.int32()), ("crc", pa.int64()), ("key", pa.binary()), ("page", pa.binary())])
+"""A page as it goes to the task that writes it: the label of its bucket, and the fields of a `SavedPage`."""
 _NAME = "savepoint"
 _CALLER = 4
 """How far up the stack who called `savepoint` is from its warning."""
 
 
 @dataclass(frozen=True)
-class OpenEntries(BoundedRun):
-    """Runs a binding over one partition of a bounded frame, and yields the entries that its store has at the end.
+class OpenPages(BoundedRun):
+    """Runs a binding over one partition of a bounded frame, and yields the pages that its store has at the end.
 
     Attributes:
         labels: of the files: each has a slice of the keys, and its label a shuffle partition.
     """
 
     labels: tuple[int, ...] = (0,)
-
-    @property
-    def columns(self) -> pa.Schema:
-        """The columns of a row: the label of its file, its place among the entries of its key, and the entry."""
-        places = [pa.field(_FILE, pa.int32()), pa.field(_PLACE, pa.int64())]
-        return pa.schema([*places, *saved_columns(self.binding.stored_schema())])
 
     def _step(self, engine: Engine, table: pa.Table, close_time: int) -> Iterator[pa.RecordBatch]:
         """Process rows, and drop what is emitted."""
@@ -75,53 +72,49 @@ class OpenEntries(BoundedRun):
 
     def _last_step(self, engine: Engine, table: pa.Table) -> Iterator[pa.RecordBatch]:
         yield from self._step(engine, table, self.close_time)
-        columns, place = saved_columns(self.binding.stored_schema()), 0
-        for keys, entries in engine.state.store.scan():
-            labels = np.array([self.labels[bucket_of(key, len(self.labels))] for key in keys], np.int32)
-            begin = 0
-            for rows in saved_entries(keys, entries.key, entries.columns, columns):
-                end = begin + rows.num_rows
-                places = np.arange(place + begin, place + end)
-                arrays = [pa.array(labels[entries.key[begin:end]]), pa.array(places), *rows.columns]
-                yield from pa.Table.from_arrays(arrays, schema=self.columns).to_batches()
-                begin = end
-            place += begin
+        # The backend is empty: all pages are changes.
+        puts = engine.state.store.drain_changes().puts.values()
+        named = ((key_of(name), page) for pages in puts for name, page in pages.items())
+        yield from map(self._rows, in_parts(saved_pages(named)))
+
+    def _rows(self, pages: list[SavedPage]) -> pa.RecordBatch:
+        crcs, keys, values = zip(*pages, strict=True)
+        labels = [self.labels[bucket_of(key, len(self.labels))] for key in keys]
+        columns = [labels, crcs, keys, values]
+        arrays = [pa.array(column, type_) for column, type_ in zip(columns, PAGES.types, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, schema=PAGES)
 
 
 @dataclass(frozen=True, slots=True)
-class WriteEntries:
-    """Writes the entries of one partition into files.
+class WritePages:
+    """Writes the pages of one partition into files.
 
     Attributes:
         uri: the savepoint's folder.
-        labels: of the files.
-        columns: of the files, as `saved_columns` returns them.
+        labels: of the buckets.
+        layout: of the pages.
         close_time: in ticks.
     """
 
     uri: str
     labels: tuple[int, ...]
-    columns: pa.Schema
+    layout: PageLayout
     close_time: int
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield a row that describes each file. Rows come in order of file and key."""
+        """Yield a row that describes each file. Rows come in order of bucket and CRC-32."""
         with located(f"writing a savepoint in {task()}"):
-            for label, parts in groupby(chain.from_iterable(map(_by_file, batches)), lambda part: part[0]):
-                tables = (table.drop_columns([_FILE, _PLACE]) for _, table in parts)
+            folder = Folder(self.uri)
+            for label, rows in groupby(chain.from_iterable(map(_rows, batches)), itemgetter(0)):
+                pages = (SavedPage(*page) for _, *page in rows)
                 number = self.labels.index(label)
-                saved = write_entries(Folder(self.uri), number, self.columns, tables, self.close_time)
-                yield from saved.table().to_batches()
+                for file in write_files(folder, number, self.layout, pages, self.close_time):
+                    yield from file.table().to_batches()
 
 
-def _by_file(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.Table]]:
-    """The rows of each file in a batch, which are next to one another."""
-    table = pa.Table.from_batches([batch])
-    labels = table.column(_FILE).to_numpy()
-    edges = [0, *(np.flatnonzero(np.diff(labels)) + 1).tolist(), table.num_rows]
-    for start, end in pairwise(edges):
-        if end > start:
-            yield int(labels[start]), table.slice(start, end - start)
+def _rows(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
+    """The rows of `PAGES` as tuples."""
+    return zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
 def savepoint(
@@ -144,23 +137,22 @@ def savepoint(
     binding, close_ticks = prepared.binding, prepared.close_ticks(close_time)
     labels = tuple(partition_labels(prepared.buckets))
     input_ = sort_input(input_columns(prepared.df, binding, streaming=False), binding, _NAME)
-    run = OpenEntries(
+    run = OpenPages(
         binding, input_.source, _NAME, input_.step, prepared.config.log_level, close_ticks, labels
     )
-    entries = input_.df.mapInArrow(run, spark_schema(run.columns)).repartition(len(labels), _FILE)
-    entries = entries.sortWithinPartitions(_FILE, "crc", "key", _PLACE)
-    write = WriteEntries(target.uri, labels, saved_columns(binding.stored_schema()), close_ticks)
-    files = entries.mapInArrow(write, spark_schema(SAVED)).collect()
+    pages = input_.df.mapInArrow(run, spark_schema(PAGES)).repartition(len(labels), "label")
+    write = WritePages(target.uri, labels, binding.plan.layout, close_ticks)
+    files = pages.sortWithinPartitions("label", "crc").mapInArrow(write, spark_schema(SAVED)).collect()
     origin = {"stream_time": close_ticks + binding.grace, "sequence": 1}
-    saved = [SavedBucket(*row) for row in files]
+    saved = [SavedFile(*row) for row in files]
     if _may_be_beyond(binding, saved):
         _warn_of_close_time(prepared, close_time, close_ticks, target.uri)
     return write_header(target, binding.identity(), binding.stored_schema(), close_ticks, saved, origin)
 
 
-def _may_be_beyond(binding: Binding, saved: Sequence[SavedBucket]) -> bool:
+def _may_be_beyond(binding: Binding, saved: Sequence[SavedFile]) -> bool:
     """Whether a close time may lie far after all records: nothing is open then but what stays open whatever the time."""
-    return binding.plan.keeps_state or not any(bucket.rows for bucket in saved)
+    return binding.plan.keeps_state or not saved
 
 
 def _warn_of_close_time(prepared: Prepared, close_time: datetime | str, close_ticks: int, uri: str) -> None:

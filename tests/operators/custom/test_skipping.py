@@ -314,7 +314,7 @@ def test_what_fails_at_the_start_from_a_savepoint_is_reported_with_the_first_bat
         saved = runner.savepoint(tmp_path / "saved")
     folder = Folder(saved.uri)
     (tmp_path / "saved" / HEADER).unlink()
-    write_header(folder, saved.identity, saved.schema, 1_000, saved.buckets, saved.origin)
+    write_header(folder, saved.identity, saved.schema, 1_000, saved.files, saved.origin)
     options = {"state.savepoint": saved.uri}
     with skipping.local_runner("t", options=options, late=late) as runner:
         rows = plain(runner.process(table([("b", 3_000, 2), ("b", 1_100, 7)])))

@@ -117,7 +117,7 @@ def test_batch_that_fails_while_it_begins_leaves_no_trace(backend: str, tmp_path
         moved = runners.enter_context(
             op.local_runner("at", backend, tmp_path / "state", {"state.savepoint": saved.uri})
         )
-        file = tmp_path / "savepoint" / saved.buckets[0].file
+        file = tmp_path / "savepoint" / saved.files[0].name
         content = file.read_bytes()
         for _ in range(2):
             file.write_bytes(content[:-1])
@@ -186,7 +186,7 @@ class Buckets:
             if journal.get("pointer") is not None:
                 with open_bucket(journal, None, None) as bucket:
                     assert schema == bucket.schema
-                    saved.append(write_bucket(Folder(uri), number, bucket))
+                    saved += write_bucket(Folder(uri), number, bucket)
             part.close()
         return write_header(Folder(uri), self.binding.identity(), schema, close, saved, {})
 
@@ -226,7 +226,7 @@ def test_buckets_that_are_dealt_out_anew_emit_what_one_operator_does(
         # As on Spark, where the watermark has moved after the last batch.
         known = FAR_PAST if number == 2 else stages[number + 1][0][1]
         savepoint = buckets.savepoint(str(tmp_path / f"savepoint {number}"), known)
-        lagging |= {savepoint.close_time - one.close_time for one in savepoint.buckets if one.rows}
+        lagging |= {savepoint.close_time - one.close_time for one in savepoint.files}
     assert sorted(expected) == sorted(found)
     assert any(lagging)
     assert all(part.store.is_empty() for part, _ in buckets.parts)

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from operators import HoppingWindows, RollingWindows, SessionWindows, SlidingWindows, TumblingWindows
 from operators.runtime.binding import Binding
 from operators.spark.batch.bounded import BoundedRun
-from operators.spark.state.bootstrap import OpenEntries, WriteEntries
+from operators.spark.state.bootstrap import PAGES, OpenPages, WritePages
 from state_backends import resolve
 from state_backends.checkpoints.labels import partition_labels
-from state_backends.checkpoints.savepoint import SavedBucket, saved_columns, write_header
+from state_backends.checkpoints.saved_files import SavedFile
+from state_backends.checkpoints.savepoint import write_header
 from state_backends.durability.folders import Folder
 from tests.effort import examples
 from tests.operators.spark.bounded_frames import FAR, IN_ORDER, RESULTS, SCHEMA, Frame, InOrder, frames, plain
@@ -55,15 +56,15 @@ def saved(frame: Frame, binding: Binding, close: int, files: int, folder: Path) 
     """What the two halves of a bootstrap write, with Spark's sort between them done here."""
     rows, source = frame.ordered(binding)
     labels = tuple(partition_labels(files))
-    run = OpenEntries(binding, source, "windows", frame.step, close_time=close, labels=labels)
-    entries = pa.Table.from_batches(run(parts(rows, frame.batch)), run.columns)
-    order = [(name, "ascending") for name in ("file", "crc", "key", "place")]
+    run = OpenPages(binding, source, "windows", frame.step, close_time=close, labels=labels)
+    entries = pa.Table.from_batches(run(parts(rows, frame.batch)), PAGES)
+    order = [(name, "ascending") for name in ("label", "crc")]
     written = list(
-        WriteEntries(str(folder), labels, saved_columns(binding.stored_schema()), close)(
+        WritePages(str(folder), labels, binding.plan.layout, close)(
             parts(entries.sort_by(order), frame.batch)
         )
     )
-    files_ = [SavedBucket(**row) for batch in written for row in batch.to_pylist()]
+    files_ = [SavedFile(**row) for batch in written for row in batch.to_pylist()]
     origin = {"stream_time": close + binding.grace, "sequence": 1}
     write_header(Folder(str(folder)), binding.identity(), binding.stored_schema(), close, files_, origin)
 

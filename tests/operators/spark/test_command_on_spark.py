@@ -151,10 +151,10 @@ def test_open_windows_are_those_of_read_windows(
 def test_a_savepoint_is_written_once(stored: Path, tmp_path: Path, printed) -> None:
     """Where to go on from is printed; a folder with a savepoint is refused."""
     text = printed("savepoint", stored / "checkpoint", tmp_path / "saved")
-    assert f"5 entries of 1 bucket in {tmp_path}/saved" in text
+    assert f"5 entries in 1 file in {tmp_path}/saved" in text
     assert '\n  {"logOffset": 2}\n' in text
     assert f"a logOffset counts the lists of files in {stored}/checkpoint/sources: " in text
-    assert 5 == sum(bucket.rows for bucket in read_header(str(tmp_path / "saved")).buckets)
+    assert 5 == sum(file.rows for file in read_header(str(tmp_path / "saved")).files)
     again = printed("savepoint", stored / "checkpoint", tmp_path / "saved", code=1)
     assert "already contains a savepoint: choose a new folder" in again
 

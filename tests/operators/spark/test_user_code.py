@@ -20,7 +20,7 @@ from operators.spark.inputs.packing import Pack
 from operators.spark.replicas.calls import Blobs, Call, Request
 from operators.spark.replicas.copies import drop_copy
 from operators.spark.replicas.job import Job
-from operators.spark.state.bootstrap import OpenEntries
+from operators.spark.state.bootstrap import OpenPages
 from state_backends import resolve
 from state_backends.durability.pointer import Pointer, read_pointer
 from state_backends.journal import MemoryJournal
@@ -123,7 +123,7 @@ def savepoint(operator: Any) -> None:
     """The tasks that write the state of a bounded frame."""
     binding = bound(operator)
     rows, source = FRAME.ordered(binding)
-    run = OpenEntries(binding, source, "windows", FRAME.step, close_time=6, labels=(0,))
+    run = OpenPages(binding, source, "windows", FRAME.step, close_time=6, labels=(0,))
     list(run(rows.to_batches(max_chunksize=4)))
 
 

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from serializers import CorruptDataError, NewerFormatError
-from serializers.blobs import BlobFormat
 from serializers.keys import bucket_of
 from state_backends import StateError, WriteBatch
 from state_backends.backends import journal_index
@@ -303,32 +302,6 @@ def test_nobody_can_choose_a_slot(journal: RecordingJournal, monkeypatch: pytest
         assert_keys_fill_all_slots(backend, keys, where)
         chosen.append(attached(where)._slots_of(backend._known().segments[0], keys))
     assert chosen[0] != chosen[1]
-
-
-def test_segments_of_the_first_version_go_on(
-    journal: RecordingJournal, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They have checksums for hashes, and no seed; what is written beside them has one, also after they have gone."""
-    monkeypatch.setattr(journal_index, "SLOT_BYTES", 200)
-    form, pages, slots = BlobFormat(b"SWJB", 1), some_pages(50), 8
-    for slot in range(slots):
-        some = {key: page for key, page in pages.items() if zlib.crc32(key) % slots == slot}
-        name = f"slot-4-3-{slot}"
-        journal.put(name, form.encode([list(some), list(some.values())], name))
-    size = sum(map(len, pages)) + sum(map(len, pages.values()))
-    journal.put("index", form.encode([b"old", [[4, 3, len(pages), size, b"\xff"]]], "index"))
-    journal.commit()
-    assert_holds(attached(journal), {4: pages}, b"old")
-    more = {4: some_pages(90), 5: some_pages(40)}
-    committed(attached(journal), journal, WriteBatch(more))
-    assert_holds(attached(journal), more, b"v")
-    known = attached(journal)._known().segments
-    assert (known[4].seeded, known[5].seeded) == (False, True)
-    committed(attached(journal), journal, WriteBatch({5: {b"x": b"1"}}, {5: {b"key 1"}}, 5))
-    pages = some_pages(40) | {b"x": b"1"}
-    del pages[b"key 1"]
-    assert_holds(attached(journal), {5: pages}, b"v")
-    assert_index_is_true(attached(journal), journal, {5: pages})
 
 
 @pytest.mark.usefixtures("small_slots")

@@ -178,8 +178,8 @@ def test_empty_states_and_no_keys(grouped: bool, backend: str, tmp_path: Path) -
             second.process(batch)
             with go_on(second, op, tmp_path / "one", backend) as third:
                 assert [7] == third.process(batch.slice(0, 0), 100)["s"].to_pylist()
-    counts = [[one.rows for one in read_header(str(tmp_path / name)).buckets] for name in ("empty", "one")]
-    assert [[0], [1]] == counts
+    counts = [[one.rows for one in read_header(str(tmp_path / name)).files] for name in ("empty", "one")]
+    assert [[], [1]] == counts
     assert [] == list(read_header(str(tmp_path / "empty")).groups(0, 1))
 
 
@@ -213,7 +213,7 @@ def test_another_segment_and_grace_are_fine(saved: Path) -> None:
 @pytest.mark.parametrize("part", ["header", "entries"])
 def test_damage_is_told_by_file(part: str, damage: str, saved: Path) -> None:
     """A file that is gone or altered in any byte is named, with the way out; nothing is started from half a state."""
-    (path,) = [saved / HEADER] if part == "header" else saved.glob("entries/*.parquet")
+    (path,) = [saved / HEADER] if part == "header" else saved.glob("entries/*")
     blob = path.read_bytes()
     step = max(len(blob) // 25, 1)
     spoilt = {
@@ -248,7 +248,7 @@ def test_header_of_a_newer_version(saved: Path) -> None:
 def test_files_outside_the_folder_are_refused(saved: Path) -> None:
     """Who can write a header can write its checksum, but not make a reader leave the folder."""
     values = decode_signed((saved / HEADER).read_bytes(), SAVEPOINT_VERSION, "header")
-    values["buckets"][0]["file"] = "entries/../../other/entries.parquet"
+    values["files"][0]["name"] = "entries/../../other/entries"
     (saved / HEADER).write_bytes(encode_signed(values, SAVEPOINT_VERSION))
     with pytest.raises(CorruptDataError, match=f"{HEADER} names a file outside its folder"):
         start(saved)

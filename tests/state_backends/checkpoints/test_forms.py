@@ -156,7 +156,7 @@ def test_a_runner_goes_on_from_buckets_of_different_ages(tmp_path: Path) -> None
     saved = []
     for number, journal in enumerate(query.journals):
         with open_bucket(journal, None, None) as bucket:
-            saved.append(write_bucket(Folder(str(tmp_path / "saved")), number, bucket, form.schema))
+            saved += write_bucket(Folder(str(tmp_path / "saved")), number, bucket, form.schema)
     folder = Folder(str(tmp_path / "saved"))
     write_header(folder, form.identity, form.schema, FAR_PAST, saved, {"sequence": 3})
 
