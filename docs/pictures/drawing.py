@@ -25,7 +25,8 @@ class Drawing:
 
     def text(self, x: float, y: float, words: str, kind: str = "") -> None:
         """Write words whose baseline is at y."""
-        self.parts.append(f'<text x="{x:g}" y="{y:g}" class="{kind}">{escape(words)}</text>')
+        if words:
+            self.parts.append(f'<text x="{x:g}" y="{y:g}" class="{kind}">{escape(words)}</text>')
 
     def line(self, x: float, y: float, x2: float, y2: float, kind: str = "") -> None:
         """Draw a line."""

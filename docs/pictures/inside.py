@@ -86,12 +86,7 @@ def record() -> str:
         ("a row of the DataFrame", f"EWR, {time // 1_000} s, delay 25", "", "none"),
         ("key as bytes", key.hex(" "), "serializers/keys.py", "a"),
         ("bucket", f"{bucket} of {BUCKETS}, by the key's CRC-32", "operators/spark/inputs/packing.py", "a"),
-        (
-            "shuffle",
-            "a blob for each bucket, not a row for each record",
-            "operators/spark/inputs/blobs.py",
-            "none",
-        ),
+        ("shuffle", "one blob for each bucket", "operators/spark/inputs/blobs.py", "none"),
         ("late?", "no: its last window is open", "operators/steps/lateness.py", "b"),
         ("pane", f"{pane[0] // 1_000} s: {_named(states[1:], pane[1:])}", "operators/steps/panes.py", "b"),
         ("page", f"segment {segment}, key EWR", "state_backends/store/window_store.py", "b"),

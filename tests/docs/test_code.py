@@ -19,7 +19,8 @@ from tests.effort import slow_but
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+README, INDEX = ROOT / "README.md", ROOT / "docs" / "index.md"
+PAGES = [README, *sorted({*(ROOT / "docs").rglob("*.md")} - {INDEX})]
 WITH_CODE = [str(page.relative_to(ROOT)) for page in PAGES if any(blocks(page))]
 
 
@@ -54,6 +55,13 @@ def test_code_runs_and_prints_what_the_page_shows(page: str, spark: SparkSession
         else:
             assert block.reason, f"{page}, line {block.line}: say why it is not run"
             block.compiled()
+
+
+def test_the_first_page_begins_as_the_readme() -> None:
+    """The code that README runs, and its output, are also what a reader of the pages sees first."""
+    first_screen = README.read_text("utf-8").partition("## Install")[0]
+    assert first_screen.count("```python") == 2
+    assert INDEX.read_text("utf-8").startswith(first_screen)
 
 
 def test_blocks_are_found_with_their_output_and_reason(tmp_path: Path) -> None:
