@@ -149,10 +149,7 @@ def _incoming(
         return direct(grace_ms)  # Metadata may come from a file that a query wrote: it means nothing here.
     stateful = [name for _, name in nodes if keeps_state(name)]
     if not stateful:
-        if DELAY not in metadata:
-            return direct(grace_ms)
-        watermarks = sum(name == WATERMARK for _, name in nodes)
-        return _of_watermarks(event_time, metadata[DELAY], grace_ms, watermarks)
+        return _of_watermarks(event_time, metadata.get(DELAY), grace_ms, nodes)
     names = ", ".join(dict.fromkeys(stateful))
     if _sets_another(nodes):
         raise DefinitionError(
@@ -194,17 +191,35 @@ def direct(grace_ms: int) -> Incoming:
     return Incoming(WatermarkRule(delays_us=((ONLY_INPUT, (grace_ms + 1) * 1_000),)), grace_ms + 1, grace_ms)
 
 
-def _of_watermarks(event_time: str, delay: int, grace_ms: int, watermarks: int) -> Incoming:
-    """The event time of a source with a watermark, or of several that are united."""
-    if delay not in (grace_ms, grace_ms + 1):
+def _of_watermarks(
+    event_time: str, delay_ms: int | None, grace_ms: int, nodes: Sequence[tuple[int, str]]
+) -> Incoming:
+    """The event time of sources of which at least one has a watermark."""
+    if delay_ms is None:
         raise DefinitionError(
-            f"column {event_time!r} has a watermark of {delay} ms already, but grace is {grace_ms} ms: "
+            f"the frame has a withWatermark, but its event time {event_time!r} has none: it is on another column, an "
+            "expression dropped it, or the first frame of a union lacks it. Spark refuses a second one, which apply would "
+            "set: leave withWatermark out, and apply sets it from grace"
+        )
+    if delay_ms not in (grace_ms, grace_ms + 1):
+        raise DefinitionError(
+            f"column {event_time!r} has a watermark of {delay_ms} ms already, but grace is {grace_ms} ms: "
             "leave withWatermark out, since apply sets it from grace"
         )
-    # Of several watermarks below, the lowest counts, which no batch tells.
-    delays_us = ((ONLY_INPUT, delay * 1_000),) if watermarks == 1 else ()
-    rule = WatermarkRule(behind_us=_TICK_OF_SPARK_US * (grace_ms + 1 - delay), delays_us=delays_us)
+    delays_us = ((ONLY_INPUT, delay_ms * 1_000),) if _is_on_all_rows(nodes) else ()
+    rule = WatermarkRule(behind_us=_TICK_OF_SPARK_US * (grace_ms + 1 - delay_ms), delays_us=delays_us)
     return Incoming(rule, None, grace_ms)
+
+
+def _is_on_all_rows(nodes: Sequence[tuple[int, str]]) -> bool:
+    """Whether the plan has one watermark, with no union or join above it.
+
+    Otherwise the highest event time of a batch does not say what the watermark will be: it may be that of rows without a
+    watermark, and of several watermarks the lowest one counts.
+    """
+    names = [name for _, name in nodes]
+    above = names[: names.index(WATERMARK)]
+    return names.count(WATERMARK) == 1 and not any(map(has_several_inputs, above))
 
 
 def _sets_another(nodes: Iterable[tuple[int, str]]) -> bool:
