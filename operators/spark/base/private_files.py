@@ -1,5 +1,6 @@
 """Folders and small files of one user, on machines that others use as well."""
 
+import errno
 import os
 import stat
 from contextlib import suppress
@@ -29,8 +30,24 @@ def private_folder(path: Path) -> Path:
     return path
 
 
+def state_folder(path: Path) -> Path:
+    """Return the directory of local state. If it is missing, it is made as one that only this user can enter.
+
+    One that is there may be the administrator's. Everything that the library makes in it has its own checks.
+
+    Raises:
+        PermissionError: it belongs to another user, or is a link of another user.
+        OSError: it cannot be made.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        path.mkdir(mode=stat.S_IRWXU)
+    check_owner(path)
+    return path
+
+
 def check_owner(folder: Path) -> None:
-    """Refuse a folder that another user made, and whose content that user can therefore replace.
+    """Refuse a folder that another user made, and whose content that user can therefore replace; and a link of that user.
 
     Folders of the administrator are not refused.
 
@@ -38,11 +55,10 @@ def check_owner(folder: Path) -> None:
         PermissionError: names the folder and its owner.
         OSError: it is missing.
     """
-    owner = folder.stat().st_uid
-    if owner not in (0, os.getuid()):
-        raise PermissionError(
-            f"{folder} belongs to another user (number {owner}), who could replace what is in it"
-        )
+    for owner in (folder.lstat().st_uid, folder.stat().st_uid):
+        if owner not in (0, os.getuid()):
+            why = f"{folder} belongs to another user (number {owner}), who could replace what is in it"
+            raise PermissionError(errno.EACCES, why)
 
 
 def write_small(path: Path, text: str) -> None:

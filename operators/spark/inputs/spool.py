@@ -12,6 +12,8 @@ from typing import overload
 
 import pyarrow as pa
 
+from operators.spark.base.private_files import state_folder
+
 IN_MEMORY_BYTES = 128 << 20
 """Bytes of the blobs of a call up to which they stay in memory."""
 
@@ -20,7 +22,7 @@ class Spool(Sequence[bytes]):
     """Blobs in the order in which they were added, or that they were put into.
 
     Args:
-        folder: on a disk of this machine, for the file. It is made if it is needed.
+        folder: the directory of local state, for the file. It is made if it is needed.
         most_bytes: that stay in memory.
     """
 
@@ -60,9 +62,7 @@ class Spool(Sequence[bytes]):
         """Move what is in memory to the end of the file."""
         try:
             if self._file is None:
-                self._folder.mkdir(parents=True, exist_ok=True)
-                with tempfile.TemporaryFile(dir=self._folder) as file:
-                    self._file = os.dup(file.fileno())
+                self._file = self._new_file()
             for blob in self._blobs:
                 rest = memoryview(blob)
                 while rest:
@@ -75,6 +75,15 @@ class Spool(Sequence[bytes]):
                 str(self._folder),
             ) from error
         self._blobs.clear()
+
+    def _new_file(self) -> int:
+        """The descriptor of a file without a name.
+
+        Raises:
+            PermissionError: the folder is another user's.
+        """
+        with tempfile.TemporaryFile(dir=state_folder(self._folder)) as file:
+            return os.dup(file.fileno())
 
     def reorder(self, order: Sequence[int]) -> None:
         """Put all blobs into another order, by their positions now. Nothing can be added afterwards."""

@@ -19,7 +19,7 @@ from filelock import BaseFileLock, FileLock, Timeout
 
 from operators.runtime.binding import Binding
 from operators.runtime.stateful import StatefulOperator
-from operators.spark.base.private_files import check_owner, private_folder
+from operators.spark.base.private_files import private_folder, state_folder
 from serializers import SerializationError
 from state_backends import StateConfig, StateError
 from state_backends.durability.scratch import is_own, mark
@@ -171,8 +171,7 @@ def _claim(root: Path, store_id: str, backend: str) -> tuple[Path, BaseFileLock]
         StateError: the directory cannot be created or locked; names the root and the option.
     """
     try:
-        _make(root)
-        _sweep(root)
+        _sweep(state_folder(root))
         bucket_dir = private_folder(root / store_id)
         owner, lock = _first_free(bucket_dir)
     except OSError as error:
@@ -181,14 +180,6 @@ def _claim(root: Path, store_id: str, backend: str) -> tuple[Path, BaseFileLock]
             "workers can create and write to"
         ) from error
     return bucket_dir / f"{owner}-{backend.replace(':', '.').replace('/', '.')}", lock
-
-
-def _make(root: Path) -> None:
-    """Make the directory of all copies, which only this user can enter; one that is there may be the administrator's."""
-    root.parent.mkdir(parents=True, exist_ok=True)
-    with suppress(FileExistsError):
-        root.mkdir(mode=0o700)
-    check_owner(root)
 
 
 def _first_free(bucket_dir: Path) -> tuple[str, BaseFileLock]:

@@ -17,11 +17,13 @@ from pathlib import Path
 import pyarrow as pa
 
 from operators.spark.base.logs import warn_once
+from operators.spark.base.private_files import check_owner, read_small, write_small
 from operators.spark.base.workers import prepare_worker
 from operators.spark.inputs.blobs import to_batches, to_blobs
 from operators.spark.inputs.spool import Spool
 from operators.spark.replicas.parents import Parent, parent
 from state_backends import StateConfig, StateError
+from state_backends.durability.scratch import MARKER
 
 LEAST_BYTES = 1 << 20
 """Bytes of a table from which on it goes into a file. Those of a smaller one are copied in less time than a file takes."""
@@ -30,6 +32,8 @@ _NAMED = b"\0rows in the file "
 _FILE = "rows-{}"
 _FILES = re.compile(_FILE.format("[0-9a-f]{16}"))
 _SIGN = "reads-{}"
+_SIGNS = re.compile(_SIGN.format("[0-9a-f]{16}(-[0-9a-f]{16})?"))
+"""Names of signs, and of those whose writer was killed."""
 _UNREAD_S = 3_600.0
 """A file that is so old belongs to a task that has ended, and a sign that was not renewed for so long to such an executor."""
 _LOG = logging.getLogger(__name__)
@@ -48,7 +52,10 @@ class Results:
         self._bucket_dir = bucket_dir
         self._in_files = in_files
         if in_files:
-            _remove_old(bucket_dir, _FILE.format("*"))
+            with suppress(OSError):
+                for file in bucket_dir.iterdir():
+                    if _FILES.fullmatch(file.name):
+                        _remove_old(file)
         self.blobs = Spool(config.directory)
         """What goes through Spark, in order."""
 
@@ -117,20 +124,32 @@ class Unpack:
 
 def leave_sign(directory: Path, executor: Parent) -> None:
     """Have others of this executor know that this worker sees the directory, if it is there yet."""
+    sign = directory / _SIGN.format(executor.key)
     with suppress(OSError):
-        sign = directory / _SIGN.format(executor.key)
-        if not sign.exists():
-            _remove_old(directory, _SIGN.format("*"))
-        sign.touch(0o600)
+        check_owner(directory)
+        if _is_sign(sign):
+            os.utime(sign, follow_symlinks=False)
+            return
+        for left in directory.iterdir():
+            if _SIGNS.fullmatch(left.name) and _is_sign(left):
+                _remove_old(left)
+        write_small(sign, MARKER)
 
 
 def sees_files(directory: Path, executor: Parent) -> bool:
     """Whether workers of this executor that make rows of Spark see the directory, as far as is known."""
-    return (directory / _SIGN.format(executor.key)).exists()
+    return _is_sign(directory / _SIGN.format(executor.key))
 
 
-def _remove_old(folder: Path, pattern: str) -> None:
-    for path in folder.glob(pattern):
-        with suppress(OSError):
-            if path.lstat().st_mtime < time.time() - _UNREAD_S:
-                path.unlink()
+def _is_sign(path: Path) -> bool:
+    """Whether a file is a sign that this user's workers have left. A link is none."""
+    try:
+        return read_small(path) == MARKER
+    except OSError:
+        return False
+
+
+def _remove_old(file: Path) -> None:
+    with suppress(OSError):
+        if file.lstat().st_mtime < time.time() - _UNREAD_S:
+            file.unlink()

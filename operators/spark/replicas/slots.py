@@ -6,6 +6,7 @@ that run at the same time choose different ones: there are as many processes as 
 
 import fcntl
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from pathlib import Path
 from operators.spark.replicas.sockets import folder, is_listening
 
 _SUFFIX = ".slot"
+_FILES = re.compile(f"[0-9a-f]{{16}}-[0-9]{{1,3}}{re.escape(_SUFFIX)}")
 _MOST_BYTES = 64
 MOST_SLOTS = 256
 
@@ -68,7 +70,9 @@ def free_slot(key: str, passed: frozenset[str]) -> Iterator[Slot]:
 
 def remove_old_slots() -> None:
     """Remove the slots whose process has ended, and that nobody uses."""
-    for path in folder().glob(f"*{_SUFFIX}"):
+    for path in folder().iterdir():
+        if not _FILES.fullmatch(path.name):
+            continue
         with suppress(OSError):
             slot = _lock(path, create=False)
             if slot is None:

@@ -87,8 +87,9 @@ def listen() -> Place:
     """
     home = folder()
     for lock in home.glob(f"*{_LOCK}"):
-        with suppress(OSError):
-            _remove_ended(lock)
+        if _NAME.fullmatch(lock.stem):
+            with suppress(OSError):
+                _remove_ended(lock)
     name, descriptor = _lock(home)
     place = Place(name, socket.socket(socket.AF_UNIX), descriptor)
     try:

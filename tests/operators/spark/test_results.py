@@ -18,10 +18,12 @@ from operators import aggregates as agg
 from operators.spark.base import logs
 from operators.spark.base.session import PARTITIONS_KEY
 from operators.spark.inputs import blobs
+from operators.spark.inputs.spool import Spool
 from operators.spark.replicas import results
 from operators.spark.replicas.parents import Parent
 from operators.spark.replicas.results import Results, Unpack, leave_sign, sees_files
 from state_backends import StateConfig, StateError, resolve
+from tests.operators.spark.test_private_files import belongs_to_another
 
 MANY = 200_000
 SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64()), ("values", pa.list_(pa.float64()))])
@@ -160,6 +162,58 @@ def test_signs(config: StateConfig) -> None:
         os.utime(sign, (time.time() - 3_700,) * 2)
     leave_sign(config.directory, Parent(2, "now"))
     assert not sees_files(config.directory, mine)
+
+
+def test_only_signs_of_the_library_are_touched(config: StateConfig) -> None:
+    """What has such a name, or begins so, and was made by others stays as it is; a link is not followed."""
+    root, mine = config.directory, Parent(1, "now")
+    leave_sign(root, mine)
+    (sign,) = root.glob("reads-*")
+    sign.unlink()
+    theirs = [root / "reads-sample1.fastq", root / f"reads-{'0' * 16}", root / f"reads-{'1' * 16}"]
+    for path in theirs[:2]:
+        path.write_text("sequences")
+        os.utime(path, (0, 0))
+    theirs[2].symlink_to(theirs[0])
+    sign.symlink_to(root / "made by a link")
+    assert not sees_files(root, mine)
+    leave_sign(root, mine)
+    assert sees_files(root, mine)
+    assert not sign.is_symlink()
+    assert not (root / "made by a link").exists()
+    assert ["sequences"] * 3 == [path.read_text() for path in theirs]
+    assert [0, 0] == [path.stat().st_mtime for path in theirs[:2]]
+
+
+def test_only_result_files_of_the_library_are_removed(config: StateConfig) -> None:
+    """An old file that begins like one stays."""
+    other = bucket_dir(config) / "rows-of-mine.csv"
+    other.write_text("a,b")
+    os.utime(other, (0, 0))
+    sent(config, table(1))
+    assert other.exists()
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_no_sign_in_a_directory_of_another_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, linked: bool
+) -> None:
+    """Another local user who made `state.directory` first has no file made in the worker's name."""
+    (tmp_path / "theirs").mkdir(mode=0o777)
+    if linked:
+        (tmp_path / "link").symlink_to(tmp_path / "theirs")
+    root = tmp_path / ("link" if linked else "theirs")
+    belongs_to_another(root, monkeypatch)
+    leave_sign(root, Parent(1, "now"))
+    assert [] == [*(tmp_path / "theirs").iterdir()]
+    with pytest.raises(OSError, match="belongs to another user"):
+        Spool(root, 0).extend([b"blob"])
+
+
+def test_a_spool_makes_the_directory_for_its_user_alone(tmp_path: Path) -> None:
+    """Whichever part of the library needs the directory first."""
+    Spool(tmp_path / "parent" / "root", 0).extend([b"blob"])
+    assert 0o700 == (tmp_path / "parent" / "root").stat().st_mode & 0o777
 
 
 def put(source: Path, number: int) -> None:
