@@ -11,6 +11,7 @@ import pyarrow.types as pat
 
 from operators.columns.arrow import plain_type
 from operators.columns.checks import list_columns, refuse_twice
+from operators.columns.content import content_order
 from operators.errors import DefinitionError
 from operators.sinks.interface import Changes, SinkError
 from operators.sinks.times import refuse_times
@@ -27,7 +28,9 @@ _REPORT = {"reason", "window", "late_by_ms", "record"}
 """Fields of the report of a late record."""
 
 
-def changes_of(rows: pa.Table, keys: Sequence[str], query: str, batch: int) -> Changes:
+def changes_of(
+    rows: pa.Table, keys: Sequence[str], query: str, batch: int, latest_by: str | None = None
+) -> Changes:
     """Return what the rows of a batch change.
 
     The struct `window` becomes the columns `window_start` and `window_end`, which belong to the key. A row whose
@@ -40,17 +43,25 @@ def changes_of(rows: pa.Table, keys: Sequence[str], query: str, batch: int) -> C
         keys: names of the key columns, without the window.
         query: name of the query.
         batch: number of the batch.
+        latest_by: the column whose largest value makes a row the one that counts for its key, without the window.
 
     Raises:
-        DefinitionError: the rows lack a key column, have columns that cannot be a key, or late records among them.
+        DefinitionError: the rows lack a column, have columns that cannot be a key or say which row is newer, or late records
+            among them.
         SinkError: a key has two different updates, `change` has an unknown value, or a time is outside of the years 1 to
             9999.
     """
     _refuse_late(rows.schema)
     table, names = _flat(rows, keys)
+    if latest_by is not None:
+        names = list(keys)
     _check_keys(table.schema, names)
     refuse_times(table)
     table = _with_one_zero(table, names)
+    if latest_by is not None:
+        _check_latest_by(table.schema, latest_by)
+        newest = take_rows(table, _newest(table, names, latest_by))
+        return Changes(query, batch, newest.slice(0, 0).select(names), newest, latest_by=latest_by)
     updated = _updated(table)
     last = _last(table, names, updated)
     kept, updates = take_rows(table, last), pa.array(updated[last])
@@ -194,11 +205,9 @@ def _last(table: pa.Table, keys: Sequence[str], updated: npt.NDArray[np.bool_]) 
     """Return the position of each key's last row, ascending."""
     groups = _groups(table, keys)
     sequence = _sequence(table)
-    order = np.lexsort((updated, sequence, groups))
-    ends = np.ones(len(order), bool)
-    ends[:-1] = groups[order][1:] != groups[order][:-1]
-    if not ends.all():
-        last = order[ends][groups]
+    ends = _last_of_each(groups, np.lexsort((updated, sequence, groups)))
+    if len(ends) < len(groups):
+        last = ends[groups]
         tied = (
             updated
             & (sequence == sequence[last])
@@ -206,7 +215,39 @@ def _last(table: pa.Table, keys: Sequence[str], updated: npt.NDArray[np.bool_]) 
             & (np.arange(len(last)) != last)
         )
         _refuse_ties(table, keys, np.flatnonzero(tied), last[tied])
-    return np.sort(order[ends])
+    return np.sort(ends)
+
+
+def _last_of_each(groups: _Ints, order: _Ints) -> _Ints:
+    """Return the last position of each group in an order that has the groups one after another."""
+    ends = np.ones(len(order), bool)
+    ends[:-1] = groups[order][1:] != groups[order][:-1]
+    return order[ends]
+
+
+def _check_latest_by(schema: pa.Schema, name: str) -> None:
+    if name not in schema.names:
+        raise DefinitionError(
+            f"latest_by names {name!r}, which does not exist; the rows have the columns {list_columns(name, schema.names)}"
+        )
+    type_ = schema.field(name).type
+    if not (pat.is_timestamp(type_) or pat.is_date(type_) or pat.is_signed_integer(type_)):
+        raise DefinitionError(
+            f"latest_by names {name!r}, which is of type {type_}: it takes a timestamp, a date or a signed integer"
+        )
+    if "change" in schema.names:
+        raise DefinitionError(
+            "latest_by takes rows that are never taken back, and these have the column 'change': use emit('on_close'), or "
+            "emit('on_arrival') of rolling windows, or leave latest_by out, so that each window has a row"
+        )
+
+
+def _newest(table: pa.Table, keys: Sequence[str], latest_by: str) -> _Ints:
+    """Return the position of each key's newest row, ascending."""
+    rank = np.empty(table.num_rows, np.int64)
+    rank[content_order(table, [latest_by])] = np.arange(table.num_rows)
+    groups = _groups(table, keys)
+    return np.sort(_last_of_each(groups, np.lexsort((rank, groups))))
 
 
 def _groups(table: pa.Table, keys: Sequence[str]) -> _Ints:
@@ -237,7 +278,7 @@ def _refuse_ties(table: pa.Table, keys: Sequence[str], rows: _Ints, last: _Ints)
                 f"{name} {short(row[name])}{_ONE_ZERO if str(row[name]) == '0.0' else ''}" for name in keys
             )
             raise SinkError(
-                f"a batch has two different rows of the key {key}, and no sequence says which is the "
-                f"last: add the columns that "
-                "tell them apart to keys, or write the results of several operators to a table each"
+                f"a batch has two different rows of the key {key}, and no sequence says which is the last: add the columns "
+                "that tell them apart to keys, name the column of their times as latest_by to keep each key's newest row, or "
+                "write the results of several operators to a table each"
             )

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +14,7 @@ import pyarrow.types as pat
 
 from operators.errors import DefinitionError
 from operators.sinks.interface import Changes, Sink, SinkError, WrittenBatch
-from operators.sinks.tables import check_columns, declared_types
+from operators.sinks.tables import check_columns, declared_types, not_older
 from state_backends.uris import may_have_password
 
 if TYPE_CHECKING:
@@ -68,6 +68,7 @@ class DeltaSink(Sink):
         DefinitionError: `path` has a user, a password or a query; the message does not show it.
     """
 
+    keeps_latest: ClassVar[bool] = True
     path: str
     storage_options: Mapping[str, str] | None = field(default=None, repr=False)
     create: bool = True
@@ -219,13 +220,21 @@ def _merge(table: "DeltaTable", changes: Changes) -> None:
         target_alias="old",
         commit_properties=lake.CommitProperties(app_transactions=noted),
     )
-    merge = merge.when_matched_delete(f"new.{deleted}").when_matched_update(values)
+    merge = merge.when_matched_delete(f"new.{deleted}").when_matched_update(values, _replaced(changes))
     merge.when_not_matched_insert(values, predicate=f"NOT new.{deleted}").execute()
 
 
 def _same(keys: Sequence[str]) -> str:
     """Return the condition that a row of the table has the key of one that is merged."""
     return " AND ".join(f"(old.{_quote(k)} IS NOT DISTINCT FROM new.{_quote(k)})" for k in keys)
+
+
+def _replaced(changes: Changes) -> str | None:
+    """Return the condition under which a row of the table is replaced, if there is one."""
+    if changes.latest_by is None:
+        return None
+    name = _quote(changes.latest_by)
+    return not_older(f"old.{name}", f"new.{name}")
 
 
 def _free_name(name: str, taken: Collection[str]) -> str:

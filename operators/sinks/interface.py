@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import pyarrow as pa
 
@@ -27,6 +28,8 @@ class Changes:
             the key is never -0.0.
         fingerprint: a number of 63 bits that tells the batch from another one of the same query and number: it stands
             for the checkpoint that the batch is of, or, where there is none, for the rows.
+        latest_by: the column that says which of two rows of a key is newer, not one of the key. An upsert does not replace
+            a row with a larger value in this column; null is less than any value. None if each upsert replaces.
     """
 
     query: str
@@ -34,6 +37,7 @@ class Changes:
     deletes: pa.Table
     upserts: pa.Table
     fingerprint: int = 0
+    latest_by: str | None = None
 
     @property
     def keys(self) -> list[str]:
@@ -69,7 +73,12 @@ class Sink(ABC):
 
     A sink is a value that names the table: it can be pickled, holds no connection between calls, and two sinks of the
     same arguments are the same table. Calls come one at a time, from any thread of the driver.
+
+    Attributes:
+        keeps_latest: whether `write` observes `Changes.latest_by`. Without it, `upsert_to` refuses `latest_by`.
     """
+
+    keeps_latest: ClassVar[bool] = False
 
     def check(self) -> None:  # noqa: B027 - a sink need not know anything before there are rows
         """Refuse, before a query starts, what would make its first batch fail; nothing is created or changed.

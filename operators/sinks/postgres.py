@@ -1,7 +1,7 @@
 """Tables in PostgreSQL."""
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 
@@ -37,6 +37,7 @@ class PostgresSink(Sink):
         DefinitionError: `conninfo` is not one, or PostgreSQL would cut a name, or read it as another one.
     """
 
+    keeps_latest: ClassVar[bool] = True
     conninfo: str = field(repr=False)
     table: str
     schema: str = "public"

@@ -51,7 +51,7 @@ class Database:
             self._ensure(db, changes, types)
             if not to.note(db, self._batches, self.table, changes):
                 return False
-            to.delete(db, self._name, changes)
+            to.delete_keys(db, self._name, changes.deletes)
             to.upsert(db, self._name, changes)
             return True
 

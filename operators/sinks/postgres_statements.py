@@ -9,7 +9,7 @@ from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
 
 from operators.sinks.interface import Changes, WrittenBatch
 from operators.sinks.postgres_values import as_csv
-from operators.sinks.tables import BATCHES, FINGERPRINT, Layout, null_keys
+from operators.sinks.tables import BATCHES, FINGERPRINT, Layout, not_older, null_keys, quoted
 
 Db = Connection[Any]
 _NULLS_NOT_DISTINCT = 150_000
@@ -115,25 +115,29 @@ def last_written(db: Db, batches: Identifier, table: str, query: str) -> Written
     return WrittenBatch(*found[0]) if found else None
 
 
-def delete(db: Db, table: Identifier, changes: Changes) -> None:
-    """Delete the rows that a batch deletes, and those of null keys that it replaces."""
-    delete_keys(db, table, pa.concat_tables([changes.deletes, null_keys(changes.upserts, changes.keys)]))
-
-
 def delete_keys(db: Db, table: Identifier, keys: pa.Table) -> None:
-    """Delete rows by key columns. An index serves `=` and IS NULL, not IS NOT DISTINCT FROM: so nulls go apart."""
+    """Delete rows by key columns."""
     if not keys.num_rows:
         return
-    gone = _copy(db, table, "windows_deletes", keys)
-    for nulls in sorted(_null_patterns(keys)):
-        where = [
-            SQL("old.{0} IS NULL AND gone.{0} IS NULL" if null else "old.{0} = gone.{0}").format(
+    new = _copy(db, table, "windows_deletes", keys)
+    for same in _same_keys(keys):
+        run(db, SQL("DELETE FROM {} AS old USING {} AS new WHERE {}").format(table, new, same))
+
+
+def _same_keys(keys: pa.Table) -> list[Composed]:
+    """Return the conditions under which the rows `old` and `new` have the same key, one for each set of null columns.
+
+    An index serves `=` and IS NULL, not IS NOT DISTINCT FROM.
+    """
+    return [
+        SQL(" AND ").join(
+            SQL("old.{0} IS NULL AND new.{0} IS NULL" if null else "old.{0} = new.{0}").format(
                 Identifier(name)
             )
             for name, null in zip(keys.column_names, nulls, strict=True)
-        ]
-        statement = SQL("DELETE FROM {} AS old USING {} AS gone WHERE {}")
-        run(db, statement.format(table, gone, SQL(" AND ").join(where)))
+        )
+        for nulls in sorted(_null_patterns(keys))
+    ]
 
 
 def _null_patterns(keys: pa.Table) -> set[tuple[bool, ...]]:
@@ -146,13 +150,26 @@ def upsert(db: Db, table: Identifier, changes: Changes) -> None:
     """Insert rows, or replace those of the same key."""
     if not changes.upserts.num_rows:
         return
-    new = _copy(db, table, "windows_upserts", changes.upserts)
+    new, replaced = _copy(db, table, "windows_upserts", changes.upserts), Composed([])
+    if changes.latest_by is not None:
+        for same in _same_keys(changes.upserts.select(changes.keys)):
+            statement = SQL("DELETE FROM {} AS new USING {} AS old WHERE {} AND NOT coalesce({}, false)")
+            run(db, statement.format(new, table, same, _not_older(changes.latest_by, "new")))
+        replaced = SQL(" WHERE {}").format(_not_older(changes.latest_by, "excluded"))
+    # Unique constraints take two nulls for different values.
+    for same in _same_keys(null_keys(changes.upserts, changes.keys)):
+        run(db, SQL("DELETE FROM {} AS old USING {} AS new WHERE {}").format(table, new, same))
     columns = _list(changes.upserts.column_names)
     values = [SQL("{0} = excluded.{0}").format(Identifier(name)) for name in changes.values]
-    action = SQL("UPDATE SET {}").format(SQL(", ").join(values)) if values else SQL("NOTHING")
+    action = SQL("UPDATE SET {}{}").format(SQL(", ").join(values), replaced) if values else SQL("NOTHING")
     # The table has another name here: it may be called "excluded".
     statement = SQL("INSERT INTO {} AS old ({}) SELECT {} FROM {} ON CONFLICT ({}) DO {}")
     run(db, statement.format(table, columns, columns, new, _list(changes.keys), action))
+
+
+def _not_older(column: str, new: str) -> SQL:
+    """Return the condition under which a row of `new` replaces one of `old`."""
+    return SQL(not_older(*(f"{quoted(name)}.{quoted(column)}" for name in ("old", new))))  # type: ignore[arg-type]
 
 
 def _copy(db: Db, table: Identifier, name: str, rows: pa.Table) -> Identifier:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,6 +22,7 @@ from operators.sinks.tables import (
     create_table,
     declared_types,
     listed,
+    not_older,
     null_keys,
     quoted,
 )
@@ -51,6 +52,7 @@ class SQLiteSink(Sink):
         timeout: seconds to wait for other writers.
     """
 
+    keeps_latest: ClassVar[bool] = True
     path: str | os.PathLike[str]
     table: str
     create: bool = True
@@ -75,7 +77,10 @@ class SQLiteSink(Sink):
             noted = self.table, changes.query, changes.batch, changes.fingerprint
             if db.execute(_NOTE, noted).rowcount < 1:
                 return False
-            self._delete(db, pa.concat_tables([gone, null_keys(rows, changes.keys)]))
+            self._delete(db, gone)
+            if changes.latest_by is not None:
+                rows = self._without_older(db, changes, rows)
+            self._delete(db, null_keys(rows, changes.keys))
             self._upsert(db, changes, rows)
         return True
 
@@ -134,6 +139,16 @@ class SQLiteSink(Sink):
     def _delete(self, db: "Connection", keys: pa.Table) -> None:
         where = " AND ".join(f"{quoted(name)} IS ?" for name in keys.column_names)
         db.executemany(f"DELETE FROM {quoted(self.table)} WHERE {where}", _tuples(keys))
+
+    def _without_older(self, db: "Connection", changes: Changes, rows: pa.Table) -> pa.Table:
+        """Return the rows that are not older than those of their keys in the table."""
+        latest = str(changes.latest_by)
+        where = " AND ".join(f"{quoted(name)} IS ?" for name in changes.keys)
+        asked = f"SELECT 1 FROM {quoted(self.table)} WHERE {where} AND NOT coalesce({not_older(quoted(latest), '?')}, FALSE)"
+        times = rows.column(latest).to_pylist()
+        values = zip(_tuples(rows.select(changes.keys)), times, strict=True)
+        newer = [db.execute(asked, (*key, at)).fetchone() is None for key, at in values]
+        return rows.filter(pa.array(newer, pa.bool_()))
 
     def _upsert(self, db: "Connection", changes: Changes, rows: pa.Table) -> None:
         places = ", ".join("?" * rows.num_columns)

@@ -117,6 +117,14 @@ def _refuse_nulls(table: str, layout: Layout, changes: Changes) -> None:
             )
 
 
+def not_older(old: str, new: str) -> str:
+    """Return the condition under which a new row replaces a stored one, by the columns that say how new they are.
+
+    Null is less than any value.
+    """
+    return f"({old} <= {new} OR {old} IS NULL)"
+
+
 def null_keys(table: pa.Table, keys: Sequence[str]) -> pa.Table:
     """Return the keys of the rows that have a null in their key."""
     found = pa.array([False] * table.num_rows, pa.bool_())

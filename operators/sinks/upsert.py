@@ -34,6 +34,7 @@ class Upsert:
     sink: Sink
     keys: tuple[str, ...]
     query: str | None
+    latest_by: str | None = None
 
     def __call__(self, rows: "DataFrame", batch: int) -> None:
         """Write the rows of a batch, unless they are in the table already."""
@@ -41,7 +42,7 @@ class Upsert:
         query = self.query or running
         if query is None:
             raise DefinitionError(_NAMELESS)
-        changes = changes_of(rows.toArrow(), self.keys, query, batch)
+        changes = changes_of(rows.toArrow(), self.keys, query, batch, self.latest_by)
         of = (
             fingerprint_of_rows(changes.deletes, changes.upserts)
             if running is None
@@ -103,7 +104,9 @@ def _check_repeated(sink: Sink, query: str, batch: int, fingerprint: int, *, has
         )
 
 
-def upsert_to(sink: Sink, *, keys: Sequence[str], query: str | None = None) -> Upsert:
+def upsert_to(
+    sink: Sink, *, keys: Sequence[str], query: str | None = None, latest_by: str | None = None
+) -> Upsert:
     """Return a function for `foreachBatch` that keeps the last value of each window in a table, exactly once.
 
     Rows with `change` "retract" are deleted, all others inserted or replaced, in one transaction with the batch's
@@ -123,10 +126,15 @@ def upsert_to(sink: Sink, *, keys: Sequence[str], query: str | None = None) -> U
         query: a name for the batches' numbers, by default Spark's id of the query, which its checkpoint keeps over
             restarts. A new checkpoint needs another name. With Spark Connect, and for frames that are no batches of a
             stream, a name is required; there, a batch that has the last one's number must have its rows, too.
+        latest_by: a column of times or integers, for a table with one row per key: the newest one. A row replaces that of
+            its key unless the table's row has a larger value in this column, in whatever order batches and queries bring
+            them. Null is less than any value. Of rows of one batch with equal values, the one whose columns are larger, from
+            left to right, counts. The window, if the rows have one, is not part of the key then: `window_end` can be the
+            column.
 
     Raises:
-        DefinitionError: `sink` is not a sink, or `keys` or `query` are not names. A missing key column is an error of
-            the first batch.
+        DefinitionError: `sink` is not a sink, `keys`, `query` or `latest_by` are not names, `latest_by` is one of `keys`, or
+            the sink cannot observe it. A missing column is an error of the first batch.
         SinkError: no batch could be written, since the database cannot be reached, say, or gives no right to.
     """
     if not isinstance(sink, Sink):
@@ -138,14 +146,31 @@ def upsert_to(sink: Sink, *, keys: Sequence[str], query: str | None = None) -> U
     for key in keys:
         check_column_name("keys", key)
     _check_query(query)
+    _check_latest_by(sink, latest_by, keys)
     if not is_connect_client():
         sink.check()
-    return Upsert(sink, tuple(key for key in keys if key != "window"), query)
+    return Upsert(sink, tuple(key for key in keys if key != "window"), query, latest_by)
 
 
 def _check_query(query: object) -> None:
     if query is not None and not (isinstance(query, str) and query):
         raise DefinitionError(f"query takes a name of at least one character, not {query!r}")
+
+
+def _check_latest_by(sink: Sink, latest_by: object, keys: Sequence[str]) -> None:
+    if latest_by is None:
+        return
+    check_column_name("latest_by", latest_by)
+    if latest_by in keys:
+        raise DefinitionError(
+            f"latest_by names {latest_by!r}, which is one of keys: each of its values has a row of its own then. Leave "
+            "it out of keys"
+        )
+    if not sink.keeps_latest:
+        raise DefinitionError(
+            f"{type(sink).__name__} does not keep the latest row of each key: its write would have to observe "
+            "Changes.latest_by, and its class to say keeps_latest = True"
+        )
 
 
 def _query_of(rows: "DataFrame") -> str | None:

@@ -13,6 +13,7 @@ It needs pytest. A test that fails says which promise is broken, and what was ex
 """
 
 from operators.sinks.contract.crashes import CrashContract, write_forever
+from operators.sinks.contract.latest import LatestContract
 from operators.sinks.contract.layouts import LayoutContract
 from operators.sinks.contract.repeats import RepeatContract
 from operators.sinks.contract.rows import RowContract
@@ -21,7 +22,7 @@ from operators.sinks.contract.values import ValueContract
 __all__ = ["SinkContract", "write_forever"]
 
 
-class SinkContract(RowContract, RepeatContract, ValueContract, LayoutContract, CrashContract):
+class SinkContract(RowContract, LatestContract, RepeatContract, ValueContract, LayoutContract, CrashContract):
     """Tests of one sink. Subclass it, with a name that begins with `Test`, and implement `sink` and `read`.
 
     Attributes:

@@ -242,3 +242,29 @@ def test_types_are_plain() -> None:
         pa.list_(pa.struct({"t": utc})),
         pa.map_(pa.string(), utc),
     ] == changes_of(table, ["k"], "query", 0).upserts.schema.types
+
+
+def test_the_newest_row_of_a_key_counts() -> None:
+    """By the column that is named, and among equal ones by the other columns; the window is no part of the key."""
+    given = rows(
+        ("a", (0, 9), 5), ("a", (5, 14), 1), ("b", (0, 9), 2), ("a", (5, 14), 3), names=("k", "window", "n")
+    )
+    changes = changes_of(given, ["k"], "query", 3, "window_end")
+    assert (["k"], "window_end", 0) == (changes.keys, changes.latest_by, changes.deletes.num_rows)
+    assert [("b", 2), ("a", 3)] == [(row["k"], row["n"]) for row in changes.upserts.to_pylist()]
+
+
+@pytest.mark.parametrize(
+    ("column", "names", "message"),
+    [
+        ("at", ("k", "window", "n"), "latest_by names 'at', which does not exist"),
+        ("k", ("n", "k"), "is of type string: it takes a timestamp, a date or a signed integer"),
+        ("n", ("k", "n", "change"), "rows that are never taken back"),
+    ],
+)
+def test_what_cannot_say_which_row_is_newest(column: str, names: Sequence[str], message: str) -> None:
+    """A column that is missing, has no order, or rows that may be taken back."""
+    value = {"k": "a", "window": (0, 9), "n": 1, "change": "update"}
+    given = rows(tuple(value[name] for name in names), names=names)
+    with pytest.raises(DefinitionError, match=message):
+        changes_of(given, ["n"] if column == "k" else ["k"], "query", 3, column)

@@ -134,6 +134,11 @@ def save_one_query(self: Any, rows: Any, schema: pa.Schema, batches: dict[str, i
             "rows are replaced, inserted and deleted",
         ),
         ({"load": load_without_nulls}, "test_null_is_a_key_like_others", "null is equal to null"),
+        (
+            {"keeps_latest": True},
+            "test_a_newer_row_is_not_replaced",
+            "an older row of a later batch does not replace a newer one",
+        ),
         ({"save": save_one_query}, "test_queries_are_counted_apart", "each query has its last batch"),
         (
             {"last_batch": forget},
