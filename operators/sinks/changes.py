@@ -11,7 +11,6 @@ import pyarrow.types as pat
 
 from operators.columns.arrow import plain_type
 from operators.columns.checks import list_columns, refuse_twice
-from operators.columns.content import content_order
 from operators.errors import DefinitionError
 from operators.sinks.interface import Changes, SinkError
 from operators.sinks.times import refuse_times
@@ -244,6 +243,8 @@ def _check_latest_by(schema: pa.Schema, name: str) -> None:
 
 def _newest(table: pa.Table, keys: Sequence[str], latest_by: str) -> _Ints:
     """Return the position of each key's newest row, ascending."""
+    from operators.columns.content import content_order  # not needed by most sinks
+
     rank = np.empty(table.num_rows, np.int64)
     rank[content_order(table, [latest_by])] = np.arange(table.num_rows)
     groups = _groups(table, keys)
