@@ -286,8 +286,8 @@ MUTATIONS = (
     ),
     Mutation(
         "which row of a key is its last in a table",
-        "order = np.lexsort((updated, sequence, groups))",
-        "order = np.lexsort((sequence, updated, groups))",
+        "np.lexsort((updated, sequence, groups))",
+        "np.lexsort((sequence, updated, groups))",
         "A table keeps a window that was retracted in the same batch.",
         "the rows of a table",
     ),
