@@ -36,7 +36,7 @@ def before(items: Iterator[Item], end: bytes) -> Generator[list[Item], None, Non
 
 
 def _size(item: Pair | bytes) -> int:
-    return len(item) if isinstance(item, bytes) else len(item[1])
+    return len(item) if isinstance(item, bytes) else len(item[0]) + len(item[1])
 
 
 def _key(item: Pair | bytes) -> bytes:
@@ -52,7 +52,7 @@ def chunks(lists: Iterable[list[Pair]]) -> Iterator[Chunk]:
         more_keys, more_values = zip(*pairs, strict=True)
         keys += more_keys
         values += more_values
-        size += sum(map(len, more_values))
+        size += sum(map(len, more_keys)) + sum(map(len, more_values))
         if size >= _MOST_BYTES or len(keys) >= _MOST_PAGES:
             yield keys, values
             keys, values, size = [], [], 0

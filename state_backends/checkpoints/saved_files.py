@@ -159,7 +159,7 @@ def _read_file(folder: Folder, file: SavedFile, low: int, high: int) -> list[Sav
         f"the savepoint's file {folder.where(file.name)}",
         "restore the file, or write a new savepoint",
     )
-    blob = folder.read(file.name)
+    blob = folder.read(file.name, file.size)
     if blob is None:
         raise CorruptDataError(f"{what} is missing: {way_out}")
     if len(blob) != file.size or hashlib.sha256(blob).hexdigest() != file.digest:

@@ -22,7 +22,8 @@ from state_backends.uris import SCHEMES, SETTINGS, has_password, has_unknown_set
 _WHOLE_AT_CLOSE = ("s3", "gcs", "abfs")
 """Stores where a file appears as a whole or not at all."""
 _CHUNK = 4 << 20
-_MOST_BYTES = 256 << 20
+MOST_BYTES = 256 << 20
+"""Of a file that is read into memory as a whole."""
 _KEPT_IN_URIS = "%/?&=:@+,;!$'()*~[]"
 _ACCEPTED = "give an absolute local path, or a URI of s3, gs, abfs or hdfs, such as s3://bucket/path"
 _FILE_NAME = re.compile(r"[^/\\\x00-\x1f]{1,255}")
@@ -185,32 +186,45 @@ class Folder:
         if self._local is not None:
             sync_folder(target.rpartition("/")[0])
 
-    def read(self, name: str) -> bytes | None:
-        """Return a file's bytes, or None if it does not exist. For small files: one of more than 256 MiB is an error."""
+    def read(self, name: str, expected: int | None = None) -> bytes | None:
+        """Return a file's bytes, or None if it does not exist. For small files: one of more than 256 MiB is an error.
+
+        Args:
+            name: of the file.
+            expected: how many bytes the file should have. Of a longer one, one byte more is read.
+        """
         system, _ = self._place
 
         def act() -> bytes | None:
             info = system.get_file_info(self._path(name))
             if info.type != fs.FileType.File:
                 return None
-            if info.size > _MOST_BYTES:
-                raise OSError(
-                    f"it has {info.size} bytes, and no file of this kind has more than {_MOST_BYTES}"
-                )
+            size = info.size if expected is None else min(info.size, expected + 1)
+            if size > MOST_BYTES:
+                raise OSError(f"it has {size} bytes, and no file of this kind has more than {MOST_BYTES}")
             with system.open_input_stream(self._path(name)) as source:
-                return source.read()
+                return source.read(size)
 
         return self._do(f"read {self.where(name)}", act)
 
-    def fetch(self, name: str, target: Path, seen: Callable[[bytes], None]) -> bool:
-        """Copy a file to a local one, and pass its bytes to `seen`; return False if it does not exist."""
+    def fetch(self, name: str, target: Path, expected: int, seen: Callable[[bytes], None]) -> bool:
+        """Copy a file to a local one, and pass its bytes to `seen`; return False if it does not exist.
+
+        Args:
+            name: of the file.
+            target: the local file.
+            expected: how many bytes the file should have. Of a longer one, one byte more is copied.
+            seen: is called with all bytes that are copied.
+        """
         system, _ = self._place
 
         def act() -> bool:
             if system.get_file_info(self._path(name)).type != fs.FileType.File:
                 return False
             with system.open_input_stream(self._path(name)) as source, target.open("wb") as sink:
-                while chunk := source.read(_CHUNK):
+                left = expected + 1
+                while chunk := source.read(min(_CHUNK, left)):
+                    left -= len(chunk)
                     seen(chunk)
                     sink.write(chunk)
             return True

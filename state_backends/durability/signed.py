@@ -57,13 +57,14 @@ def file_digest(path: Path) -> str:
     return found.hexdigest()
 
 
-def fetch_checked(folder: Folder, name: str, target: Path, digest: str, what: str) -> None:
-    """Copy a file of a folder to a local one, and compare its SHA-256.
+def fetch_checked(folder: Folder, name: str, target: Path, size: int, digest: str, what: str) -> None:
+    """Copy a file of a folder to a local one, not more than it should have, and compare its SHA-256.
 
     Args:
         folder: where the file is.
         name: of the file.
         target: the local file.
+        size: its bytes.
         digest: the SHA-256 of its bytes, in hex.
         what: names the file in errors.
 
@@ -71,7 +72,7 @@ def fetch_checked(folder: Folder, name: str, target: Path, digest: str, what: st
         CorruptDataError: it is missing, truncated or altered.
     """
     found = hashlib.sha256()
-    if not folder.fetch(name, target, found.update):
+    if not folder.fetch(name, target, size, found.update):
         raise CorruptDataError(f"{what} is missing")
     if found.hexdigest() != digest:
         raise CorruptDataError(f"{what} is truncated or altered")

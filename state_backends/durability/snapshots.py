@@ -26,7 +26,7 @@ from typing import Any
 
 from serializers import CorruptDataError
 from serializers.shapes import count, instance, refusing, short
-from state_backends.durability.folders import Folder, stays_inside
+from state_backends.durability.folders import MOST_BYTES, Folder, stays_inside
 from state_backends.durability.signed import decode_signed, encode_signed, fetch_checked, file_digest
 
 MANIFEST_VERSION = 1
@@ -102,6 +102,8 @@ class Manifest:
             parts = tuple(_part(what, **part) for part in values["parts"])
             if len({part.name for part in parts}) < len(parts):
                 raise CorruptDataError(f"{what} names two files by the same name")
+            if kind == PAGES and max((part.size for part in parts), default=0) > MOST_BYTES:
+                raise CorruptDataError(f"{what} has pages in a file of more than {MOST_BYTES} bytes")
             return cls(store_id, version, kind, parts)
 
 
@@ -236,7 +238,7 @@ class SnapshotFolder:
         def get(part: Part) -> None:
             file = self._file(part)
             what = f"the snapshot file {self.folder.where(file)} ({part.name})"
-            fetch_checked(self.folder, file, directory / part.name, part.digest, what)
+            fetch_checked(self.folder, file, directory / part.name, part.size, part.digest, what)
 
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             for _ in pool.map(get, manifest.parts):

@@ -44,7 +44,7 @@ def assert_works(folder: Folder, tmp_path: Path) -> None:
     (tmp_path / "source").write_bytes(large)
     assert [] == folder.list("store")
     assert (False, None) == (folder.has("store/one.json"), folder.read("store/one.json"))
-    assert not folder.fetch("store/one.json", tmp_path / "none", print)
+    assert not folder.fetch("store/one.json", tmp_path / "none", 1, print)
     folder.remove("store/one.json")
     before = datetime.now(timezone.utc).timestamp()
     folder.write("store/one.json", b"first")
@@ -57,9 +57,11 @@ def assert_works(folder: Folder, tmp_path: Path) -> None:
     assert ["store/files/large", "store/files/none"] == sorted(one.name for one in folder.list("store/files"))
     assert (b"1", b"") == (folder.read("store/one.json"), folder.read("store/files/none"))
     digest = hashlib.sha256()
-    assert folder.fetch("store/files/large", tmp_path / "target", digest.update)
+    assert folder.fetch("store/files/large", tmp_path / "target", len(large), digest.update)
     assert large == (tmp_path / "target").read_bytes()
     assert hashlib.sha256(large).digest() == digest.digest()
+    assert folder.fetch("store/files/large", tmp_path / "target", 1_000, digest.update)
+    assert large[:1_001] == (tmp_path / "target").read_bytes() == folder.read("store/files/large", 1_000)
     assert folder.has("store/one.json")
     assert not folder.has("store/files")
     assert not folder.copy("store/missing", "store/copied")
@@ -259,7 +261,7 @@ def test_s3_errors_name_the_place(s3: S3, tmp_path: Path) -> None:
             (lambda: folder.write("a/c", b"1"), "cannot write s3://bucket/refused/a/c: "),
             (lambda: folder.read("a/b"), "cannot read s3://bucket/refused/a/b: "),
             (
-                lambda: folder.fetch("a/b", tmp_path / "x", print),
+                lambda: folder.fetch("a/b", tmp_path / "x", 1, print),
                 "cannot read s3://bucket/refused/a/b into .*/x",
             ),
             (lambda: folder.list("a"), "cannot list s3://bucket/refused/a: "),

@@ -24,11 +24,13 @@ from state_backends.contract import Pages, crash_batch, crash_state, random_batc
 from state_backends.durability import policy
 from state_backends.durability.counts import SnapshotCounts
 from state_backends.durability.durable import Durable
+from state_backends.durability.folders import Folder
 from state_backends.durability.pointer import Pending, Pointer, Snapshot, read_pointer
 from state_backends.durability.policy import SnapshotPolicy
 from state_backends.durability.progress import Progress
 from state_backends.durability.scratch import mark
-from state_backends.durability.snapshots import MANIFEST_VERSION, Manifest
+from state_backends.durability.signed import file_digest
+from state_backends.durability.snapshots import MANIFEST_VERSION, PAGES, Manifest, Part, SnapshotFolder
 from state_backends.durability.uploads import is_dead, this_process
 from state_backends.journal import MemoryJournal
 from state_backends.sqlite_journal import SqliteJournal
@@ -932,3 +934,19 @@ def test_manifest_round_trip() -> None:
                 CorruptDataError, match="the manifest here is truncated or altered, or was not written"
             ):
                 Manifest.decode(bad, "here")
+
+
+def test_the_sizes_of_a_manifest_count(tmp_path: Path) -> None:
+    """Of a file that is larger than its manifest says, a byte more is copied; pages are not read from huge files."""
+    folder = SnapshotFolder(Folder(str(tmp_path)), "0123456789abcdef")
+    stored = tmp_path / folder.store_id / "files" / "f-1"
+    stored.parent.mkdir(parents=True)
+    stored.touch()
+    os.truncate(stored, 300 << 20)
+    part = Part("part-0", "f-1", file_digest(stored), 10)
+    with pytest.raises(CorruptDataError, match=r"f-1 .* is truncated or altered"):
+        folder.fetch(Manifest(folder.store_id, "00", "rocksdb", (part,)), tmp_path / "restored")
+    assert 11 == (tmp_path / "restored" / "part-0").stat().st_size
+    honest = Manifest(folder.store_id, "00", PAGES, (replace(part, size=300 << 20),))
+    with pytest.raises(CorruptDataError, match="has pages in a file of more than 268435456 bytes"):
+        Manifest.decode(honest.encode(), "here")
