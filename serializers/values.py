@@ -1,13 +1,13 @@
 """One Python value as msgpack, with extension types for values that msgpack has no form for.
 
 Extension codes: 1 date (days), 2 timestamp with zone (us, UTC), 3 timestamp without zone (us),
-4 decimal (text), 5 interval (us), 6 integer beyond 64 bits (two's complement, big-endian).
+4 decimal (text), 5 interval (us), 6 integer beyond 64 bits (two's complement, big-endian), 7 time of day (us).
 """
 
 import math
 import struct
 from collections.abc import Callable, Iterable
-from datetime import date, datetime, timedelta, timezone
+from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from typing import Any
 
@@ -15,10 +15,11 @@ import msgpack
 
 from serializers.errors import CorruptDataError, SerializationError
 
-_DATE, _INSTANT, _LOCAL, _DECIMAL, _INTERVAL, _BIG_INT = range(1, 7)
+_DATE, _INSTANT, _LOCAL, _DECIMAL, _INTERVAL, _BIG_INT, _TIME = range(1, 8)
 _MICROSECOND = timedelta(microseconds=1)
 _UTC_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _LOCAL_EPOCH = datetime(1970, 1, 1)
+_DAY_US = 86_400_000_000
 _DATE_EPOCH = date(1970, 1, 1).toordinal()
 _MOST_EXPONENT = 1_000_000
 """Beyond what Python computes with by default, and Spark has."""
@@ -42,20 +43,21 @@ def _of_bounded_exponent(value: Decimal) -> Decimal:
 
 def _extension(value: Any) -> msgpack.ExtType:
     if isinstance(value, datetime):
-        if value.tzinfo is None:
-            return _int64(_LOCAL, (value - _LOCAL_EPOCH) // _MICROSECOND)
-        return _int64(_INSTANT, (value - _UTC_EPOCH) // _MICROSECOND)
+        code, epoch = (_LOCAL, _LOCAL_EPOCH) if value.tzinfo is None else (_INSTANT, _UTC_EPOCH)
+        return _int64(code, (value - epoch) // _MICROSECOND)
     if isinstance(value, date):
         return _int64(_DATE, value.toordinal() - _DATE_EPOCH)
     if isinstance(value, Decimal):
         return msgpack.ExtType(_DECIMAL, str(_of_bounded_exponent(value)).encode())
     if isinstance(value, timedelta):
         return _int64(_INTERVAL, value // _MICROSECOND)
+    if isinstance(value, time) and value.tzinfo is None:
+        return _int64(_TIME, (datetime.combine(_LOCAL_EPOCH, value) - _LOCAL_EPOCH) // _MICROSECOND)
     if isinstance(value, int):
         return msgpack.ExtType(_BIG_INT, value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True))
     raise SerializationError(
         f"a value of type {type(value).__name__} cannot be stored: use None, bool, int, float, str, bytes, "
-        "date, datetime, Decimal, timedelta, or lists, tuples and dicts of these"
+        "date, datetime, time, Decimal, timedelta, or lists, tuples and dicts of these"
     )
 
 
@@ -66,7 +68,14 @@ _READERS: dict[int, Callable[[bytes], Any]] = {
     _DECIMAL: lambda data: _of_bounded_exponent(Decimal(data.decode())),
     _INTERVAL: lambda data: timedelta(microseconds=_INT64.unpack(data)[0]),
     _BIG_INT: lambda data: int.from_bytes(data, "big", signed=True),
+    _TIME: lambda data: _time_of_day(_INT64.unpack(data)[0]),
 }
+
+
+def _time_of_day(number: int) -> time:
+    if not 0 <= number < _DAY_US:
+        raise ValueError(f"a time of day of {number} us")
+    return (_LOCAL_EPOCH + timedelta(microseconds=number)).time()
 
 
 def _read_extension(code: int, data: bytes) -> Any:

@@ -14,6 +14,7 @@ from operators.aggregates.user_functions import FAIL, SKIP, check_on_error, fing
 from operators.aggregates.user_operation import AggregateError
 from operators.columns.checks import check_column_name
 from operators.columns.expressions import named
+from operators.columns.python_values import arrow_values
 from operators.columns.ranges import State
 from operators.errors import DefinitionError
 from serializers.errors import SerializationError
@@ -106,7 +107,8 @@ def fold(  # noqa: PLR0913 - functions, columns, and what becomes of them
     that contains it, as in Kafka Streams: use this only if states cannot be merged. Session windows need `merge`.
 
     Functions may change the state and the values that they are given, which are copies. A state may be None, bool, int, float,
-    str, bytes, date, datetime, Decimal, timedelta, or a list or dict of these; tuples become lists.
+    str, bytes, date, datetime, time, Decimal, timedelta, or a list or dict of these; tuples become lists. Values of columns
+    have one form for each type, as for `KeyedOperator`: times in UTC, maps as dicts.
 
     Args:
         init: state of a window without records, or a function that returns it, such as `list`.
@@ -156,7 +158,7 @@ def _strict_array(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
     """The values as an Arrow array; a fraction in a column of whole numbers, which Arrow would truncate, is an error."""
     if any(_has_fraction(value, type_) for value in values):
         raise ValueError("its fraction would be truncated")
-    return pa.array(values, type_)
+    return arrow_values(values, type_)
 
 
 def _has_fraction(value: Any, type_: pa.DataType) -> bool:

@@ -22,6 +22,7 @@ from operators.aggregates.strategy import FOLD, KEPT, TWO_STACKS, Strategy
 from operators.aggregates.user_functions import MEETS_STATE, error_text, reason_with_place
 from operators.aggregates.user_operation import AggregateError
 from operators.columns.arrow import ColumnData, arrow_column
+from operators.columns.python_values import may_be_unreadable, python_values, unreadable
 from operators.columns.ranges import Ints, State, run_starts
 from operators.columns.records import Records
 from serializers.arrays import fill
@@ -138,6 +139,9 @@ class FoldOperation(Operation):
         """Why rows cannot be added to the initial state, by their position."""
         initial, found = self._initial(), {}
         for number, row in enumerate(rows):
+            if why := self._unreadable(row):
+                found[number] = why
+                continue
             try:
                 self._pack("add", self._sum(initial, [row]))
             except AggregateError as error:
@@ -147,9 +151,18 @@ class FoldOperation(Operation):
                 found[number] = reason_with_place(str(error), cause)
         return found
 
+    def _unreadable(self, row: Row) -> str | None:
+        """Why a row cannot be given to `add`, or None."""
+        why = None if row is None else unreadable(row, self.columns)
+        return why and f"{self.describe()}: {why}"
+
     def _take(self, rows: list[Row]) -> list[Row]:
         """The rows; None for those that are refused."""
         refused = self._refusals(rows) if self.skips else {}
+        if not self.skips and any(map(may_be_unreadable, self.types)):
+            for row in rows:
+                if why := self._unreadable(row):
+                    raise AggregateError(why)
         return [None if n in refused else row for n, row in enumerate(rows)] if refused else rows
 
     def _rows(self, records: Records) -> list[Row]:
@@ -342,7 +355,7 @@ def _python_values(data: ColumnData, type_: pa.DataType) -> list[Any]:
         return data.values.tolist()
     missing: npt.NDArray[np.bool_] | None = None if data.valid is None else ~data.valid
     if not (pat.is_integer(type_) or pat.is_floating(type_)):
-        return arrow_column(data.values, type_, missing).to_pylist()
+        return python_values(arrow_column(data.values, type_, missing))
     values = data.values.tolist()
     if missing is None:
         return values

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
+from operators.columns.python_values import arrow_values, python_values
 from serializers.arrays import fill, one_array
 
 Ints = npt.NDArray[np.int64]
@@ -101,7 +102,7 @@ def column_data(array: pa.Array | pa.ChunkedArray) -> ColumnData:
     valid = None if not array.null_count else array.is_valid().to_numpy(zero_copy_only=False)
     code = state_code(array.type)
     if code == "object":
-        return ColumnData(fill(array.to_pylist()), valid)
+        return ColumnData(fill(python_values(array)), valid)
     words = _as_words(array, code)
     if valid is not None:
         words = pc.fill_null(words, 0)
@@ -124,7 +125,7 @@ def arrow_column(
         listed = values.tolist()
         if missing is not None:
             listed = [None if gone else value for value, gone in zip(listed, missing.tolist(), strict=True)]
-        return pa.array(listed, type_)
+        return arrow_values(listed, type_)
     words = pa.array(values, mask=missing)
     if words.type == type_:
         return words

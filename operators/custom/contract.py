@@ -15,10 +15,11 @@ import pyarrow as pa
 
 from operators.columns.arrow import arrow_column
 from operators.columns.durations import Duration
+from operators.columns.python_values import python_values, unreadable
 from operators.columns.records import FAR_PAST, Records
 from operators.steps.step import FailedCall, Step
 from serializers import decode_keys
-from serializers.arrays import fill
+from serializers.arrays import fill, one_array
 from state_backends import Entries, WindowStore
 from state_backends.store.ordering import row_order
 from state_backends.store.window_store import TIME_MAX, TIME_MIN
@@ -254,7 +255,9 @@ def _stored_column(name: str, type_: type, column: Any, rows: int) -> npt.NDArra
         return _numbers(f"stored column {name!r}", type_, column, rows)
     values = _repeated(column, rows)
     if isinstance(values, pa.Array | pa.ChunkedArray):
-        values = values.to_pylist()
+        values = python_values(one_array(values))
+        if why := unreadable(values):
+            raise ValueError(f"stored column {name!r} {why}")
     elif isinstance(values, np.ndarray):
         values = values.tolist()
     if len(values) != rows:

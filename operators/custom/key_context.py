@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 from operator import index
 from typing import Any
 
-import pyarrow as pa
-
+from operators.columns.python_values import python_values, unreadable
 from operators.columns.records import FAR_FUTURE
 from operators.custom.contract import CallContext
 
@@ -82,7 +81,12 @@ class Keys:
         if not self._context.group:
             return {}
         if self._values is None:
-            self._values = pa.table(self._context.key_columns()).to_pylist()
+            columns = {name: python_values(column) for name, column in self._context.key_columns().items()}
+            self._values = [
+                dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)
+            ]
+        if why := unreadable(self._values[number].values(), self._values[number]):
+            raise ValueError(f"key {why}")
         return self._values[number]
 
 

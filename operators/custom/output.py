@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,12 +10,11 @@ import pyarrow.types as pat
 
 from operators.aggregates.definitions import Bound
 from operators.columns.arrow import arrow_column, to_unit
+from operators.columns.python_values import arrow_values
 from operators.columns.records import event_ticks
 from operators.custom.contract import OutputRows
 from operators.errors import OperatorError
 from operators.steps.emission import key_columns
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 @dataclass(frozen=True)
@@ -100,16 +98,16 @@ class CustomOutput:
             return values.cast(type_)
         if not isinstance(values, np.ndarray):
             ticks = pat.is_timestamp(type_)
-            return pa.array([self._instant(value, type_) for value in values] if ticks else values, type_)
+            return arrow_values([self._word(value, type_) for value in values] if ticks else values, type_)
         missing = np.ma.getmaskarray(values) if isinstance(values, np.ma.MaskedArray) else None
         plain = np.ma.getdata(values)
         if pat.is_timestamp(type_) and plain.dtype.kind in "iu":
             plain = to_unit(plain.astype(np.int64, copy=False), self.tick_us, type_.unit)
         return arrow_column(plain, type_, missing)
 
-    def _instant(self, value: Any, type_: pa.DataType) -> Any:
-        """A tick as a datetime, which Arrow converts to any unit; other values unchanged."""
+    def _word(self, value: Any, type_: pa.DataType) -> Any:
+        """A tick in the unit of the type, as Arrow takes whole numbers; other values unchanged."""
         if not isinstance(value, int | np.integer):
             return value
-        moment = _EPOCH + timedelta(microseconds=int(value) * self.tick_us)
-        return moment if type_.tz else moment.replace(tzinfo=None)
+        tick: Any = int(value)  # which cannot overflow unseen
+        return to_unit(tick, self.tick_us, type_.unit)

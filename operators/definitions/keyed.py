@@ -1,15 +1,17 @@
 """Custom operators in plain Python that process one record of one key at a time."""
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from operators.aggregates.user_functions import FAIL, SKIP, check_on_error, result_type
 from operators.columns.durations import tick_length
+from operators.columns.python_values import may_be_unreadable, python_values, unreadable
 from operators.columns.records import FAR_FUTURE, NEVER
 from operators.custom.contract import CallContext, Declaration, Ints, OutputRows, StoredEntries
 from operators.custom.key_context import KeyContext, Keys
@@ -111,9 +113,28 @@ class KeyedOperator(Operator):
     def process_batch(self, context: CallContext) -> None:
         """Store the records until the close time has passed them."""
         records = context.records
-        columns = [context.column(name).to_pylist() for name in records.values]
+        columns = [python_values(context.column(name)) for name in records.values]
         rows = list(map(list, zip(*columns, strict=True))) if columns else [[] for _ in range(len(records))]
-        context.add(context.stored(records.key, records.time, kind=_RECORD, timer=records.time, value=rows))
+        kept = np.flatnonzero(self._readable(context, rows))
+        time, rows = records.time[kept], [rows[n] for n in kept.tolist()]
+        context.add(context.stored(records.key[kept], time, kind=_RECORD, timer=time, value=rows))
+
+    def _readable(self, context: CallContext, rows: Sequence[list[Any]]) -> npt.NDArray[np.bool_]:
+        """Which records have values that Python can hold; with `on_error="skip"`, the others are reported."""
+        records, found = context.records, np.ones(len(rows), bool)
+        if not any(map(may_be_unreadable, context.inputs.values())):
+            return found
+        for n, row in enumerate(rows):
+            why = unreadable(row, context.inputs)
+            if why is None:
+                continue
+            time = int(records.time[n])
+            reason = f"{type(self).__name__}.process at event time {time} cannot be called: {why}"
+            if not self.skips_errors:
+                raise OperatorError(reason)
+            found[n] = False
+            context.report_failed(reason, int(records.key[n]), time, row)
+        return found
 
     def fire(self, context: CallContext) -> OutputRows | None:
         """Process due records and timers, key by key in order of time."""

@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from operators.columns.arrow import to_unit
+from operators.columns.python_values import arrow_values
 from operators.columns.ranges import Ints
 from operators.columns.records import Sifted
 from operators.steps.refused import Refused
@@ -122,7 +123,7 @@ class LateSide:
         event_time: str,
     ) -> pa.Array:
         if field.name in input_names:
-            return pa.array([call.values.get(field.name) for call in calls], field.type)
+            return arrow_values([call.values.get(field.name) for call in calls], field.type)
         if field.name in known:
             return known[field.name].cast(field.type)
         if field.name != event_time:

@@ -331,7 +331,7 @@ class TestReadRecords:
             assert records.rows.schema.equals(plain.schema)
             assert records.rows.equals(plain)
             assert records.time.tolist() == records.values["t"].values.tolist() == instants
-            assert repr(plain.column("nested").to_pylist()) == repr(records.values["nested"].values.tolist())
+            assert plain.column("nested").to_pylist() == records.values["nested"].values.tolist()
 
     def test_take(self) -> None:
         """Rows are taken with their values; the list of keys stays."""
