@@ -72,8 +72,8 @@ class SlidingWindows(_Grouping):
     """Record-driven sliding windows: one window for each distinct set of records that lie within `size` of each other.
 
     For each event time t of a key's records there is the left window [t - size, t], and the right window
-    [t + tick, t + tick + size] if it holds any record. Both ends belong to a window. One that is closed when the record that
-    defines it arrives does not come to exist. (Kafka Streams, KIP-450)
+    [t + tick, t + tick + size] if it holds any record. Both ends belong to a window. A record that arrives
+    late creates no window that is closed by then. (Kafka Streams, KIP-450)
 
     Args:
         size: length: text such as "60 minutes" or "PT1H", a timedelta, or whole milliseconds; 0 or more. With 0, each distinct
