@@ -160,8 +160,8 @@ MUTATIONS = (
     ),
     Mutation(
         "partial aggregation by Spark: panes before the epoch",
-        "start = time - F.pmod(time - F.lit(kind.offset * tick_us), F.lit(kind.pane * tick_us))",
-        "start = time - (time - F.lit(kind.offset * tick_us)) % F.lit(kind.pane * tick_us)",
+        "start = time - F.pmod(time - F.lit(offset * tick_us), F.lit(length * tick_us))",
+        "start = time - (time - F.lit(offset * tick_us)) % F.lit(length * tick_us)",
         "Batch only: records of before 1970 are in the wrong hopping window.",
         _SPARK,
     ),
@@ -272,8 +272,8 @@ MUTATIONS = (
     ),
     Mutation(
         "pages that a rolling window without its start contains as a whole",
-        "whole &= (start > latest - length)",
-        "whole &= (start >= latest - length)",
+        "whole &= (start > latest - lookback)",
+        "whole &= (start >= latest - lookback)",
         "A rolling window that is open at its start contains the record at its start.",
         _BOUNDS,
     ),

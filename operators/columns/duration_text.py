@@ -12,6 +12,7 @@ MICROSECONDS = {
     "week": 604_800_000_000,
 }  # fmt: skip
 _PLURALS = {f"{unit}s": scale for unit, scale in MICROSECONDS.items() if len(unit) > 2}
+_SHORT = ("d", "h", "min", "s", "ms", "us")
 _SECOND = MICROSECONDS["second"]
 _NOT_FIXED = frozenset({"month", "months", "year", "years"})
 _NO_FIXED_LENGTH = "months and years have no fixed length; use days"
@@ -133,3 +134,13 @@ def _between(first: str, last: str) -> list[str]:
             f"there is no interval from {first} to {last}: it goes from day, hour or minute to a smaller unit"
         )
     return units[units.index(first) : units.index(last) + 1]
+
+
+def length(microseconds: int) -> str:
+    """Return an exact length of time, such as "1 h 30 min"; "0 s" for zero."""
+    parts = []
+    for unit in _SHORT:
+        count, microseconds = divmod(microseconds, MICROSECONDS[unit])
+        if count:
+            parts.append(f"{count} {unit}")
+    return " ".join(parts) or "0 s"

@@ -4,6 +4,7 @@ from argparse import Namespace
 from collections.abc import Iterator
 from typing import Any
 
+from operators.columns.duration_text import length
 from operators.command.inputs import checkpoint_of, operators_of, query_of, reading
 from operators.command.progress import watched
 from operators.command.text.formats import (
@@ -19,7 +20,6 @@ from operators.command.text.formats import (
 from operators.command.text.output import say
 from operators.command.text.tables import text_table
 from operators.command.text.words import facts, states_of, title
-from operators.explain.lengths import length
 from state_backends.checkpoints.query import StoredQuery
 from state_backends.checkpoints.sizes import SegmentSize
 from state_backends.checkpoints.survey import StateSurvey, SurveyedBucket, survey

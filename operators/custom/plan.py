@@ -13,11 +13,13 @@ import numpy as np
 import pyarrow as pa
 
 from operators.aggregates.operation import Operation
+from operators.aggregates.user_functions import result_type
 from operators.columns.durations import tick_length, ticks
 from operators.columns.records import FAR_FUTURE, NEVER, Records
 from operators.custom.contract import CallContext, CustomOperator, Declaration, Ints, OutputRows, named
 from operators.custom.timers import EarliestTimers
 from operators.errors import DefinitionError, OperatorError
+from operators.kinds.described import WindowsPart, named_values
 from operators.steps.lateness import accept
 from operators.steps.plan import Plan
 from operators.steps.step import Step
@@ -126,6 +128,34 @@ class CustomPlan(Plan):
     def names(self) -> tuple[str, ...]:
         """The declared columns of the state."""
         return tuple(self.declaration.state)
+
+    @property
+    def why_rows(self) -> str:
+        return "a custom operator processes single records"
+
+    def windows(self, tick_us: int, gap: str | None) -> WindowsPart:
+        kind = type(self.definition)
+        settings = {name: repr(value) for name, value in self.describe()["settings"].items()}
+        results = {name: result_type(type_) for name, type_ in self.declaration.results.items()}
+        lines = [
+            ("settings", named_values(settings, " = ") or "none"),
+            ("reads", named_values(self.inputs) or "key and event time only"),
+            ("results", named_values(results)),
+        ]
+        if self.declaration.counts:
+            lines.append(("counts", ", ".join(self.declaration.counts)))
+        late = "a record before the time that `late_before` gives"
+        return WindowsPart(
+            f"{kind.__name__}, a custom operator, version {kind.version}",
+            "those of the operator",
+            late if kind.judges_late else "a record before the close time",
+            "entries whose timer is before the close time go to `fire`" if kind.timed else "no timers",
+            kind.entry,
+            "entries",
+            None,
+            None,
+            settings=tuple(lines),
+        )
 
     @property
     def has_timers(self) -> bool:

@@ -52,6 +52,14 @@ class PanePlan(KindPlan):
         return self.schema.head
 
     @property
+    def two_stages(self) -> "PanePlan":
+        return self
+
+    @property
+    def grid(self) -> tuple[int, int] | None:
+        return self.kind.grid
+
+    @property
     def condenses(self) -> bool:
         """Whether a pane stands for a span of time, so that panes are few even if records are many."""
         return self.kind.condenses

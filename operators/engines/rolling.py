@@ -17,9 +17,10 @@ from operators.aggregates.empty import empty_state
 from operators.aggregates.operation import Operation, join_states
 from operators.columns.ranges import Ints, Mask, key_edges
 from operators.columns.records import FAR_FUTURE, FAR_PAST, Records
-from operators.engines.rolling_lifetimes import Lifetimes
+from operators.engines.rolling_lifetimes import Lifetimes, without_lifetime
 from operators.engines.rolling_rows import RollingOutput, RollingRows, Waiting, windows_of
 from operators.engines.rolling_state import RollingPaneSchema, WaitingSchema
+from operators.kinds.described import WindowsPart
 from operators.kinds.rolling import Rolling
 from operators.steps.emission import AggregateOutput
 from operators.steps.lateness import count_and_report
@@ -95,6 +96,20 @@ class RollingPlan(KindPlan):
     def head(self) -> tuple[tuple[str, str], ...]:
         return self.stored.head
 
+    @property
+    def why_rows(self) -> str:
+        return "each row comes out with all its columns"
+
+    def windows(self, tick_us: int, gap: str | None) -> WindowsPart:
+        described = self.kind.describe(tick_us)
+        when = "in the batch in which it came"
+        if not self.on_arrival:
+            rows = ", and the rows of a key, segment and batch while they wait"
+            described = replace(described, entry=described.entry + rows)
+            when = "when no record can change its windows any more"
+        rows = f"each record once, with all its columns and the aggregates of its windows, {when}"
+        return replace(described, emission=rows)
+
     def next_due(self, entries: Entries, close_time: int) -> Ints:
         return WaitingSchema.due(entries, close_time)
 
@@ -113,6 +128,9 @@ class RollingPlan(KindPlan):
     def _over_lifetime(self, output: AggregateOutput) -> list[tuple[str, Bound]]:
         lifetimes = [number for number, lookback in enumerate(self.kind.lookbacks) if lookback is None]
         return output.aggregates_over(lifetimes) if isinstance(output, RollingOutput) else []
+
+    def without_lifetime(self, store: WindowStore, stored: Collection[str]) -> list[str]:
+        return without_lifetime(store, self.stored, self.empty(), self.lasting, stored)
 
     def of_output(self, output: AggregateOutput, kept: Collection[Operation]) -> "RollingPlan":
         needed = {operation for _, bound in self._over_lifetime(output) for operation in bound.operations}

@@ -18,9 +18,11 @@ import numpy as np
 from operators.aggregates.definitions import Bound
 from operators.aggregates.operation import Operation, join_states, split_states
 from operators.aggregates.strategy import EVENT_TIMES, ONE_ENTRY, Strategy
+from operators.columns.duration_text import length
 from operators.columns.ranges import Ints, Mask, State, run_starts
 from operators.columns.records import FAR_FUTURE, FAR_PAST, Records
 from operators.kinds.bounds import session_starts
+from operators.kinds.described import CLOSED, WindowsPart
 from operators.kinds.sessions import AT, END, START, STATES, WAITS, Sessions, alone
 from operators.steps.emission import Emission
 from operators.steps.lateness import are_late
@@ -60,6 +62,10 @@ class SessionPlan(WindowPlan):
     def by_end(self) -> bool:
         """Whether the time of an entry is the end of its session."""
         return self.longest is None or self.of_older
+
+    @property
+    def two_stages(self) -> "SessionPlan":
+        return self
 
     @property
     def condenses(self) -> bool:
@@ -105,6 +111,28 @@ class SessionPlan(WindowPlan):
     def has_timers(self) -> bool:
         """The times of entries of sessions with a maximum length do not say when they can go, whatever is emitted."""
         return not (self.on_update and self.by_end)
+
+    def windows(self, tick_us: int, gap: str | None) -> WindowsPart:
+        waits = f"the gap in column {gap!r}" if self.gap is None else length(self.gap * tick_us)
+        limit, late = "", "a record whose session, including all that it joins, is closed"
+        entry, entries = "an open session of a key", "sessions"
+        if self.longest is not None:
+            most = length(self.longest * tick_us)
+            limit = f"; at most {most} from first to last event, then the next session begins"
+            late = "a record whose session without other records would be closed"
+            entry = "a distinct event time of a session, since late records can move its bounds"
+            entries = "event times"
+        return WindowsPart(
+            f"sessions with gaps of {'each record' if self.gap is None else waits}",
+            f"[first event, last event + {waits}], both ends inclusive{limit}",
+            late,
+            CLOSED,
+            entry,
+            entries,
+            "its last record",
+            None if self.gap is None else (self.gap + 1) * tick_us,
+            lone=self.longest is None,
+        )
 
     def strategy_of(self, bound: Bound) -> tuple[Strategy, None]:
         del bound

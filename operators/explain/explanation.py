@@ -13,7 +13,6 @@ from operators.explain.parts import AggregatePart, Parts
 from operators.explain.shuffle import bounded_stage, spark_types, streamed_stage
 from operators.explain.state import state_of
 from operators.explain.text import text
-from operators.explain.windows import windows_of
 from operators.runtime.binding import Binding, Runnable
 from state_backends import StateConfig, resolve
 
@@ -102,7 +101,7 @@ class Explanation(Parts):
         """
         streamed, bounded = bindings
         binding = bounded if streaming is False else streamed
-        windows = windows_of(binding)
+        windows = binding.plan.windows(binding.tick_us, binding.inputs.gap)
         return cls(
             windows,
             tuple(_aggregates(binding)),

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from operators.aggregates.strategy import Strategy
+from operators.kinds.described import WindowsPart
 from operators.runtime.binding import Binding
 from operators.runtime.watermark_rule import WatermarkRule
 from serializers import pack_value
@@ -11,35 +12,6 @@ from state_backends import StateConfig
 from state_backends.store.cutting import PAGE_ENTRIES
 
 _USUAL_ENTRIES = 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class WindowsPart:
-    """The windows of an operator and their times.
-
-    Attributes:
-        title: kind and lengths of the windows.
-        bounds: the bounds of the windows.
-        late: which records are late.
-        close_rule: when a window is final, or when timers fire.
-        entry: what an entry of the store is.
-        entries: a plural noun for entries.
-        since: the time from which on an entry is kept, as text.
-        needed_us: how long an entry is kept, in microseconds of close time; None if that is not known beforehand.
-        spacing_us: time between two entries of a key with records all the time; None if it depends on the records.
-        lone: whether a key usually has one entry at a time.
-    """
-
-    title: str
-    bounds: str
-    late: str
-    close_rule: str
-    entry: str
-    entries: str
-    since: str
-    needed_us: int | None
-    spacing_us: int | None = None
-    lone: bool = False
 
 
 @dataclass(frozen=True, slots=True)

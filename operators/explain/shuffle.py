@@ -6,11 +6,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.types as pat
 
-from operators.custom.plan import CustomPlan
-from operators.engines.rolling import RollingPlan
 from operators.explain.parts import StagePart
 from operators.runtime.binding import Binding
-from operators.steps.partials import TwoStagePlan, first_stage
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType
@@ -39,14 +36,14 @@ def bounded_stage(binding: Binding, types: "Mapping[str, DataType]", *, shuffled
             ENGINE,
             f"Spark's generated code computes {sums}, and sends one row for each key and pane",
         )
-    plan = first_stage(binding.plan)
+    plan = binding.plan.first_stage
     if plan is not None and plan.condenses:
         return StagePart(
             PYTHON,
             f"Python workers compute {sums}, and send one row for each key and pane; not in generated code: {why_not}"
             f"{_sorts(shuffled)}",
         )
-    return StagePart(ROWS, f"{_rows(binding)}; {_why_rows(binding)}")
+    return StagePart(ROWS, f"{_rows(binding)}; {binding.plan.why_rows}")
 
 
 def streamed_stage(binding: Binding, *, shuffled: bool = False) -> StagePart:
@@ -57,13 +54,13 @@ def streamed_stage(binding: Binding, *, shuffled: bool = False) -> StagePart:
         shuffled: whether its rows come out of a shuffle of Spark.
     """
     sorts = _sorts(shuffled)
-    if first_stage(binding.plan) is not None:
+    if binding.plan.first_stage is not None:
         return StagePart(
             ADAPTIVE,
             "each task aggregates its rows partially if this makes its first rows much fewer; otherwise it sends "
             f"{_rows(binding)}. One blob for each bucket{sorts}",
         )
-    return StagePart(ROWS, f"{_rows(binding)}, one blob for each bucket; {_why_rows(binding)}{sorts}")
+    return StagePart(ROWS, f"{_rows(binding)}, one blob for each bucket; {binding.plan.why_rows}{sorts}")
 
 
 def _sorts(shuffled: bool) -> str:
@@ -72,20 +69,6 @@ def _sorts(shuffled: bool) -> str:
 
 def _rows(binding: Binding) -> str:
     return f"input rows with the columns {', '.join(binding.inputs.names)}"
-
-
-def _why_rows(binding: Binding) -> str:
-    plan = binding.plan
-    if isinstance(plan, CustomPlan):
-        return "a custom operator processes single records"
-    if isinstance(plan, RollingPlan):
-        return "each row comes out with all its columns"
-    if skips := ", ".join(op.describe() for op in plan.operations if op.bare.skips):
-        return f"{skips} may skip records, which are counted behind the shuffle"
-    if isinstance(plan, TwoStagePlan):
-        return "a pane is one event time, so that partial aggregation would save little"
-    unmerged = ", ".join(op.describe() for op in plan.operations if not op.combines)
-    return f"{unmerged} cannot be combined, so that there is no partial aggregation"
 
 
 def spark_types(event_time: pa.DataType, name: str) -> "dict[str, DataType]":

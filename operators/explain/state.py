@@ -11,7 +11,8 @@ import pyarrow.types as pat
 from operators.aggregates.operation import Operation
 from operators.columns.arrow import column_data
 from operators.columns.records import Records
-from operators.explain.parts import StatePart, WindowsPart
+from operators.explain.parts import StatePart
+from operators.kinds.described import WindowsPart
 from operators.runtime.binding import Binding
 from serializers import pack_value
 from serializers.keys import NO_COLUMNS

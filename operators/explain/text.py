@@ -1,15 +1,13 @@
 """An explanation as text: labelled lines in sections."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from textwrap import wrap
-from typing import Any
 
-from operators.custom.plan import CustomPlan
-from operators.engines.rolling import RollingPlan
-from operators.explain.lengths import length, number_range, plural
+from operators.columns.duration_text import length
+from operators.explain.lengths import number_range, plural
 from operators.explain.parts import Parts, StatePart
-from operators.steps.emission import OutputSchema
+from operators.kinds.described import named_values
 from state_backends.store.cutting import PAGE_ENTRIES
 from state_backends.store.schema import head_codes
 
@@ -22,7 +20,7 @@ Line = tuple[str, str]
 
 def text(of: Parts) -> str:
     """Return an explanation as aligned lines of at most 110 columns."""
-    keys = _pairs(dict(of.binding.output.keys))
+    keys = named_values(dict(of.binding.output.keys))
     sections = (
         (f"{of.windows.title}, {f'by {keys}' if keys else 'all records as one group'}", _time(of)),
         ("aggregates", _aggregates(of)),
@@ -52,11 +50,8 @@ def _align(lines: Sequence[Line], indent: int) -> str:
 
 
 def _time(of: Parts) -> Iterator[Line]:
-    binding, windows, plan = of.binding, of.windows, of.binding.plan
-    if isinstance(plan, CustomPlan):
-        yield from _declared(plan, of)
-    else:
-        yield "windows", windows.bounds
+    windows = of.windows
+    yield from windows.settings or [("windows", windows.bounds)]
     if of.streamed is None:
         yield (
             "late",
@@ -65,11 +60,10 @@ def _time(of: Parts) -> Iterator[Line]:
     else:
         yield "close time", _close_time(of)
         yield "late", windows.late
-    yield "timers" if isinstance(plan, CustomPlan) else "closed", windows.close_rule
-    if isinstance(binding.output, OutputSchema):
-        yield "emits", _emission(binding.output)
-    elif isinstance(plan, RollingPlan):
-        yield "emits", _rolling_emission(plan)
+    yield "timers" if windows.settings else "closed", windows.close_rule
+    emission = windows.emission or of.binding.output.emission
+    if emission is not None:
+        yield "emits", emission
 
 
 def _close_time(of: Parts) -> str:
@@ -79,37 +73,6 @@ def _close_time(of: Parts) -> str:
         return f"the watermark of the first operator of the query{behind}; records are late by that of the previous batch"
     grace = f"less {length(binding.grace * binding.tick_us)} of grace" if binding.grace else "without grace"
     return f"the highest event time, {grace}"
-
-
-def _declared(plan: CustomPlan, of: Parts) -> Iterator[Line]:
-    settings = {name: repr(value) for name, value in plan.describe()["settings"].items()}
-    yield "settings", _pairs(settings, " = ") or "none"
-    yield "reads", _pairs(plan.inputs) or "key and event time only"
-    schema = of.binding.output.arrow
-    keys = [name for name, _ in of.binding.output.keys]
-    yield "results", _pairs({field.name: field.type for field in schema if field.name not in keys})
-    if plan.declaration.counts:
-        yield "counts", ", ".join(plan.declaration.counts)
-
-
-def _pairs(named: Mapping[str, Any], between: str = ": ") -> str:
-    return ", ".join(f"{name}{between}{value}" for name, value in named.items())
-
-
-def _emission(output: OutputSchema) -> str:
-    if not output.with_change:
-        return "each window once, when it is closed"
-    retracted = ", and retractions of those that no longer exist" if output.retracts else ""
-    return f"after each batch, the windows that it changed{retracted}; for a bounded frame, each window once"
-
-
-def _rolling_emission(plan: RollingPlan) -> str:
-    when = (
-        "in the batch in which it came"
-        if plan.on_arrival
-        else "when no record can change its windows any more"
-    )
-    return f"each record once, with all its columns and the aggregates of its windows, {when}"
 
 
 def _aggregates(of: Parts) -> Iterator[Line]:
@@ -125,10 +88,10 @@ def _state(of: Parts) -> Iterator[Line]:
     yield "an entry", windows.entry
     yield "a page", f"up to {PAGE_ENTRIES} entries of a key, in a segment of {length(state.segment_us)}"
     codes = zip(state.head, head_codes(state.head), strict=True)
-    yield "columns", _pairs({name: _TYPES[code] for (name, _), code in codes})
+    yield "columns", named_values({name: _TYPES[code] for (name, _), code in codes})
     for name, parts in state.states:
         types = {part: _TYPES[code] for part, code in parts}
-        yield "", f"{name}: {_pairs(types, ' ') if len(types) > 1 else next(iter(types.values()))}"
+        yield "", f"{name}: {named_values(types, ' ') if len(types) > 1 else next(iter(types.values()))}"
     yield "bytes", _entry_bytes(state)
     yield "kept", _kept(of)
     yield "a key", _key_bytes(state, windows.entries)
@@ -137,7 +100,7 @@ def _state(of: Parts) -> Iterator[Line]:
 
 
 def _kept(of: Parts) -> str:
-    if isinstance(of.binding.plan, CustomPlan):
+    if of.windows.since is None:
         return "until the operator takes it out of the store"
     needed = of.state.needed_us
     kept = "its gap and grace" if needed is None else length(needed)

@@ -7,6 +7,7 @@ import numpy as np
 
 from operators.columns.ranges import Ints, Mask, run_starts
 from operators.columns.records import Records
+from operators.kinds.described import WindowsPart
 from operators.kinds.folding import FoldedWindows, FoldSchema, positions
 from operators.kinds.hopping import Hops
 from operators.kinds.kind import FoldKind
@@ -21,6 +22,12 @@ class FoldedHopping(Hops, FoldKind):
 
     name: ClassVar[str] = "hopping by fold"
     head: ClassVar[tuple[tuple[str, str], ...]] = (("end", TIME),)
+
+    def describe(self, tick_us: int) -> WindowsPart:
+        kept = self.size - self.dead_before(0), self.advance
+        return self._described(
+            tick_us, ", window by window", ("a window with a record in it", "windows"), kept
+        )
 
     def dead_before(self, close_time: int) -> int:
         """Return the end before which no window is needed: a closed window is not used by others."""

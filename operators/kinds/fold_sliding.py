@@ -26,6 +26,7 @@ import numpy as np
 
 from operators.columns.ranges import Ints, Mask, run_starts
 from operators.columns.records import FAR_PAST, Records
+from operators.kinds.described import WindowsPart
 from operators.kinds.folding import FoldedWindows, FoldSchema, positions
 from operators.kinds.kind import FoldKind
 from operators.kinds.sliding import SlidingBounds
@@ -42,6 +43,10 @@ class FoldedSliding(SlidingBounds, FoldKind):
 
     name: ClassVar[str] = "sliding by fold"
     head: ClassVar[tuple[tuple[str, str], ...]] = (("end", TIME), ("latest", TIME), ("is_window", NUMBER))
+
+    def describe(self, tick_us: int) -> WindowsPart:
+        entry = "a window, about two for each distinct event time of a key", "windows", "its end"
+        return self._described(tick_us, ", window by window", entry)
 
     def bounds(self, last_tick: Ints) -> tuple[Ints, Ints]:
         return last_tick - self.size, last_tick

@@ -10,9 +10,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from operators.columns.duration_text import length
 from operators.columns.ranges import Ints, Mask
 from operators.columns.records import FAR_PAST, NEVER
 from operators.kinds.bounds import distances
+from operators.kinds.described import WindowsPart
 from operators.kinds.kind import PaneKind, WindowKind, Windows
 
 
@@ -47,6 +49,31 @@ class Hops(WindowKind):
     @property
     def dependency_span(self) -> int:
         return self.size
+
+    def _described(
+        self, tick_us: int, title: str, entry: tuple[str, str], kept: tuple[int, int]
+    ) -> WindowsPart:
+        """The windows as text.
+
+        Args:
+            tick_us: length of a tick in microseconds.
+            title: what follows the lengths in the title.
+            entry: what an entry is, and a plural noun for entries.
+            kept: for how many ticks after its start an entry is kept, and by how many two of them are apart.
+        """
+        size, step = length(self.size * tick_us), length(self.advance * tick_us)
+        name = f"tumbling windows of {size}" if size == step else f"hopping windows of {size} every {step}"
+        shifted = f", shifted by {length(self.offset * tick_us)}" if self.offset else ""
+        return WindowsPart(
+            f"{name}{title}",
+            f"[start, start + {size}), a start every {step} since the epoch{shifted}",
+            "a record whose last window is closed",
+            "a window whose end (exclusive) is at or before the close time",
+            *entry,
+            "its start",
+            kept[0] * tick_us,
+            kept[1] * tick_us,
+        )
 
     def first_start(self, time: Ints) -> Ints:
         """Return the first start of a window at each time or after it."""
@@ -106,6 +133,17 @@ class Hopping(Hops, PaneKind):
     """Hopping or tumbling windows over panes."""
 
     condenses: ClassVar[bool] = True
+
+    def describe(self, tick_us: int) -> WindowsPart:
+        pane = length(self.pane * tick_us)
+        one = self.pane == self.size
+        entry = "a window" if one else f"a pane of {pane} (the greatest common divisor of size and advance)"
+        entries = f"{entry} with a record in it", "windows" if one else "panes"
+        return self._described(tick_us, "", entries, (self.size, self.pane))
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        return self.pane, self.offset
 
     @property
     def pane(self) -> int:

@@ -11,6 +11,7 @@ import numpy as np
 
 from operators.columns.ranges import Ints, Mask
 from operators.columns.records import Records
+from operators.kinds.described import WindowsPart
 from operators.kinds.folding import FoldedWindows, FoldSchema
 from state_backends import Entries
 
@@ -68,6 +69,10 @@ class WindowKind(ABC):
         """How many ticks a record can be away from the entries that it changes or whose windows it is in."""
 
     @abstractmethod
+    def describe(self, tick_us: int) -> WindowsPart:
+        """Return the windows as text, given the length of a tick in microseconds."""
+
+    @abstractmethod
     def late_before(self, close_time: int) -> int:
         """Return the time before which a record is late: all windows that could contain it are closed."""
 
@@ -91,6 +96,11 @@ class PaneKind(WindowKind):
     size: int
     condenses: ClassVar[bool]
     """Whether a pane stands for a span of time, so that panes are few even if records are many."""
+
+    @property
+    def grid(self) -> tuple[int, int] | None:
+        """Length and offset of panes of equal length; None if a pane is a time."""
+        return None
 
     @abstractmethod
     def pane_of(self, time: Ints) -> Ints:

@@ -6,7 +6,9 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from operators.columns.duration_text import length
 from operators.columns.ranges import Ints, Mask
+from operators.kinds.described import WindowsPart
 from operators.kinds.kind import WindowKind
 
 Closed = Literal["both", "left", "right", "none"]
@@ -56,6 +58,28 @@ class Rolling(WindowKind):
         """Not so far back as the lifetime."""
         return self.longest
 
+    def describe(self, tick_us: int) -> WindowsPart:
+        lengths = ["the lifetime" if n is None else length(n * tick_us) for n in self.lookbacks]
+        opening = "[" if self.closed in ("both", "left") else "("
+        closing = "]" if self.closed in ("both", "right") else ")"
+        bounds = [f"{opening}t - {length(n * tick_us)}, t{closing}" for n in self.finite]
+        bounds += [f"all {'until' if closing == ']' else 'before'} t"] if self.lifetime else []
+        entry = "a pane for each distinct event time of a key"
+        if self.lifetime:
+            entry += ", one pane for all that is older than the longest other lookback"
+            if self.forget_after is not None:
+                entry += f" until the key was without records for {length(self.forget_after * tick_us)}"
+        return WindowsPart(
+            f"rolling windows of {', '.join(lengths)}",
+            f"{', '.join(bounds)} for each record at t",
+            "a record before the close time: it gets no row, but counts in the rows that are not out",
+            "a row whose event time is before the close time",
+            entry,
+            "panes",
+            "its event time",
+            (self.longest + 1) * tick_us,
+        )
+
     def late_before(self, close_time: int) -> int:
         """Return the time before which a record gets no row, since its own windows are closed."""
         return close_time
@@ -83,6 +107,6 @@ class Rolling(WindowKind):
         if self.forget_after is not None:  # A pause may be within the page.
             return np.zeros(len(start), bool)
         whole = last < earliest
-        for length in self.finite:
-            whole &= (start > latest - length) | (last < earliest - length)
+        for lookback in self.finite:
+            whole &= (start > latest - lookback) | (last < earliest - lookback)
         return whole

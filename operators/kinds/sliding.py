@@ -17,9 +17,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from operators.columns.duration_text import length
 from operators.columns.ranges import Ints, Mask
 from operators.columns.records import NEVER
 from operators.kinds.bounds import distances
+from operators.kinds.described import CLOSED, WindowsPart
 from operators.kinds.kind import PaneKind, WindowKind, Windows
 
 
@@ -48,6 +50,25 @@ class SlidingBounds(WindowKind):
         """Up to the end of a record's right window."""
         return self.size + 1
 
+    def _described(self, tick_us: int, title: str, entry: tuple[str, str, str]) -> WindowsPart:
+        """The windows as text.
+
+        Args:
+            tick_us: length of a tick in microseconds.
+            title: what follows the size in the title.
+            entry: what an entry is, a plural noun for entries, and since when one is kept.
+        """
+        size, tick = length(self.size * tick_us), length(tick_us)
+        behind = length(-self.late_before(0) * tick_us)
+        return WindowsPart(
+            f"sliding windows of {size}{title}",
+            f"[t - {size}, t] for each event time t of a key, and [t + {tick}, t + {tick} + {size}] if a record is in it",
+            f"a record more than {behind} before the close time: all windows that could contain it are closed",
+            CLOSED,
+            *entry,
+            (1 - self.dead_before(0)) * tick_us,
+        )
+
     def late_before(self, close_time: int) -> int:
         return close_time - self.size
 
@@ -67,6 +88,10 @@ class Sliding(SlidingBounds, PaneKind):
     """Sliding windows over panes, one for each distinct event time of a key."""
 
     condenses: ClassVar[bool] = False
+
+    def describe(self, tick_us: int) -> WindowsPart:
+        entry = "a pane for each distinct event time of a key", "panes", "its event time"
+        return self._described(tick_us, "", entry)
 
     def pane_of(self, time: Ints) -> Ints:
         return time

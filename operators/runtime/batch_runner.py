@@ -8,7 +8,7 @@ import pyarrow as pa
 from operators.columns.records import Records, Sifted
 from operators.runtime.binding import Binding
 from operators.steps.late_reports import FailedRecords
-from operators.steps.partials import Partials, TwoStagePlan
+from operators.steps.partials import Partials
 from operators.steps.plan import Engine
 from operators.steps.refused import Refused
 from operators.steps.step import Counters, FailedCall, Step
@@ -55,7 +55,8 @@ def read_batch(binding: Binding, rows: Sequence[pa.Table], partials: Sequence[pa
     sifted = columns.sift_all(rows) if binding.sifts else None
     records = columns.read(pa.concat_tables(rows)) if sifted is None else columns.records(sifted.usable)
     refused = Refused.by(plan.operations, records)
-    return Batch(plan.accumulate(records) if isinstance(plan, TwoStagePlan) else records, sifted, refused)
+    two_stages = plan.two_stages
+    return Batch(records if two_stages is None else two_stages.accumulate(records), sifted, refused)
 
 
 @dataclass(frozen=True, slots=True)

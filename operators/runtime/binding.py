@@ -12,7 +12,7 @@ from operators.columns.records import Records, most_ticks
 from operators.errors import DefinitionError
 from operators.runtime.inputs import Inputs
 from operators.steps.late_reports import LateSide
-from operators.steps.partials import Partials, TwoStagePlan, from_table, join
+from operators.steps.partials import Partials, from_table, join
 from operators.steps.plan import Plan
 from state_backends import StateConfig, WindowStore
 from state_backends.store.schema import StoredSchema, StoredState
@@ -182,12 +182,13 @@ class Binding:
             rows: tables of records, in the input columns; at least one, unless there are partials.
             partials: tables of what a first stage made of records, for plans in two stages.
         """
-        if not isinstance(self.plan, TwoStagePlan):
+        plan = self.plan.two_stages
+        if plan is None:
             return self.inputs.records.read(pa.concat_tables(rows))
-        parts = [from_table(table, self.plan.layout) for table in partials]
+        parts = [from_table(table, plan.layout) for table in partials]
         if rows:
-            parts.insert(0, self.plan.accumulate(self.inputs.records.read(pa.concat_tables(rows))))
-        return join(self.plan, parts)
+            parts.insert(0, plan.accumulate(self.inputs.records.read(pa.concat_tables(rows))))
+        return join(plan, parts)
 
     def with_late_rows(self, rows: pa.Table, late: pa.ChunkedArray | None) -> pa.Table:
         """Return rows and the reports of late records as one table of the schema `rows`."""

@@ -6,7 +6,7 @@ The second stage joins the entries of all tasks. (Hazelcast Jet's two-stage aggr
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -88,7 +88,6 @@ class Partials:
         step.report_late(row, (bounds[0][entry], bounds[1][entry]))
 
 
-@runtime_checkable
 class TwoStagePlan(Protocol):
     """A plan whose operations can all be combined."""
 
@@ -109,17 +108,6 @@ class TwoStagePlan(Protocol):
 
     def reduce(self, partials: Partials) -> Partials:
         """Return the entries sorted by key and time, those of the same key and time combined."""
-
-
-def first_stage(plan: object) -> TwoStagePlan | None:
-    """Return a plan whose records tasks may accumulate before the shuffle, or None.
-
-    A task that runs again has to send what it sent before: the same records in the same order make the same states. Records
-    that operations may skip are counted and reported behind the shuffle.
-    """
-    if not isinstance(plan, TwoStagePlan) or any(operation.bare.skips for operation in plan.operations):
-        return None
-    return plan
 
 
 def join(plan: TwoStagePlan, parts: Sequence[Partials]) -> Partials:

@@ -10,8 +10,10 @@ from operators.aggregates.operation import Operation
 from operators.aggregates.strategy import BY_COST, Strategy
 from operators.columns.ranges import Ints
 from operators.columns.records import FAR_PAST
+from operators.kinds.described import WindowsPart
 from operators.kinds.kind import WindowKind
 from operators.steps.emission import AggregateOutput
+from operators.steps.partials import TwoStagePlan
 from operators.steps.step import Step
 from operators.steps.timed_store import Emitted, TimedStore
 from serializers.pages import Column, PageLayout
@@ -84,6 +86,49 @@ class Plan(ABC):
         """The layout of stored entries: the head, then the states of all operations."""
         codes = (code for operation in self.operations for code in operation.codes)
         return PageLayout((*head_codes(self.head), *codes))
+
+    @property
+    def two_stages(self) -> TwoStagePlan | None:
+        """The plan itself, if records can be accumulated to entries before a step."""
+        return None
+
+    @property
+    def first_stage(self) -> TwoStagePlan | None:
+        """The plan itself, if tasks may accumulate its records before the shuffle.
+
+        A task that runs again has to send what it sent before: the same records in the same order make the same states.
+        Records that operations may skip are counted and reported behind the shuffle.
+        """
+        return None if any(operation.bare.skips for operation in self.operations) else self.two_stages
+
+    @property
+    def grid(self) -> tuple[int, int] | None:
+        """Length and offset of panes of equal length; None if there are none."""
+        return None
+
+    @property
+    @abstractmethod
+    def why_rows(self) -> str:
+        """Why records are not accumulated before the shuffle, if they are not."""
+
+    @abstractmethod
+    def windows(self, tick_us: int, gap: str | None) -> WindowsPart:
+        """Return the windows as text.
+
+        Args:
+            tick_us: length of a tick in microseconds.
+            gap: the column of the gaps of sessions, if there is one.
+        """
+
+    def without_lifetime(self, store: WindowStore, stored: Collection[str]) -> list[str]:
+        """Return the states over a lifetime of which a store has nothing, though it has lifetimes: by default none.
+
+        Args:
+            store: has the state.
+            stored: the states that it had when it was written.
+        """
+        del store, stored
+        return []
 
     @abstractmethod
     def engine(self, store: WindowStore) -> Engine:
@@ -180,6 +225,15 @@ class WindowPlan(Plan):
     def calls_user_code(self) -> bool:
         return any(operation.bare.calls_user_code for operation in self.operations)
 
+    @property
+    def why_rows(self) -> str:
+        if skips := ", ".join(op.describe() for op in self.operations if op.bare.skips):
+            return f"{skips} may skip records, which are counted behind the shuffle"
+        if self.two_stages is not None:
+            return "a pane is one event time, so that partial aggregation would save little"
+        unmerged = ", ".join(op.describe() for op in self.operations if not op.combines)
+        return f"{unmerged} cannot be combined, so that there is no partial aggregation"
+
     def of_output(self, output: AggregateOutput, kept: Collection[Operation]) -> "WindowPlan":
         """Return the plan that computes the aggregates of an output.
 
@@ -222,3 +276,6 @@ class KindPlan(WindowPlan):
 
     def last_window(self, time: Ints) -> tuple[Ints, Ints]:
         return self.kind.last_window(time)
+
+    def windows(self, tick_us: int, gap: str | None) -> WindowsPart:
+        return self.kind.describe(tick_us)

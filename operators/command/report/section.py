@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 
+from operators.columns.duration_text import length
 from operators.command.report.columns import Value, columns
 from operators.command.report.heat_map import MOST_COLUMNS, MOST_ROWS, heat_map
 from operators.command.report.keeping import keeping
 from operators.command.report.markup import Html, details, element, join, pairs, table, tiles
 from operators.command.text.formats import NEVER, byte_text, counted, instant, moment, number
 from operators.command.text.words import facts, states_of, title
-from operators.explain.lengths import length
 from state_backends.checkpoints.survey import StateSurvey
 from state_backends.durability.progress import FAR_PAST
 

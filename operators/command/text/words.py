@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from operators.columns.duration_text import length
 from operators.command.text.formats import printable
-from operators.explain.lengths import length
 from state_backends.store.schema import StoredSchema
 
 _EMISSIONS = {

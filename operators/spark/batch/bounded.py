@@ -28,7 +28,7 @@ from operators.spark.batch.sorting import (
 from operators.spark.inputs import blobs
 from operators.spark.inputs.blobs import to_batches
 from operators.spark.inputs.packing import gather
-from operators.steps.partials import KEY, Partials, TwoStagePlan, column_names, from_table, to_table
+from operators.steps.partials import KEY, Partials, column_names, from_table, to_table
 from operators.steps.plan import Engine
 from operators.steps.step import Counters
 from state_backends.backends.memory import MemoryBackend
@@ -72,8 +72,8 @@ class FirstStage:
             yield from self._entries(batches)
 
     def _entries(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        plan = self.binding.plan
-        assert isinstance(plan, TwoStagePlan)  # noqa: S101 - made for no other
+        plan = self.binding.plan.two_stages
+        assert plan is not None  # noqa: S101 - made for no other
         for part in gather(batches, self.rows):
             records = self.binding.inputs.records.read(part.rename_columns(self.binding.inputs.names))
             with one_at_a_time(self.binding):
@@ -115,8 +115,8 @@ class FirstStageRows:
 
     def read(self, table: pa.Table) -> Records | Partials:
         """Return the entries of all tasks, sorted and combined: rows from Spark are in order of groups of keys only."""
-        plan = self.binding.plan
-        assert isinstance(plan, TwoStagePlan)  # noqa: S101 - made for no other
+        plan = self.binding.plan.two_stages
+        assert plan is not None  # noqa: S101 - made for no other
         return plan.reduce(from_table(table, plan.layout))
 
 
@@ -192,7 +192,7 @@ class BoundedRun:
         rows are such ones, and records can be accumulated, they are cut anywhere.
         """
         whole = last_moment(waiting)
-        return waiting.num_rows - 1 if not whole and isinstance(self.binding.plan, TwoStagePlan) else whole
+        return waiting.num_rows - 1 if not whole and self.binding.plan.two_stages is not None else whole
 
     def _engine(self) -> Engine:
         return self.binding.plan.engine(self.binding.store(MemoryBackend()))

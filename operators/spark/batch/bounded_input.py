@@ -14,7 +14,7 @@ from operators.spark.batch.sorting import ORDER, in_order
 from operators.spark.inputs.chains import is_shuffled
 from operators.spark.inputs.pipeline_schema import without_analysis
 from operators.spark.inputs.watermarks import utc, zoned_column
-from operators.steps.partials import KEY, TIME, first_stage
+from operators.steps.partials import KEY, TIME
 
 SLICING = Slicing()
 """How bounded frames are cut into steps. No result depends on it."""
@@ -60,7 +60,7 @@ def sort_input(df: DataFrame, binding: Binding, name: str) -> SortedInput:
     stage = EngineStage.of(binding, df) if binding.late is None and columns is None else None
     if stage is not None:
         df, micros, source = stage.group(df), F.col(PANE), stage
-    elif (plan := first_stage(binding.plan)) is not None and plan.condenses and binding.late is None:
+    elif (plan := binding.plan.first_stage) is not None and plan.condenses and binding.late is None:
         first = FirstStage(binding, name, SLICING.rows)
         if columns is not None or is_shuffled(df):
             df = _by_content(df, columns or df.schema, binding)

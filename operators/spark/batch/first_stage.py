@@ -16,16 +16,14 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that every Spark
 from pyspark.sql.types import DataType, TimestampType
 
 from operators.aggregates import exact
-from operators.aggregates.operation import Operation
+from operators.aggregates.operation import Operation, join_states
 from operators.aggregates.operations import CountRows, CountValid, Extreme, Max, SumFloat, SumInt, SumLong
 from operators.columns.ranges import State
 from operators.columns.records import most_ticks, number_keys
-from operators.engines.pane_engine import PanePlan
-from operators.kinds.hopping import Hopping
 from operators.runtime.binding import Binding
 from operators.steps.partials import Partials
-from operators.steps.plan import Plan
 from serializers.keys import NO_COLUMNS, encode_keys
+from state_backends import Entries
 
 PANE = "pane"
 _ROWS = "rows"
@@ -82,11 +80,12 @@ class EngineStage:
 
     def _pane(self) -> Column:
         """The start of each row's pane in microseconds; null where the event time cannot be used."""
-        kind, tick_us = _hopping(self.binding.plan), self.binding.tick_us
-        assert kind is not None  # noqa: S101 - `of` makes it for no other
+        plan, tick_us = self.binding.plan, self.binding.tick_us
+        assert plan.grid is not None  # noqa: S101 - `of` makes it for no other
+        length, offset = plan.grid
         time = F.unix_micros(F.col(self.binding.inputs.aliases[self.binding.inputs.event_time]))
-        most = most_ticks(pa.timestamp("us"), tick_us, kind.max_bound_offset)
-        start = time - F.pmod(time - F.lit(kind.offset * tick_us), F.lit(kind.pane * tick_us))
+        most = most_ticks(pa.timestamp("us"), tick_us, plan.max_bound_offset)
+        start = time - F.pmod(time - F.lit(offset * tick_us), F.lit(length * tick_us))
         return F.when((time < most * tick_us) & (time >= (1 - most) * tick_us), start)
 
     def _values(self, source: _Source) -> Column:
@@ -124,9 +123,9 @@ class EngineStage:
         keys = encode_keys(distinct) if distinct else [NO_COLUMNS]
         time = table.column(PANE).to_numpy() // self.binding.tick_us
         states = [self._state(table, n, op) for n, op in enumerate(self.binding.plan.operations)]
-        plan = self.binding.plan
-        assert isinstance(plan, PanePlan)  # noqa: S101 - `of` makes it for no other
-        entries = plan.schema.entries(number, (time,), states)
+        plan = self.binding.plan.two_stages
+        assert plan is not None  # noqa: S101 - `of` makes it for no other
+        entries = Entries(number, (time, *join_states(states)))
         return plan.reduce(Partials(keys, entries, table.column(_ROWS).to_numpy()))
 
     def _state(self, table: pa.Table, number: int, operation: Operation) -> State:
@@ -160,11 +159,6 @@ class EngineStage:
         return total
 
 
-def _hopping(plan: Plan) -> Hopping | None:
-    """The windows of a plan, if they are hopping ones over panes."""
-    return plan.kind if isinstance(plan, PanePlan) and isinstance(plan.kind, Hopping) else None
-
-
 def obstacle(binding: Binding, types: Mapping[str, DataType]) -> str | None:
     """Return why Spark cannot do the first stage of a binding, as a part of a sentence; None if it can.
 
@@ -173,7 +167,7 @@ def obstacle(binding: Binding, types: Mapping[str, DataType]) -> str | None:
         types: of the frame's event time, by its name.
     """
     plan, columns = binding.plan, dict(binding.inputs.values)
-    if _hopping(plan) is None:
+    if plan.grid is None:
         return "only panes of tumbling and hopping windows are groups to Spark"
     if not isinstance(types[binding.inputs.event_time], TimestampType):
         return f"event time {binding.inputs.event_time!r} has no time zone"

@@ -32,7 +32,7 @@ from operators.spark.base.user_code_lock import one_at_a_time
 from operators.spark.base.workers import prepare_worker
 from operators.spark.inputs import blobs
 from operators.spark.inputs.blobs import to_blobs
-from operators.steps.partials import Partials, first_stage, to_table
+from operators.steps.partials import Partials, to_table
 from serializers.arrays import row_bytes, take_rows
 from serializers.keys import NO_COLUMNS, bucket_of, encode_keys
 
@@ -172,7 +172,7 @@ class Pack:
 
     def _first_stage(self, columns: RecordColumns, usable: UsableRows) -> Partials | None:
         """The rows accumulated, if that makes the first ones so much fewer that it is worth it."""
-        plan = first_stage(self.binding.plan)
+        plan = self.binding.plan.first_stage
         if plan is None:
             return None
         sample = columns.records(usable.head(_SAMPLE_ROWS))

@@ -24,7 +24,7 @@ from operators.runtime.binding import Binding
 from operators.spark.batch.bounded import BoundedRun, FirstStage, FirstStageRows, InputRows, Source
 from operators.spark.batch.sorting import ORDER
 from operators.steps.late_reports import LateSide
-from operators.steps.partials import KEY, TIME, TwoStagePlan
+from operators.steps.partials import KEY, TIME
 from serializers import decode_keys
 from state_backends import resolve
 
@@ -116,7 +116,7 @@ class Frame:
 
     def ordered(self, binding: Binding) -> tuple[pa.Table, Source]:
         """The rows as they come to a task, and how it reads them."""
-        if isinstance(binding.plan, TwoStagePlan) and binding.plan.condenses and binding.late is None:
+        if (plan := binding.plan.two_stages) is not None and plan.condenses and binding.late is None:
             return self._first_stage(binding), FirstStageRows(binding)
         return self.plain(binding), InputRows(binding)
 
