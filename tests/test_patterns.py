@@ -1,4 +1,4 @@
-"""Texts of others (records in errors, files, paths) are searched in time that grows with their length, and no faster."""
+"""Patterns of texts, which are searched in time that grows with their length and no faster; and of code that asks for types."""
 
 import re
 import resource
@@ -165,3 +165,25 @@ def test_where_a_checkpoint_was(path: str) -> None:
     error = f"[X] y\nFile {path}/state/0/_stateSchema/default/0_1 does not exist\n\tat z"
     assert f"looks for its state in {path}, since" in str(moved_error(ValueError(error), "/new/cp"))
     assert moved_error(ValueError("File /a/state/x/_stateSchema/b does not exist"), "/new/cp") is None
+
+
+OWN = ("operators/engines/", "operators/custom/", "operators/kinds/")
+"""Where plans, engines and their outputs are defined."""
+ASKED = re.compile(
+    r"isinstance\([^()]*\b(?:\w*(?:Plan|Engine|Kind)|Sliding|Hopping|Rolling|\w+Output|OutputSchema)\b"
+)
+OTHERS = ("BatchOutput",)
+"""What has such a name, and is no output of an operator."""
+
+
+def test_a_plan_answers_for_itself() -> None:
+    """No other module asks for the type of a plan, an engine, a kind or an output: a method says what it is."""
+    modules = (path for package in ("operators", "state_backends") for path in (ROOT / package).rglob("*.py"))
+    asked = [
+        f"{name}: {found[0]}"
+        for module in modules
+        if not (name := str(module.relative_to(ROOT))).startswith(OWN)
+        for found in ASKED.finditer(module.read_text())
+        if not any(other in found[0] for other in OTHERS)
+    ]
+    assert asked == []

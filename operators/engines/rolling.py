@@ -74,8 +74,14 @@ class RollingPlan(KindPlan):
         return self.on_arrival
 
     @property
-    def emits_own_rows(self) -> bool:
-        return self.on_arrival
+    def stores_rows(self) -> bool:
+        return not self.on_arrival
+
+    def apart(self, output: Any, records: Any, name: str) -> tuple[pa.Table, Any, Records] | None:
+        if not self.on_arrival or records.rows is None:
+            return None
+        numbered = replace(records, rows=pa.table({name: np.arange(records.rows.num_rows)}))
+        return records.rows.select([column for column, _, _ in output.rows]), output.by_row(name), numbered
 
     @property
     def keeps_state(self) -> bool:
@@ -188,21 +194,6 @@ class RollingEngine:
         if plan.kind.lifetime:
             pause = plan.kind.forget_after
             self._lifetimes = Lifetimes(store, self._stored, self._empty, plan.lasting, pause)
-
-    def spread(self, segment: int, since: int, before: int, pieces: int) -> list[int]:
-        """Return times that cut what a segment has due, between two close times, into pieces of equal length.
-
-        segment     | begin                                     end |
-        rows                   first due . . . . . . latest
-        times                       |      |      |
-        """
-        first = self.state.timers.first_due(segment)
-        if first is None:
-            return []
-        begin = max(since, first)
-        length = min(before, self.state.store.latest_of(segment) + 1) - begin
-        times = {begin + length * n // pieces for n in range(1, pieces)} if length > 0 else set[int]()
-        return sorted(times - {begin})
 
     def step(self, batch: Records, step: Step) -> Sequence[Emitted]:
         """Process one batch and return the rows to emit."""

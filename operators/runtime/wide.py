@@ -5,13 +5,11 @@ are, it only needs to know which rows come out.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 
-from operators.columns.records import Records, Sifted, UsableRows
-from operators.engines.rolling_rows import RollingOutput
+from operators.columns.records import Sifted, UsableRows
 from operators.runtime.batch_runner import Batch, BatchRunner, begin_step, count_bad, failed_records
 from operators.runtime.binding import Binding
 from operators.steps.late_reports import FailedRecords, LateSide
@@ -39,14 +37,8 @@ def run_wide(
     binding, sifted, records = runner.binding, batch.sifted, batch.records
     output, step = binding.output, begin_step(batch, close_times, failed_before)
     source = None
-    if (
-        binding.plan.emits_own_rows
-        and isinstance(output, RollingOutput)
-        and isinstance(records, Records)
-        and records.rows is not None
-    ):
-        source, output = records.rows.select([name for name, _, _ in output.rows]), output.by_row(_ROW)
-        records = replace(records, rows=pa.table({_ROW: np.arange(source.num_rows)}))
+    if (apart := binding.plan.apart(output, records, _ROW)) is not None:
+        source, output, records = apart
     rows = output.table(runner.engine.step(records, step), sequence)
     if sifted is not None:
         count_bad(sifted, step)

@@ -5,6 +5,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Protocol
 
+import pyarrow as pa
+
 from operators.aggregates.definitions import Bound
 from operators.aggregates.operation import Operation
 from operators.aggregates.strategy import BY_COST, Strategy
@@ -23,6 +25,10 @@ from state_backends.store.schema import head_codes
 
 class Engine(Protocol):
     """Processes batches of a plan over one store."""
+
+    @property
+    def plan(self) -> "Plan":
+        """What is computed."""
 
     @property
     def state(self) -> TimedStore:
@@ -57,9 +63,23 @@ class Plan(ABC):
         return False
 
     @property
-    def emits_own_rows(self) -> bool:
-        """Whether rows of a batch come out in the same batch, with all their columns."""
+    def stores_rows(self) -> bool:
+        """Whether rows wait in the store, with all their columns, until they come out."""
         return False
+
+    def apart(self, output: Any, records: Any, name: str) -> tuple[pa.Table, Any, Any] | None:
+        """Return a batch with numbers in place of the columns that come out of it as they are; None if none do.
+
+        Args:
+            output: of the plan.
+            records: of the batch.
+            name: of the column of numbers.
+
+        Returns:
+            The columns, an output in which the numbers are the first column, and the records with numbers.
+        """
+        del output, records, name
+        return None
 
     @property
     @abstractmethod

@@ -127,6 +127,34 @@ class TimedStore:
         if self._retract is not None and parts:
             self._retracting = self._retract(keys, merge_entries(parts, store.layout))
 
+    def stages(self, since: int, before: int, piece_bytes: int, most_pieces: int) -> Iterator[int]:
+        """Yield times between two close times, so that what is stored between them has about so many bytes.
+
+        A segment of more is cut, as if its bytes were evenly spread over the time of what it has due:
+
+            segment     | begin                                     end |
+            rows                   first due . . . . . . latest
+            times                       |      |      |
+
+        Args:
+            since, before: ticks.
+            piece_bytes: of the pages between two times.
+            most_pieces: of one segment.
+        """
+        size = 0
+        for segment, more in sorted(self.store.usage.segment_bytes().items()):
+            begin, end = self.store.span_of(segment)
+            if end < since or begin >= before:
+                continue
+            if size and size + more > piece_bytes:
+                yield begin
+                size = 0
+            pieces = min(max(1, -(-more // piece_bytes)), most_pieces)
+            first = self.timers.first_due(segment) if pieces > 1 else None
+            if first is not None:
+                yield from _cuts(max(since, first), min(before, self.store.latest_of(segment) + 1), pieces)
+            size += more // pieces
+
     def touch(self, keys: list[bytes], close_time: int) -> Touched:
         """Return the keys of a batch and the pages that are due before the close time, whose spans are still empty."""
         due = {
@@ -303,6 +331,12 @@ class TimedStore:
         chosen = ~exact | fired[page] | (due < was_due[page])
         written = PageIds(pages.span, after.key[chosen], after.start[chosen], after.start[chosen])
         self.timers.queue.add(segment, written.names(touched.keys), due[chosen])
+
+
+def _cuts(begin: int, end: int, pieces: int) -> list[int]:
+    """Times that cut a span into pieces of equal length."""
+    times = {begin + (end - begin) * n // pieces for n in range(1, pieces)} if end > begin else set[int]()
+    return sorted(times - {begin})
 
 
 def rows_by_segment(number: Ints, segments: Ints) -> list[Ints]:

@@ -17,7 +17,6 @@ import pyarrow as pa
 
 from operators.columns.ranges import Ints
 from operators.columns.records import FAR_PAST
-from operators.engines.rolling import RollingEngine
 from operators.runtime.binding import Binding
 from operators.spark.inputs import blobs
 from operators.steps.plan import Engine
@@ -87,35 +86,17 @@ def _times(binding: Binding, rows: Sequence[pa.Table]) -> Ints:
 
 def in_stages(engine: Engine, part: Part) -> Iterator[Part]:
     """Yield a part so that the rows which wait come out some MiB at a time: by segments, and by parts of large ones."""
-    if not isinstance(engine, RollingEngine) or engine.plan.on_update:
+    if not engine.plan.stores_rows:
         yield part
         return
     start, end = part.close_times
-    for stage in _stages(engine, engine.state.close_time, start):
+    state, sizes = engine.state, (blobs.AT_ONCE_BYTES, MOST_PIECES)
+    for stage in state.stages(state.close_time, start, *sizes):
         yield Part((stage, stage))
-    later = list(_stages(engine, max(start, engine.state.close_time), end))
+    later = list(state.stages(max(start, state.close_time), end, *sizes))
     if not later:
         yield part
         return
     yield Part((start, start), part.rows, part.partials)
     for stage in [*later, end]:
         yield Part((stage, stage))
-
-
-def _stages(engine: RollingEngine, since: int, before: int) -> Iterator[int]:
-    """Times between two close times, so that what is stored between them has some MiB.
-
-    Segments of more are cut, as if their bytes were evenly spread over the time of their entries.
-    """
-    store, size = engine.state.store, 0
-    for segment, more in sorted(store.usage.segment_bytes().items()):
-        begin, end = store.span_of(segment)
-        if end < since or begin >= before:
-            continue
-        if size and size + more > blobs.AT_ONCE_BYTES:
-            yield begin
-            size = 0
-        pieces = min(max(1, -(-more // blobs.AT_ONCE_BYTES)), MOST_PIECES)
-        if pieces > 1:
-            yield from engine.spread(segment, since, before, pieces)
-        size += more // pieces
