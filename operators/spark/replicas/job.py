@@ -10,7 +10,7 @@ from operators.runtime.metrics import add_metrics
 from operators.runtime.stateful import StatefulOperator
 from operators.runtime.watermark_rule import WatermarkRule
 from operators.spark.base.logs import warn_once
-from operators.spark.base.user_code_lock import one_at_a_time
+from operators.spark.base.user_code_lock import in_turn
 from operators.spark.inputs import blobs as sizes
 from operators.spark.inputs.blobs import from_blobs
 from operators.spark.replicas.batch_parts import Part, can_be_parted, in_parts, in_stages
@@ -93,16 +93,13 @@ class Job:
         return call.fired is None and progress.timer is not None and progress.timer > call.watermark_ms
 
     def run(self, journal: Journal, request: Request) -> Outcome:
-        """Work on a bucket with this process's copy.
+        """Work on a bucket with this process's copy, when no other bucket is worked on in this process.
 
         Args:
             journal: of the bucket; it is written and committed.
             request: what is to be done.
         """
-        with (
-            one_at_a_time(self.binding),
-            lease_copy(self.binding, self.config, request.pointer.store_id) as operator,
-        ):
+        with in_turn(), lease_copy(self.binding, self.config, request.pointer.store_id) as operator:
             return self._step(operator, journal, request)
 
     def _step(self, operator: StatefulOperator, journal: Journal, request: Request) -> Outcome:

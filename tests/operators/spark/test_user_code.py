@@ -141,20 +141,21 @@ def test_user_functions_are_called_in_their_turn(task: Callable[[Any], None], ki
     assert not user_code_lock._turn.locked()
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", [reading, bounded, savepoint])
 def test_built_in_aggregates_wait_for_nobody(task: Callable[[Any], None]) -> None:
-    """Buckets of one process are worked on at the same time where no function of a user is called."""
+    """Rows are read at the same time as a function of a user runs, where none is called."""
     with user_code_lock._turn:
         task(BUILT_IN)
 
 
-def test_threads_take_turns() -> None:
-    """A second bucket of the process is worked on when the first is done."""
+@pytest.mark.parametrize("operator", [OPERATORS["fold"], BUILT_IN], ids=["user functions", "built-in"])
+def test_threads_take_turns(operator: Any) -> None:
+    """A second bucket of the process is worked on when the first is done, whatever is computed."""
     began, done = Event(), Event()
 
     def work() -> None:
         began.set()
-        bucket(OPERATORS["fold"])
+        bucket(operator)
         done.set()
 
     thread = Thread(target=work)
