@@ -33,31 +33,46 @@ def encoded_keys(keys: Keys, columns: pa.Schema) -> list[bytes]:
             "the operator has no key columns, so that all records are of one key: to forget them all, start the query with a "
             "new checkpoint"
         )
-    table = _table(keys, columns)
+    table = rows_of_keys(keys, columns.names, dict(zip(columns.names, columns.types, strict=True)))
+    cast = [cast_key(table, field.name, field.type, "operator") for field in columns]
+    return encode_keys(number_keys(cast, table.num_rows)[1])
+
+
+def rows_of_keys(keys: Keys, names: Sequence[str], types: Mapping[str, pa.DataType]) -> pa.Table:
+    """Return keys as a table of plain types that has at least one row, and exactly the key columns.
+
+    Args:
+        keys: as users give them.
+        names: of the key columns.
+        types: of those that are known, for the values of dictionaries.
+
+    Raises:
+        DefinitionError: there is no row, a column is missing or too many, or values have no common type; names it.
+    """
+    table = _table(keys, names, types)
     if not table.num_rows:
         raise DefinitionError("there is no key to forget: the keys have no rows")
-    for name in columns.names:
+    for name in names:
         if name not in table.column_names:
             raise DefinitionError(
                 f"the keys lack the key column {name!r}; they have the columns {list_columns(name, table.column_names)}"
             )
     for name in table.column_names:
-        if name not in columns.names:
+        if name not in names:
             raise DefinitionError(
-                f"the keys have a column {name!r} that is no key column of the operator: give just "
-                f"{', '.join(columns.names)}"
+                f"the keys have a column {name!r} that is no key column: give just {', '.join(names)}"
             )
-    return encode_keys(number_keys([_cast(table, field) for field in columns], table.num_rows)[1])
+    return table.select(list(names))
 
 
-def _table(keys: Any, columns: pa.Schema) -> pa.Table:
+def _table(keys: Any, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> pa.Table:
     if isinstance(keys, pa.RecordBatch):
         return plain_table(pa.Table.from_batches([keys]))
     if isinstance(keys, pa.Table):
         return plain_table(keys)
     if isinstance(keys, Mapping | str) or not all(isinstance(row, Mapping) for row in keys):
         raise DefinitionError(
-            f"keys are rows of the key columns {', '.join(columns.names)}: give a pyarrow.Table or a list of dictionaries, not "
+            f"keys are rows of the key columns {', '.join(columns)}: give a pyarrow.Table or a list of dictionaries, not "
             f"{short(keys)}"
         )
     names = list(dict.fromkeys(name for row in keys for name in row))
@@ -69,8 +84,7 @@ def _table(keys: Any, columns: pa.Schema) -> pa.Table:
                 f"a key lacks the column {name!r}: {short(dict(missing))}; for null, give None"
             )
         values = [row[name] for row in keys]
-        type_ = columns.field(name).type if name in columns.names else None
-        arrays.append(_array(name, values, type_))
+        arrays.append(_array(name, values, types.get(name)))
     return pa.table(arrays, names=names)
 
 
@@ -83,19 +97,30 @@ def _array(name: str, values: Sequence[object], type_: pa.DataType | None) -> pa
         raise DefinitionError(f"key column {name!r} is {short(values[0])}: {error}") from error
 
 
-def _cast(table: pa.Table, field: pa.Field) -> pa.ChunkedArray:
-    column = table.column(field.name)
-    if column.type == field.type:
+def cast_key(table: pa.Table, name: str, type_: pa.DataType, whose: str) -> pa.ChunkedArray:
+    """Return a key column as the type that keys have where they are to be forgotten.
+
+    Args:
+        table: has the column.
+        name: of the column.
+        type_: of the stored keys.
+        whose: key it is, for messages: the operator's, or a table's.
+
+    Raises:
+        DefinitionError: a value of the column may mean another key, or is none of the type.
+    """
+    column = table.column(name)
+    if column.type == type_:
         return column
-    if not _alike(column.type, field.type):
+    if not _alike(column.type, type_):
         raise DefinitionError(
-            f"key column {field.name!r} is of type {column.type}, but the operator's is {field.type}: cast it"
+            f"key column {name!r} is of type {column.type}, but the {whose}'s is {type_}: cast it"
         )
     try:
-        return column.cast(field.type)
+        return column.cast(type_)
     except pa.ArrowException as error:
         raise DefinitionError(
-            f"key column {field.name!r} has a value that is none of the operator's type {field.type}: {error}"
+            f"key column {name!r} has a value that is none of the {whose}'s type {type_}: {error}"
         ) from error
 
 

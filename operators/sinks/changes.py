@@ -1,6 +1,6 @@
 """From the rows that a query emits in a batch to the changes of a table: the last row of each key counts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -71,7 +71,7 @@ def changes_of(
 
 
 def forgotten_keys(keys: "Keys", names: Sequence[str]) -> pa.Table:
-    """Return the distinct keys whose rows are to go from a table, with its key columns in their order.
+    """Return the distinct keys whose rows are to go from a table, with its key columns in their order, in plain types.
 
     Args:
         keys: rows of the key columns: a table, or a dictionary for each row.
@@ -79,36 +79,22 @@ def forgotten_keys(keys: "Keys", names: Sequence[str]) -> pa.Table:
 
     Raises:
         DefinitionError: there is no key column or no key, or the keys have other columns; names them.
+        SinkError: a time is outside of the years 1 to 9999.
     """
     if not names:
         raise DefinitionError(
             "the table has no key columns but the window: there is nothing to forget a key by"
         )
-    rows = keys if isinstance(keys, pa.Table) else _rows_of(keys, names)
-    if not rows.num_rows:
-        raise DefinitionError("there is no key to forget: the keys have no rows")
-    _check_names(rows.column_names, names)
-    table = _with_one_zero(_flat(rows, names)[0], names).select(list(names))
-    return table.group_by(list(names)).aggregate([])
+    from operators.runtime.keys_to_forget import rows_of_keys  # imports more than a sink needs for a batch
 
-
-def _rows_of(keys: Sequence[Mapping[str, object]], names: Sequence[str]) -> pa.Table:
-    """Keys that were given as dictionaries. One that lacks a column would be taken for a null."""
-    if isinstance(keys, Mapping | str) or not all(isinstance(key, Mapping) for key in keys):
-        raise DefinitionError(
-            f"keys are rows of the columns {', '.join(names)}: give a pyarrow.Table or a list of dictionaries, "
-            f"not {short(keys)}"
-        )
-    for key in keys:
-        _check_names(list(key), names)
-    return pa.table({name: pa.array([key[name] for key in keys]) for name in names})
-
-
-def _check_names(columns: Sequence[str], names: Sequence[str]) -> None:
-    if {*columns} != {*names}:
-        raise DefinitionError(
-            f"the keys have the columns {', '.join(columns)}, but the table's key columns are {', '.join(names)}"
-        )
+    rows = rows_of_keys(keys, names, {})
+    try:
+        table = _flat(rows, names)[0]
+    except pa.ArrowException as error:
+        raise DefinitionError(f"the keys have values that no table has: {error}") from error
+    _check_keys(table.schema, names)
+    refuse_times(table)
+    return _with_one_zero(table, names).group_by(list(names)).aggregate([])
 
 
 def _refuse_late(schema: pa.Schema) -> None:

@@ -6,20 +6,22 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.types as pat
 
+from operators.columns.arrow import plain_type
 from operators.errors import DefinitionError
 from operators.sinks.interface import Changes, Sink, SinkError, WrittenBatch
-from operators.sinks.tables import check_columns, declared_types, not_older
+from operators.sinks.tables import cast_keys, declared_types, not_older
 from state_backends.uris import may_have_password
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
+T = TypeVar("T")
 _KEYS = "windows.keys"
 """The table property that has the key columns: Delta knows no keys."""
 _FINGERPRINT = "windows.fingerprint: {}"
@@ -87,7 +89,7 @@ class DeltaSink(Sink):
             return self._repeated(lambda: self._try_to_write(changes))
 
     @staticmethod
-    def _repeated(act: Callable[[], bool]) -> bool:
+    def _repeated(act: Callable[[], T]) -> T:
         """Merge; again, if another writer was faster: the merge has to see what that one has written."""
         conflict = _deltalake().exceptions.CommitFailedError
         for wait in _WAITS:
@@ -115,21 +117,18 @@ class DeltaSink(Sink):
                 return None
             return WrittenBatch(number, table.transaction_version(_FINGERPRINT.format(query)))
 
-    def forget(self, keys: pa.Table) -> None:
+    def forget(self, keys: pa.Table) -> int:
         with _in_words(self.path):
-            self._repeated(lambda: self._try_to_forget(keys))
+            return self._repeated(lambda: self._try_to_forget(keys))
 
-    def _try_to_forget(self, keys: pa.Table) -> bool:
+    def _try_to_forget(self, keys: pa.Table) -> int:
         table = self._existing()
         if table is None:
-            return False
-        columns = {one.name: one for one in pa.schema(table.schema().to_arrow())}
-        check_columns(f"at {self.path}", columns, keys.column_names)
-        keys = keys.cast(pa.schema([columns[name] for name in keys.column_names]))
-        table.merge(
-            keys, _same(keys.column_names), source_alias="new", target_alias="old"
-        ).when_matched_delete().execute()
-        return True
+            return 0
+        columns = {one.name: plain_type(one.type) for one in pa.schema(table.schema().to_arrow())}
+        keys = cast_keys(f"at {self.path}", keys, columns)
+        merge = table.merge(keys, _same(keys.column_names), source_alias="new", target_alias="old")
+        return int(merge.when_matched_delete().execute()["num_target_rows_deleted"])
 
     def _existing(self) -> "DeltaTable | None":
         table, options = _deltalake().DeltaTable, dict(self.storage_options or {})
@@ -179,7 +178,7 @@ def _in_words(path: str) -> Iterator[None]:
     """Raise errors of the block as a SinkError that names the table; a panic of Rust's is no `Exception`."""
     try:
         yield
-    except (SinkError, ImportError):
+    except (SinkError, DefinitionError, ImportError):
         raise
     except BaseException as error:
         if isinstance(error, Exception) or type(error).__name__ == _PANIC:

@@ -111,16 +111,22 @@ class Sink(ABC):
     def last_batch(self, query: str) -> WrittenBatch | None:
         """Return the query's last batch that was written to this table, or None."""
 
-    def forget(self, keys: pa.Table) -> None:
+    def forget(self, keys: pa.Table) -> int:
         """Delete all rows of keys, whatever their windows, in one transaction; a sink need not be able to.
 
-        A table that does not exist has none. What is noted of batches stays.
+        A table that does not exist has none. What is noted of batches stays. Keys are compared as values of the table's
+        columns: `operators.sinks.tables.cast_keys` casts them, and refuses those that may mean another key.
 
         Args:
-            keys: distinct rows of the key columns without those of the window. Null is equal to null.
+            keys: distinct rows of the key columns without those of the window, in the types in which they were given. Null is
+                equal to null, and to nothing else.
+
+        Returns:
+            How many rows were deleted.
 
         Raises:
             SinkError: the table lacks such a column, or the sink cannot forget. Nothing has changed.
+            DefinitionError: a key has another type than its column. Nothing has changed.
         """
         raise SinkError(
             f"{type(self).__name__} has no method forget: delete the rows of {keys.num_rows} keys in the table yourself"

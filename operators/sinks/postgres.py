@@ -62,8 +62,8 @@ class PostgresSink(Sink):
     def last_batch(self, query: str) -> WrittenBatch | None:
         return self._database().last_batch(query)
 
-    def forget(self, keys: pa.Table) -> None:
-        self._database().forget(keys)
+    def forget(self, keys: pa.Table) -> int:
+        return self._database().forget(keys)
 
     def _database(self) -> "Database":
         try:

@@ -13,7 +13,8 @@ from operators.errors import DefinitionError
 from operators.sinks import postgres_statements as to
 from operators.sinks.interface import Changes, SinkError, WrittenBatch
 from operators.sinks.postgres_rights import has_schema, missing_rights
-from operators.sinks.tables import BATCHES, FINGERPRINT, check_columns, check_layout, quoted
+from operators.sinks.postgres_values import arrow_type
+from operators.sinks.tables import BATCHES, FINGERPRINT, cast_keys, check_layout, quoted
 
 Db = Connection[Any]
 T = TypeVar("T")
@@ -64,15 +65,18 @@ class Database:
             f"the question for the last batch of query {query!r}",
         )
 
-    def forget(self, keys: pa.Table) -> None:
+    def forget(self, keys: pa.Table) -> int:
         """Delete all rows of keys, as `Sink.forget` does."""
 
-        def act(db: Db) -> None:
-            if columns := [column for column, _, _ in to.columns_of(db, self._name)]:
-                check_columns(self._shown, columns, keys.column_names)
-                to.delete_keys(db, self._name, keys)
+        def act(db: Db) -> int:
+            found = to.columns_of(db, self._name)
+            if not found:
+                return 0
+            given = {field.name: field.type for field in keys.schema}
+            types = {name: arrow_type(sql, given.get(name, pa.null())) for name, _, sql in found}
+            return to.delete_keys(db, self._name, cast_keys(self._shown, keys, types))
 
-        self._in_words(act, f"the deletion of {keys.num_rows} keys")
+        return self._in_words(act, f"the deletion of {keys.num_rows} keys")
 
     @property
     def _name(self) -> Identifier:

@@ -115,13 +115,15 @@ def last_written(db: Db, batches: Identifier, table: str, query: str) -> Written
     return WrittenBatch(*found[0]) if found else None
 
 
-def delete_keys(db: Db, table: Identifier, keys: pa.Table) -> None:
-    """Delete rows by key columns."""
+def delete_keys(db: Db, table: Identifier, keys: pa.Table) -> int:
+    """Delete rows by key columns, and return how many."""
     if not keys.num_rows:
-        return
-    new = _copy(db, table, "windows_deletes", keys)
-    for same in _same_keys(keys):
-        run(db, SQL("DELETE FROM {} AS old USING {} AS new WHERE {}").format(table, new, same))
+        return 0
+    new, statement = (
+        _copy(db, table, "windows_deletes", keys),
+        SQL("DELETE FROM {} AS old USING {} AS new WHERE {}"),
+    )
+    return sum(db.execute(statement.format(table, new, same)).rowcount for same in _same_keys(keys))
 
 
 def _same_keys(keys: pa.Table) -> list[Composed]:

@@ -24,6 +24,25 @@ def sql_type(type_: pa.DataType) -> str | None:
     return next((name for is_type, name in _TYPES if is_type(type_)), None)
 
 
+def arrow_type(sql: str, key: pa.DataType) -> pa.DataType | None:
+    """Return the Arrow type as which keys are compared with a column, or None if that is not known.
+
+    Args:
+        sql: the column's type, as PostgreSQL writes it.
+        key: the keys' type. PostgreSQL compares numbers of any type with `numeric` by value.
+    """
+    name, _, digits = sql.partition("(")
+    if name == "numeric":
+        exact = not digits or int(digits.rstrip(")").rpartition(",")[2]) == 0
+        if (exact and pat.is_integer(key)) or (not digits and pat.is_decimal(key)):
+            return key
+        precision, _, scale = digits.rstrip(")").partition(",")
+        return (
+            pa.decimal128(int(precision), int(scale)) if digits and int(precision) <= _MOST_DIGITS else None
+        )
+    return _ARROW.get(name)
+
+
 def as_csv(rows: pa.Table) -> Iterator[memoryview]:
     """Return rows as COPY takes them: CSV, some thousand rows at a time; null is nothing, text is quoted.
 
@@ -36,6 +55,24 @@ def as_csv(rows: pa.Table) -> Iterator[memoryview]:
         options = pa.csv.WriteOptions(include_header=False, quoting_style="needed")
         pa.csv.write_csv(plain.slice(start, _COPIED_ROWS), text, options)
         yield text.getbuffer()
+
+
+_MOST_DIGITS = 38
+"""Of an Arrow decimal in 128 bits, which is also the most that Spark has."""
+_ARROW: dict[str, pa.DataType] = {
+    "boolean": pa.bool_(),
+    "bigint": pa.int64(),
+    "integer": pa.int32(),
+    "smallint": pa.int16(),
+    "double precision": pa.float64(),
+    "real": pa.float32(),
+    "text": pa.string(),
+    "character varying": pa.string(),
+    "bytea": pa.binary(),
+    "date": pa.date32(),
+    "timestamp without time zone": pa.timestamp("us"),
+    "timestamp with time zone": pa.timestamp("us", "UTC"),
+}
 
 
 def _is_bytes(type_: pa.DataType) -> bool:

@@ -12,12 +12,12 @@ import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from operators.sinks.interface import Changes, Sink, SinkError, WrittenBatch
-from operators.sinks.nested import json_text
+from operators.sinks.sqlite_values import arrow_type, declared_type, plain
 from operators.sinks.tables import (
     BATCHES,
     FINGERPRINT,
     Layout,
-    check_columns,
+    cast_keys,
     check_layout,
     create_table,
     declared_types,
@@ -43,7 +43,8 @@ class SQLiteSink(Sink):
 
     Values: integers, floats (NaN becomes null, as SQLite has none), text and bytes as they are; booleans as 0 and 1;
     timestamps and dates as ISO text, which sorts by time and which SQLite's date functions read; decimals as text;
-    nested values as JSON text. Rows are bound one by one, in C: about 2 us per value.
+    nested values as JSON text. The names of types in a new table tell them apart, such as DECIMAL_TEXT(10, 2). Rows are
+    bound one by one, in C: about 2 us per value.
 
     Args:
         path: the file; it is created if it does not exist. Its directory must be a local one.
@@ -69,9 +70,9 @@ class SQLiteSink(Sink):
             raise SinkError(f"{path} is not a file of SQLite: give another path")
 
     def write(self, changes: Changes) -> bool:
-        types = declared_types(changes.upserts.schema, _declared, "SQLite")
-        rows, gone = _plain(changes.upserts), _plain(changes.deletes)
-        _refuse_nan(changes)
+        types = declared_types(changes.upserts.schema, declared_type, "SQLite")
+        rows, gone = plain(changes.upserts), plain(changes.deletes)
+        _refuse_nan(changes.upserts.select(changes.keys))
         with self._open() as db, _transaction(db):
             self._ensure(db, changes, types)
             noted = self.table, changes.query, changes.batch, changes.fingerprint
@@ -94,11 +95,15 @@ class SQLiteSink(Sink):
             found = db.execute(asked, (self.table, query)).fetchone()
         return None if found is None else WrittenBatch(*found)
 
-    def forget(self, keys: pa.Table) -> None:
+    def forget(self, keys: pa.Table) -> int:
         with self._open() as db, _transaction(db):
-            if columns := _layout(db, self.table).required:
-                check_columns(quoted(self.table), columns, keys.column_names)
-                self._delete(db, _plain(keys))
+            columns = _layout(db, self.table).types
+            if not columns:
+                return 0
+            types = {name: arrow_type(declared) for name, declared in columns.items()}
+            keys = cast_keys(quoted(self.table), keys, types)
+            _refuse_nan(keys)
+            return self._delete(db, plain(keys))
 
     @contextmanager
     def _open(self) -> "Iterator[Connection]":
@@ -136,9 +141,9 @@ class SQLiteSink(Sink):
             )
         db.execute(statement)
 
-    def _delete(self, db: "Connection", keys: pa.Table) -> None:
+    def _delete(self, db: "Connection", keys: pa.Table) -> int:
         where = " AND ".join(f"{quoted(name)} IS ?" for name in keys.column_names)
-        db.executemany(f"DELETE FROM {quoted(self.table)} WHERE {where}", _tuples(keys))
+        return db.executemany(f"DELETE FROM {quoted(self.table)} WHERE {where}", _tuples(keys)).rowcount
 
     def _without_older(self, db: "Connection", changes: Changes, rows: pa.Table) -> pa.Table:
         """Return the rows that are not older than those of their keys in the table."""
@@ -195,44 +200,13 @@ def _layout(db: "Connection", table: str) -> Layout:
         primary if list(primary.values()) == ["INTEGER"] else {}
     )  # SQLite makes up a key for null there
     required = {name: bool(needed) or name in numbered for name, needed, _, _ in columns}
-    return Layout(required, [*unique, *([frozenset(primary)] if primary else [])])
+    types = {name: type_ for name, _, _, type_ in columns}
+    return Layout(required, [*unique, *([frozenset(primary)] if primary else [])], types)
 
 
-def _declared(type_: pa.DataType) -> str | None:
-    if pat.is_boolean(type_) or (pat.is_integer(type_) and not pat.is_uint64(type_)):
-        return "BIGINT"  # a key that is called INTEGER would get a number of SQLite's own for null
-    if pat.is_floating(type_):
-        return "REAL"
-    if _is_bytes(type_):
-        return "BLOB"
-    if pat.is_string(type_) or pat.is_large_string(type_) or _is_texted(type_) or pat.is_nested(type_):
-        return "TEXT"
-    return None
-
-
-def _is_bytes(type_: pa.DataType) -> bool:
-    return bool(pat.is_binary(type_) or pat.is_large_binary(type_) or pat.is_fixed_size_binary(type_))
-
-
-def _is_texted(type_: pa.DataType) -> bool:
-    """Whether the type's values are stored as Arrow writes them."""
-    return bool(pat.is_timestamp(type_) or pat.is_date(type_) or pat.is_decimal(type_))
-
-
-def _plain(table: pa.Table) -> pa.Table:
-    """Return the table in types that SQLite has."""
-    for number, field in enumerate(table.schema):
-        if _is_texted(field.type):
-            table = table.set_column(number, field.name, table.column(number).cast(pa.string()))
-        elif pat.is_nested(field.type):
-            table = table.set_column(number, field.name, json_text(table.column(number)))
-    return table
-
-
-def _refuse_nan(changes: Changes) -> None:
+def _refuse_nan(keys: pa.Table) -> None:
     """Refuse keys that SQLite would take for null."""
-    for key in changes.keys:
-        column = changes.upserts.column(key)
+    for key, column in zip(keys.column_names, keys.columns, strict=True):
         if pat.is_floating(column.type) and (found := pc.sum(pc.is_nan(column)).as_py()):
             raise SinkError(
                 f"key column {key!r} is NaN in {found} rows, which SQLite does not know: drop or replace them"

@@ -98,13 +98,35 @@ def check_layout(table: str, layout: Layout, changes: Changes, types: Mapping[st
     _refuse_nulls(table, layout, changes)
 
 
-def check_columns(table: str, columns: Iterable[str], names: Sequence[str]) -> None:
-    """Refuse a table that lacks columns by which rows are to be deleted; a SinkError names them."""
-    there = list(columns)
-    if missing := [name for name in names if name not in there]:
+def cast_keys(table: str, keys: pa.Table, columns: Mapping[str, pa.DataType | None]) -> pa.Table:
+    """Return distinct keys to forget, in the types of a table's columns.
+
+    Args:
+        table: its name, for messages.
+        keys: as they were given.
+        columns: the type of the values in each column of the table; None if it is not known.
+
+    Raises:
+        SinkError: the table lacks a column, or the type of its values is not known.
+        DefinitionError: a key has another type than its column; names the column.
+    """
+    from operators.runtime.keys_to_forget import cast_key  # imports more than a sink needs for a batch
+
+    names = keys.column_names
+    if missing := [name for name in names if name not in columns]:
         raise SinkError(
-            f"table {table} has no columns {', '.join(missing)}, by which rows are to be deleted; it has {', '.join(there)}"
+            f"table {table} has no columns {', '.join(missing)}, by which rows are to be deleted; it has {', '.join(columns)}"
         )
+    cast = list[pa.ChunkedArray]()
+    for name in names:
+        type_ = columns[name]
+        if type_ is None:
+            raise SinkError(
+                f"the sink has not chosen the type of column {name!r} in table {table}, and cannot tell how a key is stored "
+                "there: delete the rows yourself"
+            )
+        cast.append(cast_key(keys, name, type_, "table"))
+    return pa.table(cast, names).group_by(names).aggregate([])
 
 
 def _refuse_nulls(table: str, layout: Layout, changes: Changes) -> None:

@@ -1,5 +1,6 @@
 """A function for `foreachBatch` that brings a table up to date with each batch."""
 
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -27,6 +28,13 @@ _OTHER_NAME = (
 )
 
 
+_NO_ROWS = (
+    "no row was deleted: the table has none of the %d keys to forget. If it should have, compare their values with those in "
+    "the table: %r"
+)
+_LOG = logging.getLogger(__name__)
+
+
 @dataclass(frozen=True, slots=True)
 class Upsert:
     """What `upsert_to` returns: call it with a frame and a batch's number."""
@@ -52,7 +60,7 @@ class Upsert:
             if not self.sink.write(replace(changes, fingerprint=of)):
                 _check_repeated(self.sink, query, batch, of, has_checkpoint=running is not None)
 
-    def forget(self, keys: "Keys") -> None:
+    def forget(self, keys: "Keys") -> int:
         """Delete all rows of keys from the table, those of closed windows, too, in one transaction.
 
         Ask the query first, with `operators.forget`, and wait until that request is done: until then it may write such rows
@@ -60,13 +68,20 @@ class Upsert:
 
         Args:
             keys: rows of the columns that `upsert_to` has as `keys`: a pyarrow Table, or a dictionary for each row. They
-                need not be in the table.
+                need not be in the table. They are cast to the types of its columns where no other key can be meant.
+
+        Returns:
+            How many rows were deleted. If there were none, the log has a warning.
 
         Raises:
-            DefinitionError: there are no keys, or they have other columns.
+            DefinitionError: there are no keys, or they have other columns, or another type than their column.
             SinkError: the sink cannot forget, or the table cannot be reached or lacks a column.
         """
-        self.sink.forget(forgotten_keys(keys, self.keys))
+        wanted = forgotten_keys(keys, self.keys)
+        deleted = self.sink.forget(wanted)
+        if not deleted:
+            _LOG.warning(_NO_ROWS, wanted.num_rows, self.sink)
+        return deleted
 
 
 @contextmanager

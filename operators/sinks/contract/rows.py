@@ -50,9 +50,10 @@ class RowContract(Contract):
         if type(sink).forget is Sink.forget:
             return
         gone = pa.table({"k": pa.array(["a", None, "nobody"], pa.string())})
-        sink.forget(gone)
+        check("a table that does not exist has no rows of them", 0, sink.forget(gone))
         sink.write(changes(0, [row("a", 1, 1), row("a", 2, 2), row("b", 1, 3), row(None, 1), row("", 1, 5)]))
-        sink.forget(gone)
+        check("the number of deleted rows is returned", 3, sink.forget(gone))
+        check("keys without rows are no error", 0, sink.forget(gone))
         check("all rows of the keys go, and no others", {row("b", 1, 3), row("", 1, 5)}, self.rows(place))
         check("the last batch stays", 0, number_of(sink.last_batch("one")))
         check("the batch is not written again", False, sink.write(changes(0, [row("a", 1, 1)])))

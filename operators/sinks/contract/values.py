@@ -1,13 +1,52 @@
 """Promises about values: what is read is what was written."""
 
+import datetime as dt
+import math
+from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from operators.errors import DefinitionError
 from operators.sinks.changes import changes_of
 from operators.sinks.contract.base import NOT_FINITE, RARE, Contract, check, number_of, tuples
-from operators.sinks.interface import Changes, SinkError
+from operators.sinks.interface import Changes, Sink, SinkError
+
+_NOON = dt.datetime(2026, 1, 5, 12)
+_ZONED = _NOON.replace(tzinfo=dt.timezone.utc)
+_CENTS = pa.decimal128(10, 2)
+_US, _UTC_US = pa.timestamp("us"), pa.timestamp("us", "UTC")
+ALIKE: Sequence[tuple[pa.DataType, Any, pa.DataType, Any]] = (
+    (pa.int32(), 7, pa.int64(), 7),
+    (pa.float32(), 0.1, pa.float64(), 0.1),
+    (pa.float64(), 1.5, pa.float32(), 1.5),
+    (_CENTS, Decimal("1.50"), pa.decimal128(2, 1), Decimal("1.5")),
+    (_CENTS, Decimal("2.00"), pa.decimal128(1, 0), Decimal(2)),
+    (_UTC_US, _ZONED, pa.timestamp("ms", "Europe/Berlin"), _ZONED),
+    (_US, _NOON, pa.timestamp("s"), _NOON),
+    (pa.date32(), _NOON.date(), pa.date64(), _NOON.date()),
+    (pa.string(), "a", pa.large_string(), "a"),
+    (pa.binary(), b"a", pa.large_binary(), b"a"),
+)
+"""The type of a key column and a value, and the same value as another type has it."""
+UNLIKE: Sequence[tuple[pa.DataType, Any, pa.DataType, Any]] = (
+    (_CENTS, Decimal("2.00"), pa.int64(), 2),
+    (_CENTS, Decimal("1.50"), pa.float64(), 1.5),
+    (_CENTS, Decimal("1.50"), pa.string(), "1.5"),
+    (pa.float64(), 2.0, pa.int64(), 2),
+    (pa.int64(), 1, pa.bool_(), True),
+    (pa.int32(), 7, pa.string(), "7"),
+    (pa.bool_(), True, pa.int64(), 1),
+    (_UTC_US, _ZONED, _US, _NOON),
+    (_US, _NOON, _UTC_US, _ZONED),
+    (_UTC_US, _ZONED, pa.string(), "2026-01-05T12:00:00Z"),
+    (pa.date32(), _NOON.date(), _US, _NOON.replace(hour=0)),
+    (pa.string(), "a", pa.binary(), b"a"),
+    (pa.binary(), b"a", pa.string(), "a"),
+)
+"""The same, where another value may be meant."""
 
 
 def keyed(**columns: pa.Array) -> pa.Table:
@@ -71,6 +110,40 @@ class ValueContract(Contract):
             sink.write(Changes("one", 1, later.select(["key"]).slice(0, 1), later.slice(1)))
             found = self.read(place, f"t_{name}", kept.schema)
             check(f"values of type {values.type} are keys", sorted_rows(later.slice(1)), sorted_rows(found))
+
+    def test_forgotten_keys_have_the_type_of_their_column(self, place: Any) -> None:
+        """A key of another type finds its rows, or is refused. A sink need not be able to forget."""
+        if type(self.sink(place, "t")).forget is Sink.forget:
+            return
+        for number, (type_, value, other, key) in enumerate((*ALIKE, *UNLIKE)):
+            table = f"t_{number}"
+            rows = pa.table({"k": pa.array([value, None], type_), "n": [1, 2]})
+            sink, gone = self.sink(place, table), pa.table({"k": pa.array([key], other)})
+            sink.write(batch_of(rows, "k"))
+            try:
+                deleted = sink.forget(gone)
+            except (SinkError, DefinitionError) as refused:
+                check(f"a key of {other} is a key of {type_}", False, number < len(ALIKE))
+                check("a key that is refused is named", True, "'k'" in str(refused))
+                deleted = 0
+            else:
+                check(f"a key of {other} finds its row among those of {type_}, or is refused", 1, deleted)
+            left = sorted_rows(rows.slice(deleted))
+            check("all other rows stay", left, sorted_rows(self.read(place, table, rows.schema)))
+
+    def test_nan_is_not_the_null_key(self, place: Any) -> None:
+        """Rows of the null key stay when NaN is forgotten."""
+        sink = self.sink(place, "t")
+        if type(sink).forget is Sink.forget:
+            return
+        rows = pa.table({"k": pa.array([1.0, None]), "n": [1, 2]})
+        sink.write(batch_of(rows, "k"))
+        nan = pa.table({"k": pa.array([math.nan])})
+        try:
+            check("NaN has no rows", 0, sink.forget(nan))
+        except SinkError as refused:
+            check("a key that is refused is named", True, "'k'" in str(refused))
+        check("null stays", sorted_rows(rows), sorted_rows(self.read(place, "t", rows.schema)))
 
     def test_rare_values_come_back_or_are_refused(self, place: Any) -> None:
         """NUL in text, and times outside of the years 1 to 9999: a sink keeps them, or names the column."""

@@ -1,14 +1,18 @@
 """All rows of keys go from a table of windows, those of closed windows, too."""
 
 import datetime as dt
+import sqlite3
+from contextlib import closing
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pyarrow as pa
 import pytest
 
 from operators import DefinitionError
-from operators.sinks import Changes, DeltaSink, Sink, SinkError, SQLiteSink, upsert_to
+from operators.sinks import Changes, DeltaSink, PostgresSink, Sink, SinkError, SQLiteSink, upsert_to
 from operators.sinks.changes import changes_of, forgotten_keys
 from tests.operators.sinks.reading import read_delta, read_sqlite
 
@@ -56,9 +60,12 @@ def test_keys_are_as_rows_have_them() -> None:
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ([{"user": "a"}], "the keys have the columns user, but the table's key columns are k, site"),
-        ([{"k": "a", "site": "x"}, {"k": "b"}], "the keys have the columns k, but"),
-        (pa.table({"k": ["a"]}), "the keys have the columns k, but"),
+        ([{"user": "a"}], "the keys lack the key column 'k'; they have the columns user"),
+        ([{"k": "a", "site": "x"}, {"k": "b"}], "a key lacks the column 'site': .* for null, give None"),
+        (pa.table({"k": ["a"]}), "the keys lack the key column 'site'"),
+        (pa.table({"k": ["a"], "site": ["x"], "n": [1]}), "'n' that is no key column: give just k, site"),
+        ([{"k": "a", "site": 1}, {"k": "b", "site": "x"}], "key column 'site' is 1: "),
+        ([{"k": "a", "site": ["x"]}], "key column 'site' is of type list.*keys must be atomic"),
         ([], "there is no key to forget"),
         ({"k": "a", "site": "x"}, "give a pyarrow.Table or a list of dictionaries, not"),
         ("a", "give a pyarrow.Table or a list of dictionaries, not 'a'"),
@@ -68,6 +75,43 @@ def test_other_keys_are_refused(keys: Any, message: str) -> None:
     """A column that is missing is no null."""
     with pytest.raises(DefinitionError, match=message):
         forgotten_keys(keys, ["k", "site"])
+
+
+def test_keys_without_rows_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The number of deleted rows comes back; none at all may be a mistake."""
+    sink = SQLiteSink(tmp_path / "t.db", "t")
+    upsert = upsert_to(sink, keys=["k"], query="q")
+    written = pa.table({"k": ["a", "a", "b"], "at": [1, 2, 1]})
+    sink.write(changes_of(written, ["k", "at"], "q", 0))
+    with caplog.at_level("WARNING"):
+        assert 2 == upsert.forget([{"k": "a"}, {"k": "nobody"}])
+        assert "" == caplog.text
+        assert 0 == upsert.forget([{"k": "A"}])
+    assert "no row was deleted: the table has none of the 1 keys to forget" in caplog.text
+
+
+def test_a_column_of_unknown_values_is_refused(tmp_path: Path) -> None:
+    """A table that a user made may not say how a key is stored."""
+    with closing(sqlite3.connect(tmp_path / "t.db")) as db:
+        db.execute("CREATE TABLE t (k timestamptz PRIMARY KEY, n)")
+    with pytest.raises(SinkError, match=r"has not chosen the type of column 'k'.*delete the rows yourself"):
+        upsert_to(SQLiteSink(tmp_path / "t.db", "t"), keys=["k"], query="q").forget([{"k": NOON}])
+
+
+def test_numbers_of_any_type_are_keys_of_numeric(database: str) -> None:
+    """PostgreSQL compares them by value: also those of unsigned numbers, and of a table that a user made."""
+    with psycopg.connect(database) as db:
+        db.execute("CREATE TABLE own (k numeric PRIMARY KEY, n bigint)")
+        db.execute("INSERT INTO own VALUES (1.50, 1), (2.00, 2), (3, 3)")
+    own = PostgresSink(database, "own")
+    assert 1 == own.forget(pa.table({"k": pa.array([Decimal("1.5")])}))
+    assert 1 == own.forget(pa.table({"k": [2]}))
+    with pytest.raises(SinkError, match="has not chosen the type of column 'k'"):
+        own.forget(pa.table({"k": [3.0]}))
+    unsigned = pa.table({"k": pa.array([2**64 - 1, 7], pa.uint64()), "n": [1, 2]})
+    sink = PostgresSink(database, "t")
+    sink.write(changes_of(unsigned, ["k"], "q", 0))
+    assert 2 == sink.forget(pa.table({"k": pa.array([2**64 - 1, 7], pa.uint64())}))
 
 
 def test_without_key_columns_there_is_no_key() -> None:
