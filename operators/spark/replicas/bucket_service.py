@@ -80,6 +80,11 @@ class BucketService:
         """Accept no more connections. To be called before the listener is closed."""
         self._ends.set()
 
+    def leave(self) -> None:
+        """Leave the tasks to the process that this one was forked from."""
+        for task in tuple(self._working):
+            task.leave()
+
     def accept(self, listener: socket.socket) -> None:
         """Serve each connection on a thread of its own, and send signs of life to those that wait for long, until `end`."""
         listener.settimeout(_SIGNS_S)

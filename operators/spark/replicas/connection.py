@@ -109,6 +109,10 @@ class Connection:
         with self._sending:
             self._socket.close()
 
+    def leave(self) -> None:
+        """Leave it to the process that this one was forked from, where another thread may have been sending."""
+        self._socket.close()
+
     def __enter__(self) -> "Connection":
         return self
 

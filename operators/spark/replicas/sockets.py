@@ -73,9 +73,10 @@ class Place:
         os.close(self.lock)
 
     def leave(self) -> None:
-        """Leave it to another process, which was forked from this one or has forked it."""
-        self.listener.close()
-        os.close(self.lock)
+        """Leave it to another process, which was forked from this one or has forked it. A second time does nothing."""
+        if self.listener.fileno() >= 0:
+            self.listener.close()
+            os.close(self.lock)
 
 
 def listen() -> Place:

@@ -56,6 +56,9 @@ def main(key: str, number: str, began: str, tell: Callable[[str], None] = print_
     show_name(NAME)
     parent = Parent(int(number), began)
     place, service = listen(), BucketService(key)
+    # What a user's function forks may outlive this process, and nobody is to wait for an answer of it.
+    os.register_at_fork(after_in_child=place.leave)
+    os.register_at_fork(after_in_child=service.leave)
     Thread(target=service.accept, args=(place.listener,), name="buckets", daemon=True).start()
     tell(place.name)
     ending: Thread | None = None

@@ -4,8 +4,8 @@
 
 works on the first batch of the bucket in each folder, prints their rows, and waits. CODE says by how much its functions count.
 The file FOLDER/fate says which process alone may add records, and whether others are `killed`, or only the first of them is
-(`once`), or one of their functions `fails`; or what each function does: it `exits`, `forks`, `grows`, `threads` and leaves one
-that does not end, `asks` Spark which task it is in, or `tells` what it meets.
+(`once`), or one of their functions `fails`; or what each function does: it `exits`, `forks`, `leaves` a process, `grows`, `threads` and
+leaves one that does not end, `asks` Spark which task it is in, or `tells` what it meets.
 FOLDER/slow says that adding a record takes a few seconds; FOLDER/began that this has begun.
 
 The process that has the copies ends with the parent that the environment names, as it does with Spark's daemon of workers.
@@ -91,6 +91,18 @@ def leave_thread(fate: Path) -> None:
         pool.submit(fate.exists).result()
 
 
+def leave_process(fate: Path) -> None:
+    """Fork one process that outlives this one, and note its number."""
+    left = fate.with_name("left")
+    if left.exists():
+        return
+    child = os.fork()
+    if not child:
+        time.sleep(600)
+        os._exit(0)
+    left.write_text(str(child))
+
+
 def ask_spark(fate: Path) -> None:
     """Ask Spark which task this is."""
     assert fate.exists()
@@ -106,6 +118,7 @@ def tell(fate: Path) -> None:
 ACTS: dict[str, Callable[[Path], object]] = {
     "exits": lambda _: sys.exit("as the function says"),
     "forks": lambda _: os.fork(),
+    "leaves": leave_process,
     "grows": lambda _: bytearray(TOO_MUCH),
     "threads": leave_thread,
     "asks": ask_spark,

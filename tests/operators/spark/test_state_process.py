@@ -171,6 +171,25 @@ def test_a_function_that_forks_is_answered_for_once(bucket: Path) -> None:
     assert ROWS == counts(batch(bucket, "memory", "run", 2))
 
 
+def test_a_process_that_a_function_leaves_takes_nobody_s_place(bucket: Path) -> None:
+    """When the process for state dies, nobody waits for the one that was forked from it: another is started at once."""
+    assert [] == batch(bucket, "memory", "run", 0)
+    (bucket / "fate").write_text("0 leaves")
+    assert ROWS == counts(batch(bucket, "memory", "run", 1))
+    (bucket / "fate").unlink()
+    left, holder = int((bucket / "left").read_text()), state_process(bucket)
+    assert holder is not None
+    try:
+        os.kill(holder, signal.SIGKILL)
+        assert has_ended(holder)
+        assert state_process(bucket) is None
+        assert ROWS == counts(batch(bucket, "memory", "run", 2))
+        assert not has_free_copy(job(bucket, "memory").config, store_id(bucket))
+        assert Path(f"/proc/{left}").exists()
+    finally:
+        os.kill(left, signal.SIGKILL)
+
+
 def test_a_function_that_starts_threads(bucket: Path) -> None:
     """They run in the process that has the copy, and one that does not end is no matter."""
     assert [] == batch(bucket, "memory", "run", 0)
