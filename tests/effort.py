@@ -30,6 +30,20 @@ def soak(case: Any, *more: Any, id: str | None = None) -> Any:  # noqa: A002 - a
     return pytest.param(case, *more, id=id, marks=pytest.mark.soak)
 
 
+def few(cases: Iterable[Any], every: int, names: int = 1) -> list[Any]:
+    """All cases, as `slow` makes them but for the first and each so-many-th one after it.
+
+    Args:
+        cases: what is tried; what is a `pytest.param` already stays as it is.
+        every: of so many cases, `make test` takes one.
+        names: how many arguments of the test a case has.
+    """
+    return [
+        case if number % every == 0 or hasattr(case, "marks") else slow(*(case if names > 1 else [case]))
+        for number, case in enumerate(cases)
+    ]
+
+
 def slow_but(kept: Collection[str], cases: Iterable[str], soaked: Collection[str] = ()) -> list[Any]:
     """All cases, as `slow` makes them but for those that are kept, and those of the soak."""
     cases = list(cases)

@@ -6,13 +6,14 @@ when the row leaves the operator: a sink that writes exactly once would show it 
 """
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv, parquet
 
 from benchmarks.nexmark.bids import at_us
 
@@ -50,12 +51,12 @@ def of_spark(
         pace: bids per second.
         event_us: from one event to the next, in microseconds.
     """
-    end = pl.col("at") if "rolling" in query else pl.col("window").struct.field("end")
     ends, seen = [], []
     for path, committed in _files(results).items():
-        frame = pl.read_parquet(path).select(end.cast(pl.Datetime("us")).to_physical())
-        ends.append(frame.to_series().to_numpy())
-        seen.append(np.full(frame.height, committed))
+        rows = parquet.read_table(path)
+        end = rows["at"] if "rolling" in query else pc.struct_field(rows["window"], "end")
+        ends.append(_moments(end))
+        seen.append(np.full(len(rows), committed))
     number = np.arange(first, first + count)
     due = begin + np.arange(count) / pace
     return _delays(np.concatenate(ends), np.concatenate(seen), number, due, event_us, pace)
@@ -68,13 +69,15 @@ def of_flink(results: Path, event_us: int) -> Delays:
         results: folder with the results, and with the times at which the source made some of the bids.
         event_us: from one event to the next, in microseconds.
     """
-    rows, made = (read_csv(results / name) for name in ("rows", "made"))
-    some, when = made[:, 0].to_numpy(), _moments(made[:, 1])
+    rows, made = (_read_csv(results / name) for name in ("rows", "made"))
+    some, when = made.column(0).to_numpy(), _moments(made.column(1))
     order = np.argsort(some)
     some, when = some[order], when[order]
     number = np.arange(some[-1])
     due, pace = np.interp(number, some, when / 1e6), some[-1] / (when[-1] - when[0]) * 1e6
-    return _delays(_moments(rows[:, -2]), _moments(rows[:, -1]) / 1e6, number, due, event_us, float(pace))
+    return _delays(
+        _moments(rows.column(-2)), _moments(rows.column(-1)) / 1e6, number, due, event_us, float(pace)
+    )
 
 
 def _delays(
@@ -108,17 +111,13 @@ def _files(results: Path) -> dict[str, float]:
     return found
 
 
-def read_csv(folder: Path, names: Sequence[str] | None = None) -> pl.DataFrame:
-    """Return the rows that Flink wrote into the files of a folder."""
+def _read_csv(folder: Path) -> pa.Table:
+    """The rows that Flink wrote into the files of a folder."""
     files = [path for path in folder.rglob("*") if path.is_file() and path.stat().st_size]
-    return pl.concat(pl.read_csv(path, has_header=False, new_columns=names) for path in files)
+    unnamed = csv.ReadOptions(autogenerate_column_names=True)
+    return pa.concat_tables([csv.read_csv(path, unnamed) for path in files], promote_options="permissive")
 
 
-def read_moments(text: pl.Series) -> pl.Series:
-    """Return moments that Flink wrote, as times."""
-    return text.str.replace("Z$", "").str.to_datetime(time_unit="us")
-
-
-def _moments(text: pl.Series) -> npt.NDArray[np.int64]:
-    """Moments that Flink wrote, in microseconds since the epoch."""
-    return read_moments(text).to_physical().to_numpy()
+def _moments(times: pa.ChunkedArray) -> npt.NDArray[np.int64]:
+    """Times of any unit, in microseconds since the epoch."""
+    return times.cast(pa.timestamp("us", times.type.tz)).cast(pa.int64()).to_numpy()

@@ -9,7 +9,6 @@ from polars.testing import assert_frame_equal
 
 from benchmarks.marks import full
 from benchmarks.measure import Measure
-from benchmarks.nexmark.delays import read_csv, read_moments
 from benchmarks.nexmark.queries import QUERIES
 from benchmarks.nexmark.streams import CORES
 from benchmarks.nexmark.systems import DELAYED, MEASURED, PACE, SYSTEMS, delays, figures, has, write_rows
@@ -39,8 +38,10 @@ def rows_of(system: str, query: str, folder: Path) -> pl.DataFrame:
     write_rows(system, query, FEW if query != "rolling, hot" else HOT, folder)
     names = ROLLING if "rolling" in query else WINDOWS
     if system == "flink":
-        frame = read_csv(folder, names)
-        frame = frame.with_columns(read_moments(frame["begin"]))
+        files = [path for path in folder.rglob("*") if path.is_file() and path.stat().st_size]
+        frame = pl.concat(pl.read_csv(path, has_header=False, new_columns=names) for path in files)
+        begin = frame["begin"].str.replace("Z$", "").str.to_datetime(time_unit="us")
+        frame = frame.with_columns(begin)
     else:
         frame = pl.read_parquet(folder / "*.parquet")
         time = pl.col("at") if "rolling" in query else pl.col("window").struct.field("start")

@@ -5,8 +5,9 @@ import os
 from pathlib import Path
 
 import numpy as np
-import polars as pl
+import pyarrow as pa
 import pytest
+from pyarrow import csv, parquet
 
 from benchmarks.nexmark.bids import at_us, bids
 from benchmarks.nexmark.delays import of_flink, of_spark
@@ -24,19 +25,20 @@ def test_shares_of_hot_bids() -> None:
 
 
 @pytest.fixture
-def ends() -> pl.Series:
+def ends() -> pa.Array:
     """Ends of windows, of which one is due in each second."""
     at = at_us(np.arange(COUNT), EVENT_US)[1_000::1_000]
-    return pl.Series("end", at).cast(pl.Datetime("us"))
+    return pa.array(at).cast(pa.timestamp("us"))
 
 
-def test_delays_on_spark(tmp_path: Path, ends: pl.Series) -> None:
+def test_delays_on_spark(tmp_path: Path, ends: pa.Array) -> None:
     """From when a bid is due to the commit that has the result's file; what was due in the first seconds is left out."""
     log = tmp_path / "_spark_metadata"
     log.mkdir()
     for second, end in enumerate(ends, start=1):
         path = tmp_path / f"{second}.parquet"
-        pl.DataFrame({"window": [{"end": end}]}).write_parquet(path)
+        windows = pa.StructArray.from_arrays([pa.array([end])], ["end"])
+        parquet.write_table(pa.table({"window": windows}), path)
         # A batch that is compacted has the files of those before, too.
         files = range(1, second + 1) if second % 10 == 9 else [second]
         written = log / f"{second}{'.compact' if second % 10 == 9 else ''}"
@@ -48,20 +50,26 @@ def test_delays_on_spark(tmp_path: Path, ends: pl.Series) -> None:
     assert pytest.approx(0.135, abs=1e-3) == found.p50
 
 
-def test_delays_in_flink(tmp_path: Path, ends: pl.Series) -> None:
+def written(times_ms: np.ndarray, zone: str = "") -> pa.Array:
+    """Times as Flink writes them."""
+    return pa.array([f"{np.datetime64(time, 'ms')}{zone}".replace("T", " ") for time in times_ms.tolist()])
+
+
+def write(path: Path, columns: list[pa.Array]) -> None:
+    """Write a file without a header."""
+    table = pa.table(columns, [str(number) for number in range(len(columns))])
+    csv.write_csv(table, path, csv.WriteOptions(include_header=False, quoting_style="none"))
+
+
+def test_delays_in_flink(tmp_path: Path, ends: pa.Array) -> None:
     """A source that makes bids more slowly than it was asked for is known by its pace."""
     for name in ("made", "rows"):
         (tmp_path / name).mkdir()
     numbers = np.arange(0, COUNT, 100)
-    when = pl.Series((BEGIN + numbers / 500) * 1e6).cast(pl.Int64).cast(pl.Datetime("us"))
-    form = "%Y-%m-%d %H:%M:%S%.3fZ"
-    pl.DataFrame([pl.Series("a", numbers), when.dt.strftime(form).alias("b")]).write_csv(
-        tmp_path / "made" / "part", include_header=False
-    )
-    seen = (when[10::10].dt.offset_by("250ms")).dt.strftime(form).alias("seen")
-    pl.DataFrame([pl.Series("k", range(19)), ends.dt.strftime("%Y-%m-%d %H:%M:%S%.3f"), seen]).write_csv(
-        tmp_path / "rows" / "part", include_header=False
-    )
+    when = int(BEGIN * 1_000) + numbers * 2
+    write(tmp_path / "made" / "part", [pa.array(numbers), written(when, "Z")])
+    end = ends.cast(pa.timestamp("ms")).cast(pa.int64()).to_numpy()
+    write(tmp_path / "rows" / "part", [pa.array(range(19)), written(end), written(when[10::10] + 250, "Z")])
     found = of_flink(tmp_path, EVENT_US)
     assert pytest.approx(500) == found.pace
     assert pytest.approx(0.25, abs=1e-3) == found.p50

@@ -60,6 +60,7 @@ def test_a_seed_is_a_run() -> None:
     assert first.chosen == again.chosen == played.chosen
 
 
+@pytest.mark.slow
 def test_planted_bugs_are_found() -> None:
     """The seed that stands with each planted bug finds it; without the bug, it finds nothing."""
     command = [sys.executable, "-m", "tests.protocol", "bugs", "--recorded"]
@@ -73,6 +74,7 @@ def test_planted_bugs_are_found() -> None:
         assert random_run(scenario_of(seed), seed).failure is None
 
 
+@pytest.mark.slow
 def test_a_failing_run_becomes_short(monkeypatch) -> None:
     """Only what the failure needs is left of a run, and its drawing has a column for each process."""
 

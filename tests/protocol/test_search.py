@@ -7,6 +7,7 @@ import pytest
 
 from operators.spark.replicas import bucket_service
 from state_backends.contract import Pages
+from tests.effort import few
 from tests.protocol.footprints import Footprint
 from tests.protocol.judge import Judge
 from tests.protocol.runs import drawing, replay, shortest
@@ -22,7 +23,7 @@ WORLDS = {
 }
 
 
-@pytest.mark.parametrize("name", WORLDS)
+@pytest.mark.parametrize("name", few(WORLDS, 6))
 def test_no_end_is_left_out(name) -> None:
     """The search comes to all ends that it comes to if it tries each order, and with fewer runs."""
     full, search = exhaustive(WORLDS[name], full=True), exhaustive(WORLDS[name])

@@ -19,6 +19,7 @@ from operators import (
 )
 from operators import aggregates as agg
 from operators.aggregates import AggregateError, AggregateOperation
+from tests.effort import few
 
 SCHEMA = pa.schema(
     [
@@ -119,7 +120,7 @@ def rows_of(found: pa.Table) -> list[str]:
 @pytest.mark.parametrize("keys", ["a", "abcd"])
 @pytest.mark.parametrize("emission", ["on_close", "on_update"])
 @pytest.mark.parametrize("folds", [mergeable, unmerged])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", few(KINDS, 3))
 def test_results_are_those_of_the_same_functions_behind_a_where(
     kind: str, folds: Any, emission: str, keys: str
 ) -> None:

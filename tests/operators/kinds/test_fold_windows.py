@@ -31,7 +31,7 @@ from operators.runtime.binding import Binding
 from operators.runtime.local import LocalRunner
 from operators.steps import page_timers
 from state_backends import StateConfig, resolve
-from tests.effort import examples, slow_but
+from tests.effort import examples, few, slow_but
 
 Step = tuple[list[Record], int | None]
 """A batch and its explicit stream time."""
@@ -313,7 +313,7 @@ def recorded() -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("backend", slow_but(["rocksdb"], ["memory", "rocksdb", "spark"]))
-@pytest.mark.parametrize("case", recorded().values(), ids=recorded().keys())
+@pytest.mark.parametrize("case", few(recorded().values(), 5), ids=recorded().keys())
 def test_folds_emit_what_was_recorded(case: dict[str, Any], backend: str) -> None:
     """Folds of a user's own emit Kafka Streams' rows, and ours where our rules differ."""
     options, late, found = case["options"], [], []

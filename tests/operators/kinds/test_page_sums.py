@@ -14,6 +14,7 @@ from operators.steps import page_sums
 from state_backends.backends.memory import MemoryBackend
 from state_backends.durability.durable import Durable
 from state_backends.store import cutting
+from tests.effort import few
 
 GRACE = 400
 
@@ -94,12 +95,18 @@ def read_whole(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "results", "delay"),
-    [
-        (kind, *case)
-        for kind in WINDOWS
-        for case in CASES
-        if not ("lifetime" in kind and case[0] == "listed")  # It is refused, since it would grow without end.
-    ],
+    few(
+        [
+            (kind, *case)
+            for kind in WINDOWS
+            for case in CASES
+            if not (
+                "lifetime" in kind and case[0] == "listed"
+            )  # It is refused, since it would grow without end.
+        ],
+        6,
+        names=3,
+    ),
 )
 def test_rows_are_those_of_reading_every_page(
     monkeypatch: pytest.MonkeyPatch, kind: str, results: str, delay: int
@@ -130,6 +137,7 @@ def test_pages_in_the_middle_of_windows_are_not_read_again(monkeypatch: pytest.M
     assert counts[0] < 0.6 * counts[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("results", "most"), [("fixed", 500), ("packed", 6_000)])
 def test_sums_take_no_more_memory_than_they_may(
     monkeypatch: pytest.MonkeyPatch, results: str, most: int

@@ -29,7 +29,7 @@ from operators.runtime.stateful import StatefulOperator
 from operators.steps.partials import to_table
 from state_backends import StateError, resolve
 from state_backends.journal import MemoryJournal
-from tests.effort import examples
+from tests.effort import examples, few
 
 FEW = examples(0.03)
 PHASES = 4
@@ -124,7 +124,7 @@ POOL: Mapping[str, Any] = {
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", few(KINDS, 3))
 def test_aggregates_come_and_go(kind: str, policy: str, tmp_path: Path) -> None:
     """Whatever is added, dropped, moved and brought back: results are those of records since each was there."""
     chance = random.Random(f"{kind} {policy}")

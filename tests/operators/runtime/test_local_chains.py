@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from operators import HoppingWindows, SessionWindows, SlidingWindows, TumblingWindows
 from operators import aggregates as agg
 from operators.runtime.local import LocalRunner
-from tests.effort import examples
+from tests.effort import examples, few
 
 FAR = 10**12
 KINDS = {
@@ -39,7 +39,7 @@ def ended(rows: pa.Table) -> pa.Table:
     return pa.table({"k": rows["k"], "t": end, "v": rows["n"]})
 
 
-@pytest.mark.parametrize("second", KINDS)
+@pytest.mark.parametrize("second", few(KINDS, 4))
 @pytest.mark.parametrize("first", KINDS)
 @given(batches=st.lists(RECORDS, min_size=1, max_size=6))
 @examples(0.4)

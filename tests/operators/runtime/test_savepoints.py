@@ -22,10 +22,11 @@ from state_backends.checkpoints.stored_bucket import open_bucket
 from state_backends.durability.folders import Folder
 from state_backends.durability.progress import Progress
 from state_backends.journal import MemoryJournal
+from tests.effort import few
 
 RESULTS = {"n": agg.count(), "s": agg.sum("v"), "low": agg.min("v"), "all": agg.collect_list("v")}
 SEGMENTS = ("7 ms", "40 ms", "1 minute")
-every_kind = pytest.mark.parametrize("kind", KINDS)
+every_kind = pytest.mark.parametrize("kind", few(KINDS, 3))
 both_policies = pytest.mark.parametrize("policy", POLICIES)
 
 

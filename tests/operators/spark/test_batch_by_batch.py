@@ -24,7 +24,7 @@ from operators import (
     TumblingWindows,
 )
 from operators import aggregates as agg
-from tests.effort import slow_but
+from tests.effort import few, slow_but
 from tests.operators.spark.frames import stream, use_up, write_numbered, write_source
 
 pytestmark = pytest.mark.spark
@@ -98,7 +98,7 @@ def batches_without_data(spark: SparkSession, *, enabled: bool) -> Iterator[None
 
 
 @pytest.mark.parametrize("kind", slow_but(["sliding", "timers"], KINDS))
-@pytest.mark.parametrize("no_data", [False, True])
+@pytest.mark.parametrize("no_data", few([False, True], 2))
 def test_each_batch_emits_what_the_local_runner_does(
     spark: SparkSession, tmp_path: Path, kind: str, no_data: bool
 ) -> None:
@@ -159,6 +159,7 @@ def labelled(spark: SparkSession, folder: Path) -> tuple[DataFrame, list[list[st
     return operator.apply_as_of(frames[0].select("k", "at", "v"), frames[1], "at", "at"), expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("of_two", slow_but(["cogrouped"], ["cogrouped", "labelled"]))
 def test_of_two_inputs_the_slower_one_counts(spark: SparkSession, tmp_path: Path, of_two: str) -> None:
     """Each bucket knows how far each input has come."""
@@ -168,6 +169,7 @@ def test_of_two_inputs_the_slower_one_counts(spark: SparkSession, tmp_path: Path
         assert expected == stream_batches(frame, tmp_path / "checkpoint")
 
 
+@pytest.mark.slow
 def test_united_streams_wait_for_the_slower_watermark(spark: SparkSession, tmp_path: Path) -> None:
     """Streams with watermarks of their own, united before `apply`: as Spark has it, a batch later."""
     left, right = write_two(tmp_path)
@@ -187,6 +189,7 @@ def test_united_streams_wait_for_the_slower_watermark(spark: SparkSession, tmp_p
         assert expected == stream_batches(frame, tmp_path / "checkpoint")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", slow_but(["tumbling"], ["tumbling", "hopping"]))
 def test_a_chain_emits_in_the_same_batch_from_end_to_end(
     spark: SparkSession, tmp_path: Path, kind: str

@@ -35,6 +35,7 @@ from operators.steps.late_reports import LateSide
 from state_backends import resolve
 from state_backends.durability.pointer import Pointer, read_pointer
 from state_backends.journal import MemoryJournal
+from tests.effort import few
 from tests.operators.spark.bounded_frames import IN_ORDER, RESULTS
 
 SCHEMA = pa.schema(
@@ -153,8 +154,8 @@ def worked(
 
 
 @pytest.mark.parametrize("chained", [False, True])
-@pytest.mark.parametrize("late", [False, True])
-@pytest.mark.parametrize("name", OPERATORS)
+@pytest.mark.parametrize("late", few([False, True], 2))
+@pytest.mark.parametrize("name", few(OPERATORS, 4))
 def test_a_batch_in_parts_gives_the_rows_of_the_whole(
     name: str, late: bool, chained: bool, tmp_path: Path
 ) -> None:

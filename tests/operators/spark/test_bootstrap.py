@@ -92,6 +92,7 @@ def test_a_close_time_far_after_the_history_is_warned_of(
         op.savepoint(past.limit(0), "at", tmp_path / "empty", "2113-07-01")
 
 
+@pytest.mark.slow
 def test_updates_go_on_from_all_windows_of_the_history(
     spark: SparkSession, source: Path, tmp_path: Path
 ) -> None:

@@ -20,7 +20,7 @@ from state_backends.checkpoints.labels import partition_labels
 from state_backends.checkpoints.saved_files import SavedFile
 from state_backends.checkpoints.savepoint import write_header
 from state_backends.durability.folders import Folder
-from tests.effort import examples
+from tests.effort import examples, few
 from tests.operators.spark.bounded_frames import FAR, IN_ORDER, RESULTS, SCHEMA, Frame, InOrder, frames, plain
 
 BACKENDS = ("memory", "rocksdb", "spark")
@@ -69,7 +69,7 @@ def saved(frame: Frame, binding: Binding, close: int, files: int, folder: Path) 
     write_header(Folder(str(folder)), binding.identity(), binding.stored_schema(), close, files_, origin)
 
 
-@pytest.mark.parametrize("name", OPERATORS)
+@pytest.mark.parametrize("name", few(OPERATORS, 4))
 @given(frame=frames(), data=st.data())
 @examples(0.5)
 def test_a_stream_goes_on_from_a_frame(name: str, frame: Frame, data: st.DataObject) -> None:

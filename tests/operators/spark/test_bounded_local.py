@@ -11,11 +11,11 @@ from operators.spark.batch.bounded import BoundedRun, InputRows
 from operators.steps.step import Step
 from state_backends import resolve
 from state_backends.backends.memory import MemoryBackend
-from tests.effort import examples
+from tests.effort import examples, few
 from tests.operators.spark.bounded_frames import FAR, OPERATORS, SCHEMA, WINDOWS, Frame, frames, plain
 
 
-@pytest.mark.parametrize("name", OPERATORS)
+@pytest.mark.parametrize("name", few(OPERATORS, 4))
 @given(frame=frames())
 @examples(0.6)
 def test_a_frame_in_many_steps_is_one_batch(name: str, frame: Frame) -> None:

@@ -57,7 +57,7 @@ def frame(spark: SparkSession, seed: int) -> DataFrame:
     return rows.withColumn("x", F.col("v") / 8).repartition(3)
 
 
-@pytest.mark.parametrize("case", slow_but(["sliding, fold", "hopping by Spark", "session"], CASES))
+@pytest.mark.parametrize("case", slow_but(["sliding, fold"], CASES))
 def test_rows_are_those_of_one_batch(spark: SparkSession, case: str) -> None:
     """Whichever stage accumulates them, with and without late records asked for."""
     windows, results = CASES[case]

@@ -337,6 +337,7 @@ def test_each_row_of_the_table_is_done() -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", slow_but(["a result that follows"], ROWS, SOAKED))
 def test_what_the_table_says_of_a_change_holds(spark: SparkSession, tmp_path: Path, row: str) -> None:
     """With nothing set but what the row says."""

@@ -65,6 +65,7 @@ def files(folder: Path) -> dict[str, int]:
     return {str(path): path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.mark.slow
 def test_an_operator_that_can_go_on_is_let_be(
     spark: SparkSession, source: Path, checkpoint: Path, tmp_path: Path
 ) -> None:
@@ -93,6 +94,7 @@ def test_a_folder_without_a_checkpoint_is_refused(
     assert not (tmp_path / "not there").exists()
 
 
+@pytest.mark.slow
 def test_idle_is_not_added_nor_removed(
     spark: SparkSession, source: Path, checkpoint: Path, tmp_path: Path
 ) -> None:

@@ -44,6 +44,7 @@ def chain(df: DataFrame, later: Any, savepoints: tuple[str, str] = ("", "")) -> 
     return later.apply(first.selectExpr("k", "window.start AS at", "n"), "at", options=options[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", slow_but(["tumbling"], LATER, ["rolling"]))
 def test_operators_of_a_chain_go_on_from_their_own_close_times(
     spark: SparkSession, tmp_path: Path, kind: str
@@ -129,6 +130,7 @@ def keyed(spark: SparkSession, folder: Path, number: int, *records: tuple[str, f
     return spark.readStream.schema(f"{SCHEMA}, v bigint").parquet(str(folder))
 
 
+@pytest.mark.slow
 def test_buckets_that_differ_after_restarts_are_read(spark: SparkSession, tmp_path: Path) -> None:
     """A mean added beside a sum, and another grace: keys of before, of after, and of a bucket that has been quiet since."""
     names = [f"key-{number}" for number in range(20)]

@@ -112,6 +112,7 @@ def counted(query: Any, name: str, metric: str) -> int:
     return sum(batch.observedMetrics[name]["counts"][metric] for batch in query.recentProgress)
 
 
+@pytest.mark.slow
 def test_an_outage_that_is_longer_than_idle_takes_nothing_from_grace(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from operators.spark.base.loopback import ADDRESS_KEY, stays_local
+from tests.effort import few
 
 ROOT = Path(__file__).parents[3]
 PROGRAM = """
@@ -45,7 +46,7 @@ LOOPBACK = {"0100007F", "00000000000000000000000001000000", "0000000000000000FFF
 
 @pytest.mark.spark
 @pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="only Linux lists sockets in /proc")
-@pytest.mark.parametrize("started", ["fresh", "before"])
+@pytest.mark.parametrize("started", few(["fresh", "before"], 2))
 def test_a_local_session_listens_on_this_machine_only(tmp_path: Path, started: str) -> None:
     """The driver, its blocks, the gateway and the web page; but for the page, also where another session was before."""
     env = {name: value for name, value in os.environ.items() if name != ADDRESS_KEY}

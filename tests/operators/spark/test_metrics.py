@@ -74,6 +74,7 @@ def test_metrics_agree_with_the_state_and_the_rows(spark: SparkSession, source: 
     assert sum(map(bool, found)) == 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["tumbling", "rolling"])
 def test_the_largest_bucket_and_key_are_told(kind: str, spark: SparkSession, tmp_path: Path) -> None:
     """Of panes that tasks made of records, and of records as they are: the largest, not the sum, in each batch anew."""
@@ -104,6 +105,7 @@ def test_the_largest_bucket_and_key_are_told(kind: str, spark: SparkSession, tmp
         assert spent / counts["buckets"] - 2 <= counts["max_bucket_ms"] <= spent + 2, "rounded one by one"
 
 
+@pytest.mark.slow
 def test_tasks_send_few_bytes_to_the_driver(spark: SparkSession, source: Path, tmp_path: Path) -> None:
     """Spark sends the expressions of metrics with each task's result: a sum for each made that 65 kB, of 13 without any."""
     context = spark.sparkContext

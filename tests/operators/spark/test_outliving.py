@@ -51,6 +51,7 @@ def the_same_throughout(said: list[dict[str, Any]]) -> set[int]:
     return {*first["processes"]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("turns", [3, soak(10)])
 def test_queries_in_turn_share_their_processes(tmp_path: Path, turns: int) -> None:
     """Those of a stopped query, and of one that failed at its start, work for the next one: there are never more."""
@@ -70,6 +71,7 @@ def test_queries_in_turn_share_their_processes(tmp_path: Path, turns: int) -> No
     assert all(has_ended(holder) for holder in said[-1]["processes"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("conf", slow_but(["default"], CONFS, ["no worker twice", "Spark's own daemon"]))
 def test_processes_end_with_the_session(tmp_path: Path, conf: str) -> None:
     """However Spark starts its workers. Without a daemon, Java is the workers' parent, and ends with the program."""
@@ -95,6 +97,7 @@ def test_processes_end_when_spark_is_killed(tmp_path: Path, killed: str) -> None
         assert all(has_ended(holder) for holder in holders)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("between", ["end", soak("70")])
 def test_copies_outlive_the_workers(tmp_path: Path, between: str) -> None:
     """Spark ends a worker that had no task for a minute. Nothing is restored in the batch after it."""

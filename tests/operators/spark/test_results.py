@@ -242,6 +242,7 @@ class Watch:
             os.close(self._events)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_query_hands_rows_over_in_files(spark: SparkSession, tmp_path: Path) -> None:
     """From its second batch on: in the first one, no worker has left a sign."""

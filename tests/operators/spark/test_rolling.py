@@ -74,6 +74,7 @@ def test_bounded_frame_gives_sparks_own_ranges(spark: SparkSession, source: Path
     assert rows(judged(frame, closed)) == rows(operator(closed).apply(frame, event_time="at"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["rocksdb", soak("memory"), soak("spark")])
 def test_stream_emits_the_closed_rows_of_the_bounded_frame(
     spark: SparkSession, source: Path, tmp_path: Path, backend: str

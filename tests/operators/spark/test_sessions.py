@@ -80,6 +80,7 @@ def test_bounded_frame_gives_sparks_own_sessions(spark: SparkSession, source: Pa
     assert expected == rows(operator(kind).apply(frame, event_time="at"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "backend"), [soak("fixed", "rocksdb"), ("milliseconds", "memory"), slow("text", "rocksdb")]
 )

@@ -108,6 +108,7 @@ def test_a_stream_goes_on_and_counts_them(
     assert sum(count["failed"] for count in counts) == reported(late).total()
 
 
+@pytest.mark.slow
 def test_without_a_late_side_they_are_counted(spark: SparkSession, source: Path, tmp_path: Path) -> None:
     """`apply` has the rows of `apply_with_late`, and the metric says how many there were."""
     out = SUMS.group_by("k").apply(stream(spark, source, 2), event_time="at")
@@ -138,6 +139,7 @@ def judged(frame: DataFrame) -> Counter[Any]:
     return Counter(map(tuple, keyed.agg(total, F.count("*")).collect()))
 
 
+@pytest.mark.slow
 def test_a_fold_leaves_out_what_it_cannot_add(spark: SparkSession, source: Path, tmp_path: Path) -> None:
     """In a bounded frame and in a stream that has ended because of a record; all columns are reported."""
     frame, operator = spark.read.parquet(str(source)), windows(on_error="skip")

@@ -34,6 +34,7 @@ def contents(folder: Path) -> dict[str, str]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["memory", soak("rocksdb"), soak("spark")])
 def test_state_is_read_as_it_was_after_each_batch(
     spark: SparkSession, source: Path, tmp_path: Path, backend: str

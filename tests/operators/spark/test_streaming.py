@@ -64,6 +64,7 @@ def test_stream_closes_what_the_bounded_frame_says(
         assert sorted([*closed, *still_open], key=repr) == rows(operator().apply(bounded, event_time="at"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["spark", soak("memory"), soak("rocksdb")])
 def test_updates_end_at_the_bounded_values(
     spark: SparkSession, source: Path, tmp_path: Path, backend: str
@@ -137,6 +138,7 @@ def test_bad_and_late_rows_are_counted(spark: SparkSession, tmp_path: Path) -> N
     assert [("a", 1), (None, 1)] == sorted(((r.k, r.n) for r in windows.collect()), key=repr)
 
 
+@pytest.mark.slow
 def test_windows_close_at_the_stream_time_of_the_local_runner(spark: SparkSession, tmp_path: Path) -> None:
     """The record that is exactly at a window's end, plus grace, closes it: not one a millisecond later."""
     schema = pa.schema([("at", pa.timestamp("us", "UTC"))])
@@ -152,6 +154,7 @@ def test_windows_close_at_the_stream_time_of_the_local_runner(spark: SparkSessio
     assert [2] == local == [row.n for row in spark.read.parquet(str(tmp_path / "out")).collect()]
 
 
+@pytest.mark.slow
 def test_state_is_gone_when_all_windows_have_closed(spark: SparkSession, tmp_path: Path) -> None:
     """A record far in the future closes every window and leaves one pane, whatever its bucket."""
     base = datetime(2024, 1, 1)

@@ -62,6 +62,7 @@ def test_bounded_frames_give_sparks_own_windows_joined(spark: SparkSession, sour
     assert rows(judged(left, right)) == rows(found)
 
 
+@pytest.mark.slow
 def test_streams_give_what_bounded_frames_give(
     spark: SparkSession, sources: dict[str, Path], tmp_path: Path
 ) -> None:

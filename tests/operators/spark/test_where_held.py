@@ -33,7 +33,7 @@ from state_backends.durability.pointer import Pointer, read_pointer
 from state_backends.durability.snapshots import SnapshotFolder
 from state_backends.journal import MemoryJournal
 from state_backends.sqlite_journal import SqliteJournal
-from tests.effort import slow
+from tests.effort import few, slow
 from tests.feeds import committed
 from tests.operators.spark.bucket_worker import (
     PARENT,
@@ -114,7 +114,7 @@ def blobs(folder: Path) -> set[str]:
         return {name for (name,) in journal.execute("SELECT name FROM blobs")}
 
 
-@pytest.mark.parametrize("backend", ["memory", "rocksdb", "spark"])
+@pytest.mark.parametrize("backend", few(["memory", "rocksdb", "spark"], 3))
 def test_the_copy_outlives_the_worker(folders: list[Path], backend: str) -> None:
     """The process that a worker has started works on after the worker's end. When it is killed, another goes on where it was.
 
@@ -467,7 +467,7 @@ def answered(listener: socket.socket, answer: bytes | None) -> None:
                 task.receive()
 
 
-@pytest.mark.parametrize("case", [*BAD_ANSWERS, "no msgpack", "half a message", "closed"])
+@pytest.mark.parametrize("case", few([*BAD_ANSWERS, "no msgpack", "half a message", "closed"], 5))
 def test_any_bad_answer_is_no_answer(folder: Path, case: str) -> None:
     """This process works itself, and nothing of the answer is written. In the next batch, no stranger works."""
     assert [] == batch(folder, "memory", "run", 0)
@@ -493,7 +493,7 @@ def test_any_bad_answer_is_no_answer(folder: Path, case: str) -> None:
     place.close()
 
 
-@pytest.mark.parametrize("name", ["{0}", "../{1}/x", "\xff\xfe", "", "0" * 16, "é" * 16])
+@pytest.mark.parametrize("name", few(["{0}", "../{1}/x", "\xff\xfe", "", "0" * 16, "é" * 16], 3))
 def test_only_a_name_is_read_from_the_file_of_the_owner(folder: Path, tmp_path: Path, name: str) -> None:
     """Rows go to no socket outside of this user's folder, whatever somebody writes into the file."""
     assert [] == batch(folder, "memory", "run", 0)

