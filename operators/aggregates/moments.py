@@ -143,8 +143,6 @@ def _shift(parts: Pair | Triple, by: Ints) -> Pair | Triple:
 class PowerSums(SumsOfProducts):
     """Count, sum and sum of squares of a column."""
 
-    former_name: ClassVar[str | None] = "Moments"
-
     @property
     def parts(self) -> tuple[str, ...]:
         return "count", "sum_high", "sum_low", "squares_high", "squares_low", "squares_lowest", "scale"
@@ -159,7 +157,6 @@ class CrossSums(SumsOfProducts):
     """
 
     other: str
-    former_name: ClassVar[str | None] = "CoMoments"
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -49,7 +49,7 @@ class Operation(ABC):
     cheaper: ClassVar[str | None] = None
     """What would make a custom aggregate cheaper, for `explain`."""
     former_name: ClassVar[str | None] = None
-    """Former name of the operation, when its state had fewer columns: the first ones. The others of such a state are 0."""
+    """The operation of a narrower column, whose state has fewer columns: the first ones. The others are 0."""
 
     @property
     def skips(self) -> bool:

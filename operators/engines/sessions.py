@@ -9,8 +9,8 @@ session, and its time is that: a record that makes the session longer changes no
 which follows from the ticks until which its entries wait, the first column has the event time once more.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -36,9 +36,6 @@ from state_backends import Entries, WindowStore
 from state_backends.store.ordering import row_order
 from state_backends.store.schema import TIME
 
-ENTRIES = "entries"
-"""What the times of entries are, in the identity of a state: earlier versions did not say it."""
-
 
 @dataclass(frozen=True, slots=True)
 class SessionPlan(WindowPlan):
@@ -49,19 +46,17 @@ class SessionPlan(WindowPlan):
         longest: maximum number of ticks from a session's first event to its last, or None.
         on_update: whether changed sessions are emitted after each batch, instead of closed ones once.
         operations: the distinct operations of all aggregates.
-        of_older: whether a state goes on that an earlier version began: its entries have the time of their session's end.
     """
 
     gap: int | None
     longest: int | None
     on_update: bool
     operations: tuple[Operation, ...]
-    of_older: bool = False
 
     @property
     def by_end(self) -> bool:
         """Whether the time of an entry is the end of its session."""
-        return self.longest is None or self.of_older
+        return self.longest is None
 
     @property
     def two_stages(self) -> "SessionPlan":
@@ -88,13 +83,8 @@ class SessionPlan(WindowPlan):
             "windows": "session",
             "gap in ticks": "of each record" if self.gap is None else self.gap,
             "max length in ticks": self.longest,
-            **({} if self.by_end else {ENTRIES: "each event time"}),
+            **({} if self.by_end else {"entries": "each event time"}),
         }
-
-    def continue_state(self, stored_identity: Mapping[str, Any]) -> "SessionPlan":
-        """Return the plan as it goes on with a stored state."""
-        older = self.longest is not None and ENTRIES not in stored_identity
-        return replace(self, of_older=True) if older else self
 
     def late_before(self, close_time: int) -> int:
         """Return the end before which a session is closed, so that its records are late."""

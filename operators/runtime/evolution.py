@@ -20,7 +20,6 @@ from operators.aggregates.operations import SumFloat, SumInt
 from operators.columns.ranges import Ints, State
 from operators.columns.records import Records
 from operators.engines.rolling import LASTING
-from operators.engines.sessions import ENTRIES
 from operators.runtime.binding import Binding
 from operators.runtime.identity import COLUMNS, SEGMENT, STATE, differences, differing
 from operators.runtime.state_changes import changed_states, check_names, new_lifetimes, without_merge
@@ -107,8 +106,6 @@ def effective_binding(binding: Binding, stored_identity: dict[str, Any], *, move
     segment = stored_identity.get(SEGMENT)
     if not (moved or binding.segment_given) and isinstance(segment, int) and segment > 0:
         binding = replace(binding, segment=segment)
-    later = binding.plan.continue_state(stored_identity)
-    binding = binding if later is binding.plan else replace(binding, plan=later)
     names, current = list(stored_identity.get(STATE) or []), binding.output
     if not current.aggregates or _has_states(binding, stored_identity):
         return binding
@@ -247,7 +244,7 @@ def adaption(
     """
     binding = effective_binding(binding, stored_identity, moved=moved)
     own = binding.identity()
-    ignored = {SEGMENT, ENTRIES} if moved else {ENTRIES}  # `effective_binding` has looked at the latter.
+    ignored = {SEGMENT} if moved else set()
     if LASTING not in stored_identity:  # `check_lifetimes` looks into such a state.
         ignored.add(LASTING)
     different = [name for name in differing(stored_identity, own) if name not in ignored]

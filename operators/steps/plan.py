@@ -1,7 +1,7 @@
 """What an operator computes, as a value, and what processes batches by it."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Protocol
 
@@ -177,15 +177,6 @@ class Plan(ABC):
         """Return a tick before which no entry with a time from `first` to `last` is due; by default nothing is known."""
         del first, last, close_time
         return FAR_PAST
-
-    def continue_state(self, stored_identity: Mapping[str, Any]) -> "Plan":
-        """Return the plan as it goes on with a stored state: by default as it is.
-
-        Args:
-            stored_identity: what the state depends on, as its binding recorded it.
-        """
-        del stored_identity
-        return self
 
     def cut_entries(self, entries: Entries, segment_ticks: int, close_time: int) -> Entries:
         """Return entries of a savepoint as a store with segments of this length has them: by default as they are.

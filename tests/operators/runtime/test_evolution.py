@@ -3,7 +3,6 @@
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -18,13 +17,8 @@ from hypothesis import strategies as st
 
 from operators import HoppingWindows, SessionWindows, SlidingWindows, TumblingWindows
 from operators import aggregates as agg
-from operators.aggregates import exact
-from operators.aggregates.definitions import Bound
 from operators.aggregates.empty import empty_state
-from operators.aggregates.operation import Operation
-from operators.aggregates.operations import CountValid, SumInt
-from operators.columns.ranges import State
-from operators.columns.records import FAR_FUTURE, FAR_PAST, Records
+from operators.columns.records import FAR_FUTURE, FAR_PAST
 from operators.runtime.stateful import StatefulOperator
 from operators.steps.partials import to_table
 from state_backends import StateError, resolve
@@ -552,56 +546,3 @@ def test_copies_follow_the_one_that_adapts(
         assert rows(expected, names) == rows(emitted, names)
     for one in (*own.values(), alone):
         one.close()
-
-
-@dataclass(frozen=True, slots=True)
-class Moments(Operation):
-    """What variances were made of before sums of squares had a third part: the state under that name."""
-
-    @property
-    def codes(self) -> tuple[str, ...]:
-        return ("i8", "f8", "f8", "f8", "f8")
-
-    def lift(self, records: Records) -> State:
-        values = self.read(records).filled(0).astype(np.float64)
-        none = np.zeros(len(values))
-        return np.ones(len(values), np.int64), values, none, *exact.square(values)
-
-    def combine(self, left: State, right: State) -> State:
-        sums, squares = exact.add(left[1:3], right[1:3]), exact.add(left[3:5], right[3:5])
-        return left[0] + right[0], *sums, *squares
-
-
-class Formerly(agg.Aggregate):
-    """A bigint of a column from states as they were."""
-
-    __slots__ = ()
-
-    def bind(self, types: Mapping[str, pa.DataType]) -> Bound:
-        operations = CountValid("v"), SumInt("v"), Moments("v")
-        return Bound(operations, pa.int64(), lambda states: pa.array(states[0][0]))
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("kind", ["tumbling", "sliding", "session"])
-def test_states_with_fewer_columns_are_taken_over(kind: str, backend: str, tmp_path: Path) -> None:
-    """States that were stored before they had columns for more digits go on, and are refused by name without the option."""
-
-    def batch(*values: int) -> pa.Table:
-        return pa.table(
-            [["a"] * len(values), [20] * len(values), pa.array(values, pa.int64())], ["k", "at", "v"]
-        )
-
-    op = KINDS[kind].group_by("k").emit("on_update")
-    now = op.aggregate(total=agg.sum("v"), spread=agg.variance("v"))
-    with now.local_runner("at") as undisturbed:
-        undisturbed.process(batch(3, 2**40))
-        with op.aggregate(was=Formerly("v")).local_runner("at", backend, tmp_path) as runner:
-            runner.process(batch(3, 2**40))
-        with now.local_runner("at", backend, tmp_path) as refused:
-            message = r"Moments\(v\), which would be converted; SumLong\(v\) has more columns than SumInt\(v\).* to adapt"
-            with pytest.raises(StateError, match=message):
-                refused.process(batch(7))
-        for options in (ADAPT, {}):
-            with now.local_runner("at", backend, tmp_path, options) as runner:
-                assert rows(undisturbed.process(batch(7))) == rows(runner.process(batch(7)))
