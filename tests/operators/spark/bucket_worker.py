@@ -4,8 +4,8 @@
 
 works on the first batch of the bucket in each folder, prints their rows, and waits. CODE says by how much its functions count.
 The file FOLDER/fate says which process alone may add records, and whether others are `killed`, or only the first of them is
-(`once`), or one of their functions `fails`; or what each function does: it `exits`, `forks`, `leaves` a process, `grows`, `threads` and
-leaves one that does not end, `asks` Spark which task it is in, or `tells` what it meets.
+(`once`), or one of their functions `fails`; or what each function does: it `exits`, `forks`, `leaves` a process, `grows`,
+starts `threads` of which one does not end, `asks` Spark which task it is in, or `tells` what it meets.
 FOLDER/slow says that adding a record takes a few seconds; FOLDER/began that this has begun.
 
 The process that has the copies ends with the parent that the environment names, as it does with Spark's daemon of workers.
