@@ -1,7 +1,7 @@
 """Pages in lists of a few MiB, so that what walks through all of them works on many at a time."""
 
 from bisect import bisect_left
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from itertools import islice
 from typing import TypeVar
 
@@ -24,15 +24,27 @@ def pieces(items: Iterator[Item]) -> Iterator[list[Item]]:
         count = max(1, min(2 * count, _MANY, _AT_ONCE_BYTES // (largest + 1)))
 
 
-def before(items: Iterator[Item], end: bytes) -> Generator[list[Item], None, None]:
-    """Yield those of ascending items, in short lists, that come before an end. A list that goes on behind it is read, too."""
+def before(
+    items: Iterator[Item], end: bytes, stopped: Callable[[bytes | None], None]
+) -> Generator[list[Item], None, None]:
+    """Yield those of ascending items, in short lists, that come before an end. A list that goes on behind it is read, too.
+
+    Args:
+        items: ascend by key.
+        end: a key.
+        stopped: called with the last key, or None, if the items stop before the end: to find out why.
+    """
+    last = None
     for some in pieces(items):
+        last = _key(some[-1])
         if _key(some[-1]) < end:
             yield some
             continue
         if kept := some[: bisect_left(some, end, key=_key)]:
             yield kept
         return
+    del items  # An error keeps this frame, and an iterator keeps a database open.
+    stopped(last)
 
 
 def _size(item: Pair | bytes) -> int:

@@ -11,4 +11,7 @@ class StateError(RuntimeError):
 
 
 class DamagedCopyError(StateError):
-    """A local copy cannot be opened, because files of it are damaged or missing. The changelog restores what it held."""
+    """A local copy cannot be read, because its files are damaged or missing, or its disk fails.
+
+    Whoever has the copy deletes it, rebuilds it from the changelog and repeats the batch, once.
+    """

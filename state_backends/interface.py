@@ -71,7 +71,8 @@ class StateBackend(ABC):
     **Threads and owners.** One call at a time, usually all from one thread, but the owner may continue on another. No two
     owners have the same directory open at the same time.
 
-    **Errors.** `StateError`, which says what failed, where, and the way out. `close` and `snapshot` raise nothing else (a
+    **Errors.** No read ends early: what cannot be read to its end, since files are damaged or the disk fails, is a
+    `DamagedCopyError`, after which the host deletes the store's directory and fills a new store. Otherwise `StateError`, which says what failed, where, and the way out. `close` and `snapshot` raise nothing else (a
     snapshot may also raise OSError): after these the host continues. `restore` may raise `serializers.CorruptDataError`. Other
     errors fail the batch, which is tried again.
 

@@ -62,3 +62,41 @@ class MemoryJournal:
 
     def rollback(self) -> None:
         self._staged.clear()
+
+
+class HeldJournal:
+    """A journal whose changes are kept until `pass_on`, so that work over several commits can begin again.
+
+    Args:
+        journal: it is read, and changed by `pass_on` alone.
+    """
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._held: dict[str, bytes | None] = {}
+
+    def get(self, name: str) -> bytes | None:
+        return self._held[name] if name in self._held else self._journal.get(name)
+
+    def put(self, name: str, blob: Blob) -> None:
+        # As bytes: a function that makes them may hold a whole snapshot.
+        self._held[name] = blob_bytes(blob)
+
+    def remove(self, name: str) -> None:
+        self._held[name] = None
+
+    def commit(self) -> None:
+        """Keep the changes."""
+
+    def rollback(self) -> None:
+        self._held.clear()
+
+    def pass_on(self) -> None:
+        """Write the changes to the journal, and commit them."""
+        for name, blob in self._held.items():
+            if blob is None:
+                self._journal.remove(name)
+            else:
+                self._journal.put(name, blob)
+        self._journal.commit()
+        self._held.clear()

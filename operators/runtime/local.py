@@ -19,7 +19,7 @@ from operators.runtime.batch_runner import Processed
 from operators.runtime.binding import Binding
 from operators.runtime.keys_to_forget import Keys, encoded_keys
 from operators.runtime.open_windows import open_windows
-from operators.runtime.stateful import StatefulOperator
+from operators.runtime.stateful import StatefulOperator, rebuilt_once
 from operators.steps.step import Counters
 from state_backends import StateConfig, StateError, resolve
 from state_backends.checkpoints.savepoint import Savepoint, check_new, read_header, write_bucket, write_header
@@ -186,14 +186,22 @@ class LocalRunner:
             self._types = {name: table.schema.field(name).type for name in self._binding.inputs.names}
         self._check_columns(table.schema)
         gone = [] if forget is None else encoded_keys(forget, pa.schema(list(self._binding.output.keys)))
-        try:
-            if isinstance(self._journal, SqliteJournal):
-                # From the first read on: another runner's batch in between would be lost.
-                self._journal.begin()
-            return self._step(self._open(self._binding), table, stream_time, journal, gone)
-        except BaseException:
-            journal.rollback()
-            raise
+        binding = self._binding
+
+        def attempt() -> _Outcome:
+            try:
+                if isinstance(self._journal, SqliteJournal):
+                    # From the first read on: another runner's batch in between would be lost.
+                    self._journal.begin()
+                return self._step(self._open(binding), table, stream_time, journal, gone)
+            except BaseException as error:
+                journal.rollback()
+                if isinstance(error, DamagedCopyError) and self._operator is not None:
+                    self._operator.discard()
+                    self._operator = None
+                raise
+
+        return rebuilt_once(attempt, journal.rollback)
 
     def _step(
         self,

@@ -3,10 +3,10 @@
 import logging
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -28,9 +28,26 @@ from state_backends.checkpoints.savepoint import Savepoint
 from state_backends.durability.durable import Alignment, Durable
 from state_backends.durability.pointer import Pointer, read_pointer
 from state_backends.durability.progress import Progress
+from state_backends.errors import DamagedCopyError
 from state_backends.journal import Journal
 
 _LOG = logging.getLogger(__name__)
+Result = TypeVar("Result")
+
+
+def rebuilt_once(attempt: Callable[[], Result], undo: Callable[[], None]) -> Result:
+    """Return what an attempt returns; if the local copy cannot be read, that of a second one, with a new copy.
+
+    Args:
+        attempt: discards the copy on a DamagedCopyError.
+        undo: undoes what the first attempt wrote to the journal.
+    """
+    try:
+        return attempt()
+    except DamagedCopyError as error:
+        _LOG.warning("a local copy is deleted, and the batch begins again: %s", error)
+    undo()
+    return attempt()
 
 
 class StatefulOperator:
@@ -51,6 +68,7 @@ class StatefulOperator:
         keep_freed_memory()
         self.binding = binding
         self.backend = config.open(directory)
+        self._directory = directory
         scratch = directory.with_name(f"{directory.name}-snapshots")
         self._durable = Durable(self.backend, config.backend, scratch, config.snapshots)
         self._build(binding)
@@ -300,6 +318,11 @@ class StatefulOperator:
             "max_bucket_bytes": usage.size,
             "max_page_bytes": traffic.largest_page,
         }
+
+    def discard(self) -> None:
+        """Delete the local copy, which cannot be read: the changelog has all that counts."""
+        self.close()
+        shutil.rmtree(self._directory, ignore_errors=True)
 
     def close(self) -> None:
         """Release the backend. If it fails to close, nothing is lost: the changelog has all that counts."""

@@ -42,7 +42,7 @@ _SIGN = 1 << 63
 _MOST_BOOKKEEPING = 256 << 10
 """Bytes of the list of files, or of the log of what RocksDB does. By default they grow as long as a database is open."""
 _MIB = 1 << 20
-_SIGNS_OF_DAMAGE = ("Corruption", "No such file or directory")
+_SIGNS_OF_DAMAGE = ("Corruption", "No such file or directory", "Input/output error")
 _FREED_BYTES = 64 * _MIB
 _READ_AT_ONCE = 4_096
 _SEGMENT = struct.Struct(">Q")
@@ -105,41 +105,78 @@ class RocksDBBackend(StateBackend):
             self._directory.mkdir(parents=True, exist_ok=True)
             self._db: Any = Rdict(str(self._directory), options)
         except Exception as error:
-            damaged = any(sign in str(error) for sign in _SIGNS_OF_DAMAGE)
-            raise (DamagedCopyError if damaged else StateError)(
+            raise _error_of(error)(
                 f"RocksDB cannot open {self._directory}: {error}. If the disk is full, free some space. If another "
                 "process uses the directory, stop that process. If the database is damaged, delete the directory: the state "
                 "is restored from the changelog"
             ) from error
-        found = self._db.get(_FORMAT_KEY)
-        if found is None and next(self._db.items(), None) is None:
+        try:
+            self._check_format()
+            self._version: bytes | None = self._read(_VERSION_KEY)
+            self._segments = self._find_segments()
+        except StateError:
+            self.close()
+            raise
+
+    def _check_format(self) -> None:
+        found = self._read(_FORMAT_KEY)
+        if found is None and self._next_name(b"") is None:
             self._db.put(_FORMAT_KEY, FORMAT, self._write_options)
         elif found is None:
-            self.close()
             raise StateError(
                 f"{self._directory} contains a RocksDB database of another program: choose another directory"
             )
         elif found != FORMAT:
-            self.close()
             raise StateError(
                 f"{self._directory} contains state of format {found!r}, this version reads {FORMAT!r}: "
                 "delete the directory, the state is restored from the changelog"
             )
-        self._version: bytes | None = self._db.get(_VERSION_KEY)
-        self._segments = self._find_segments()
 
     def _find_segments(self) -> set[int]:
         """Seek from each segment to the next: O(segments), whatever they hold."""
         found: set[int] = set()
-        iterator = self._db.iter()
-        iterator.seek(_PAGES)
-        while iterator.valid() and iterator.key()[:1] == _PAGES:
-            segment = segment_of(iterator.key())
-            found.add(segment)
-            if segment == _SIGN - 1:
-                break
-            iterator.seek(segment_prefix(segment + 1))
+        name = self._next_name(_PAGES)
+        while name is not None and name[:1] == _PAGES:
+            found.add(segment_of(name))
+            name = self._next_name(segment_end(segment_of(name)))
         return found
+
+    def _read(self, names: bytes | list[bytes]) -> Any:
+        """Return what is stored under a name, or under each name.
+
+        Raises:
+            DamagedCopyError: it cannot be read.
+        """
+        try:
+            return self._db.get(names)
+        except Exception as error:
+            raise self._unreadable(error) from error
+
+    def _next_name(self, name: bytes) -> bytes | None:
+        """Return the first stored name that is not before this one, or None.
+
+        Raises:
+            DamagedCopyError: the names cannot be read: rocksdict's iterators stop at an error as at the end, and only the
+                status tells them apart.
+        """
+        iterator = self._db.iter()
+        try:
+            iterator.seek(name)
+            if iterator.valid():
+                found: bytes = iterator.key()
+                return found
+            iterator.status()
+        except Exception as error:
+            raise self._unreadable(error) from error
+        finally:
+            del iterator  # The error keeps this frame, and an iterator keeps the database open.
+        return None
+
+    def _unreadable(self, error: object) -> DamagedCopyError:
+        return DamagedCopyError(
+            f"RocksDB cannot read {self._directory}: {error}. The copy is rebuilt from the changelog; if that happens often, "
+            "replace the disk, or set spark.windows.state.directory to a directory on another one"
+        )
 
     @property
     def version(self) -> bytes | None:
@@ -152,7 +189,7 @@ class RocksDBBackend(StateBackend):
         names, order = page_names(segment_prefix(segment), keys)
         pages: list[bytes | None] = []
         for begin in range(0, len(names), _READ_AT_ONCE):
-            pages += self._db.get(names[begin : begin + _READ_AT_ONCE])
+            pages += self._read(names[begin : begin + _READ_AT_ONCE])
         found = np.empty(len(keys), object)
         found[order] = fill(pages)
         return found.tolist()
@@ -198,13 +235,15 @@ class RocksDBBackend(StateBackend):
         try:
             act()
         except Exception as error:
-            raise StateError(
+            # A compaction that finds damage lets all later writes fail.
+            raise _error_of(error)(
                 f"RocksDB cannot write to {self._directory}: {error}. Free some space or repair the disk, then restart "
                 "the query: the state is restored from the changelog"
             ) from error
 
     def _is_empty(self, segment: int) -> bool:
-        return next(self.iterate(segment), None) is None
+        name = self._next_name(segment_prefix(segment))
+        return name is None or name >= segment_end(segment)
 
     def iterate(self, segment: int) -> Iterator[tuple[bytes, bytes]]:
         prefix = segment_prefix(segment)
@@ -221,7 +260,14 @@ class RocksDBBackend(StateBackend):
 
     def _walk(self, items: Callable[..., Iterator[Any]], segment: int) -> Iterator[list[Any]]:
         """Walk through a segment. The walk ends when the database is closed, which would stay open with it."""
-        walk = before(items(from_key=segment_prefix(segment)), segment_end(segment))
+        begin, end = segment_prefix(segment), segment_end(segment)
+
+        def stopped(last: bytes | None) -> None:
+            left = self._next_name(begin if last is None else last + b"\0")
+            if left is not None and left < end:
+                raise self._unreadable(f"reading stopped before the page {left.hex()}")
+
+        walk = before(items(from_key=begin), end, stopped)
         self._walks.add(walk)
         return walk
 
@@ -255,7 +301,7 @@ class RocksDBBackend(StateBackend):
         try:
             Checkpoint(self._db).create_checkpoint(str(directory))
         except Exception as error:
-            raise StateError(f"RocksDB cannot write a snapshot to {directory}: {error}") from error
+            raise _error_of(error)(f"RocksDB cannot write a snapshot to {directory}: {error}") from error
 
     def restore(self, directory: Path) -> None:
         self.close()
@@ -292,6 +338,11 @@ class RocksDBBackend(StateBackend):
                 f"RocksDB cannot write its last changes to {self._directory}: {error}. "
                 "Nothing is lost: the state is restored from the changelog"
             ) from error
+
+
+def _error_of(error: Exception) -> type[StateError]:
+    """The error that RocksDB's error becomes, by its text."""
+    return DamagedCopyError if any(sign in str(error) for sign in _SIGNS_OF_DAMAGE) else StateError
 
 
 def _without_log() -> WriteOptions:

@@ -28,7 +28,7 @@ from state_backends.durability.progress import Progress
 from state_backends.durability.retention import adopt
 from state_backends.durability.snapshots import SnapshotFolder
 from state_backends.durability.uploads import Uploads, is_dead, this_process
-from state_backends.errors import StateError
+from state_backends.errors import DamagedCopyError, StateError
 from state_backends.interface import StateBackend
 from state_backends.journal import Journal
 
@@ -171,6 +171,8 @@ class SnapshotSchedule:
         snapshot = Snapshot(pointer.number, pointer.version, 0, self._policy.folder, name)
         try:
             self._uploads.begin(self.folder(pointer, snapshot), snapshot, pointer.newest)
+        except DamagedCopyError:
+            raise
         except _FAILURES as error:
             _LOG.warning(
                 "state %s: cannot write a snapshot of version %d: %s", pointer.store_id, pointer.number, error

@@ -2,8 +2,12 @@
 
 from collections.abc import Iterable, Iterator, Sequence, Set
 
+from serializers import CorruptDataError
+from serializers.pages import Column, PageLayout
 from state_backends.chunks import Chunk
+from state_backends.errors import DamagedCopyError
 from state_backends.interface import StateBackend, WriteBatch
+from state_backends.store.page_ids import Ints
 
 
 class StagedPages:
@@ -25,6 +29,20 @@ class StagedPages:
         """Return the numbers of the segments that may have pages, ascending."""
         kept = [number for number in self._backend.segments() if self._is_kept(number)]
         return sorted({*kept, *(number for number, pages in self.changes.puts.items() if pages)})
+
+    def decode(self, layout: PageLayout, pages: Sequence[bytes]) -> tuple[list[Column], Ints]:
+        """Return the entries of pages, as the layout does.
+
+        Raises:
+            DamagedCopyError: a page of a local copy is damaged.
+            CorruptDataError: one is that the journal has.
+        """
+        try:
+            return layout.decode(pages)
+        except CorruptDataError as error:
+            if self._backend.resident:
+                raise
+            raise DamagedCopyError(f"a page of a local copy is damaged: {error}") from error
 
     def puts(self, segment: int) -> dict[bytes, bytes]:
         """Return the pages that the batch has put in a segment, by name."""

@@ -136,7 +136,7 @@ class WindowStore:
         if None in pages:
             numbers = np.array([number for number, page in enumerate(pages) if page is not None], np.int64)
             pages = [page for page in pages if page is not None]
-        columns, counts = self.layout.decode(cast("list[bytes]", pages))
+        columns, counts = self._staged.decode(self.layout, cast("list[bytes]", pages))
         return np.repeat(numbers, counts), tuple(columns)
 
     def write(self, segment: int, keys: Sequence[bytes], pages: PageIds, entries: Entries) -> Ticks:
@@ -280,7 +280,7 @@ class WindowStore:
         """Yield the names and entries of one segment's pages, a few MiB at a time. The store is not changed meanwhile."""
         for names, pages in self._staged.scan(segment):
             self._note_names(segment, names)
-            columns, counts = self.layout.decode(pages)
+            columns, counts = self._staged.decode(self.layout, pages)
             yield names, Entries(np.repeat(np.arange(len(names)), counts), tuple(columns))
         if not self._staged.changes:
             self._directory.know(segment)

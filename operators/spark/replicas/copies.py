@@ -23,6 +23,7 @@ from operators.spark.base.private_files import private_folder, state_folder
 from serializers import SerializationError
 from state_backends import StateConfig, StateError
 from state_backends.durability.scratch import is_own, mark
+from state_backends.errors import DamagedCopyError
 
 UNUSED_S = 3_600.0
 """How long a copy stays open without a call: a little more than the longest usual interval between batches."""
@@ -64,13 +65,16 @@ _changing = Lock()
 def lease_copy(binding: Binding, config: StateConfig, store_id: str) -> Iterator[StatefulOperator]:
     """The operator over this process's copy of a bucket, for one thread. The copy is opened if needed, and stays open.
 
-    After an error it is closed and forgotten. While another thread holds it, this one gets a copy for itself.
+    After an error it is closed and forgotten, and deleted if it cannot be read. While another thread holds it, this one gets a
+    copy for itself.
     """
     key = store_id, config
     copy = _hold(binding, key) or _open(binding, key)
     try:
         yield copy.operator
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, DamagedCopyError):
+            copy.operator.discard()
         _give_back(key, copy, keep=False)
         raise
     _give_back(key, copy, keep=True)

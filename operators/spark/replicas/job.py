@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from operators.runtime.binding import Binding
 from operators.runtime.metrics import add_metrics
-from operators.runtime.stateful import StatefulOperator
+from operators.runtime.stateful import StatefulOperator, rebuilt_once
 from operators.runtime.watermark_rule import WatermarkRule
 from operators.spark.base.logs import warn_once
 from operators.spark.base.user_code_lock import in_turn
@@ -22,7 +22,7 @@ from state_backends import StateConfig
 from state_backends.checkpoints.savepoint import Savepoint
 from state_backends.durability.pointer import Pointer
 from state_backends.durability.progress import FAR_PAST, Progress
-from state_backends.journal import Journal
+from state_backends.journal import HeldJournal, Journal
 
 LARGE_IN_SPARK = 100_000_000
 """State of a bucket in bytes from which on it should have a snapshot folder."""
@@ -99,7 +99,14 @@ class Job:
             journal: of the bucket; it is written and committed.
             request: what is to be done.
         """
-        with in_turn(), lease_copy(self.binding, self.config, request.pointer.store_id) as operator:
+        held = HeldJournal(journal)
+        with in_turn():
+            outcome = rebuilt_once(lambda: self._attempt(held, request), held.rollback)
+        held.pass_on()
+        return outcome
+
+    def _attempt(self, journal: Journal, request: Request) -> Outcome:
+        with lease_copy(self.binding, self.config, request.pointer.store_id) as operator:
             return self._step(operator, journal, request)
 
     def _step(self, operator: StatefulOperator, journal: Journal, request: Request) -> Outcome:
