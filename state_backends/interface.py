@@ -72,9 +72,10 @@ class StateBackend(ABC):
     owners have the same directory open at the same time.
 
     **Errors.** No read ends early: what cannot be read to its end, since files are damaged or the disk fails, is a
-    `DamagedCopyError`, after which the host deletes the store's directory and fills a new store. Otherwise `StateError`, which says what failed, where, and the way out. `close` and `snapshot` raise nothing else (a
-    snapshot may also raise OSError): after these the host continues. `restore` may raise `serializers.CorruptDataError`. Other
-    errors fail the batch, which is tried again.
+    `DamagedCopyError`, after which the host deletes the store's directory and fills a new store. Otherwise `StateError`, which
+    says what failed, where, and the way out. `close` and `snapshot` raise nothing else (a snapshot may also raise OSError):
+    after these the host continues. `restore` may raise `serializers.CorruptDataError`. Other errors fail the batch, which is
+    tried again.
 
     `state_backends.contract.BackendContract` has these promises as tests, docs/writing-a-backend.md an example.
 
