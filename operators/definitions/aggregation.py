@@ -22,7 +22,7 @@ from operators.definitions.results import check_computes, check_named, inputs_of
 from operators.definitions.runnable import RunnableOperator
 from operators.errors import DefinitionError
 from operators.runtime.binding import Binding, OutputTime, segment_length
-from operators.runtime.inputs import Inputs
+from operators.runtime.inputs import Inputs, clock_of
 from operators.steps.emission import OutputSchema, bind_aggregates
 from operators.steps.plan import Plan
 from state_backends import StateConfig, resolve
@@ -197,7 +197,8 @@ class WindowedAggregation(RunnableOperator):
         segment = segment_length(config, windows.tick_us, windows.segment(output.operations))
         read = sorted({name for operation in output.operations for name in operation.inputs})
         values = tuple((name, types[name]) for name in read)
-        inputs = Inputs(event_time, keys, values, windows.tick_us, plan.max_bound_offset, gap)
+        clock = clock_of(event_time, types[event_time])
+        inputs = Inputs(event_time, keys, values, windows.tick_us, plan.max_bound_offset, gap, clock=clock)
         return Binding(
             plan,
             output,

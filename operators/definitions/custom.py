@@ -29,7 +29,7 @@ from operators.definitions.keys import key_columns, named_keys
 from operators.definitions.runnable import RunnableOperator
 from operators.errors import DefinitionError
 from operators.runtime.binding import Binding, OutputTime, segment_length
-from operators.runtime.inputs import Inputs
+from operators.runtime.inputs import Inputs, clock_of
 from state_backends import StateConfig
 
 if TYPE_CHECKING:
@@ -218,7 +218,14 @@ class GroupedOperator(RunnableOperator):
         return Binding(
             plan,
             CustomOutput(out, results, tick_us, type(definition).__name__, declared.event_time),
-            Inputs(event_time, keys, inputs, tick_us, plan.max_bound_offset),
+            Inputs(
+                event_time,
+                keys,
+                inputs,
+                tick_us,
+                plan.max_bound_offset,
+                clock=clock_of(event_time, types[event_time]),
+            ),
             grace,
             segment_length(config, tick_us, segment),
             counts=tuple(declared.counts),

@@ -32,7 +32,7 @@ from operators.engines.rolling_rows import RollingOutput
 from operators.errors import DefinitionError
 from operators.kinds.rolling import Closed, Rolling
 from operators.runtime.binding import Binding, OutputTime, default_segment, segment_length
-from operators.runtime.inputs import Inputs
+from operators.runtime.inputs import Inputs, clock_of
 from operators.steps.emission import bind_aggregates
 from serializers import SerializationError
 from serializers.rows import RowCodec
@@ -239,8 +239,8 @@ class RollingAggregation(RunnableOperator):
         check_columns(types, event_time, self.keys, {})
         rows = self._rows(types)
         output = self._output(types, rows)
-        inputs = sorted({name for operation in output.operations for name in operation.inputs})
-        read = tuple((name, types[name]) for name in inputs)
+        names = sorted({name for operation in output.operations for name in operation.inputs})
+        read = tuple((name, types[name]) for name in names)
         label = None if self.rows is None else self.rows.marker
         time = event_time if self.rows is None else self.rows.time
         emitted = {name: out for name, out, _ in rows}
@@ -257,10 +257,12 @@ class RollingAggregation(RunnableOperator):
         )
         values = read if label is None else (*read, (label, pa.bool_()))
         keys = tuple((name, types[name]) for name in self.keys)
+        offset, clock = plan.max_bound_offset, clock_of(event_time, types[event_time])
+        inputs = Inputs(event_time, keys, values, windows.tick_us, offset, rows=plan.rows, clock=clock)
         return Binding(
             plan,
             output,
-            Inputs(event_time, keys, values, windows.tick_us, plan.max_bound_offset, rows=plan.rows),
+            inputs,
             windows.grace_ticks,
             self._segment(plan, config),
             times=(OutputTime(emitted[time], None, 0, closed=not plan.on_arrival),)

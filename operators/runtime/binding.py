@@ -10,6 +10,7 @@ from operators.aggregates.definitions import Bound
 from operators.columns.durations import ticks
 from operators.columns.records import Records, most_ticks
 from operators.errors import DefinitionError
+from operators.runtime.identity import CLOCK
 from operators.runtime.inputs import Inputs
 from operators.steps.late_reports import LateSide
 from operators.steps.partials import Partials, from_table, join
@@ -215,8 +216,10 @@ class Binding:
 
     def identity(self) -> dict[str, Any]:
         """Return what stored state depends on: a state written under another identity is refused."""
+        clock = {} if self.inputs.clock is None else {CLOCK: self.inputs.clock}
         return {
             **self.plan.describe(),
+            **clock,
             "grouped by": [f"{name}: {type_}" for name, type_ in self.output.keys],
             "columns": [f"{name}: {type_}" for name, type_ in self.inputs.values],
             "tick in us": self.tick_us,

@@ -21,7 +21,7 @@ from operators.columns.ranges import Ints, State
 from operators.columns.records import Records
 from operators.engines.rolling import LASTING
 from operators.runtime.binding import Binding
-from operators.runtime.identity import COLUMNS, SEGMENT, STATE, differences, differing
+from operators.runtime.identity import CLOCK, COLUMNS, SEGMENT, STATE, differences, differing
 from operators.runtime.state_changes import changed_states, check_names, new_lifetimes, without_merge
 from operators.steps.partials import Partials
 from serializers.pages import Column
@@ -247,6 +247,8 @@ def adaption(
     ignored = {SEGMENT} if moved else set()
     if LASTING not in stored_identity:  # `check_lifetimes` looks into such a state.
         ignored.add(LASTING)
+    if not (CLOCK in stored_identity and CLOCK in own):  # Whole numbers may be times of either clock.
+        ignored.add(CLOCK)
     different = [name for name in differing(stored_identity, own) if name not in ignored]
     if not different:
         fits = stored is None or stored.head == binding.plan.head

@@ -6,13 +6,14 @@ from typing import Any
 from operators.columns.durations import as_text
 from operators.engines.rolling import LASTING
 
-KIND, STATE, COLUMNS, SEGMENT = "windows", "state", "columns", "segment in ticks"
+KIND, STATE, COLUMNS, SEGMENT, CLOCK = "windows", "state", "columns", "segment in ticks", "event time"
 _TICK, _STEP, _SIZE = "tick in us", "step in ticks", "size in ticks"
 _IN_TICKS = " in ticks"
 _NAMES = {
     _STEP: "advance",
     "max length in ticks": "max_length",
     "grouped by": "keys",
+    CLOCK: "event time",
     STATE: "aggregates",
     COLUMNS: "columns",
     "windows": "windows",

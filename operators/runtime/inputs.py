@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.types as pat
 
+from operators.aggregates.sides import EVENT_TIME
 from operators.columns.records import RecordColumns
 
 
@@ -20,6 +22,7 @@ class Inputs:
         gap: name of the column of session gaps, or None.
         others: columns that only late records are reported with, with their types.
         rows: columns of the rows that come out, with their types; none if windows come out.
+        clock: what event times are, as `clock_of` returns it.
     """
 
     event_time: str
@@ -30,6 +33,7 @@ class Inputs:
     gap: str | None = None
     others: tuple[tuple[str, pa.DataType], ...] = ()
     rows: tuple[tuple[str, pa.DataType], ...] = ()
+    clock: str | None = None
 
     @property
     def group_by(self) -> tuple[str, ...]:
@@ -70,3 +74,13 @@ class Inputs:
         if self.gap is not None:
             types.setdefault(self.gap, pa.duration("us"))
         return pa.schema([(name, types[name]) for name in self.names]).empty_table()
+
+
+def clock_of(event_time: str, type_: pa.DataType) -> str | None:
+    """Return what event times are: instants, or times on some local clock; None for whole numbers, which may be of either.
+
+    None for united frames, too: if they are streams, a time without zone has become an instant of UTC.
+    """
+    if event_time == EVENT_TIME or not pat.is_timestamp(type_):
+        return None
+    return "timestamp_ntz" if type_.tz is None else "timestamp"

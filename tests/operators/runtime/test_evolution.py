@@ -342,6 +342,29 @@ def test_key_of_another_type_is_refused(tmp_path: Path) -> None:
         runner.process(pa.table([pa.array([1], pa.int64()), [5]], ["k", "at"]))
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_event_time_of_another_clock_is_refused(kind: str, tmp_path: Path) -> None:
+    """Instants and local times are the same numbers of another meaning; units and zones do not matter."""
+    op = KINDS[kind].group_by("k").aggregate(n=agg.count())
+
+    def batch(type_: pa.DataType) -> pa.Table:
+        return pa.table({"k": ["a"], "at": pa.array([5], type_), "gap": [3]})
+
+    with op.local_runner("at", directory=tmp_path) as runner:
+        runner.process(batch(pa.timestamp("ms", "UTC")))
+        runner.savepoint(tmp_path / "saved")
+    if kind != "rolling":  # Its rows have the event time as it is.
+        with op.local_runner("at", directory=tmp_path) as runner:
+            runner.process(batch(pa.timestamp("us", "Europe/Berlin")))
+    options = {"state.savepoint": str(tmp_path / "saved")}
+    for folder, more in ((tmp_path, {}), (None, options)):
+        with (
+            op.local_runner("at", "memory", folder, ADAPT | more) as runner,
+            pytest.raises(StateError, match="event time was timestamp, is timestamp_ntz"),
+        ):
+            runner.process(batch(pa.timestamp("ms")))
+
+
 def test_folds_of_one_name_are_not_mixed_up(tmp_path: Path) -> None:
     """Where two folds have one name, it cannot be told which one is gone; with both there, each keeps its own."""
     one = agg.fold(0, lambda total, v: total + v, "v", type="bigint", merge=int.__add__)
