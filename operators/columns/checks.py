@@ -13,6 +13,8 @@ from state_backends.registry import nearest
 
 _LONGEST_NAME = 100
 Types = Mapping[str, pa.DataType]
+_WHOLE_NUMBERS = ("bigint", "int", "int32", "uint32", "uint64")
+"""Names of types, of Spark and of Arrow, that are often milliseconds since the epoch."""
 _EXPRESSION = re.compile(r"[()+*/%<>=!]| - | (?:and|or|is|in|like) ", re.IGNORECASE)
 
 
@@ -91,9 +93,16 @@ def check_columns(
             or getattr(types[key], "unit", "us") == "ns"
         ):
             raise DefinitionError(
-                f"key column {key!r} is of type {types[key]}; keys must be atomic: "
-                "cast it, or group by its fields"
+                f"key column {key!r} is of type {types[key]}; keys must be atomic: {_atomic(key, types[key])}"
             )
+
+
+def _atomic(key: str, type_: pa.DataType) -> str:
+    """Return how a key becomes atomic, for the message about one that is not."""
+    if not pat.is_struct(type_) or not type_.num_fields:
+        return "cast it"
+    first = f"{key}.{type_.field(0).name}"
+    return f"group by its fields; on Spark, as in group_by(F.col({first!r}).alias({first!r}))"
 
 
 def refuse_twice(what: str, names: tuple[str, ...]) -> None:
@@ -168,4 +177,7 @@ def check_event_time(type_: pa.DataType, name: str, frame: str = "") -> None:
 def not_a_time(type_: object, name: str, frame: str = "") -> str:
     """Return the message for an event-time column of another type; arguments as of `check_event_time`."""
     where = f"frame {frame}: " if frame else ""
-    return f"{where}event time column {name!r} is of type {type_}, not a timestamp: cast it, for example with to_timestamp"
+    by = "for example with to_timestamp"
+    if str(type_) in _WHOLE_NUMBERS:
+        by = "by its unit with timestamp_millis, timestamp_micros or timestamp_seconds (to_timestamp takes seconds)"
+    return f"{where}event time column {name!r} is of type {type_}, not a timestamp: cast it, {by}"

@@ -40,7 +40,9 @@ MISTAKES: dict[str, Callable[[DataFrame], Any]] = {
     "event time column 'k' is of type string, not a timestamp: .*to_timestamp": lambda df: COUNT.apply(
         df, "k"
     ),
-    "event time column 'v' is of type bigint, not a timestamp": lambda df: COUNT.apply(df, "v"),
+    "event time column 'v' is of type bigint, not a timestamp: .*timestamp_millis": lambda df: COUNT.apply(
+        df, "v"
+    ),
     "event time column 'at' is of type date, not a timestamp": lambda df: COUNT.apply(
         df.withColumn("at", F.to_date("at")), "at"
     ),
