@@ -79,11 +79,13 @@ class Job:
             return call.fired == progress.timer
         if self.watermark_rule.chained:  # To know the close time of the batch before in the next one.
             return True
-        if progress.timer is None:  # It has no state.
+        if self.watermark_rule.idle_ms is not None:
+            # Without state, too: what the clock has closed is late in all buckets.
+            if call.arrived or progress.last_active_ms is None:
+                return True
+        elif progress.timer is None:  # It has no state.
             return False
-        if call.arrived and (
-            self.watermark_rule.idle_ms is not None or self._inputs(call, progress) != progress.inputs
-        ):
+        elif call.arrived and self._inputs(call, progress) != progress.inputs:
             return True
         return self._close_times(call, progress, progress.close_time)[1] > progress.close_time
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 
 from operators import TumblingWindows
 from operators import aggregates as agg
@@ -90,3 +91,21 @@ def test_without_delays_the_watermark_alone_counts(tmp_path: Path) -> None:
     assert [] == bucket.call(0, [5, 25], 25)[0]
     assert [0] == bucket.call(24, [26], 95)[0]
     bucket.close()
+
+
+@pytest.mark.parametrize("begun", [True, False], ids=["after a record", "before the first record"])
+def test_what_the_clock_makes_late_does_not_depend_on_the_bucket(tmp_path: Path, begun: bool) -> None:
+    """A bucket without state follows the clock as one with state does: a key can be in either."""
+    rule = WatermarkRule(delays_us=(("", 1_000),), idle_ms=30, open_us=1_000)
+    told = [5] if begun else []
+    buckets = [Bucket(tmp_path / name, rule) for name in ("busy", "empty")]
+    for bucket, times in zip(buckets, (told, []), strict=True):
+        bucket.call(0, times, *told)
+        bucket.number = 99
+        assert [0] * len(times) == bucket.call(0, [])[0]
+        _, outcome = bucket.call(0, [20, 75], 75)
+        assert outcome is not None
+        assert (1, 1) == (outcome.metrics["late"], outcome.metrics["live_panes"]), (
+            "the clock has closed up to 70"
+        )
+        bucket.close()
