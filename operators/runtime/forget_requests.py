@@ -115,6 +115,6 @@ def _status(requests: RequestFolder, request: ForgetRequest, reader: RequestRead
         request.operator,
         request.count,
         datetime.fromtimestamp(number / 1_000, timezone.utc),
-        requests.applied(request.file),
+        requests.applied(request.file, reader),
         reader.buckets,
     )

@@ -2,10 +2,12 @@
 
     operators/OPERATOR.json               an operator that looks here: its name, its key columns, its buckets
     requests/NUMBER-OPERATOR-TOKEN.json   a request: the operator, and the keys as the store has them
-    applied/NUMBER-OPERATOR-TOKEN/LABEL   a bucket whose committed state is without the keys
+    applied/NUMBER-OPERATOR-TOKEN/STATE-LABEL   a bucket whose committed state is without the keys
+    missed/NUMBER-OPERATOR-TOKEN/LABEL          a bucket that could not apply the request, since it had no keys to read
 
-OPERATOR is a hash of the operator's name, TOKEN random. JSON files have their SHA-256 in the first line. A request does not
-change until all buckets have applied it: then its keys are taken out, and their number stays.
+OPERATOR is a hash of the operator's name, STATE one of the id of its query's checkpoint, TOKEN random. JSON files have their
+SHA-256 in the first line. A request does not change until all buckets have applied it: then its keys are taken out, and their
+number stays. An operator of the same name, of another checkpoint, is refused.
 
 NUMBER is the time from which a request counts, in milliseconds since the epoch, some seconds after it was written. A batch
 applies the requests up to its own clock, which Spark keeps with the batch. So tasks that run again find the same ones.
@@ -30,7 +32,9 @@ from state_backends.errors import StateError
 REQUEST_VERSION = 1
 _LATER_MS = 10_000
 """A request counts from so long after it was written: more than the clocks of machines differ."""
-_FILE = re.compile(r"requests/([0-9]{1,19})-([0-9a-f]{16})-[0-9a-f]{16}[.]json")
+_PART_S = 3_600.0
+"""A file that is so old and not yet complete belongs to a writer that was killed."""
+_FILE = re.compile(r"requests/([0-9]{1,15})-([0-9a-f]{16})-[0-9a-f]{16}[.]json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +56,18 @@ class RequestFile:
         """The folder of the buckets that have applied it."""
         return self.path.replace("requests/", "applied/", 1).removesuffix(".json")
 
-    def note_of(self, label: int) -> str:
-        """The file by which a bucket says that it has applied it."""
-        return f"{self.applied}/{label}"
+    @property
+    def missed(self) -> str:
+        """The folder of the buckets that could not apply it."""
+        return self.path.replace("requests/", "missed/", 1).removesuffix(".json")
+
+    def missed_by(self, label: int) -> str:
+        """The file by which a bucket says that it could not apply it."""
+        return f"{self.missed}/{label}"
+
+    def note_of(self, label: int, state: str = "") -> str:
+        """The file by which a bucket of a state says that it has applied it."""
+        return f"{self.applied}/{operator_hash(state)}-{label}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +126,13 @@ class RequestReader:
         name: of the operator.
         keys: names and Arrow types of its key columns.
         buckets: how many there are.
+        state: the id of its query's checkpoint.
     """
 
     name: str
     keys: pa.Schema
     buckets: int
+    state: str = ""
 
     def encode(self) -> bytes:
         """Return the file's bytes."""
@@ -125,6 +140,7 @@ class RequestReader:
             "operator": self.name,
             "keys": base64.b64encode(self.keys.serialize().to_pybytes()).decode(),
             "buckets": self.buckets,
+            "state": self.state,
         }
         return encode_signed(plain, REQUEST_VERSION)
 
@@ -138,7 +154,8 @@ class RequestReader:
                 keys = pa.ipc.read_schema(pa.py_buffer(stored))
             except (OSError, pa.ArrowException) as error:
                 raise CorruptDataError(f"{what}: its key columns cannot be read: {error}") from error
-            return cls(instance(str, plain["operator"]), keys, count(plain["buckets"]))
+            state = instance(str, plain.get("state", ""))
+            return cls(instance(str, plain["operator"]), keys, count(plain["buckets"]), state)
 
 
 def operator_hash(name: str) -> str:
@@ -166,11 +183,20 @@ class RequestFolder:
         """The folder, for messages."""
         return self._folder.shown
 
-    def announce(self, reader: RequestReader) -> None:
-        """Say that an operator looks for requests here."""
+    def announce(self, reader: RequestReader) -> str | None:
+        """Say that an operator looks for requests here. If one of its name and of another state does, return that one's file.
+
+        Raises:
+            CorruptDataError: the file of an operator of this name is damaged.
+        """
         name, blob = f"operators/{operator_hash(reader.name)}.json", reader.encode()
-        if self._folder.read(name) != blob:
-            self._folder.write(name, blob)
+        stored = self._folder.read(name)
+        if stored == blob:
+            return None
+        if stored is not None and self._reader(name).state not in ("", reader.state):
+            return self._folder.where(name)
+        self._folder.write(name, blob)
+        return None
 
     def readers(self) -> list[RequestReader]:
         """Return the operators that look for requests here.
@@ -200,8 +226,10 @@ class RequestFolder:
         Raises:
             StateError: the storage took longer than the time until the request counts.
         """
-        before = [file.number for file in self.files()]
-        number = max([int(time.time() * 1_000) + self._later_ms, *(one + 1 for one in before)])
+        before = {file.number for file in self.files()}
+        number = int(time.time() * 1_000) + self._later_ms
+        while number in before:
+            number += 1
         path = f"requests/{number}-{operator_hash(operator)}-{os.urandom(8).hex()}.json"
         file = RequestFile(number, operator_hash(operator), path)
         request = ForgetRequest(file, operator, len(keys), tuple(keys))
@@ -215,8 +243,12 @@ class RequestFolder:
         return request
 
     def files(self) -> list[RequestFile]:
-        """Return all requests by their files, in order of their numbers."""
-        found = (_FILE.fullmatch(path) for path, *_ in self._folder.list("requests"))
+        """Return all requests by their files, in order of their numbers. What killed writers left is removed."""
+        listed = self._folder.list("requests")
+        for path, written, _ in listed:
+            if path.endswith(".part") and written is not None and time.time() - written.timestamp() > _PART_S:
+                self._folder.remove(path)
+        found = (_FILE.fullmatch(path) for path, *_ in listed)
         return sorted(
             (RequestFile(int(match[1]), match[2], match[0]) for match in found if match),
             key=lambda file: (file.number, file.path),
@@ -234,20 +266,31 @@ class RequestFolder:
         """Return the files by which buckets say that they have applied requests; see `RequestFile.note_of`."""
         return {path for path, *_ in self._folder.list("applied")}
 
-    def note(self, file: RequestFile, label: int, buckets: int) -> None:
+    def note(self, file: RequestFile, label: int, reader: RequestReader) -> None:
         """Note that the committed state of a bucket is without the keys; the last one takes them out of the request.
+
+        A bucket that has missed the request notes nothing.
 
         Args:
             file: of the request.
             label: of the bucket.
-            buckets: how many there are.
+            reader: the operator, with its state.
         """
-        self._folder.write(file.note_of(label), b"")
-        if self.applied(file) >= buckets:
+        if self._folder.has(file.missed_by(label)):
+            return
+        self._folder.write(file.note_of(label, reader.state), b"")
+        if self.applied(file, reader) >= reader.buckets:
             request = self.read(file)
             if request.keys is not None:
                 self._folder.write(file.path, replace(request, keys=None).encode())
 
-    def applied(self, file: RequestFile) -> int:
-        """Return how many buckets have applied a request."""
-        return len(self._folder.list(file.applied))
+    def miss(self, file: RequestFile, label: int) -> None:
+        """Note that a bucket passes a request whose keys it could not read: it never counts as applied there."""
+        self._folder.write(file.missed_by(label), b"")
+
+    def applied(self, file: RequestFile, reader: RequestReader) -> int:
+        """Return how many buckets of the operator's state have applied a request, and have not missed it since."""
+        missed = {path.rpartition("/")[2] for path, *_ in self._folder.list(file.missed)}
+        note = re.compile(re.escape(file.note_of(0, reader.state)[:-1]) + "(-?[0-9]{1,10})")
+        found = (note.fullmatch(path) for path, *_ in self._folder.list(file.applied))
+        return sum(match is not None and match[1] not in missed for match in found)

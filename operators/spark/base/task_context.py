@@ -2,7 +2,7 @@
 
 from pyspark import TaskContext
 
-from operators.spark.base.inside import BATCH_ID, RUN_ID, task_property
+from operators.spark.base.inside import BATCH_ID, QUERY_ID, RUN_ID, task_property
 
 
 def batch_number() -> int | None:
@@ -14,6 +14,11 @@ def batch_number() -> int | None:
 def run_id() -> str:
     """Return the id of the query's run, "" if the task belongs to none. Users can give several runs the same one."""
     return task_property(RUN_ID) or ""
+
+
+def query_of_task() -> str:
+    """Return the id of the query, which its checkpoint keeps; "" if the task belongs to none."""
+    return task_property(QUERY_ID) or ""
 
 
 def partition() -> int:

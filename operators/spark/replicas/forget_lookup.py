@@ -1,7 +1,7 @@
 """Requests to forget keys, as the buckets of a streaming query find and apply them."""
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import pyarrow as pa
@@ -19,11 +19,15 @@ from state_backends.durability.request_folder import (
 
 _LOG = logging.getLogger(__name__)
 _UNREADABLE = "requests to forget keys are not applied for now: %s"
+_TAKEN = (
+    "an operator named {name!r} of another checkpoint looks for requests to forget keys in the folder {folder}: one of the two "
+    "would keep keys that the other one has forgotten. Set state.forget.folder to another folder, or give apply another name. "
+    "If the other query has ended for good, delete the file {file}, and make requests again that are not done"
+)
 _listed: dict[str, tuple[int, list[RequestFile]]] = {}
 """By folder the requests that there were when a batch first looked in this process, and the clock of that batch."""
 _noted: dict[str, set[str]] = {}
 """By folder what buckets have noted, as far as this process knows."""
-_announced: set[tuple[str, str]] = set()
 _folder = lru_cache(maxsize=16)(RequestFolder)
 
 
@@ -48,15 +52,24 @@ class Requests:
         """Return those of an operator of this name with these key columns; None without a folder."""
         return None if folder is None else cls(folder, RequestReader(name, keys, len(labels)), labels)
 
-    def announce(self) -> None:
-        """Say in the folder that this operator looks for requests, once in each process."""
-        if (self.folder, self.reader.name) in _announced:
-            return
+    def announce(self, state: str = "") -> None:
+        """Say in the folder that this operator looks for requests.
+
+        Args:
+            state: id of the query's checkpoint.
+
+        Raises:
+            StateError: an operator of this name, of another checkpoint, does.
+        """
         try:
-            _folder(self.folder).announce(self.reader)
-            _announced.add((self.folder, self.reader.name))
-        except StateError as error:
+            taken = _folder(self.folder).announce(replace(self.reader, state=state))
+        except (StateError, SerializationError) as error:
             warn_once(_LOG, "keys to forget cannot be named while the query runs: %s", error)
+            return
+        if taken is not None:
+            raise StateError(
+                _TAKEN.format(name=self.reader.name, folder=_folder(self.folder).shown, file=taken)
+            )
 
     def due(self, forgotten: int, now_ms: int) -> list[RequestFile]:
         """Return the requests that a batch applies, in their order.
@@ -82,6 +95,8 @@ class Requests:
     def keys(self, forgotten: int, now_ms: int, label: int) -> tuple[int, list[bytes]]:
         """Return the number of the last request that a batch applies, and the keys of all of them that a bucket has.
 
+        A request without keys that can be read is passed, and never counts as applied.
+
         Args:
             forgotten, now_ms: as for `due`.
             label: of the bucket.
@@ -89,39 +104,53 @@ class Requests:
         folder, found = _folder(self.folder), dict[bytes, None]()
         for file in self.due(forgotten, now_ms):
             try:
-                keys = folder.read(file).keys
-            except (StateError, SerializationError) as error:
+                keys = _keys_of(folder, file)
+                if keys is None:
+                    folder.miss(file, label)
+            except StateError as error:
                 warn_once(_LOG, _UNREADABLE, error)
                 break
             forgotten = file.number
-            if keys is None:
-                _LOG.warning(
-                    "request %d to forget keys was applied by all buckets before, and has no keys any more. If the query went "
-                    "back to an earlier batch or savepoint, make the request again",
-                    file.number,
-                )
             mine = (key for key in keys or () if self.labels[bucket_of(key, len(self.labels))] == label)
             found.update(dict.fromkeys(mine))
         return forgotten, list(found)
 
-    def note(self, forgotten: int, now_ms: int, label: int) -> None:
+    def note(self, forgotten: int, now_ms: int, label: int, state: str = "") -> None:
         """Note in the folder which requests the committed state of a bucket has applied.
 
         Args:
             forgotten: number of the last one.
             now_ms: the clock of the batch, in milliseconds since the epoch.
             label: of the bucket.
+            state: id of the query's checkpoint.
         """
         done = [file for file in self._files(now_ms) if file.number <= forgotten] if forgotten else []
         if not done:
             return
+        reader = replace(self.reader, state=state)
         try:
             folder = _folder(self.folder)
             if self.folder not in _noted:
                 _noted[self.folder] = folder.notes()
             for file in done:
-                if file.note_of(label) not in _noted[self.folder]:
-                    folder.note(file, label, len(self.labels))
-                    _noted[self.folder].add(file.note_of(label))
+                if file.note_of(label, state) not in _noted[self.folder]:
+                    folder.note(file, label, reader)
+                    _noted[self.folder].add(file.note_of(label, state))
         except (StateError, SerializationError) as error:
             warn_once(_LOG, "that keys were forgotten cannot be noted: %s", error)
+
+
+def _keys_of(folder: RequestFolder, file: RequestFile) -> tuple[bytes, ...] | None:
+    """The keys of a request; None if it has none any more, or is damaged."""
+    try:
+        keys = folder.read(file).keys
+    except SerializationError as error:
+        _LOG.warning("request %d to forget keys is passed over: make it again. %s", file.number, error)
+        return None
+    if keys is None:
+        _LOG.warning(
+            "request %d to forget keys was applied by all buckets before, and has no keys any more. If the query went "
+            "back to an earlier batch or savepoint, make the request again",
+            file.number,
+        )
+    return keys

@@ -126,7 +126,8 @@ class Job:
         blobs, metrics = request.blobs, dict[str, int]()
         whole = Part(close_times, from_blobs(blobs.rows), from_blobs(blobs.partials))
         bucket_dir = self.config.directory / pointer.store_id
-        results = Results(self.config, bucket_dir, in_files=request.in_files)
+        batch = f"{request.batch} {call.now_ms}"
+        results = Results(self.config, bucket_dir, in_files=request.in_files, batch=batch)
         for table in first:
             results.add(self.binding.with_late_rows(table, None))
         wide = blobs.large and not can_be_parted(self.binding)

@@ -5,6 +5,7 @@ processes see the same files, the rows are in one, and what goes through Spark i
 worker that reads has left a sign in the directory of local state, by the executor that it belongs to.
 """
 
+import hashlib
 import logging
 import os
 import re
@@ -46,16 +47,18 @@ class Results:
         config: of the local state.
         bucket_dir: the bucket's folder in its directory.
         in_files: whether the worker that makes rows of Spark of them reads files of that folder.
+        batch: what is the same in all attempts at a batch, and in no other one. Files of other batches are removed: attempts
+            that failed have left them.
     """
 
-    def __init__(self, config: StateConfig, bucket_dir: Path, *, in_files: bool) -> None:
+    def __init__(self, config: StateConfig, bucket_dir: Path, *, in_files: bool, batch: str = "") -> None:
         self._bucket_dir = bucket_dir
         self._in_files = in_files
-        if in_files:
-            with suppress(OSError):
-                for file in bucket_dir.iterdir():
-                    if _FILES.fullmatch(file.name):
-                        _remove_old(file)
+        self._mark = hashlib.sha256(batch.encode()).hexdigest()[:8]
+        with suppress(OSError):
+            for file in bucket_dir.iterdir():
+                if _FILES.fullmatch(file.name) and not file.name.startswith(_FILE.format(self._mark)):
+                    file.unlink(missing_ok=True)
         self.blobs = Spool(config.directory)
         """What goes through Spark, in order."""
 
@@ -66,8 +69,9 @@ class Results:
 
     def _write(self, table: pa.Table) -> bytes | None:
         """Write a file and return the blob that names it; None if it cannot be written."""
-        path = self._bucket_dir / _FILE.format(os.urandom(8).hex())
+        path = self._bucket_dir / _FILE.format(self._mark + os.urandom(4).hex())
         try:
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
             with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as writer:
                 for batch in to_batches(table):
                     writer.write_batch(batch)

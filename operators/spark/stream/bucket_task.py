@@ -16,7 +16,7 @@ from operators.runtime.metrics import line, names
 from operators.spark.base.failures import MOVE_STATE, located
 from operators.spark.base.logs import log_at
 from operators.spark.base.observed import COUNTS
-from operators.spark.base.task_context import batch_number, run_id
+from operators.spark.base.task_context import batch_number, query_of_task, run_id
 from operators.spark.base.workers import prepare_worker
 from operators.spark.inputs.packing import ARRIVED, read_arrivals
 from operators.spark.replicas.calls import Blobs, Call, Functions, Origin, Outcome, Request, in_place
@@ -112,9 +112,10 @@ class BucketTask:
         # queries with other buckets, or with another operator, that they cannot go on from here.
         begins = stored is None and (job.savepoint is not None or label == 0)
         if job.requests is not None:
+            state = query_of_task()
             if label == 0:
-                job.requests.announce()
-            job.requests.note(pointer.progress.forgotten, call.now_ms, label)
+                job.requests.announce(state)
+            job.requests.note(pointer.progress.forgotten, call.now_ms, label, state)
         due = job.is_due(call, pointer.progress) or job.forgets(call, pointer, batch)
         if not (blobs or begins or due) and self._fits(pointer):
             # A timer that a later one has replaced, or a call that only starts or checks the bucket.

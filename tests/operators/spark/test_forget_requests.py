@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -90,7 +91,7 @@ class Query:
 @pytest.fixture
 def query(tmp_path: Path) -> Any:
     """A query; what processes remember of folders is forgotten."""
-    for known in (forget_lookup._listed, forget_lookup._noted, forget_lookup._announced, logs._warned):
+    for known in (forget_lookup._listed, forget_lookup._noted, logs._warned):
         known.clear()
     made = Query(tmp_path / "requests", tmp_path / "state")
     yield made
@@ -212,23 +213,80 @@ def test_requests_of_one_moment_are_applied_in_one_batch(query: Query) -> None:
     assert numbers[-1] == query.pointer(0).progress.forgotten
 
 
-def test_a_damaged_request_waits_and_the_query_goes_on(
-    query: Query, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The log says so; whoever asks for the requests gets the error; once it is removed, later ones are applied."""
+def test_a_damaged_request_does_not_block_later_ones(query: Query, caplog: pytest.LogCaptureFixture) -> None:
+    """The log says so; whoever asks for the requests gets the error; mended later, it does not pass as applied."""
     query.call(0, [ALICE, BOB])
     forget(query.folder, [{"k": ALICE}])
     (file,) = (query.folder / "requests").iterdir()
-    file.write_text(file.read_text().replace("people", "others"))
+    whole = file.read_text()
+    file.write_text(whole.replace("people", "others"))
     query.clock = forget(query.folder, [{"k": BOB}]).number
     with caplog.at_level(logging.WARNING):
-        assert [(ALICE, 2, "update")] == query.call(0, [ALICE])
-    assert "truncated or altered" in caplog.text
+        assert [(ALICE, 2, "update"), (BOB, 1, "retract")] == query.call(0, [ALICE])
+    query.call(1, [])
+    assert "passed over: make it again" in caplog.text
     with pytest.raises(Exception, match="truncated or altered"):
         forget_requests(query.folder)
-    file.unlink()
+    file.write_text(whole)
     query.clock += 1
-    assert [(BOB, 1, "retract")] == query.call(0, [])
+    for label in (0, 1):
+        query.call(label, [])
+    assert [False, True] == [one.done for one in forget_requests(query.folder)]
+
+
+def test_a_second_operator_of_one_name_is_refused(query: Query) -> None:
+    """Of another checkpoint: it would note requests as applied that the first one has not seen."""
+    query.requests.announce("first")
+    query.requests.announce("first")
+    with pytest.raises(StateError, match=r"'people' of another checkpoint.*delete the file .*operators/"):
+        query.requests.announce("second")
+
+
+def test_notes_of_another_state_do_not_count(query: Query) -> None:
+    """As after a rescale with the same folder, once the operator's file was removed: it has one bucket of four more."""
+    query.call(0, [ALICE])
+    request = forget(query.folder, [{"k": ALICE}])
+    folder = RequestFolder(str(query.folder))
+    (file,) = folder.files()
+    for label in range(4):
+        folder.note(file, label, RequestReader(NAME, KEYS, 8, "before"))
+    assert [(0, False)] == [(one.applied, one.done) for one in forget_requests(query.folder)]
+    assert holds_keys(query.folder)
+    query.clock = request.number
+    assert [(ALICE, 1, "retract")] == query.call(0, [])
+
+
+def test_what_a_killed_writer_left_is_no_note(query: Query) -> None:
+    """Nor does it keep keys for more than an hour."""
+    query.call(0, [ALICE])
+    query.clock = forget(query.folder, [{"k": ALICE}]).number
+    (file,) = RequestFolder(str(query.folder)).files()
+    query.call(0, [])
+    query.clock += 1
+    query.call(0, [])
+    part = query.folder / f"{file.note_of(1)}.01234567.part"
+    part.write_bytes(b"")
+    assert [(1, False)] == [(one.applied, one.done) for one in forget_requests(query.folder)]
+    left = query.folder / f"{file.path}.01234567.part"
+    left.write_text(ALICE)
+    forget_requests(query.folder)
+    assert left.exists()
+    os.utime(left, (time.time() - 7_200,) * 2)
+    forget_requests(query.folder)
+    assert not left.exists()
+
+
+@pytest.mark.parametrize("number", [int(time.time() * 1_000) + 400 * 86_400_000, 10**19 - 1])
+def test_a_client_whose_clock_is_ahead_delays_only_itself(query: Query, number: int) -> None:
+    """Requests of others count from their own time, and are found."""
+    query.call(0, [ALICE])
+    request = forget(query.folder, [{"k": ALICE}])
+    (file,) = (query.folder / "requests").iterdir()
+    file.rename(file.with_name(file.name.replace(str(request.number), str(number))))
+    later = forget(query.folder, [{"k": ALICE}])
+    assert later.number < time.time() * 1_000 + 11_000
+    query.clock = later.number
+    assert [(ALICE, 1, "retract")] == query.call(0, [])
 
 
 def test_a_folder_that_cannot_be_read_stops_no_query(
@@ -264,6 +322,7 @@ def test_a_query_that_went_back_says_that_the_keys_are_gone(
     with caplog.at_level(logging.WARNING):
         assert [(ALICE, 2, "update")] == query.call(0, [ALICE])
     assert "make the request again" in caplog.text
+    assert [False] == [one.done for one in forget_requests(query.folder)], "that state has the key"
 
 
 def test_a_new_query_has_nothing_to_forget(query: Query, caplog: pytest.LogCaptureFixture) -> None:

@@ -3,6 +3,7 @@
 import ctypes
 import os
 import resource
+import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -50,9 +51,9 @@ def bucket_dir(config: StateConfig) -> Path:
     return config.directory / "bucket"
 
 
-def sent(config: StateConfig, *tables: pa.Table, in_files: bool = True) -> list[bytes]:
+def sent(config: StateConfig, *tables: pa.Table, in_files: bool = True, batch: str = "") -> list[bytes]:
     """What goes through Spark for these rows."""
-    collected = Results(config, bucket_dir(config), in_files=in_files)
+    collected = Results(config, bucket_dir(config), in_files=in_files, batch=batch)
     for one in tables:
         collected.add(one)
     return [*collected.blobs]
@@ -134,15 +135,15 @@ def test_other_files_are_not_read(
     assert path.exists()
 
 
-def test_what_nobody_has_read_is_removed_after_an_hour(config: StateConfig) -> None:
-    """A worker was killed before it came to it."""
-    sent(config, table(MANY))
-    (old,) = files(config)
-    sent(config, table(MANY))
-    (young,) = {*files(config)} - {old}
-    os.utime(old, (time.time() - 3_700,) * 2)
-    sent(config, table(1))
-    assert [young] == files(config)
+def test_what_nobody_has_read_is_removed_with_the_next_batch(config: StateConfig) -> None:
+    """A worker was killed before it came to it. Other attempts at the same batch may still be read."""
+    first = sent(config, table(MANY), batch="7 1000")
+    sent(config, table(MANY), batch="7 1000")
+    assert 2 == len(files(config))
+    assert {0o600} == {stat.S_IMODE(file.stat().st_mode) for file in files(config)}
+    assert table(MANY) == pa.Table.from_batches(read(config, first))
+    sent(config, table(1), in_files=False, batch="8 2000")
+    assert [] == files(config)
 
 
 def test_signs(config: StateConfig) -> None:
