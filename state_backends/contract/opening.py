@@ -1,12 +1,14 @@
 """Promises about opening, options, clearing and closing."""
 
+import random
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 import pytest
 
+from serializers import SerializationError
 from state_backends.contract.base import Contract
 from state_backends.contract.states import DAMAGES, assert_holds, check, fail
 from state_backends.errors import StateError
@@ -14,6 +16,8 @@ from state_backends.interface import StateBackend, WriteBatch
 
 _PAGES = {0: {b"a": b"1"}}
 _THREADS = 8
+_MANY, _LARGE = 500, 50_000
+"""Pages of a store that is damaged, and the bytes of a file that has many of them."""
 _NONSENSE = ("", "-1", "no such value", "\N{SUPERSCRIPT TWO}")
 _REFUSED = "check_options refuses values that open would refuse"
 _NAME_THEM = (
@@ -127,6 +131,28 @@ class OpeningContract(Contract):
             raise
         except Exception as error:  # noqa: BLE001 - any other error breaks the promise
             fail(promise, f"it raised {error!r}")
+
+    def test_no_read_ends_early(self, directory: Path) -> None:
+        """A store of which 16 bytes have changed gives as many pages as it had, by each way to read it, or raises."""
+        page, keys = random.Random(1).randbytes, [b"%03d" % number for number in range(_MANY)]
+        with closing(self.open(directory)) as backend:
+            backend.write(WriteBatch(puts={0: {key: page(200) for key in keys}}), b"v1")
+        for path in [path for path in directory.rglob("*") if path.is_file()]:
+            data = bytearray(path.read_bytes())
+            if len(data) > _LARGE:
+                middle = slice(len(data) // 2, len(data) // 2 + 16)
+                data[middle] = bytes(byte ^ 255 for byte in data[middle])
+                path.write_bytes(data)
+        ways: dict[str, Callable[[StateBackend], int]] = {
+            "iterate": lambda backend: len(list(backend.iterate(0))),
+            "scan": lambda backend: sum(len(some) for some, _ in backend.scan(0)),
+            "scan_keys": lambda backend: sum(map(len, backend.scan_keys(0))),
+            "get_many": lambda backend: sum(found is not None for found in backend.get_many(0, keys)),
+        }
+        for way, count in ways.items():
+            with suppress(StateError, SerializationError), closing(self.open(directory)) as backend:
+                if backend.version is not None:
+                    check(f"no read ends early: pages by {way}", _MANY, count(backend))
 
     def test_clear_drops_all(self, backend: StateBackend) -> None:
         """After clear the store is like a new one and can be written."""

@@ -186,6 +186,13 @@ SEVEN = [
 OTHERS = [
     Bug(
         "rocksdb",
+        "a walk that ends at a bad block as at the end",
+        '            left = self._next_name(begin if last is None else last + b"\\0")\n',
+        "            left = None\n",
+        "no_read_ends_early",
+    ),
+    Bug(
+        "rocksdb",
         "a purge that leaves the marks of deleted keys",
         "            self._db.compact_range(None, None, options)\n",
         "            self._db.compact_range(None, None)\n",
