@@ -214,6 +214,19 @@ class Binding:
             keys, self.tick_us, self.segment, self.grace, self.plan.head, tuple(states), tuple(results)
         )
 
+    @property
+    def columns(self) -> list[str]:
+        """The columns that are read, with their types, as text."""
+        return [f"{name}: {type_}" for name, type_ in self.inputs.values]
+
+    def shares_state_with(self, other: "Binding") -> bool:
+        """Return whether another binding works on the same state in the same way. Equal plans describe themselves equally."""
+        mine, others = (
+            (one.plan, one.output.keys, one.inputs.values, one.inputs.clock, one.tick_us, one.segment)
+            for one in (self, other)
+        )
+        return mine == others
+
     def identity(self) -> dict[str, Any]:
         """Return what stored state depends on: a state written under another identity is refused."""
         clock = {} if self.inputs.clock is None else {CLOCK: self.inputs.clock}
@@ -221,7 +234,7 @@ class Binding:
             **self.plan.describe(),
             **clock,
             "grouped by": [f"{name}: {type_}" for name, type_ in self.output.keys],
-            "columns": [f"{name}: {type_}" for name, type_ in self.inputs.values],
+            "columns": self.columns,
             "tick in us": self.tick_us,
             "segment in ticks": self.segment,
         }

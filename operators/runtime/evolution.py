@@ -242,8 +242,29 @@ def adaption(
     Raises:
         StateError: the state belongs to another operator, or the policy forbids to change it; names what differs.
     """
-    binding = effective_binding(binding, stored_identity, moved=moved)
-    own = binding.identity()
+    effective = effective_binding(binding, stored_identity, moved=moved)
+    return conversion_for(effective, effective.identity(), stored_identity, stored, policy, moved=moved)
+
+
+def conversion_for(
+    binding: Binding,
+    own: dict[str, Any],
+    stored_identity: dict[str, Any],
+    stored: StoredSchema | None,
+    policy: str,
+    *,
+    moved: bool = False,
+) -> Adaption | None:
+    """Return what `adaption` returns.
+
+    Args:
+        binding: the operator, as it goes on with the state.
+        own: what its state depends on.
+        stored_identity, stored, policy, moved: as for `adaption`.
+
+    Raises:
+        StateError: as `adaption`.
+    """
     ignored = {SEGMENT} if moved else set()
     if LASTING not in stored_identity:  # `check_lifetimes` looks into such a state.
         ignored.add(LASTING)
@@ -298,7 +319,7 @@ def stored_change(binding: Binding, progress: Progress, policy: str) -> Adaption
 
 def _retyped(binding: Binding, stored_identity: dict[str, Any]) -> dict[str, tuple[str, str]]:
     """The input columns whose type became another, with the type before and now."""
-    before, now = stored_identity.get(COLUMNS) or [], binding.identity()[COLUMNS]
+    before, now = stored_identity.get(COLUMNS) or [], binding.columns
     changed = {}
     for name, type_ in binding.inputs.values:
         for line in {*before} - {*now}:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from operators.runtime.batch_runner import Batch, BatchRunner, Processed, read_batch
 from operators.runtime.binding import Binding
-from operators.runtime.evolution import Adaption, adapt, adaption, effective_binding, stored_change
+from operators.runtime.evolution import Adaption, adapt, conversion_for, effective_binding
 from operators.runtime.freed_memory import keep_freed_memory
 from operators.runtime.identity import STATE
 from operators.runtime.lifetimes import are_recorded, check_lifetimes
@@ -30,7 +30,10 @@ from state_backends.durability.pointer import Pointer, read_pointer
 from state_backends.durability.progress import Progress
 from state_backends.errors import DamagedCopyError
 from state_backends.journal import Journal
+from state_backends.store.schema import StoredSchema
 
+Stored = tuple[dict[str, Any] | None, StoredSchema | None]
+"""What a state depends on, and what its entries are; None for a state that was never written."""
 _LOG = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
@@ -72,6 +75,11 @@ class StatefulOperator:
         scratch = directory.with_name(f"{directory.name}-snapshots")
         self._durable = Durable(self.backend, config.backend, scratch, config.snapshots)
         self._build(binding)
+        self._adopted_by: Binding | None = None
+        self._own: Stored = (
+            {},
+            None,
+        )  # No state has it: the first one is adopted, if only as one that was never written.
         self._evolution = config.evolution
         self._sequence = 0
         self._failed_at_start: list[FailedCall] = []
@@ -99,8 +107,31 @@ class StatefulOperator:
         self._runner = BatchRunner(effective, self.engine)
         self._ready = False
 
-    def _go_on_from(self, stored_identity: dict[str, Any] | None, *, moved: bool = False) -> None:
+    def _adopt(
+        self, identity: dict[str, Any] | None, schema: StoredSchema | None, *, moved: bool = False
+    ) -> Adaption | None:
+        """Go on with a stored state, and return how it has to be converted; None if it fits as it is.
+
+        What the last commit wrote is the operator's own: it is adopted once, until another binding or another state comes.
+
+        Raises:
+            StateError: as `conversion_for`.
+        """
+        if (identity, schema) == self._own:
+            if self._adopted_by is not self.binding:
+                self._use_binding(identity, moved=moved)
+            return None
+        self._use_binding(identity, moved=moved)
+        effective = self._runner.binding
+        own = effective.identity()
+        self._own = own, effective.stored_schema()
+        if identity is None:
+            return None
+        return conversion_for(effective, own, identity, schema, self._evolution, moved=moved)
+
+    def _use_binding(self, stored_identity: dict[str, Any] | None, *, moved: bool) -> None:
         """Use the binding as it goes on with a stored state, over the engine that there is if its plan is the same."""
+        self._adopted_by = self.binding
         effective, before = self.binding, self._runner.binding
         if stored_identity is not None:
             effective = effective_binding(self.binding, stored_identity, moved=moved)
@@ -118,7 +149,7 @@ class StatefulOperator:
 
         Functions that Spark sends again with each batch are never equal, so results are always made by the binding given last.
         """
-        same = (binding.plan, binding.identity()) == (self.binding.plan, self.binding.identity())
+        same = binding.shares_state_with(self.binding)
         if same:
             self.binding = binding
         return same
@@ -133,8 +164,7 @@ class StatefulOperator:
         pointer = pointer or read_pointer(journal) or Pointer.fresh()
         progress = pointer.progress
         self._sequence, self._forgets = progress.sequence, False
-        self._go_on_from(progress.identity)
-        change = stored_change(self.binding, progress, self._evolution)
+        change = self._adopt(progress.identity, progress.schema)
         done = self._durable.align(journal, pointer)
         if change is not None:
             done = self._rewrite(journal, done.pointer, change)
@@ -182,10 +212,9 @@ class StatefulOperator:
             StateError: the savepoint belongs to another operator; names what differs.
             CorruptDataError: a file of the savepoint is damaged; names it.
         """
-        self._go_on_from(savepoint.identity, moved=True)
+        change = self._adopt(savepoint.identity, savepoint.schema, moved=True)
         self._sequence = savepoint.sequence
         binding = self._runner.binding
-        change = adaption(binding, savepoint.identity, savepoint.schema, self._evolution, moved=True)
         emitted: list[Emitted] = []
         self._failed_at_start = []
         for close_time, keys, entries in savepoint.groups(bucket, buckets):
@@ -273,11 +302,11 @@ class StatefulOperator:
         """
         began = time.perf_counter()
         changes = self.store.drain_changes()
-        effective = self._runner.binding
+        identity, schema = self._own
         progress = replace(
             progress,
-            identity=effective.identity(),
-            schema=effective.stored_schema(),
+            identity=identity,
+            schema=schema,
             close_time=self.engine.state.close_time,
             usage=self.store.usage.plain(),
             keys=self.store.usage.keys,
