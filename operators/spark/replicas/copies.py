@@ -115,6 +115,13 @@ def drop_copy(config: StateConfig, store_id: str) -> None:
         copy.close()
 
 
+def remove_free_copies(config: StateConfig, store_id: str, unused_s: float = 0.0) -> None:
+    """Remove the copies of a bucket on this machine that no process holds, and that none has opened for so long, in seconds."""
+    bucket_dir = config.directory / store_id
+    with suppress(OSError):
+        _remove_free(bucket_dir, _locks(bucket_dir) if is_own(bucket_dir) else [], unused_s)
+
+
 def drop_all() -> None:
     """Close this process's copies that no thread holds, when what they write in the background is complete."""
     with _changing:
@@ -228,10 +235,22 @@ def _sweep(root: Path) -> None:
             locks = _locks(bucket_dir) if is_own(bucket_dir) else []
             if locks and not any(time.time() - lock.stat().st_mtime < _ORPHAN_SECONDS for lock in locks):
                 _remove_unless_held(bucket_dir, locks)
+            _remove_free(bucket_dir, locks, _ORPHAN_SECONDS)
 
 
 def _locks(bucket_dir: Path) -> list[Path]:
     return [path for path in bucket_dir.iterdir() if _LOCK.fullmatch(path.name) and not path.is_symlink()]
+
+
+def _remove_free(bucket_dir: Path, locks: list[Path], unused_s: float) -> None:
+    """Remove copies one by one, though another one of the bucket is held. The files of their locks stay."""
+    for lock in locks:
+        with suppress(OSError):
+            if time.time() - lock.stat().st_mtime < unused_s:
+                continue
+            with FileLock(lock, blocking=False, preserve_lock_file=True):
+                for copy in bucket_dir.glob(f"{lock.stem}-*"):
+                    shutil.rmtree(copy, ignore_errors=True)
 
 
 def _remove_unless_held(bucket_dir: Path, locks: list[Path]) -> None:

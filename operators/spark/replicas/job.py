@@ -15,7 +15,7 @@ from operators.spark.inputs import blobs as sizes
 from operators.spark.inputs.blobs import from_blobs
 from operators.spark.replicas.batch_parts import Part, can_be_parted, in_parts, in_stages
 from operators.spark.replicas.calls import Call, Outcome, Request
-from operators.spark.replicas.copies import lease_copy
+from operators.spark.replicas.copies import lease_copy, remove_free_copies
 from operators.spark.replicas.forget_lookup import Requests
 from operators.spark.replicas.results import Results
 from state_backends import StateConfig
@@ -164,6 +164,8 @@ class Job:
                     results.add(table)
                     blobs.unload()
         metrics["windows"] += sum(table.num_rows for table in first)
+        if keys:
+            remove_free_copies(self.config, pointer.store_id)
         self._warn_if_large(operator, request.label)
         return Outcome(results.blobs, metrics, timer)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from filelock import FileLock
 
 from operators import DefinitionError, SlidingWindows, forget, forget_requests
 from operators import aggregates as agg
@@ -201,6 +202,22 @@ def test_an_idle_bucket_is_called_to_remove_old_snapshots(tmp_path: Path) -> Non
         found.append(bool(holding(tmp_path / "snapshots", ALICE)))
     assert [True, True, True, False, False] == found
     query.close()
+
+
+def test_free_copies_of_the_bucket_go_with_the_key(query: Query) -> None:
+    """A task that worked alone left one. Copies that a process holds stay."""
+    query.call(0, [ALICE])
+    bucket_dir = query.state / f"{0:016x}"
+    copies = [bucket_dir / f"{number}-abc-memory" for number in (7, 8)]
+    for copy in copies:
+        copy.mkdir()
+        (copy / "pages").write_text(ALICE)
+    (bucket_dir / "7.lock").touch()
+    query.clock = forget(query.folder, [{"k": ALICE}]).number
+    with FileLock(bucket_dir / "8.lock"):
+        query.call(0, [])
+    assert [False, True] == [copy.exists() for copy in copies]
+    assert [(BOB, 1, "update")] == query.call(0, [BOB])
 
 
 def test_requests_of_one_moment_are_applied_in_one_batch(query: Query) -> None:
