@@ -59,13 +59,15 @@ class WithLate:
 
         Args:
             write: is called with windows, late records and the number of the batch. A batch that fails is repeated, so what
-                it writes should be idempotent.
+                it writes should be idempotent. It may read some of the rows only: the rest is computed after it.
         """
 
         def each(rows: DataFrame, number: int) -> None:
             rows.persist()
             try:
                 write(_windows(rows), _late(rows), number)
+                # Spark ends the query if the state of any bucket was not committed, as after a limit or show.
+                rows.count()
             finally:
                 rows.unpersist()
 
