@@ -21,7 +21,7 @@ from operators.engines.rolling_lifetimes import Lifetimes, without_lifetime
 from operators.engines.rolling_rows import RollingOutput, RollingRows, Waiting, windows_of
 from operators.engines.rolling_state import RollingPaneSchema, WaitingSchema
 from operators.kinds.described import WindowsPart
-from operators.kinds.rolling import Rolling
+from operators.kinds.rolling import LASTING, Rolling
 from operators.steps.emission import AggregateOutput
 from operators.steps.lateness import count_and_report
 from operators.steps.page_sums import PageSums
@@ -36,9 +36,6 @@ from state_backends import Entries, WindowStore
 from state_backends.store.entries import merge_entries
 from state_backends.store.ordering import row_order
 from state_backends.store.page_ids import PageIds
-
-LASTING = "lasting"
-"""Name of what a stored state keeps for a lookback without end."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,8 @@ from operators.columns.ranges import Ints, Mask
 from operators.kinds.described import WindowsPart
 from operators.kinds.kind import WindowKind
 
+LASTING = "lasting"
+"""Name of what a stored state keeps for a lookback without end."""
 Closed = Literal["both", "left", "right", "none"]
 """Which ends of its time belong to a window, as in pandas and polars."""
 

@@ -19,7 +19,7 @@ from operators.aggregates.operation import Operation, join_states, split_states
 from operators.aggregates.operations import SumFloat, SumInt
 from operators.columns.ranges import Ints, State
 from operators.columns.records import Records
-from operators.engines.rolling import LASTING
+from operators.kinds.rolling import LASTING
 from operators.runtime.binding import Binding
 from operators.runtime.identity import CLOCK, COLUMNS, SEGMENT, STATE, differences, differing
 from operators.runtime.state_changes import changed_states, check_names, new_lifetimes, without_merge

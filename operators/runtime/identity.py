@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from operators.columns.durations import as_text
-from operators.engines.rolling import LASTING
+from operators.kinds.rolling import LASTING
 
 KIND, STATE, COLUMNS, SEGMENT, CLOCK = "windows", "state", "columns", "segment in ticks", "event time"
 _TICK, _STEP, _SIZE = "tick in us", "step in ticks", "size in ticks"

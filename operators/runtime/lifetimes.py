@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from operators.engines.rolling import LASTING
+from operators.kinds.rolling import LASTING
 from operators.runtime.binding import Binding
 from state_backends import StateError, WindowStore
 
