@@ -27,8 +27,9 @@ def test_a_writer_of_windows_and_late_records_may_look_at_some(
     seen = []
 
     def look(windows: DataFrame, late: DataFrame, number: int) -> None:
-        seen.append((number, len(windows.limit(1).collect()), late.first()))
+        del late  # It is empty, so that `first` would look into every bucket.
+        seen.append((number, len(windows.limit(1).collect())))
 
     both = OPERATOR.apply_with_late(stream(spark, source), "at")
     use_up(both.foreach_batch(look).option("checkpointLocation", str(tmp_path / "cp")).start)
-    assert [(0, 1, None), (1, 1, None)] == seen[:2]
+    assert [(0, 1), (1, 1)] == seen[:2]
