@@ -205,6 +205,19 @@ class StateBackend(ABC):
         """
         raise NotImplementedError(f"{type(self).__name__} does not support snapshots")
 
+    def check_snapshot(self, directory: Path, files: Sequence[str]) -> None:  # noqa: B027 - by default all are accepted
+        """Refuse a snapshot with a file that cannot be read to its end, before it is stored.
+
+        Called on another thread, while batches go on.
+
+        Args:
+            directory: what `snapshot` has written.
+            files: names of those that the storage does not have yet.
+
+        Raises:
+            DamagedCopyError: a file is damaged.
+        """
+
     def restore(self, directory: Path) -> None:
         """Replace all that the store holds by the copy that `snapshot` wrote. The files may be moved.
 

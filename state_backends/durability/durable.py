@@ -110,9 +110,11 @@ class Durable:
 
         Raises:
             StateError: an entry is missing in the journal, or storage fails.
+            DamagedCopyError: the copy has to be deleted and opened anew.
             CorruptDataError: an entry is damaged, or every snapshot that leads to the pointer's version; names them.
         """
         backend = self.backend
+        self._schedule.check_copy()
         if backend.resident:
             return self._align_resident(journal, pointer)
         if pointer.page_location == JOURNAL:

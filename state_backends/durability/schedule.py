@@ -73,6 +73,16 @@ class SnapshotSchedule:
         self._warned = self._late = ""
         self._looked = "", 0.0
         self._counts = SnapshotCounts()
+        self._damage: DamagedCopyError | None = None
+
+    def check_copy(self) -> None:
+        """Refuse a copy that could not be read for a snapshot.
+
+        Raises:
+            DamagedCopyError: it has to be rebuilt.
+        """
+        if self._damage is not None:
+            raise self._damage
 
     def drain_counts(self) -> SnapshotCounts:
         """Return what became of snapshots since the last call."""
@@ -206,7 +216,7 @@ class SnapshotSchedule:
                 folder.confirm(snapshot.name)
                 manifest = folder.manifest(snapshot.name)
         except _FAILURES as error:
-            self._warn(pointer, snapshot.name, error)
+            self._note_failure(pointer, snapshot.name, error)
             # A snapshot of another process may be complete when the storage is available again.
             if begun or isinstance(error, SerializationError):
                 self._counts.failed += not pending.has_failed
@@ -224,8 +234,13 @@ class SnapshotSchedule:
         self._counts.failed += not pending.has_failed
         return replace(pointer, pending=None, failures=min(pointer.failures + 1, _MOST_FAILURES))
 
-    def _warn(self, pointer: Pointer, name: str, error: Exception) -> None:
-        """Say once that a snapshot failed, and not with every batch until the next attempt."""
+    def _note_failure(self, pointer: Pointer, name: str, error: Exception) -> None:
+        """Say once that a snapshot failed, and not with every batch until the next attempt.
+
+        If a file of the copy is damaged, the next batch begins with a new copy: this batch is written already.
+        """
+        if isinstance(error, DamagedCopyError):
+            self._damage = error
         if self._warned != name:
             _LOG.warning("state %s: snapshot %s was not completed: %s", pointer.store_id, name, error)
         self._warned = name

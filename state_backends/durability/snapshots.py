@@ -187,7 +187,7 @@ class SnapshotFolder:
 
         def put(item: tuple[str, bytes | Path]) -> Part:
             part_name, data = item
-            digest, size = _digest(data)
+            digest, size = digest_and_size(data)
             part = Part(part_name, stored.get(digest, f"{digest}-{name}"), digest, size)
             left = broken.get((digest, size))
             if digest not in stored and not (left and self.folder.copy(left, self._file(part))):
@@ -317,7 +317,7 @@ def _is_old(written: datetime | None) -> bool:
     return written is not None and time.time() - written.timestamp() > _ORPHAN_SECONDS
 
 
-def _digest(data: bytes | Path) -> tuple[str, int]:
+def digest_and_size(data: bytes | Path) -> tuple[str, int]:
     """The SHA-256 of the content in hex, and its bytes.
 
     A linked file is read once, whatever its name next time. A file without links may be deleted soon, and its number be

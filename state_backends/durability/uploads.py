@@ -14,7 +14,7 @@ from serializers.changes import Puts, decode_changes, encode_changes
 from state_backends.durability.pages_in_parts import Pages, fill, page_parts
 from state_backends.durability.pointer import Snapshot
 from state_backends.durability.scratch import Scratch
-from state_backends.durability.snapshots import PAGES, Manifest, SnapshotFolder
+from state_backends.durability.snapshots import PAGES, Manifest, SnapshotFolder, digest_and_size
 from state_backends.errors import StateError
 from state_backends.interface import StateBackend
 from state_backends.registry import BUILT_IN, load_backend
@@ -64,6 +64,8 @@ class Uploads:
         def write() -> Manifest:
             try:
                 known = self._earlier(folder, earlier)
+                if self._backend.snapshots:
+                    self._check(directory, known)
                 files = _local_files(directory) if self._backend.snapshots else _encode_parts(parts)
                 return folder.write(snapshot.name, snapshot.version, self._kind, files, known)
             finally:
@@ -71,6 +73,12 @@ class Uploads:
                     shutil.rmtree(directory, ignore_errors=True)
 
         self._writing = {snapshot.name: self._pool.submit(write)}
+
+    def _check(self, directory: Path, known: Manifest | None) -> None:
+        """Have the backend read the files that the storage does not have yet."""
+        stored = {part.digest for part in known.parts} if known is not None else set[str]()
+        new = [name for name, path in _local_files(directory) if digest_and_size(path)[0] not in stored]
+        self._backend.check_snapshot(directory, new)
 
     def _earlier(self, folder: SnapshotFolder, earlier: Snapshot) -> Manifest | None:
         if not earlier.name or earlier.folder != folder.folder.uri:

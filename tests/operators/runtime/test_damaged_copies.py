@@ -1,6 +1,7 @@
 """Local copies whose bytes change on the disk while nobody looks: they are rebuilt from the changelog, and no row is lost."""
 
 import logging
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -61,3 +62,35 @@ def test_a_changed_byte_in_a_copy_loses_no_row(
         assert expected == rows(name, tmp_path / "damaged", times, damage)
     assert any("a local copy" in record.message for record in caplog.records)
     assert len(expected) >= KEYS
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_no_snapshot_is_made_of_a_damaged_file(name: str, tmp_path: Path) -> None:
+    """Batches go on by what RocksDB has in its cache. A new copy from the newest snapshot has all of it, too."""
+    operator = OPERATORS[name].group_by("k").aggregate(n=agg.count(), total=agg.sum("v"))
+    options = {
+        "state.snapshots.folder": str(tmp_path / "snapshots"),
+        "state.snapshots.batches": 1,
+        "state.snapshots.background": False,
+    }
+    state = tmp_path / "damaged"
+    some = pa.array([n % 2 == 0 for n in range(KEYS)])
+    times = {
+        10: batch(10),
+        20: batch(20).filter(some),
+        30: batch(30).filter(some),
+        LATER: batch(LATER).slice(0, 0),
+    }
+    with operator.local_runner("at", "rocksdb", tmp_path / "sound") as sound:
+        expected = [repr(row) for at, table in times.items() for row in sound.process(table, at).to_pylist()]
+    found: list[str] = []
+    for number in range(2):
+        with operator.local_runner("at", "rocksdb", state, options) as runner:
+            for at, table in list(times.items())[3 * number : 3 * number + 3]:
+                if (
+                    at == 30
+                ):  # The pages of the other keys are in the first file, which the batch before has read.
+                    damage(state)
+                found += map(repr, runner.process(table, at).to_pylist())
+        shutil.rmtree(state / "state-rocksdb")
+    assert sorted(expected) == sorted(found)

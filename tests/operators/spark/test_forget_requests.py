@@ -293,7 +293,9 @@ def test_what_a_killed_writer_left_is_no_note(query: Query) -> None:
     assert not left.exists()
 
 
-@pytest.mark.parametrize("number", [int(time.time() * 1_000) + 400 * 86_400_000, 10**19 - 1])
+@pytest.mark.parametrize(
+    "number", [int(time.time() * 1_000) + 400 * 86_400_000, 10**19 - 1], ids=["400 days", "20 digits"]
+)
 def test_a_client_whose_clock_is_ahead_delays_only_itself(query: Query, number: int) -> None:
     """Requests of others count from their own time, and are found."""
     query.call(0, [ALICE])

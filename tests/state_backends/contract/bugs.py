@@ -230,15 +230,15 @@ OTHERS = [
     Bug(
         "rocksdb",
         "pages of neighbours",
-        "segment_end(segment))\n        self._walks",
-        "_PAGES_END)\n        self._walks",
+        "before(items(from_key=begin), end, stopped)",
+        "before(items(from_key=begin), _PAGES_END, stopped)",
         "iterate_yields_one_segment",
     ),
     Bug(
         "rocksdb",
         "keys of neighbours",
         "key_chunks(self._walk(self._db.keys, segment))",
-        "key_chunks(before(self._db.keys(from_key=segment_prefix(segment)), _PAGES_END))",
+        "key_chunks(before(self._db.keys(from_key=segment_prefix(segment)), _PAGES_END, print))",
         "drop_before_keeps_its_own_segment",
     ),
     Bug(
@@ -252,7 +252,7 @@ OTHERS = [
     Bug(
         "rocksdb",
         "another error of a snapshot",
-        'raise StateError(f"RocksDB cannot write a snapshot',
+        'raise _error_of(error)(f"RocksDB cannot write a snapshot',
         'raise KeyError(f"RocksDB cannot write a snapshot',
         "failed_snapshot_changes_nothing",
     ),

@@ -24,10 +24,16 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Store]]:
+def compacting() -> None:
+    """RocksDB compacts when it wants to."""
+
+
+@pytest.fixture
+def opened(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Store]]:
     """Makes states whose copies are closed after the test.
 
-    RocksDB compacts in them only when it is told to: which files snapshots share does not depend on how busy the machine is.
+    RocksDB compacts in them only when it is told to, unless the test uses `compacting`: which files snapshots share does not
+    depend on how busy the machine is.
     """
     made = rocksdb.rocks_options
 
@@ -36,7 +42,8 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Store]]:
         rocks.set_disable_auto_compactions(True)
         return rocks
 
-    monkeypatch.setattr(rocksdb, "rocks_options", options)
+    if "compacting" not in request.fixturenames:
+        monkeypatch.setattr(rocksdb, "rocks_options", options)
     stores: list[Store] = []
 
     def make(home: Path, uri: str | None = None, **policy: object) -> Store:
