@@ -14,22 +14,13 @@ from typing import Any
 from weakref import WeakSet
 
 import numpy as np
-from rocksdict import (
-    BlockBasedOptions,
-    BottommostLevelCompaction,
-    Cache,
-    Checkpoint,
-    CompactOptions,
-    DBCompressionType,
-    Options,
-    Rdict,
-    WriteOptions,
-)
+from rocksdict import BottommostLevelCompaction, Checkpoint, CompactOptions, Rdict, WriteOptions
 from rocksdict import WriteBatch as RocksWriteBatch
 
 from serializers import CorruptDataError
 from serializers.arrays import fill
 from state_backends.backends.page_names import page_keys, page_names
+from state_backends.backends.rocksdb_options import KNOWN_OPTIONS, rocks_options
 from state_backends.chunks import Chunk, before, chunks, key_chunks
 from state_backends.errors import DamagedCopyError, StateError
 from state_backends.interface import StateBackend, WriteBatch
@@ -39,25 +30,12 @@ FORMAT = b"1"
 _FORMAT_KEY, _VERSION_KEY = b"m:format", b"m:version"
 _PAGES, _PAGES_END = b"p", b"q"
 _SIGN = 1 << 63
-_MOST_BOOKKEEPING = 256 << 10
-"""Bytes of the list of files, or of the log of what RocksDB does. By default they grow as long as a database is open."""
 _MIB = 1 << 20
 _SIGNS_OF_DAMAGE = ("Corruption", "No such file or directory", "Input/output error")
 _FREED_BYTES = 64 * _MIB
 _TABLE = ".sst"
 _READ_AT_ONCE = 4_096
 _SEGMENT = struct.Struct(">Q")
-_OPTIONS = {
-    "writeBufferMb": "size of the memtable in MiB (default 64)",
-    "blockCacheMb": "size of the cache of uncompressed blocks in MiB (default 64)",
-    "compression": "lz4 (default), zstd, snappy or none",
-}
-_COMPRESSIONS = {
-    "lz4": DBCompressionType.lz4,
-    "zstd": DBCompressionType.zstd,
-    "snappy": DBCompressionType.snappy,
-    "none": DBCompressionType.none,
-}
 
 
 def segment_prefix(segment: int) -> bytes:
@@ -94,7 +72,7 @@ class RocksDBBackend(StateBackend):
 
     @classmethod
     def known_options(cls) -> Mapping[str, str]:
-        return _OPTIONS
+        return KNOWN_OPTIONS
 
     @classmethod
     def check_options(cls, options: Mapping[str, str]) -> None:
@@ -373,36 +351,3 @@ def _without_log() -> WriteOptions:
     options: Any = WriteOptions()
     options.disable_wal = True
     return options
-
-
-def rocks_options(options: Mapping[str, str]) -> Options:
-    """Return RocksDB's options for this layout.
-
-    Raises:
-        ValueError: a value that is no positive whole number, or an unknown compression.
-    """
-    compression = options.get("compression", "lz4")
-    if compression not in _COMPRESSIONS:
-        raise ValueError(
-            f"rocksdb.compression is {compression!r}: it must be one of {', '.join(_COMPRESSIONS)}"
-        )
-    table = BlockBasedOptions()
-    table.set_block_cache(Cache(_mebibytes(options, "blockCacheMb")))
-    table.set_bloom_filter(10, False)
-    rocks = Options(raw_mode=True)
-    rocks.create_if_missing(True)
-    rocks.set_write_buffer_size(_mebibytes(options, "writeBufferMb"))
-    rocks.set_compression_type(_COMPRESSIONS[compression]())
-    rocks.set_block_based_table_factory(table)
-    rocks.set_keep_log_file_num(2)
-    rocks.set_max_log_file_size(_MOST_BOOKKEEPING)
-    rocks.set_max_manifest_file_size(_MOST_BOOKKEEPING)
-    rocks.set_max_open_files(256)
-    return rocks
-
-
-def _mebibytes(options: Mapping[str, str], name: str) -> int:
-    text = options.get(name, "64")
-    if not text.isdecimal() or int(text) < 1:
-        raise ValueError(f"rocksdb.{name} is {text!r}: it must be a whole number of MiB, at least 1")
-    return int(text) * _MIB
