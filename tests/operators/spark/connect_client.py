@@ -351,7 +351,7 @@ def _savepoint(client: Client) -> None:
     panes = read_state(checkpoint)
     assert 0 < panes.count() == summarize_state(checkpoint).agg(F.sum("panes")).first()[0]
     assert {"k", "time", *RESULTS} <= set(panes.columns)
-    assert panes.count() == sum(bucket.rows for bucket in write_savepoint(checkpoint, saved).buckets)
+    assert panes.count() == sum(file.rows for file in write_savepoint(checkpoint, saved).files)
     options = {"state.savepoint": str(saved)}
     windows = op.apply(stream(client.spark, halves[1]), "at", backend="rocksdb", options=options)
     second = client.run(windows, "second")[0]

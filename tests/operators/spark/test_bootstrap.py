@@ -56,7 +56,7 @@ def test_history_and_stream_are_one_long_stream(
     past = history(spark, source)
     op.apply(past, "at", close_time=CLOSE).write.parquet(str(tmp_path / "final"))
     saved = op.savepoint(past, "at", tmp_path / "savepoint", CLOSE, options={"state.buckets": 5})
-    assert 5 >= len(saved.buckets) > 1
+    assert 5 >= len(saved.files) > 1
 
     options = {"state.savepoint": saved.uri}
     out = op.apply(rest(spark, source), "at", backend="rocksdb", options=options)
@@ -118,7 +118,7 @@ def test_frames_without_records_and_without_zones(spark: SparkSession, source: P
     """An empty history is a beginning, too; and a time without zone is compared as it is."""
     past = history(spark, source)
     nothing = COUNT.savepoint(past.limit(0), "at", tmp_path / "nothing", CUT)
-    assert (0, CUT.timestamp() * 1_000) == (sum(one.rows for one in nothing.buckets), nothing.close_time)
+    assert (0, CUT.timestamp() * 1_000) == (sum(one.rows for one in nothing.files), nothing.close_time)
     zoneless = past.withColumn("at", F.to_timestamp_ntz("at"))
     text = CUT.strftime("%Y-%m-%d %H:%M:%S")
     some = [
@@ -128,7 +128,7 @@ def test_frames_without_records_and_without_zones(spark: SparkSession, source: P
         )
     ]
     assert [nothing.close_time] * 4 == [one.close_time for one in some]
-    assert 1 == len({sum(file.rows for file in one.buckets) for one in some})
+    assert 1 == len({sum(file.rows for file in one.files) for one in some})
 
 
 def test_cogrouped_frames(spark: SparkSession, source: Path, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from state_backends import WindowStore, resolve
 from state_backends.durability.pointer import Pointer, read_pointer
 from state_backends.journal import MemoryJournal
 
-MOST_FRAMES = 11
+MOST_FRAMES = 13
 MOST_MODULES = 8
 TABLE = pa.table({"t": pa.array(range(4_000), pa.timestamp("ms")), "v": range(4_000)})
 WINDOWS: dict[str, Any] = {

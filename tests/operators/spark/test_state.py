@@ -94,10 +94,9 @@ def test_state_moves_between_backends_and_numbers_of_buckets(
             run_query(frame, tmp_path / f"out-{number}", tmp_path / f"cp-{number}")
             savepoint = str(tmp_path / f"save point-{number}")
             saved = write_savepoint(tmp_path / f"cp-{number}", savepoint)
-            assert buckets == len(saved.buckets)
-            assert summarize_state(tmp_path / f"cp-{number}").agg(F.sum("panes")).first()[0] == sum(
-                one.rows for one in saved.buckets
-            )
+            panes = summarize_state(tmp_path / f"cp-{number}").groupBy("bucket").agg(F.sum("panes")).collect()
+            assert sorted(count for _, count in panes) == sorted(one.rows for one in saved.files)
+            assert len(saved.files) <= buckets
     finally:
         spark.conf.set("spark.sql.shuffle.partitions", before or "3")
     outs = [spark.read.parquet(str(tmp_path / f"out-{number}")) for number in range(4)]

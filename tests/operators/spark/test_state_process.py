@@ -284,7 +284,7 @@ def test_tasks_at_once_have_processes_of_their_own(processes: Started) -> None:
 def test_slots_of_processes_that_have_ended_are_removed(processes: Started) -> None:
     """Those of live ones stay, and those that somebody holds."""
     assert not processes
-    key, place = f"used{os.getpid():012}", listen()
+    key, place = f"{os.getpid():016x}", listen()
     with free_slot(key, frozenset()) as live, free_slot(key, frozenset()) as ended:
         live.fill(place.name)
         ended.fill("c" * 16)
