@@ -76,10 +76,8 @@ class StatefulOperator:
         self._durable = Durable(self.backend, config.backend, scratch, config.snapshots)
         self._build(binding)
         self._adopted_by: Binding | None = None
-        self._own: Stored = (
-            {},
-            None,
-        )  # No state has it: the first one is adopted, if only as one that was never written.
+        # No state has it: the first one is adopted, if only as one that was never written.
+        self._own: Stored = {}, None
         self._evolution = config.evolution
         self._sequence = 0
         self._failed_at_start: list[FailedCall] = []

@@ -119,10 +119,12 @@ def delete_keys(db: Db, table: Identifier, keys: pa.Table) -> int:
     """Delete rows by key columns, and return how many."""
     if not keys.num_rows:
         return 0
-    new, statement = (
-        _copy(db, table, "windows_deletes", keys),
-        SQL("DELETE FROM {} AS old USING {} AS new WHERE {}"),
-    )
+    return _delete_same(db, table, _copy(db, table, "windows_deletes", keys), keys)
+
+
+def _delete_same(db: Db, table: Identifier, new: Identifier, keys: pa.Table) -> int:
+    """Delete the rows that have the key of a row of `new`, and return how many."""
+    statement = SQL("DELETE FROM {} AS old USING {} AS new WHERE {}")
     return sum(db.execute(statement.format(table, new, same)).rowcount for same in _same_keys(keys))
 
 
@@ -159,8 +161,7 @@ def upsert(db: Db, table: Identifier, changes: Changes) -> None:
             run(db, statement.format(new, table, same, _not_older(changes.latest_by, "new")))
         replaced = SQL(" WHERE {}").format(_not_older(changes.latest_by, "excluded"))
     # Unique constraints take two nulls for different values.
-    for same in _same_keys(null_keys(changes.upserts, changes.keys)):
-        run(db, SQL("DELETE FROM {} AS old USING {} AS new WHERE {}").format(table, new, same))
+    _delete_same(db, table, new, null_keys(changes.upserts, changes.keys))
     columns = _list(changes.upserts.column_names)
     values = [SQL("{0} = excluded.{0}").format(Identifier(name)) for name in changes.values]
     action = SQL("UPDATE SET {}{}").format(SQL(", ").join(values), replaced) if values else SQL("NOTHING")
