@@ -37,6 +37,15 @@ def users() -> Iterator[list[int]]:
 @pytest.fixture(scope="module")
 def found(users: list[int]) -> dict[str, object]:
     """What came of each attempt."""
+    read = [Path(__file__).parent, Path(sys.prefix)]
+    for user in users:
+        listing = subprocess.run(
+            ["/usr/bin/env", "ls", *read], capture_output=True, user=user, group=user, check=False
+        )
+        if listing.returncode:
+            pytest.skip(
+                f"another user cannot read {read[0]} or {read[1]}: clone into a folder that others can enter"
+            )
     shared = Path("/tmp", f"windows-two-users-{os.getpid()}")  # noqa: S108 - others cannot enter pytest's own folder
     shared.mkdir()
     shared.chmod(0o1777)
