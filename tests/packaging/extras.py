@@ -26,6 +26,9 @@ plot_windows(pa.table({"at": [1]}), [], SlidingWindows(10), "at").figure.savefig
 import deltalake, pyarrow as pa
 deltalake.write_deltalake("table", pa.table({"a": [1]}))
 """,
+    "kafka": "import confluent_kafka; print(confluent_kafka.libversion())",
+    "redis": "import redis.asyncio; print(redis.__version__)",
+    "service": "import starlette.applications, uvicorn; print(uvicorn.__version__)",
     "test": "import pytest, xdist, hypothesis, moto, datasketches; print(pytest.__version__)",  # `make test` runs the tests
     "docs": "import subprocess, sys; subprocess.run([sys.executable, '-m', 'zensical', '--version'], check=True)",
     "bench": "import duckdb, polars, pytest_benchmark; print(duckdb.sql('SELECT 1'), polars.Series([1]))",
