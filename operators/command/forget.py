@@ -20,7 +20,9 @@ def run(args: Namespace) -> None:
     if args.keys is not None:
         columns = key_columns(args.folder, args.name).keys
         forget(args.folder, _keys(Path(args.keys), columns), args.name)
-    found = [one for one in forget_requests(args.folder) if args.name in (None, one.operator)]
+    found = [
+        one for one in forget_requests(args.folder) if args.name in (None, one.operator) or not one.operator
+    ]
     if args.json:
         for one in found:
             say(json_text(_plain(one)))
@@ -56,14 +58,18 @@ def _plain(one: RequestStatus) -> dict[str, object]:
         "applied": one.applied,
         "buckets": one.buckets,
         "done": one.done,
+        "problem": one.problem or None,
     }
 
 
 def _text(one: RequestStatus) -> str:
     state = (
-        "done"
+        f"not applied: {one.problem}"
+        if one.problem
+        else "done"
         if one.done
         else f"applied by {one.applied} of {counted(one.buckets, 'bucket')}, by batches from "
         f"{one.counts_from:%Y-%m-%d %H:%M:%S} UTC on"
     )
-    return f"request {one.number}: {counted(one.keys, 'key')} of operator {printable(one.operator)}: {state}"
+    whose = f"{counted(one.keys, 'key')} of operator {printable(one.operator)}: " if one.operator else ""
+    return f"request {one.number}: {whose}{state}"

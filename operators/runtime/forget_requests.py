@@ -7,9 +7,15 @@ from pathlib import Path
 from operators.columns.checks import list_names
 from operators.errors import DefinitionError
 from operators.runtime.keys_to_forget import Keys, encoded_keys
+from serializers import CorruptDataError
 from state_backends import StateError
 from state_backends.durability.folders import absolute
-from state_backends.durability.request_folder import ForgetRequest, RequestFolder, RequestReader
+from state_backends.durability.request_folder import ForgetRequest, RequestFile, RequestFolder, RequestReader
+
+_NOBODY = (
+    "no operator of this name looks for requests in the folder {} any more: start its query with this folder, or, if it has "
+    "ended for good, delete the request's file, which holds the keys"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +29,7 @@ class RequestStatus:
         counts_from: batches that begin at this time or later apply it.
         applied: buckets whose committed state is without the keys.
         buckets: how many buckets there are.
+        problem: why no query applies it, and what to do; "" if there is no reason.
     """
 
     number: int
@@ -31,11 +38,12 @@ class RequestStatus:
     counts_from: datetime
     applied: int
     buckets: int
+    problem: str = ""
 
     @property
     def done(self) -> bool:
         """Whether all buckets have applied it. The keys are then no longer in the request's file."""
-        return self.applied >= self.buckets
+        return not self.problem and self.applied >= self.buckets
 
 
 def forget(folder: str | Path, keys: Keys, operator: str | None = None) -> RequestStatus:
@@ -70,21 +78,32 @@ def key_columns(folder: str | Path, operator: str | None = None) -> RequestReade
 def forget_requests(folder: str | Path) -> list[RequestStatus]:
     """Return all requests to forget keys in a folder, in their order.
 
+    One that no query can apply, since its file is damaged or its operator does not look for requests in the folder any more,
+    says so as `problem`.
+
     Args:
         folder: as for `forget`.
 
     Raises:
         StateError: the storage fails.
-        CorruptDataError: a file is damaged; names it.
+        NewerFormatError: a newer version wrote a file.
     """
     requests = RequestFolder(absolute(folder))
-    readers = {reader.name: reader for reader in requests.readers()}
-    found = [requests.read(file) for file in requests.files()]
-    return [
-        _status(requests, request, readers[request.operator])
-        for request in found
-        if request.operator in readers
-    ]
+    return [_found(requests, file) for file in requests.files()]
+
+
+def _found(requests: RequestFolder, file: RequestFile) -> RequestStatus:
+    try:
+        request = requests.read(file)
+    except CorruptDataError as error:
+        damaged = ForgetRequest(file, "", 0, None)
+        return _status(requests, damaged, None, f"make it again, and delete the file: {error}")
+    try:
+        reader = requests.reader_of(file)
+    except CorruptDataError as error:
+        return _status(requests, request, None, f"delete the operator's file and restart the query: {error}")
+    gone = reader is None and not file.done
+    return _status(requests, request, reader, _NOBODY.format(requests.shown) if gone else "")
 
 
 def _chosen(requests: RequestFolder, operator: str | None) -> RequestReader:
@@ -108,13 +127,16 @@ def _chosen(requests: RequestFolder, operator: str | None) -> RequestReader:
     return readers[name]
 
 
-def _status(requests: RequestFolder, request: ForgetRequest, reader: RequestReader) -> RequestStatus:
+def _status(
+    requests: RequestFolder, request: ForgetRequest, reader: RequestReader | None, problem: str = ""
+) -> RequestStatus:
     number = request.file.number
     return RequestStatus(
         number,
         request.operator,
         request.count,
         datetime.fromtimestamp(number / 1_000, timezone.utc),
-        requests.applied(request.file, reader),
-        reader.buckets,
+        0 if reader is None else requests.applied(request.file, reader),
+        0 if reader is None else reader.buckets,
+        problem,
     )

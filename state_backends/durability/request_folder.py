@@ -2,12 +2,14 @@
 
     operators/OPERATOR.json               an operator that looks here: its name, its key columns, its buckets
     requests/NUMBER-OPERATOR-TOKEN.json   a request: the operator, and the keys as the store has them
+    requests/NUMBER-OPERATOR-TOKEN.done.json    the same without its keys, once all buckets have applied it
     applied/NUMBER-OPERATOR-TOKEN/STATE-LABEL   a bucket whose committed state is without the keys
     missed/NUMBER-OPERATOR-TOKEN/LABEL          a bucket that could not apply the request, since it had no keys to read
 
 OPERATOR is a hash of the operator's name, STATE one of the id of its query's checkpoint, TOKEN random. JSON files have their
-SHA-256 in the first line. A request does not change until all buckets have applied it: then its keys are taken out, and their
-number stays. An operator of the same name, of another checkpoint, is refused.
+SHA-256 in the first line. A request does not change until all buckets have applied it: then a file without its keys, but with
+their number, takes its place. While there are both, whose writer was killed, the bucket of label 0 removes the one with keys.
+An operator of the same name, of another checkpoint, is refused.
 
 NUMBER is the time from which a request counts, in milliseconds since the epoch, some seconds after it was written. A batch
 applies the requests up to its own clock, which Spark keeps with the batch. So tasks that run again find the same ones.
@@ -34,7 +36,7 @@ _LATER_MS = 10_000
 """A request counts from so long after it was written: more than the clocks of machines differ."""
 _PART_S = 3_600.0
 """A file that is so old and not yet complete belongs to a writer that was killed."""
-_FILE = re.compile(r"requests/([0-9]{1,15})-([0-9a-f]{16})-[0-9a-f]{16}[.]json")
+_FILE = re.compile(r"requests/([0-9]{1,14})-([0-9a-f]{16})-[0-9a-f]{16}([.]done)?[.]json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +46,21 @@ class RequestFile:
     Attributes:
         number: the time from which it counts, in milliseconds since the epoch.
         operator: a hash of the operator's name.
-        path: in the folder.
+        path: in the folder, as long as it has keys.
+        done: whether all buckets have applied it, so that there is a file without keys.
+        has_keys: whether there is a file with keys. It may be there beside the other one.
     """
 
     number: int
     operator: str
     path: str
+    done: bool = False
+    has_keys: bool = True
+
+    @property
+    def without_keys(self) -> str:
+        """The file without keys."""
+        return self.path.removesuffix(".json") + ".done.json"
 
     @property
     def applied(self) -> str:
@@ -198,6 +209,15 @@ class RequestFolder:
         self._folder.write(name, blob)
         return None
 
+    def reader_of(self, file: RequestFile) -> RequestReader | None:
+        """Return the operator of a request; None if it does not look for requests here.
+
+        Raises:
+            CorruptDataError: its file is damaged.
+        """
+        name = f"operators/{file.operator}.json"
+        return self._reader(name) if self._folder.has(name) else None
+
     def readers(self) -> list[RequestReader]:
         """Return the operators that look for requests here.
 
@@ -248,9 +268,12 @@ class RequestFolder:
         for path, written, _ in listed:
             if path.endswith(".part") and written is not None and time.time() - written.timestamp() > _PART_S:
                 self._folder.remove(path)
-        found = (_FILE.fullmatch(path) for path, *_ in listed)
+        found = [match for path, *_ in listed if (match := _FILE.fullmatch(path))]
+        done = {match[0].removesuffix(".done.json") + ".json" for match in found if match[3]}
+        whole = {match[0] for match in found if not match[3]}
+        files = {match[0].replace(match[3] or "", ""): (int(match[1]), match[2]) for match in found}
         return sorted(
-            (RequestFile(int(match[1]), match[2], match[0]) for match in found if match),
+            (RequestFile(*told, path, path in done, path in whole) for path, told in files.items()),
             key=lambda file: (file.number, file.path),
         )
 
@@ -260,7 +283,7 @@ class RequestFolder:
         Raises:
             CorruptDataError: it is damaged or missing; names the file.
         """
-        return ForgetRequest.decode(file, *self._read(file.path))
+        return ForgetRequest.decode(file, *self._read(file.without_keys if file.done else file.path))
 
     def notes(self) -> set[str]:
         """Return the files by which buckets say that they have applied requests; see `RequestFile.note_of`."""
@@ -279,10 +302,24 @@ class RequestFolder:
         if self._folder.has(file.missed_by(label)):
             return
         self._folder.write(file.note_of(label, reader.state), b"")
-        if self.applied(file, reader) >= reader.buckets:
-            request = self.read(file)
-            if request.keys is not None:
-                self._folder.write(file.path, replace(request, keys=None).encode())
+        self.finish(file, reader)
+
+    def finish(self, file: RequestFile, reader: RequestReader) -> None:
+        """Take the keys out of a request that all buckets have applied. Whoever began that may have been killed.
+
+        Args:
+            file: of the request; one that was listed as without keys is left alone.
+            reader: the operator, with its state.
+        """
+        if not file.has_keys or not (file.done or self.applied(file, reader) >= reader.buckets):
+            return
+        if not self._folder.has(file.without_keys):
+            blob = self._folder.read(file.path)
+            if blob is None:  # Another bucket was faster.
+                return
+            request = ForgetRequest.decode(file, blob, f"the file {self._folder.where(file.path)}")
+            self._folder.write(file.without_keys, replace(request, keys=None).encode())
+        self._folder.remove(file.path)
 
     def miss(self, file: RequestFile, label: int) -> None:
         """Note that a bucket passes a request whose keys it could not read: it never counts as applied there."""
@@ -291,6 +328,8 @@ class RequestFolder:
     def applied(self, file: RequestFile, reader: RequestReader) -> int:
         """Return how many buckets of the operator's state have applied a request, and have not missed it since."""
         missed = {path.rpartition("/")[2] for path, *_ in self._folder.list(file.missed)}
+        if file.done:
+            return max(0, reader.buckets - len(missed))
         note = re.compile(re.escape(file.note_of(0, reader.state)[:-1]) + "(-?[0-9]{1,10})")
         found = (note.fullmatch(path) for path, *_ in self._folder.list(file.applied))
         return sum(match is not None and match[1] not in missed for match in found)

@@ -118,13 +118,17 @@ class Requests:
     def note(self, forgotten: int, now_ms: int, label: int, state: str = "") -> None:
         """Note in the folder which requests the committed state of a bucket has applied.
 
+        The last bucket takes the keys out of a request. If its worker is killed before, the bucket of label 0 does in a later
+        batch.
+
         Args:
             forgotten: number of the last one.
             now_ms: the clock of the batch, in milliseconds since the epoch.
             label: of the bucket.
             state: id of the query's checkpoint.
         """
-        done = [file for file in self._files(now_ms) if file.number <= forgotten] if forgotten else []
+        files = self._files(now_ms) if forgotten else []
+        done = [file for file in files if file.number <= forgotten and file.has_keys]
         if not done:
             return
         reader = replace(self.reader, state=state)
@@ -136,6 +140,8 @@ class Requests:
                 if file.note_of(label, state) not in _noted[self.folder]:
                     folder.note(file, label, reader)
                     _noted[self.folder].add(file.note_of(label, state))
+                elif label == 0:
+                    folder.finish(file, reader)
         except (StateError, SerializationError) as error:
             warn_once(_LOG, "that keys were forgotten cannot be noted: %s", error)
 

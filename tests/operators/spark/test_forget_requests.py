@@ -231,7 +231,7 @@ def test_requests_of_one_moment_are_applied_in_one_batch(query: Query) -> None:
 
 
 def test_a_damaged_request_does_not_block_later_ones(query: Query, caplog: pytest.LogCaptureFixture) -> None:
-    """The log says so; whoever asks for the requests gets the error; mended later, it does not pass as applied."""
+    """The log says so, and whoever asks for the requests sees it; mended later, it does not pass as applied."""
     query.call(0, [ALICE, BOB])
     forget(query.folder, [{"k": ALICE}])
     (file,) = (query.folder / "requests").iterdir()
@@ -242,13 +242,63 @@ def test_a_damaged_request_does_not_block_later_ones(query: Query, caplog: pytes
         assert [(ALICE, 2, "update"), (BOB, 1, "retract")] == query.call(0, [ALICE])
     query.call(1, [])
     assert "passed over: make it again" in caplog.text
-    with pytest.raises(Exception, match="truncated or altered"):
-        forget_requests(query.folder)
+    damaged, other = forget_requests(query.folder)
+    assert "truncated or altered" in damaged.problem
+    assert (False, 0, "") == (damaged.done, damaged.keys, other.problem)
     file.write_text(whole)
     query.clock += 1
     for label in (0, 1):
         query.call(label, [])
     assert [False, True] == [one.done for one in forget_requests(query.folder)]
+
+
+@pytest.mark.parametrize("killed", ["after the last note", "before the keys were removed"])
+def test_a_worker_that_is_killed_leaves_no_keys_in_the_request(query: Query, killed: str) -> None:
+    """A later batch of bucket 0 takes them out, in whichever worker it runs. The request stays known as done."""
+    query.call(0, [ALICE])
+    query.clock = forget(query.folder, [{"k": ALICE}]).number
+    for label in (0, 1):
+        query.call(label, [])
+    (file,) = RequestFolder(str(query.folder)).files()
+    for label in (0, 1):
+        note = query.folder / file.note_of(label)
+        note.parent.mkdir(parents=True, exist_ok=True)
+        note.touch()
+    if killed != "after the last note":
+        whole = (query.folder / file.path).read_bytes()
+        RequestFolder(str(query.folder)).finish(file, query.requests.reader)
+        (query.folder / file.path).write_bytes(whole)
+    assert holds_keys(query.folder)
+    query.clock += 1
+    query.call(1, [])
+    assert holds_keys(query.folder)
+    query.call(0, [])
+    assert not holds_keys(query.folder)
+    assert 1 == len([*(query.folder / "requests").iterdir()])
+    assert [(True, 1, "")] == [(one.done, one.keys, one.problem) for one in forget_requests(query.folder)]
+
+
+def test_a_request_whose_operator_has_gone_is_shown(query: Query, capsys: pytest.CaptureFixture[str]) -> None:
+    """It holds keys, and nobody will apply it; one that was done before stays done. A damaged operator's file says so, too."""
+    query.call(0, [ALICE])
+    query.clock = forget(query.folder, [{"k": ALICE}]).number
+    for _ in range(2):
+        for label in (0, 1):
+            query.call(label, [])
+        query.clock += 1
+    forget(query.folder, [{"k": BOB}])
+    (operator,) = (query.folder / "operators").iterdir()
+    whole = operator.read_text()
+    operator.unlink()
+    assert [True, False] == [one.done for one in forget_requests(query.folder)]
+    assert 0 == main(["forget", str(query.folder)])
+    told = capsys.readouterr().out.splitlines()
+    assert told[0].endswith("1 key of operator people: done")
+    assert "1 key of operator people: not applied: no operator of this name looks for requests" in told[1]
+    operator.write_text(whole.replace("people", "others"))
+    assert "delete the operator's file" in forget_requests(query.folder)[1].problem
+    operator.write_text(whole)
+    assert [(True, ""), (False, "")] == [(one.done, one.problem) for one in forget_requests(query.folder)]
 
 
 def test_a_second_operator_of_one_name_is_refused(query: Query) -> None:
@@ -294,7 +344,9 @@ def test_what_a_killed_writer_left_is_no_note(query: Query) -> None:
 
 
 @pytest.mark.parametrize(
-    "number", [int(time.time() * 1_000) + 400 * 86_400_000, 10**19 - 1], ids=["400 days", "20 digits"]
+    "number",
+    [int(time.time() * 1_000) + 400 * 86_400_000, 10**15 - 1, 10**19 - 1],
+    ids=["400 days", "15 digits", "20 digits"],
 )
 def test_a_client_whose_clock_is_ahead_delays_only_itself(query: Query, number: int) -> None:
     """Requests of others count from their own time, and are found."""
@@ -304,6 +356,7 @@ def test_a_client_whose_clock_is_ahead_delays_only_itself(query: Query, number: 
     file.rename(file.with_name(file.name.replace(str(request.number), str(number))))
     later = forget(query.folder, [{"k": ALICE}])
     assert later.number < time.time() * 1_000 + 11_000
+    assert later.number in [one.number for one in forget_requests(query.folder)]
     query.clock = later.number
     assert [(ALICE, 1, "retract")] == query.call(0, [])
 
