@@ -6,6 +6,8 @@ The file is mapped: what is read of it is in memory as long as the system has ro
 import mmap
 import os
 import tempfile
+import zlib
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import overload
@@ -13,6 +15,7 @@ from typing import overload
 import pyarrow as pa
 
 from operators.spark.base.private_files import state_folder
+from state_backends import StateError
 
 IN_MEMORY_BYTES = 128 << 20
 """Bytes of the blobs of a call up to which they stay in memory."""
@@ -31,6 +34,8 @@ class Spool(Sequence[bytes]):
         self._most_bytes = IN_MEMORY_BYTES if most_bytes is None else most_bytes
         self._blobs: list[bytes] = []
         self._spans: list[tuple[int, int]] = []
+        self._checks: list[int] = []
+        """The CRC-32 of each blob of the file."""
         self._size = 0
         self._file: int | None = None
         self._map: mmap.mmap | None = None
@@ -64,6 +69,7 @@ class Spool(Sequence[bytes]):
             if self._file is None:
                 self._file = self._new_file()
             for blob in self._blobs:
+                self._checks.append(zlib.crc32(blob))
                 rest = memoryview(blob)
                 while rest:
                     rest = rest[os.write(self._file, rest) :]
@@ -90,11 +96,20 @@ class Spool(Sequence[bytes]):
         self._spans = [self._spans[n] for n in order]
         if self._file is None:
             self._blobs = [self._blobs[n] for n in order]
+        else:
+            self._checks = [self._checks[n] for n in order]
 
     def map_blobs(self) -> list[pa.Buffer]:
-        """Return all blobs; those of a file as parts of it, without a copy. They stay when the spool is closed."""
+        """Return all blobs; those of a file as parts of it, without a copy. They stay when the spool is closed.
+
+        Cost: O(bytes) for the checksums of a file.
+
+        Raises:
+            StateError: the file was cut or altered, or cannot be read, which would end a process that has mapped it.
+        """
         if self._file is None:
             return list(map(pa.py_buffer, self._blobs))
+        deque(self, maxlen=0)
         self._map = mmap.mmap(self._file, self.size, access=mmap.ACCESS_READ)
         whole = pa.py_buffer(self._map)
         return [whole.slice(a, b - a) for a, b in self._spans]
@@ -113,7 +128,11 @@ class Spool(Sequence[bytes]):
     @overload
     def __getitem__(self, index: slice) -> list[bytes]: ...
     def __getitem__(self, index: int | slice) -> bytes | list[bytes]:
-        """Read a blob."""
+        """Read a blob.
+
+        Raises:
+            StateError: its file was cut or altered, or cannot be read.
+        """
         if isinstance(index, slice):
             return [self[n] for n in range(*index.indices(len(self)))]
         number = range(len(self))[index]
@@ -122,12 +141,24 @@ class Spool(Sequence[bytes]):
         begin, end = self._spans[number]
         pieces = []
         while begin < end:
-            piece = os.pread(self._file, end - begin, begin)
+            try:
+                piece = os.pread(self._file, end - begin, begin)
+            except OSError as error:
+                raise self._unreadable(f"cannot be read: {error}") from error
             if not piece:
-                raise EOFError(f"a file of blobs in {self._folder} was cut")
+                raise self._unreadable("was cut")
             pieces.append(piece)
             begin += len(piece)
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        blob = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        if zlib.crc32(blob) != self._checks[number]:
+            raise self._unreadable("was altered")
+        return blob
+
+    def _unreadable(self, why: str) -> StateError:
+        return StateError(
+            f"a file of rows in {self._folder} {why}. Spark runs the task again; if that happens often, replace the disk, or "
+            "set spark.windows.state.directory to a directory on another one"
+        )
 
     def __len__(self) -> int:
         return len(self._spans)
@@ -139,6 +170,7 @@ class Spool(Sequence[bytes]):
             self._file = self._map = None
         self._blobs.clear()
         self._spans.clear()
+        self._checks.clear()
         self._size = 0
 
     def __del__(self) -> None:

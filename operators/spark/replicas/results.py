@@ -9,11 +9,14 @@ import hashlib
 import logging
 import os
 import re
+import struct
 import time
+import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import pyarrow as pa
 
@@ -30,6 +33,9 @@ LEAST_BYTES = 1 << 20
 """Bytes of a table from which on it goes into a file. Those of a smaller one are copied in less time than a file takes."""
 _NAMED = b"\0rows in the file "
 """How a blob begins that names a file. One of rows begins with bytes of 255, as Arrow has it."""
+_CONTENT = struct.Struct(">QI")
+"""What follows: the file's bytes, and their CRC-32. Then comes its path."""
+_READ_BYTES = 1 << 20
 _FILE = "rows-{}"
 _FILES = re.compile(_FILE.format("[0-9a-f]{16}"))
 _SIGN = "reads-{}"
@@ -71,15 +77,35 @@ class Results:
         """Write a file and return the blob that names it; None if it cannot be written."""
         path = self._bucket_dir / _FILE.format(self._mark + os.urandom(4).hex())
         try:
-            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-            with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as writer:
-                for batch in to_batches(table):
-                    writer.write_batch(batch)
+            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                sink = _Checked(file)
+                with pa.ipc.new_stream(pa.PythonFile(sink, "w"), table.schema) as writer:
+                    for batch in to_batches(table):
+                        writer.write_batch(batch)
         except OSError as error:
             path.unlink(missing_ok=True)
             warn_once(_LOG, "rows go through Spark, since they cannot be written to a file: %s", error)
             return None
-        return _NAMED + bytes(path)
+        return _NAMED + _CONTENT.pack(sink.size, sink.check) + bytes(path)
+
+
+class _Checked:
+    """A file that is written, and the number and the CRC-32 of the bytes that were meant for it."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.size = self.check = 0
+        self.closed = False
+
+    def write(self, data: pa.Buffer | bytes) -> int:
+        """Write to the end of the file."""
+        self.check = zlib.crc32(data, self.check)
+        self.size += len(data)
+        return self._file.write(data)
+
+    def flush(self) -> None:
+        """Write what is held back."""
+        self._file.flush()
 
 
 @dataclass(frozen=True)
@@ -98,7 +124,7 @@ class Unpack:
         """Yield the rows of each blob.
 
         Raises:
-            StateError: a file is gone. The task has to run again.
+            StateError: a file is gone, cut or altered. The task has to run again.
         """
         prepare_worker()
         leave_sign(self.config.directory, parent())
@@ -111,10 +137,12 @@ class Unpack:
         if blob[: len(_NAMED)].to_pybytes() != _NAMED:
             yield from pa.ipc.open_stream(blob)
             return
-        path = Path(os.fsdecode(blob[len(_NAMED) :].to_pybytes()))
+        named = blob[len(_NAMED) :].to_pybytes()
+        path = Path(os.fsdecode(named[_CONTENT.size :]))
         if _FILES.fullmatch(path.name) is None or path.parent.parent != self.config.directory:
             raise StateError(f"rows are not read from {path}: it is not in {self.config.directory}")
         try:
+            found = _content(path)
             source = pa.memory_map(str(path))
             path.unlink()
         except OSError as error:
@@ -122,8 +150,23 @@ class Unpack:
                 f"rows that a bucket wrote to {path} cannot be read: {error}. If somebody removes files there, set "
                 "spark.windows.state.directory to a directory that is left alone"
             ) from error
+        if found != (expected := _CONTENT.unpack_from(named)):
+            raise StateError(
+                f"rows that a bucket wrote to {path} were cut or altered: {found[0]} bytes with the checksum {found[1]:08x} "
+                f"instead of {expected[0]} with {expected[1]:08x}. Spark runs the task again; if that happens often, replace the "
+                "disk, or set spark.windows.state.directory to a directory on another one"
+            )
         with source:
             yield from pa.ipc.open_stream(source)
+
+
+def _content(path: Path) -> tuple[int, int]:
+    """The number of a file's bytes and their CRC-32. Where they cannot be read, a mapped file would end the process."""
+    size = check = 0
+    with path.open("rb", buffering=0) as file:
+        while piece := file.read(_READ_BYTES):
+            size, check = size + len(piece), zlib.crc32(piece, check)
+    return size, check
 
 
 def leave_sign(directory: Path, executor: Parent) -> None:

@@ -1,8 +1,9 @@
 """Batches that are too large for memory: a bucket takes them in parts, and the rows are those of the whole."""
 
+import os
 import socket
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -32,7 +33,7 @@ from operators.spark.replicas.job import Job
 from operators.spark.replicas.messages import Done
 from operators.spark.replicas.protocol import Heard
 from operators.steps.late_reports import LateSide
-from state_backends import resolve
+from state_backends import StateError, resolve
 from state_backends.durability.pointer import Pointer, read_pointer
 from state_backends.journal import MemoryJournal
 from tests.effort import few
@@ -235,6 +236,27 @@ def test_a_spool_returns_what_was_added(sizes: list[int], most: int, tmp_path: P
     assert added[::-1] == list(some) == [part.to_pybytes() for part in some.map_blobs()]
     some.close()
     assert added == [part.to_pybytes() for part in mapped]
+
+
+@pytest.mark.parametrize("damage", ["cut", "altered"])
+@pytest.mark.parametrize("read", [list, Spool.map_blobs], ids=["one by one", "mapped"])
+def test_a_spool_whose_file_was_damaged_is_an_error(
+    damage: str, read: Callable[[Spool], object], tmp_path: Path
+) -> None:
+    """Rows are not left out, and no others are read."""
+    some = Spool(tmp_path, 0)
+    some.extend([b"a" * 500, b"b" * 500])
+    some.reorder([1, 0])
+    assert [b"b" * 500, b"a" * 500] == [bytes(blob) for blob in some.map_blobs()]
+    assert some._file is not None
+    if damage == "cut":
+        os.truncate(some._file, 900)
+    else:
+        os.pwrite(some._file, b"c", 700)
+    with pytest.raises(
+        StateError, match=f"a file of rows in {tmp_path} was {damage}. Spark runs the task again"
+    ):
+        read(some)
 
 
 def test_a_spool_without_room_says_where_it_is(tmp_path: Path) -> None:

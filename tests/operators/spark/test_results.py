@@ -5,7 +5,7 @@ import os
 import resource
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -121,6 +121,42 @@ def test_a_file_that_is_gone_is_an_error(config: StateConfig) -> None:
         read(config, through)
 
 
+def cut_to_its_batches(data: bytes) -> bytes:
+    """A stream of Arrow without its last batch and its end is a stream, too."""
+    with pa.ipc.open_stream(data) as reader:
+        batches = [*reader]
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, SCHEMA) as writer:
+        for batch in batches[:-1]:
+            writer.write_batch(batch)
+    return sink.getvalue().to_pybytes()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(cut_to_its_batches, id="without its last batch"),
+        pytest.param(lambda data: data[: len(data) // 2], id="cut"),
+        pytest.param(lambda _: b"", id="emptied"),
+        pytest.param(lambda data: data[:-500_000] + b"7" + data[-499_999:], id="a byte"),
+        pytest.param(lambda data: data + data, id="twice"),
+    ],
+)
+def test_a_file_that_was_damaged_is_an_error(config: StateConfig, damage: Callable[[bytes], bytes]) -> None:
+    """No row of it is read, and the task runs again, which writes another file."""
+    through = sent(config, table(MANY))
+    (path,) = files(config)
+    before = path.read_bytes()
+    path.write_bytes(damage(before))
+    assert path.read_bytes() != before
+    with pytest.raises(
+        StateError, match=f"rows that a bucket wrote to {path} were cut or altered: .*runs the task again"
+    ):
+        read(config, through)
+    assert [] == files(config)
+    assert table(MANY) == pa.Table.from_batches(read(config, sent(config, table(MANY))))
+
+
 @pytest.mark.parametrize("place", ["elsewhere/bucket/rows-0123456789abcdef", "here/bucket/owner"])
 def test_other_files_are_not_read(
     config: StateConfig, tmp_path_factory: pytest.TempPathFactory, place: str
@@ -131,7 +167,7 @@ def test_other_files_are_not_read(
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(b"of somebody")
     with pytest.raises(StateError, match="rows are not read from"):
-        read(config, [b"\0rows in the file " + bytes(path)])
+        read(config, [b"\0rows in the file " + bytes(12) + bytes(path)])
     assert path.exists()
 
 
