@@ -153,8 +153,8 @@ class Unpack:
         if found != (expected := _CONTENT.unpack_from(named)):
             raise StateError(
                 f"rows that a bucket wrote to {path} were cut or altered: {found[0]} bytes with the checksum {found[1]:08x} "
-                f"instead of {expected[0]} with {expected[1]:08x}. Spark runs the task again; if that happens often, replace the "
-                "disk, or set spark.windows.state.directory to a directory on another one"
+                f"instead of {expected[0]} with {expected[1]:08x}. Spark runs the task again; if that happens often, replace "
+                "the disk, or set spark.windows.state.directory to a directory on another one"
             )
         with source:
             yield from pa.ipc.open_stream(source)
