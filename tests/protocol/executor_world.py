@@ -24,8 +24,9 @@ from operators.spark.inputs.blobs import from_blobs, to_blobs
 from operators.spark.replicas import slots, where_held
 from operators.spark.replicas.bucket_service import BucketService
 from operators.spark.replicas.calls import Blobs, Call, Functions, Origin, Request
-from operators.spark.replicas.copies import UNUSED_S, drop_all
+from operators.spark.replicas.copies import drop_all
 from operators.spark.replicas.job import Job
+from operators.spark.replicas.local_files import UNUSED_S
 from serializers import SerializationError
 from state_backends import StateError, resolve
 from state_backends.durability.pointer import Pointer, read_pointer

@@ -100,6 +100,10 @@ class Call:
         """Whether a task tells that the batch has records."""
         return bool(self.max_event_times_us)
 
+    def attempts_at(self, batch: int | None) -> str:
+        """Return what is the same in all attempts at a batch, and in no other one; its number, if it is known, is given."""
+        return f"{batch} {self.now_ms}"
+
     @classmethod
     def of(
         cls,

@@ -5,11 +5,9 @@ process uses: it is locked.
 """
 
 import os
-import re
-import shutil
 import time
 from collections.abc import Collection, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -20,15 +18,18 @@ from filelock import BaseFileLock, FileLock, Timeout
 from operators.runtime.binding import Binding
 from operators.runtime.stateful import StatefulOperator
 from operators.spark.base.private_files import private_folder, state_folder
+from operators.spark.replicas.local_files import (
+    UNUSED_S,
+    forget_copies,
+    is_to_go,
+    keep_for_an_hour,
+    remove_copy,
+    sweep,
+)
 from serializers import SerializationError
 from state_backends import StateConfig, StateError
-from state_backends.durability.scratch import is_own, mark
+from state_backends.durability.scratch import mark
 from state_backends.errors import DamagedCopyError
-
-UNUSED_S = 3_600.0
-"""How long a copy stays open without a call: a little more than the longest usual interval between batches."""
-_ORPHAN_SECONDS = 86_400.0
-_LOCK = re.compile("[0-9]{1,9}[.]lock")
 
 
 @dataclass(slots=True)
@@ -47,10 +48,17 @@ class _Copy:
     used: float
     held: bool = True
 
-    def close(self) -> None:
-        """Release the backend and the directory."""
+    @property
+    def lock_file(self) -> Path:
+        """The file of the lock."""
+        return Path(self.lock.lock_file)
+
+    def close(self, *, remove: bool = False) -> None:
+        """Release the backend and the directory, which may be removed before."""
         try:
             self.operator.close()
+            if remove or is_to_go(self.lock_file):
+                remove_copy(self.lock_file)
         finally:
             self.lock.release()
 
@@ -115,19 +123,37 @@ def drop_copy(config: StateConfig, store_id: str) -> None:
         copy.close()
 
 
-def remove_free_copies(config: StateConfig, store_id: str, unused_s: float = 0.0) -> None:
-    """Remove the copies of a bucket on this machine that no process holds, and that none has opened for so long, in seconds."""
-    bucket_dir = config.directory / store_id
-    with suppress(OSError):
-        _remove_free(bucket_dir, _locks(bucket_dir) if is_own(bucket_dir) else [], unused_s)
+def remove_other_copies(config: StateConfig, store_id: str) -> None:
+    """Remove the copies of a bucket on this machine but this process's, which has forgotten keys.
+
+    Those that other processes hold, they remove: a process for state within a second, a worker with its next call or when it
+    ends, and what one leaves that is killed, the next sweep.
+    """
+    with _changing:
+        own = _copies.get((store_id, config))
+    forget_copies(config.directory / store_id, None if own is None else own.lock_file)
+
+
+def drop_ordered() -> None:
+    """Remove this process's copies that have to go, as another process has forgotten keys of them."""
+    with _changing:
+        gone = [key for key, copy in _copies.items() if not copy.held and is_to_go(copy.lock_file)]
+        dropped = [_copies.pop(key) for key in gone]
+    for copy in dropped:
+        copy.close()
 
 
 def drop_all() -> None:
     """Close this process's copies that no thread holds, when what they write in the background is complete."""
     with _changing:
-        dropped = [_copies.pop(key) for key, copy in [*_copies.items()] if not copy.held]
-    for copy in dropped:
-        copy.close()
+        dropped = [(key, _copies.pop(key)) for key, copy in [*_copies.items()] if not copy.held]
+    for key, copy in dropped:
+        _close_unused(key, copy)
+
+
+def _close_unused(key: _Key, copy: _Copy) -> None:
+    """Close a copy that nobody may need any more. Where keys are to be forgotten, it does not stay on the disk."""
+    copy.close(remove=key[1].forget_folder is not None)
 
 
 def _hold(binding: Binding, key: _Key) -> _Copy | None:
@@ -135,23 +161,28 @@ def _hold(binding: Binding, key: _Key) -> _Copy | None:
     now = time.monotonic()
     with _changing:
         gone = [one for one, copy in _copies.items() if not copy.held and now - copy.used > UNUSED_S]
-        copy = _copies.get(key)
-        if copy is not None and not copy.held and not copy.operator.try_update_binding(binding):
-            gone.append(key)
-        dropped = [_copies.pop(one) for one in {*gone}]
+        unused = [(one, _copies.pop(one)) for one in gone]
         copy = _copies.get(key)
         free = copy is not None and not copy.held
+        former = None
         if copy is not None and free:
-            copy.held = True
-    for old in dropped:
-        old.close()
-    return copy if free else None
+            if is_to_go(copy.lock_file) or not copy.operator.try_update_binding(binding):
+                former = _copies.pop(key)
+            else:
+                copy.held = True
+    for one, old in unused:
+        _close_unused(one, old)
+    if former is not None:
+        former.close()
+    return copy if free and former is None else None
 
 
 def _open(binding: Binding, key: _Key) -> _Copy:
     store_id, config = key
     directory, lock = _claim(config.directory, store_id, config.backend)
     try:
+        if config.forget_folder is not None:
+            keep_for_an_hour(directory.parent)
         copy = _Copy(
             StatefulOperator.open_copy(binding, config, directory, StateError, SerializationError),
             lock,
@@ -171,6 +202,8 @@ def _give_back(key: _Key, copy: _Copy, *, keep: bool) -> None:
         if known and not keep:
             del _copies[key]
         copy.held, copy.used = False, time.monotonic()
+    with suppress(OSError):
+        os.utime(copy.lock_file)  # `sweep` reads this time.
     if not (known and keep):
         copy.close()
 
@@ -182,7 +215,7 @@ def _claim(root: Path, store_id: str, backend: str) -> tuple[Path, BaseFileLock]
         StateError: the directory cannot be created or locked; names the root and the option.
     """
     try:
-        _sweep(state_folder(root))
+        sweep(state_folder(root))
         bucket_dir = private_folder(root / store_id)
         owner, lock = _first_free(bucket_dir)
     except OSError as error:
@@ -204,7 +237,7 @@ def _try_lock(bucket_dir: Path, number: int) -> tuple[str, BaseFileLock] | None:
 
     def on_acquired(descriptor: int) -> None:
         inodes.append(os.fstat(descriptor).st_ino)
-        os.utime(descriptor)  # `_sweep` reads this time.
+        os.utime(descriptor)  # `sweep` reads this time.
 
     lock = FileLock(
         bucket_dir / f"{number}.lock",
@@ -217,47 +250,8 @@ def _try_lock(bucket_dir: Path, number: int) -> tuple[str, BaseFileLock] | None:
         lock.acquire()
     except Timeout:
         return None
+    if is_to_go(Path(lock.lock_file)):  # Whoever had it was killed.
+        remove_copy(Path(lock.lock_file))
     # If a lock file is deleted from outside, the next process locks a new one while the first still holds the old one.
     # The inode in the name keeps their directories apart.
     return f"{number}-{inodes[0]:x}", lock
-
-
-def _sweep(root: Path) -> None:
-    """Remove the copies of queries that are gone: those that no process has opened for a day, nor holds.
-
-    The directory may be one that others use too: what has not the library's name and mark stays.
-    """
-    if not root.is_dir():
-        return
-    for bucket_dir in root.iterdir():
-        # Another process may remove the same copies at the same time, and what cannot be removed must not stop a batch.
-        with suppress(OSError):
-            locks = _locks(bucket_dir) if is_own(bucket_dir) else []
-            if locks and not any(time.time() - lock.stat().st_mtime < _ORPHAN_SECONDS for lock in locks):
-                _remove_unless_held(bucket_dir, locks)
-            _remove_free(bucket_dir, locks, _ORPHAN_SECONDS)
-
-
-def _locks(bucket_dir: Path) -> list[Path]:
-    return [path for path in bucket_dir.iterdir() if _LOCK.fullmatch(path.name) and not path.is_symlink()]
-
-
-def _remove_free(bucket_dir: Path, locks: list[Path], unused_s: float) -> None:
-    """Remove copies one by one, though another one of the bucket is held. The files of their locks stay."""
-    for lock in locks:
-        with suppress(OSError):
-            if time.time() - lock.stat().st_mtime < unused_s:
-                continue
-            with FileLock(lock, blocking=False, preserve_lock_file=True):
-                for copy in bucket_dir.glob(f"{lock.stem}-*"):
-                    shutil.rmtree(copy, ignore_errors=True)
-
-
-def _remove_unless_held(bucket_dir: Path, locks: list[Path]) -> None:
-    with ExitStack() as held:
-        try:
-            for lock in locks:
-                held.enter_context(FileLock(lock, blocking=False, preserve_lock_file=True))
-        except Timeout:
-            return
-        shutil.rmtree(bucket_dir, ignore_errors=True)

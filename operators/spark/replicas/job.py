@@ -15,7 +15,7 @@ from operators.spark.inputs import blobs as sizes
 from operators.spark.inputs.blobs import from_blobs
 from operators.spark.replicas.batch_parts import Part, can_be_parted, in_parts, in_stages
 from operators.spark.replicas.calls import Call, Outcome, Request
-from operators.spark.replicas.copies import lease_copy, remove_free_copies
+from operators.spark.replicas.copies import lease_copy, remove_other_copies
 from operators.spark.replicas.forget_lookup import Requests
 from operators.spark.replicas.results import Results
 from state_backends import StateConfig
@@ -126,8 +126,8 @@ class Job:
         blobs, metrics = request.blobs, dict[str, int]()
         whole = Part(close_times, from_blobs(blobs.rows), from_blobs(blobs.partials))
         bucket_dir = self.config.directory / pointer.store_id
-        batch = f"{request.batch} {call.now_ms}"
-        results = Results(self.config, bucket_dir, in_files=request.in_files, batch=batch)
+        attempts = call.attempts_at(request.batch)
+        results = Results(self.config, bucket_dir, in_files=request.in_files, batch=attempts)
         for table in first:
             results.add(self.binding.with_late_rows(table, None))
         wide = blobs.large and not can_be_parted(self.binding)
@@ -165,7 +165,7 @@ class Job:
                     blobs.unload()
         metrics["windows"] += sum(table.num_rows for table in first)
         if keys:
-            remove_free_copies(self.config, pointer.store_id)
+            remove_other_copies(self.config, pointer.store_id)
         self._warn_if_large(operator, request.label)
         return Outcome(results.blobs, metrics, timer)
 

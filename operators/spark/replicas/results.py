@@ -25,6 +25,7 @@ from operators.spark.base.private_files import check_owner, read_small, write_sm
 from operators.spark.base.workers import prepare_worker
 from operators.spark.inputs.blobs import to_batches, to_blobs
 from operators.spark.inputs.spool import Spool
+from operators.spark.replicas.local_files import ROWS, is_rows_file, rows_files, sweep
 from operators.spark.replicas.parents import Parent, parent
 from state_backends import StateConfig, StateError
 from state_backends.durability.scratch import MARKER
@@ -36,13 +37,13 @@ _NAMED = b"\0rows in the file "
 _CONTENT = struct.Struct(">QI")
 """What follows: the file's bytes, and their CRC-32. Then comes its path."""
 _READ_BYTES = 1 << 20
-_FILE = "rows-{}"
-_FILES = re.compile(_FILE.format("[0-9a-f]{16}"))
 _SIGN = "reads-{}"
 _SIGNS = re.compile(_SIGN.format("[0-9a-f]{16}(-[0-9a-f]{16})?"))
 """Names of signs, and of those whose writer was killed."""
 _UNREAD_S = 3_600.0
-"""A file that is so old belongs to a task that has ended, and a sign that was not renewed for so long to such an executor."""
+"""A sign that was not renewed for so long is one of an executor that has ended."""
+_RENEWED_S = 600.0
+"""How old a sign is when it is renewed, and the directory swept, also by workers that open no copy."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -60,11 +61,8 @@ class Results:
     def __init__(self, config: StateConfig, bucket_dir: Path, *, in_files: bool, batch: str = "") -> None:
         self._bucket_dir = bucket_dir
         self._in_files = in_files
-        self._mark = hashlib.sha256(batch.encode()).hexdigest()[:8]
-        with suppress(OSError):
-            for file in bucket_dir.iterdir():
-                if _FILES.fullmatch(file.name) and not file.name.startswith(_FILE.format(self._mark)):
-                    file.unlink(missing_ok=True)
+        self._mark = _mark_of(batch)
+        remove_unread(bucket_dir, batch)
         self.blobs = Spool(config.directory)
         """What goes through Spark, in order."""
 
@@ -75,7 +73,7 @@ class Results:
 
     def _write(self, table: pa.Table) -> bytes | None:
         """Write a file and return the blob that names it; None if it cannot be written."""
-        path = self._bucket_dir / _FILE.format(self._mark + os.urandom(4).hex())
+        path = self._bucket_dir / ROWS.format(self._mark + os.urandom(4).hex())
         try:
             with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
                 sink = _Checked(file)
@@ -139,7 +137,7 @@ class Unpack:
             return
         named = blob[len(_NAMED) :].to_pybytes()
         path = Path(os.fsdecode(named[_CONTENT.size :]))
-        if _FILES.fullmatch(path.name) is None or path.parent.parent != self.config.directory:
+        if not is_rows_file(path) or path.parent.parent != self.config.directory:
             raise StateError(f"rows are not read from {path}: it is not in {self.config.directory}")
         try:
             found = _content(path)
@@ -169,18 +167,34 @@ def _content(path: Path) -> tuple[int, int]:
     return size, check
 
 
+def remove_unread(bucket_dir: Path, batch: str) -> None:
+    """Remove rows of a bucket's other batches, which attempts that failed have left; `batch` as for `Results`."""
+    with suppress(OSError):
+        for file in rows_files(bucket_dir):
+            if not file.name.startswith(ROWS.format(_mark_of(batch))):
+                file.unlink(missing_ok=True)
+
+
+def _mark_of(batch: str) -> str:
+    return hashlib.sha256(batch.encode()).hexdigest()[:8]
+
+
 def leave_sign(directory: Path, executor: Parent) -> None:
-    """Have others of this executor know that this worker sees the directory, if it is there yet."""
+    """Have others of this executor know that this worker sees the directory, if it is there yet; sweep it from time to time."""
     sign = directory / _SIGN.format(executor.key)
     with suppress(OSError):
         check_owner(directory)
-        if _is_sign(sign):
-            os.utime(sign, follow_symlinks=False)
+        known = _is_sign(sign)
+        if known and time.time() - sign.lstat().st_mtime < _RENEWED_S:
             return
+        if known:
+            os.utime(sign, follow_symlinks=False)
         for left in directory.iterdir():
             if _SIGNS.fullmatch(left.name) and _is_sign(left):
                 _remove_old(left)
-        write_small(sign, MARKER)
+        if not known:
+            write_small(sign, MARKER)
+        sweep(directory)
 
 
 def sees_files(directory: Path, executor: Parent) -> bool:

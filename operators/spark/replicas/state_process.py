@@ -17,7 +17,8 @@ from pathlib import Path
 from threading import Thread
 
 from operators.spark.replicas.bucket_service import BucketService
-from operators.spark.replicas.copies import UNUSED_S, drop_all
+from operators.spark.replicas.copies import drop_all, drop_ordered
+from operators.spark.replicas.local_files import UNUSED_S
 from operators.spark.replicas.parents import Parent
 from operators.spark.replicas.sockets import listen
 
@@ -71,6 +72,7 @@ def main(key: str, number: str, began: str, tell: Callable[[str], None] = print_
             ending.start()
         if ending is not None and not ending.is_alive() and service.idle_s():
             break
+        drop_ordered()
         time.sleep(_LOOK_S)
     # Not as programs end: that waits for all threads, also for those that functions of users have left.
     os._exit(0)

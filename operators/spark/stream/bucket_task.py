@@ -22,7 +22,7 @@ from operators.spark.inputs.packing import ARRIVED, read_arrivals
 from operators.spark.replicas.calls import Blobs, Call, Functions, Origin, Outcome, Request, in_place
 from operators.spark.replicas.job import Job, gauges
 from operators.spark.replicas.parents import parent
-from operators.spark.replicas.results import sees_files
+from operators.spark.replicas.results import remove_unread, sees_files
 from operators.spark.replicas.where_held import run_where_held
 from operators.spark.stream.spark_journal import SparkJournal
 from state_backends import StateError
@@ -119,6 +119,7 @@ class BucketTask:
         due = job.is_due(call, pointer.progress) or job.forgets(call, pointer, batch)
         if not (blobs or begins or due) and self._fits(pointer):
             # A timer that a later one has replaced, or a call that only starts or checks the bucket.
+            remove_unread(job.config.directory / pointer.store_id, call.attempts_at(batch))
             if job.rests(call, pointer.progress):
                 yield from self._results(Outcome((), gauges(pointer), None), _number(label, call))
             return

@@ -205,7 +205,7 @@ def test_an_idle_bucket_is_called_to_remove_old_snapshots(tmp_path: Path) -> Non
 
 
 def test_free_copies_of_the_bucket_go_with_the_key(query: Query) -> None:
-    """A task that worked alone left one. Copies that a process holds stay."""
+    """A task that worked alone left one. Those that another process holds, it is told to remove."""
     query.call(0, [ALICE])
     bucket_dir = query.state / f"{0:016x}"
     copies = [bucket_dir / f"{number}-abc-memory" for number in (7, 8)]
@@ -217,6 +217,7 @@ def test_free_copies_of_the_bucket_go_with_the_key(query: Query) -> None:
     with FileLock(bucket_dir / "8.lock"):
         query.call(0, [])
     assert [False, True] == [copy.exists() for copy in copies]
+    assert ["8.drop"] == [path.name for path in bucket_dir.glob("*.drop")]
     assert [(BOB, 1, "update")] == query.call(0, [BOB])
 
 

@@ -5,18 +5,21 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from feeds import committed
 
 from operators import TumblingWindows
 from operators import aggregates as agg
-from operators.spark.replicas.copies import _claim, drop_copy, lease_copy
+from operators.spark.replicas import copies
+from operators.spark.replicas.copies import _claim, drop_copy, lease_copy, remove_other_copies
+from operators.spark.replicas.local_files import sweep
 from state_backends import StateError, resolve
 from state_backends.journal import MemoryJournal
+from tests.feeds import committed
 from tests.operators.spark.test_private_files import belongs_to_another
 
 LONG_AGO = time.time() - 2 * 86_400
@@ -110,6 +113,98 @@ def test_old_copies_that_nobody_holds_are_removed(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {fresh, held, new}
     lock.release()
     locks[held].release()
+
+
+BUCKET = "0123456789abcdef"
+COPIES = """
+import sys, time
+from pathlib import Path
+from operators.spark.replicas import copies
+from state_backends.journal import MemoryJournal
+from tests.operators.spark.test_local_copies import BUCKET, filled
+filled(Path(sys.argv[1]), BUCKET)
+"""
+HOLDS = {
+    "a process for state": "from operators.spark.replicas.state_process import main; "
+    "import os; main('key', str(os.getpid()), '', lambda name: print(name, flush=True))",
+    "a worker": "print('ready', flush=True); input(); filled(Path(sys.argv[1]), BUCKET); time.sleep(600)",
+    "one that is killed": "print('ready', flush=True); time.sleep(600)",
+}
+
+
+def filled(folder: Path, store_id: str, forgets: str = "") -> Path:
+    """Have this process hold a copy of a bucket with keys, and return its folder."""
+    options = {"state.directory": str(folder), "state.forget.folder": forgets}
+    config = resolve("rocksdb", {name: value for name, value in options.items() if value})
+    op = TumblingWindows(10).group_by("k").aggregate(n=agg.count())
+    with lease_copy(op.bind(TABLE.schema, "at", config), config, store_id) as copy:
+        committed(copy, MemoryJournal(), 0, [TABLE])
+        return copy._directory
+
+
+def until(reached: Callable[[], bool]) -> None:
+    """Wait for it, for as long as a slow machine may need."""
+    while not reached():
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("holder", HOLDS)
+def test_a_copy_of_another_process_goes_when_keys_are_forgotten(tmp_path: Path, holder: str) -> None:
+    """A process for state removes it by itself, a worker with its next call, and what a killed one leaves, the next sweep."""
+    command = [sys.executable, "-c", COPIES + HOLDS[holder], str(tmp_path)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        process.stdout.readline()
+        (theirs,) = (tmp_path / BUCKET).glob("*-rocksdb")
+        own = filled(tmp_path, BUCKET)
+        remove_other_copies(resolve("rocksdb", {"state.directory": str(tmp_path)}), BUCKET)
+        if holder == "a worker":
+            inode = theirs.stat().st_ino
+            process.stdin.write("\n")
+            process.stdin.flush()
+            until(lambda: not theirs.exists() or theirs.stat().st_ino != inode)
+        elif holder == "a process for state":
+            until(lambda: not theirs.exists())
+        process.kill()
+    sweep(tmp_path)
+    assert theirs.exists() == (holder == "a worker"), "a worker has made a new one"
+    assert own.exists()
+    assert [] == [*(tmp_path / BUCKET).glob("*.drop")]
+    drop_copy(resolve("rocksdb", {"state.directory": str(tmp_path)}), BUCKET)
+
+
+def test_a_copy_with_keys_to_forget_is_not_used_again(tmp_path: Path) -> None:
+    """The process that had it was killed before it removed it: the next one begins with an empty folder."""
+    directory, lock = _claim(tmp_path, BUCKET, "memory")
+    directory.mkdir()
+    (tmp_path / BUCKET / "0.drop").touch()
+    lock.release()
+    again, lock = _claim(tmp_path, BUCKET, "memory")
+    assert (directory, False) == (again, again.exists())
+    lock.release()
+
+
+def test_copies_of_operators_that_forget_stay_for_an_hour(tmp_path: Path) -> None:
+    """Those of others for a day after their last use. On close, a process leaves no copy that it has not used for an hour."""
+    forgets, other = "f" * 16, "e" * 16
+    config = resolve(
+        "rocksdb", {"state.directory": str(tmp_path), "state.forget.folder": str(tmp_path / "r")}
+    )
+    for name, forgetting in ((forgets, str(tmp_path / "r")), (other, "")):
+        copy = filled(tmp_path, name, forgetting)
+        drop_copy(config if forgetting else resolve("rocksdb", {"state.directory": str(tmp_path)}), name)
+        lock = copy.parent / "0.lock"
+        assert time.time() - lock.stat().st_mtime < 600
+        os.utime(lock, (time.time() - 4_000,) * 2)
+    sweep(tmp_path)
+    assert [False, True] == [(tmp_path / name).exists() for name in (forgets, other)]
+    copy = filled(tmp_path, forgets, str(tmp_path / "r"))
+    copies._copies[forgets, config].used -= 4_000
+    filled(tmp_path, other)
+    assert not copy.exists()
+    drop_copy(resolve("rocksdb", {"state.directory": str(tmp_path)}), other)
 
 
 def test_folders_of_others_are_not_removed(tmp_path: Path) -> None:

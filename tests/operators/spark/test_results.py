@@ -6,24 +6,36 @@ import resource
 import stat
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from operators import TumblingWindows
 from operators import aggregates as agg
+from operators.runtime.watermark_rule import WatermarkRule
 from operators.spark.base import logs
 from operators.spark.base.session import PARTITIONS_KEY
 from operators.spark.inputs import blobs
+from operators.spark.inputs.blobs import to_blobs
 from operators.spark.inputs.spool import Spool
 from operators.spark.replicas import results
+from operators.spark.replicas.calls import Blobs, Call, Request
+from operators.spark.replicas.copies import drop_copy
+from operators.spark.replicas.job import Job
 from operators.spark.replicas.parents import Parent
 from operators.spark.replicas.results import Results, Unpack, leave_sign, sees_files
+from operators.spark.stream.bucket_task import BucketTask
 from state_backends import StateConfig, StateError, resolve
+from state_backends.durability.pointer import Pointer
+from state_backends.durability.scratch import mark
+from state_backends.journal import MemoryJournal
 from tests.operators.spark.test_private_files import belongs_to_another
 
 MANY = 200_000
@@ -199,6 +211,44 @@ def test_signs(config: StateConfig) -> None:
         os.utime(sign, (time.time() - 3_700,) * 2)
     leave_sign(config.directory, Parent(2, "now"))
     assert not sees_files(config.directory, mine)
+
+
+def test_whoever_renews_its_sign_sweeps_the_directory(config: StateConfig) -> None:
+    """So it is also done where no worker opens a copy: rows of a task that failed go in a day, and copies of ended queries."""
+    mine, bucket = Parent(1, "now"), config.directory / f"{1:016x}"
+    bucket.mkdir()
+    mark(bucket)
+    Results(config, bucket, in_files=True).add(table(MANY))
+    (rows,) = bucket.glob("rows-*")
+    (bucket / "0-abc-memory").mkdir()
+    leave_sign(config.directory, mine)
+    for path in (rows, bucket / "0.lock"):
+        path.touch()
+        os.utime(path, (time.time() - 100_000,) * 2)
+    leave_sign(config.directory, mine)
+    assert rows.exists(), "the sign is fresh"
+    for sign in config.directory.glob("reads-*"):
+        os.utime(sign, (time.time() - 700,) * 2)
+    leave_sign(config.directory, mine)
+    assert [] == [*config.directory.glob(f"{1:016x}/*")]
+
+
+def test_a_bucket_without_work_removes_what_failed_attempts_left(tmp_path: Path) -> None:
+    """Spark calls all buckets in each batch."""
+    config = resolve("memory", {"state.directory": str(tmp_path)})
+    op = TumblingWindows(10).aggregate(n=agg.count())
+    binding = op.bind(pa.schema([("at", pa.int64())]), "at", config)
+    job, journal = Job(binding, config, (0,), WatermarkRule()), MemoryJournal()
+    pointer = replace(Pointer.fresh(), store_id=f"{1:016x}")
+    rows = Blobs([*to_blobs(pa.table({binding.inputs.names[0]: [1]}))])
+    job.run(journal, Request(pointer, 0, 0, Call(0, 1_000), rows))
+    drop_copy(config, pointer.store_id)
+    Results(config, tmp_path / pointer.store_id, in_files=True, batch="0 1000").add(table(MANY))
+    times = SimpleNamespace(getCurrentWatermarkInMs=lambda: 0, getCurrentProcessingTimeInMs=lambda: 2_000)
+    task = BucketTask(cloudpickle.dumps(job), "digest", "windows", None, journal)  # type: ignore[arg-type]
+    assert [*tmp_path.rglob("rows-*")]
+    assert 1 >= len([*task.take((0,), [], times)])
+    assert [] == [*tmp_path.rglob("rows-*")]
 
 
 def test_only_signs_of_the_library_are_touched(config: StateConfig) -> None:
