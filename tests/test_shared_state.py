@@ -25,6 +25,7 @@ HARMLESS = {
     "bool_",
     "bytes",
     "bytes.fromhex",
+    "dataclass",
     "date",
     "datetime",
     "dict.fromkeys",
@@ -36,6 +37,7 @@ HARMLESS = {
     "np.dtype",
     "np.iinfo",
     "np.int64",
+    "no_analysis_needed",
     "np.uint64",
     "os.getpid",
     "pack_value",
@@ -43,7 +45,9 @@ HARMLESS = {
     "pa.schema",
     "pa.struct",
     "range",
+    "pytest.mark.parametrize",
     "re.compile",
+    "refusing",
     "str",
     "struct.Struct",
     "sysconfig.get_path",
@@ -114,6 +118,8 @@ def note(name):
     known[name] = True
 @lru_cache
 def cached(): ...
+@np.errstate(all="ignore")
+def quiet(): ...
 counter = 0
 def count():
     global counter
@@ -175,7 +181,9 @@ def shared(source: str, module: str) -> Iterator[str]:
     yield from (f"{module}.{name}" for name in sorted(changed))
     for within, node in statements(tree.body):
         match node:
-            case ast.FunctionDef(name, decorator_list=found) if any(map(is_cache, found)):
+            case ast.FunctionDef(name, decorator_list=found) if any(
+                is_cache(one) or holds_state(one) for one in found
+            ):
                 yield f"{module}.{within}{name}"
                 continue
             case ast.Assign(targets=targets, value=value):
@@ -193,6 +201,11 @@ def shared(source: str, module: str) -> Iterator[str]:
 def is_cache(decorator: ast.expr) -> bool:
     """Whether a decorator keeps what a function returns, for all its callers."""
     return ast.unparse(decorator).split("(")[0].split(".")[-1] in {"cache", "lru_cache"}
+
+
+def holds_state(decorator: ast.expr) -> bool:
+    """Whether calls share an object that a decorator made, as `np.errstate` of NumPy 1.26 does: it holds what to go back to."""
+    return is_made(decorator) and not is_cache(decorator)
 
 
 def is_made(value: ast.expr) -> bool:
@@ -213,5 +226,5 @@ def test_what_threads_share_is_on_the_list() -> None:
 
 def test_new_ones_are_found() -> None:
     """Containers that are written to, also those of classes, locks, caches, globals and objects whose calls may change them."""
-    names = ["cached", "counter", "guard", "known", "packer", "Reader.seen"]
+    names = ["cached", "counter", "guard", "known", "packer", "quiet", "Reader.seen"]
     assert {f"module.{name}" for name in names} == set(shared(UNSAFE, "module"))

@@ -162,25 +162,26 @@ def multiply(a: Pair, b: Pair) -> Pair:
     return total, low - (total - high)
 
 
-@np.errstate(all="ignore")
 def value(pair: Pair) -> Floats:
     """Return pairs rounded to doubles; infinities and NaN are as in plain summation."""
-    high, low = pair
-    total = np.where(np.isfinite(high), high + low, high)
-    return total if not _beyond(pair) else np.where(np.abs(low) > np.abs(high), (high + low) * _UNIT, total)
+    with np.errstate(all="ignore"):
+        high, low = pair
+        total = np.where(np.isfinite(high), high + low, high)
+        return (
+            total if not _beyond(pair) else np.where(np.abs(low) > np.abs(high), (high + low) * _UNIT, total)
+        )
 
 
-@np.errstate(all="ignore")
 def mean(pair: Pair, count: Ints) -> Floats:
     """Return pairs divided by whole numbers, rounded to doubles: finite if the mean is, even if the sum is not."""
-    divisor = np.maximum(count, 1)
-    means = value(pair) / divisor
-    if not _beyond(pair):
-        return means
-    return np.where(np.abs(pair[1]) > np.abs(pair[0]), (pair[0] + pair[1]) / divisor * _UNIT, means)
+    with np.errstate(all="ignore"):
+        divisor = np.maximum(count, 1)
+        means = value(pair) / divisor
+        if not _beyond(pair):
+            return means
+        return np.where(np.abs(pair[1]) > np.abs(pair[0]), (pair[0] + pair[1]) / divisor * _UNIT, means)
 
 
-@np.errstate(all="ignore")
 def sum_ranges(values: Pair | Triple, lo: Ints, hi: Ints) -> Pair | Triple | None:
     """Return the exact sum of each range [lo, hi) of pairs or triples, or None if that is not possible.
 
@@ -188,36 +189,37 @@ def sum_ranges(values: Pair | Triple, lo: Ints, hi: Ints) -> Pair | Triple | Non
     range of any length, and no drift. The remainders are summed at a finer scale. None if values are not finite, if their sum
     may exceed doubles, or if they need more binary digits than `_MOST_LIMBS` scales have.
     """
-    if not len(lo):
-        return tuple(np.empty(0) for _ in values)
-    largest = max(float(values[0].max()), -float(values[0].min()))
-    if not largest < _SUMMABLE or _beyond(values):
-        return None
-    rest = _Addends.of(values)
-    longest = int((hi - lo).max())
-    shift = _WORD_BITS - rest.sum_exponent(longest)
-    if abs(shift) < _MOST_SHIFT:
-        scale = 2.0**shift
-        limb = rest.rounded(scale)
-        if not rest.without(limb, scale).any():
-            return _pad(limb.sums(lo, hi, wraps=False), scale, len(values))
-    # More digits fit into limbs whose sums may wrap.
-    plus = add if len(values) == 2 else add_triples
-    bits = min(_SUM_BITS - longest.bit_length(), _ROUNDED_BITS - 2 * len(values[0]).bit_length())
-    shift = -int(np.frexp(largest)[1])
-    total: Pair | Triple | None = None
-    for _ in range(_MOST_LIMBS):
-        shift += bits
-        if abs(shift) >= _MOST_SHIFT:
+    with np.errstate(all="ignore"):
+        if not len(lo):
+            return tuple(np.empty(0) for _ in values)
+        largest = max(float(values[0].max()), -float(values[0].min()))
+        if not largest < _SUMMABLE or _beyond(values):
             return None
-        scale = 2.0**shift
-        limb = rest.rounded(scale)
-        sums = _pad(limb.sums(lo, hi, wraps=True), scale, len(values))
-        total = sums if total is None else plus(total, sums)
-        rest = rest.without(limb, scale)
-        if not rest.any():
-            return total
-    return None
+        rest = _Addends.of(values)
+        longest = int((hi - lo).max())
+        shift = _WORD_BITS - rest.sum_exponent(longest)
+        if abs(shift) < _MOST_SHIFT:
+            scale = 2.0**shift
+            limb = rest.rounded(scale)
+            if not rest.without(limb, scale).any():
+                return _pad(limb.sums(lo, hi, wraps=False), scale, len(values))
+        # More digits fit into limbs whose sums may wrap.
+        plus = add if len(values) == 2 else add_triples
+        bits = min(_SUM_BITS - longest.bit_length(), _ROUNDED_BITS - 2 * len(values[0]).bit_length())
+        shift = -int(np.frexp(largest)[1])
+        total: Pair | Triple | None = None
+        for _ in range(_MOST_LIMBS):
+            shift += bits
+            if abs(shift) >= _MOST_SHIFT:
+                return None
+            scale = 2.0**shift
+            limb = rest.rounded(scale)
+            sums = _pad(limb.sums(lo, hi, wraps=True), scale, len(values))
+            total = sums if total is None else plus(total, sums)
+            rest = rest.without(limb, scale)
+            if not rest.any():
+                return total
+        return None
 
 
 def _pad(sums: Pair, scale: float, width: int) -> Pair | Triple:

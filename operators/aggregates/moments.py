@@ -56,24 +56,24 @@ class SumsOfProducts(Operation):
     def codes(self) -> tuple[str, ...]:
         return ("i8", *["f8"] * (2 * len(self.columns) + 3 * len(self.products)), "i8")
 
-    @np.errstate(all="ignore")
     def lift(self, records: Records) -> State:
-        data = [self.read(records, name) for name in self.columns]
-        there = [one.valid for one in data if one.valid is not None]
-        complete = np.logical_and.reduce(there) if there else np.ones(len(records), bool)
-        scale = np.zeros(len(records), np.int64)
-        values = []
-        for number, one in enumerate(data):
-            x = np.asarray(one.kept(complete).values if there else one.values, np.float64)
-            if len(x) and not np.abs(x).max() < _LARGE:
-                large = np.abs(x) >= _LARGE
-                scale[large] |= 1 << number
-                x = np.where(large, np.ldexp(x, -_UNIT_EXPONENT), x)
-            values.append(x)
-        none = np.zeros(len(records))
-        sums = [(x, none) for x in values]
-        products = [(*exact.product(values[a], values[b]), none) for a, b in self.products]
-        return self._join(complete.astype(np.int64), sums, products, scale)
+        with np.errstate(all="ignore"):
+            data = [self.read(records, name) for name in self.columns]
+            there = [one.valid for one in data if one.valid is not None]
+            complete = np.logical_and.reduce(there) if there else np.ones(len(records), bool)
+            scale = np.zeros(len(records), np.int64)
+            values = []
+            for number, one in enumerate(data):
+                x = np.asarray(one.kept(complete).values if there else one.values, np.float64)
+                if len(x) and not np.abs(x).max() < _LARGE:
+                    large = np.abs(x) >= _LARGE
+                    scale[large] |= 1 << number
+                    x = np.where(large, np.ldexp(x, -_UNIT_EXPONENT), x)
+                values.append(x)
+            none = np.zeros(len(records))
+            sums = [(x, none) for x in values]
+            products = [(*exact.product(values[a], values[b]), none) for a, b in self.products]
+            return self._join(complete.astype(np.int64), sums, products, scale)
 
     @staticmethod
     def _join(count: Ints, sums: Sequence[Pair], products: Sequence[Triple], scale: Ints) -> State:
@@ -92,16 +92,16 @@ class SumsOfProducts(Operation):
             (*state[first + 2 * n : first + 2 * n + 2], state[first + 2 * count + n]) for n in range(count)
         ]
 
-    @np.errstate(all="ignore")
     def combine(self, left: State, right: State) -> State:
-        scale = np.bitwise_or(left[-1], right[-1])
-        if scale.any():
-            left, right = self._scale(left, scale), self._scale(right, scale)
-        sums = [exact.add(a, b) for a, b in zip(self.sums(left), self.sums(right), strict=True)]
-        products = [
-            exact.add_triples(a, b) for a, b in zip(self.triples(left), self.triples(right), strict=True)
-        ]
-        return self._join(left[0] + right[0], sums, products, scale)
+        with np.errstate(all="ignore"):
+            scale = np.bitwise_or(left[-1], right[-1])
+            if scale.any():
+                left, right = self._scale(left, scale), self._scale(right, scale)
+            sums = [exact.add(a, b) for a, b in zip(self.sums(left), self.sums(right), strict=True)]
+            products = [
+                exact.add_triples(a, b) for a, b in zip(self.triples(left), self.triples(right), strict=True)
+            ]
+            return self._join(left[0] + right[0], sums, products, scale)
 
     def _scale(self, state: State, scale: Ints) -> State:
         """The state with further columns divided by 2**600."""
@@ -167,7 +167,6 @@ class CrossSums(SumsOfProducts):
         return tuple(name for name in (self.column, self.other, self.where) if name is not None)
 
 
-@np.errstate(all="ignore")
 def deviations(count: Ints, products: Triple, a: Pair, b: Pair) -> Floats:
     """Return sums of products of the distances of two columns from their means.
 
@@ -176,17 +175,18 @@ def deviations(count: Ints, products: Triple, a: Pair, b: Pair) -> Floats:
         products: sums of the products.
         a, b: sums of the columns.
     """
-    n = count.astype(np.float64)
-    minuend, subtrahend = exact.times(products[:2], n), exact.multiply(a, b)
-    found = exact.value(exact.add(minuend, (-subtrahend[0], -subtrahend[1])))
-    size = np.maximum(np.abs(minuend[0]), np.abs(subtrahend[0]))
-    found /= n
-    close = np.flatnonzero(np.abs(found) * n < size * _CANCELLED)
-    for first in range(0, len(close), _ROWS_AT_ONCE):
-        rows = close[first : first + _ROWS_AT_ONCE]
-        parts_of_rows = [tuple(part[rows] for part in parts) for parts in (products, a, b)]
-        found[rows] = _of_close_values(n[rows], *parts_of_rows)
-    return found
+    with np.errstate(all="ignore"):
+        n = count.astype(np.float64)
+        minuend, subtrahend = exact.times(products[:2], n), exact.multiply(a, b)
+        found = exact.value(exact.add(minuend, (-subtrahend[0], -subtrahend[1])))
+        size = np.maximum(np.abs(minuend[0]), np.abs(subtrahend[0]))
+        found /= n
+        close = np.flatnonzero(np.abs(found) * n < size * _CANCELLED)
+        for first in range(0, len(close), _ROWS_AT_ONCE):
+            rows = close[first : first + _ROWS_AT_ONCE]
+            parts_of_rows = [tuple(part[rows] for part in parts) for parts in (products, a, b)]
+            found[rows] = _of_close_values(n[rows], *parts_of_rows)
+        return found
 
 
 def _of_close_values(n: Floats, products: Triple, a: Pair, b: Pair) -> Floats:

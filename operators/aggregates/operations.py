@@ -157,9 +157,9 @@ class SumFloat(Operation):
             return exact.of_ints(values)
         return np.asarray(values, np.float64), np.zeros(len(values))
 
-    @np.errstate(all="ignore")
     def combine(self, left: State, right: State) -> State:
-        return exact.add(left, right)
+        with np.errstate(all="ignore"):
+            return exact.add(left, right)
 
     @property
     def parts(self) -> tuple[str, ...]:

@@ -38,25 +38,25 @@ class Deviations:
     y_exponent: Ints
 
     @classmethod
-    @np.errstate(all="ignore")
     def of(cls, state: State, operation: CrossSums) -> "Deviations":
         """Return the sums for the rows of a state."""
-        x, y = operation.sums(state)
-        squares = (x, x), (y, y), (x, y)
-        count = np.maximum(state[0], 1)
-        triples = operation.triples(state)
-        xx, yy, xy = (
-            deviations(count, products, a, b) for products, (a, b) in zip(triples, squares, strict=True)
-        )
-        xx, yy = np.maximum(xx, 0.0), np.maximum(yy, 0.0)
-        # Variances of very small values may be too small for a double, while covariances are not.
-        faint = (triples[0][0] < _FAINT * count) | (triples[1][0] < _FAINT * count)
-        undefined = np.isnan(xx) | np.isnan(yy)
-        xy = np.where(((xx == 0) | (yy == 0)) & ~faint, 0.0, xy)
-        # An infinite value leaves a difference of infinities of either sign.
-        xy = np.where(undefined, np.nan, xy)
-        exponents = operation.exponent(state, 0), operation.exponent(state, 1)
-        return cls(state[0].astype(np.float64), xx, yy, xy, x, y, *exponents)
+        with np.errstate(all="ignore"):
+            x, y = operation.sums(state)
+            squares = (x, x), (y, y), (x, y)
+            count = np.maximum(state[0], 1)
+            triples = operation.triples(state)
+            xx, yy, xy = (
+                deviations(count, products, a, b) for products, (a, b) in zip(triples, squares, strict=True)
+            )
+            xx, yy = np.maximum(xx, 0.0), np.maximum(yy, 0.0)
+            # Variances of very small values may be too small for a double, while covariances are not.
+            faint = (triples[0][0] < _FAINT * count) | (triples[1][0] < _FAINT * count)
+            undefined = np.isnan(xx) | np.isnan(yy)
+            xy = np.where(((xx == 0) | (yy == 0)) & ~faint, 0.0, xy)
+            # An infinite value leaves a difference of infinities of either sign.
+            xy = np.where(undefined, np.nan, xy)
+            exponents = operation.exponent(state, 0), operation.exponent(state, 1)
+            return cls(state[0].astype(np.float64), xx, yy, xy, x, y, *exponents)
 
     def covariance(self, divisor: Floats) -> Floats:
         """Return the sums of x * y over a divisor."""
@@ -129,10 +129,10 @@ class Together(Aggregate):
 _TREND = pa.struct([("slope", pa.float64()), ("intercept", pa.float64())])
 
 
-@np.errstate(all="ignore")
 def _trend(found: Deviations) -> pa.Array:
-    parts = [pa.array(found.slope()), pa.array(found.intercept())]
-    return pa.StructArray.from_arrays(parts, fields=list(_TREND), mask=pa.array(found.xx == 0))
+    with np.errstate(all="ignore"):
+        parts = [pa.array(found.slope()), pa.array(found.intercept())]
+        return pa.StructArray.from_arrays(parts, fields=list(_TREND), mask=pa.array(found.xx == 0))
 
 
 FORMULAS: dict[str, Formula] = {

@@ -139,24 +139,24 @@ class EngineStage:
             return (_fill(table, name, operation.nothing),)
         return (_fill(table, name, 0),)
 
-    @np.errstate(all="ignore")
     def _float_sum(self, table: pa.Table, number: int) -> State:
-        scale = _fill(table, f"scale{number}", 0)
-        exponent = np.zeros(len(scale), np.int64)
-        for which, begins in _SCALES.items():
-            exponent[scale == which] = begins
-        total: exact.Pair = np.zeros(len(scale)), np.zeros(len(scale))
-        for limb in range(3):
-            high, low = exact.of_ints(_fill(table, f"limb{number}_{limb}", 0))
-            shift = (2 - limb) * _LIMB_BITS + exponent - 52
-            total = exact.add(total, (np.ldexp(high, shift), np.ldexp(low, shift)))
-        special = np.flatnonzero(scale == _SPECIAL)
-        if len(special):
-            values = _fill(table, f"special{number}", 0.0)[special]
-            counts = _fill(table, f"count{number}", 0)[special].astype(np.float64)
-            for part, several in zip(total, exact.multiples(values, counts), strict=True):
-                part[special] = several
-        return total
+        with np.errstate(all="ignore"):
+            scale = _fill(table, f"scale{number}", 0)
+            exponent = np.zeros(len(scale), np.int64)
+            for which, begins in _SCALES.items():
+                exponent[scale == which] = begins
+            total: exact.Pair = np.zeros(len(scale)), np.zeros(len(scale))
+            for limb in range(3):
+                high, low = exact.of_ints(_fill(table, f"limb{number}_{limb}", 0))
+                shift = (2 - limb) * _LIMB_BITS + exponent - 52
+                total = exact.add(total, (np.ldexp(high, shift), np.ldexp(low, shift)))
+            special = np.flatnonzero(scale == _SPECIAL)
+            if len(special):
+                values = _fill(table, f"special{number}", 0.0)[special]
+                counts = _fill(table, f"count{number}", 0)[special].astype(np.float64)
+                for part, several in zip(total, exact.multiples(values, counts), strict=True):
+                    part[special] = several
+            return total
 
 
 def obstacle(binding: Binding, types: Mapping[str, DataType]) -> str | None:
