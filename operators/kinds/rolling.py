@@ -13,6 +13,8 @@ from operators.kinds.kind import WindowKind
 
 LASTING = "lasting"
 """Name of what a stored state keeps for a lookback without end."""
+CLOSED = "closed"
+"""Name of the ends that belong to windows, in what a stored state depends on."""
 Closed = Literal["both", "left", "right", "none"]
 """Which ends of its time belong to a window, as in pandas and polars."""
 
@@ -49,7 +51,12 @@ class Rolling(WindowKind):
 
     @property
     def identity(self) -> dict[str, Any]:
-        return {"windows": self.name, "longest lookback in ticks": self.longest, "lifetime": self.lifetime}
+        return {
+            "windows": self.name,
+            "longest lookback in ticks": self.longest,
+            "lifetime": self.lifetime,
+            CLOSED: self.closed,
+        }
 
     @property
     def max_bound_offset(self) -> int:

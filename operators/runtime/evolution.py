@@ -7,8 +7,8 @@ aggregate is added of which some states were kept already and others were not, i
 
 import re
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -19,10 +19,10 @@ from operators.aggregates.operation import Operation, join_states, split_states
 from operators.aggregates.operations import SumFloat, SumInt
 from operators.columns.ranges import Ints, State
 from operators.columns.records import Records
-from operators.kinds.rolling import LASTING
+from operators.kinds.rolling import CLOSED, LASTING
 from operators.runtime.binding import Binding
 from operators.runtime.identity import CLOCK, COLUMNS, SEGMENT, STATE, differences, differing
-from operators.runtime.state_changes import changed_states, check_names, new_lifetimes, without_merge
+from operators.runtime.state_changes import changed_states, new_lifetimes, order_of_alike, without_merge
 from operators.steps.partials import Partials
 from serializers.pages import Column
 from state_backends import Entries, StateError
@@ -178,11 +178,13 @@ class Adaption:
         binding: the operator's, as it goes on with the state.
         stored: what the entries were.
         widened: columns of whole numbers that became wider since.
+        order: as `order_of_alike` returns it.
     """
 
     binding: Binding
     stored: StoredSchema
     widened: tuple[str, ...] = ()
+    order: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     def columns(self, old: Sequence[Column]) -> list[Column]:
         """Return entries' columns: states that stay as they are, those of added aggregates as of no record."""
@@ -202,8 +204,9 @@ class Adaption:
                 columns += self._empty(operation, rows)
             elif name not in (operation.describe(), operation.former):
                 columns += exact.of_ints(found[name][0][0])
-            else:  # Of states of one name, the first is that of the first operation of that name, and so on.
-                kept = found[name][taken[name]]
+            else:
+                number = taken[name]
+                kept = found[name][self.order[name][number] if name in self.order else number]
                 columns += [*kept, *(np.zeros(rows, code) for code in operation.codes[len(kept) :])]
                 taken[name] += 1
         return columns
@@ -265,20 +268,18 @@ def conversion_for(
     Raises:
         StateError: as `adaption`.
     """
-    ignored = {SEGMENT} if moved else set()
-    if LASTING not in stored_identity:  # `check_lifetimes` looks into such a state.
-        ignored.add(LASTING)
-    if not (CLOCK in stored_identity and CLOCK in own):  # Whole numbers may be times of either clock.
-        ignored.add(CLOCK)
+    ignored = _ignored(own, stored_identity, moved=moved)
     different = [name for name in differing(stored_identity, own) if name not in ignored]
-    if not different:
-        fits = stored is None or stored.head == binding.plan.head
-        return None if fits or stored is None else Adaption(binding, stored)
     place = "savepoint" if moved else "checkpoint"
     restart = (
         "start without spark.windows.state.savepoint" if moved else "start this one with a new checkpoint"
     )
-    if not {*different} <= {STATE, COLUMNS, LASTING} or stored is None:
+    if not different or (stored is not None and _only_moved(different, stored_identity, own)):
+        # Nothing is lost where states only have another order.
+        order = {} if stored is None else order_of_alike(stored, binding.stored_schema(), restart)
+        fits = stored is None or not (different or order or stored.head != binding.plan.head)
+        return None if fits or stored is None else Adaption(binding, stored, order=order)
+    if not {*different} <= {STATE, COLUMNS, LASTING, CLOSED} or stored is None:
         if different == [SEGMENT]:
             restart = "move the state by a savepoint"
         said = without_merge(binding, stored_identity) or differences(stored_identity, own, different)
@@ -286,24 +287,48 @@ def conversion_for(
             f"the {place} holds the state of another operator: {said}. Go back to the former definition, or {restart}"
         )
     retyped = _retyped(binding, stored_identity)
+    _refuse_unless_wider(retyped, restart)
+    order = order_of_alike(stored, binding.stored_schema(), restart)
+    if policy != ADAPT:
+        changes = new_lifetimes(binding, stored_identity[STATE])
+        changes += changed_states(stored_identity[STATE], binding, stored)
+        changes += [f"column {name!r} was {before}, is {now}" for name, (before, now) in retyped.items()]
+        if CLOSED in different:
+            ends = f"closed was {stored_identity[CLOSED]!r}, is {own[CLOSED]!r}"
+            changes.append(f"{ends}: all rows that are not out yet would have windows with other ends")
+        raise StateError(
+            f"the operator differs from that of the stored state: {'; '.join(changes)}. To go on with the state, set "
+            f"spark.windows.state.evolution to {ADAPT}; otherwise go back to the former definition, or {restart}"
+        )
+    if different == [CLOSED]:
+        return None
+    return Adaption(binding, stored, _widened_columns(binding, stored_identity), order)
+
+
+def _ignored(own: Mapping[str, Any], stored: Mapping[str, Any], *, moved: bool) -> set[str]:
+    """What may differ: what earlier versions did not record, and segments of a savepoint."""
+    ignored = {
+        name for name in (LASTING, CLOSED) if name not in stored
+    }  # `check_lifetimes` looks into such a state.
+    if not (CLOCK in stored and CLOCK in own):  # Whole numbers may be times of either clock.
+        ignored.add(CLOCK)
+    return ignored | {SEGMENT} if moved else ignored
+
+
+def _refuse_unless_wider(retyped: Mapping[str, tuple[str, str]], restart: str) -> None:
     for name, (before, now) in retyped.items():
         if not _widened(before, now):
             raise StateError(
                 f"column {name!r} was {before}, is {now}: stored states cannot be converted. Cast it back, "
                 f"give the changed column another name, or {restart}"
             )
-    check_names(stored_identity[STATE], own[STATE], restart)
-    changes = new_lifetimes(binding, stored_identity[STATE])
-    changes += changed_states(stored_identity[STATE], binding, stored)
-    changes += [f"column {name!r} was {before}, is {now}" for name, (before, now) in retyped.items()]
-    if policy != ADAPT:
-        raise StateError(
-            "the aggregates differ from those of the stored state: "
-            + "; ".join(changes)
-            + f". To convert the state, set spark.windows.state.evolution to {ADAPT}; otherwise go back to the former "
-            f"definition, or {restart}"
-        )
-    return Adaption(binding, stored, _widened_columns(binding, stored_identity))
+
+
+def _only_moved(different: Sequence[str], stored: Mapping[str, Any], own: Mapping[str, Any]) -> bool:
+    """Whether all that differs is the order of states."""
+    return {*different} <= {STATE, LASTING} and all(
+        sorted(stored[name]) == sorted(own[name]) for name in different
+    )
 
 
 def stored_change(binding: Binding, progress: Progress, policy: str) -> Adaption | None:

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from operators.aggregates.state_words import listed
 from operators.columns.durations import as_text
 from operators.kinds.rolling import LASTING
 
@@ -77,5 +78,5 @@ def _text(name: str, identity: Mapping[str, Any]) -> str:
     if name == "windows" and _is_tumbling(identity):
         return str(value).replace("hopping", "tumbling")
     if isinstance(value, list):
-        return ", ".join(map(str, value))
+        return listed(value) if name in (STATE, LASTING) else ", ".join(map(str, value))
     return str(value) if name in _NAMES or name.endswith(_IN_TICKS) else repr(value)

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from operators.aggregates.state_words import listed
 from operators.kinds.rolling import LASTING
 from operators.runtime.binding import Binding
 from state_backends import StateError, WindowStore
@@ -30,6 +31,6 @@ def check_lifetimes(binding: Binding, store: WindowStore, stored: Collection[str
     if left:
         raise StateError(
             "the state was written by a version that did not record which aggregates are over the lifetime, and has nothing of "
-            f"{', '.join(left)} there. If these were limited to other lookbacks, limit "
+            f"{listed(left)} there. If these were limited to other lookbacks, limit "
             "them again with over(...); otherwise start with a new checkpoint"
         )

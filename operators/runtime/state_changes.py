@@ -1,9 +1,10 @@
 """How an operator's states differ from stored ones, in the words of errors."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from operators.aggregates.state_words import in_words, listed
 from operators.runtime.binding import Binding
 from operators.runtime.identity import COLUMNS, KIND, SEGMENT, STATE, differing
 from state_backends import StateError
@@ -49,54 +50,76 @@ def new_lifetimes(binding: Binding, before: Sequence[str]) -> list[str]:
 
 
 def changed_states(before: Sequence[str], binding: Binding, stored: StoredSchema) -> list[str]:
-    """Return how the states differ, as text: new, gone, of another form, moved; each with the results that are made from it.
+    """Return how the states differ, as text: new, gone, of another form; with the results that are made from them.
 
     Args:
         before: the stored states.
         binding: the operator.
         stored: the schema of the stored entries.
     """
-    operations, old, new = (
-        binding.plan.operations,
-        _with_results(stored),
-        _with_results(binding.stored_schema()),
-    )
+    operations = binding.plan.operations
     now = [operation.describe() for operation in operations]
-    moved = sorted(before) == sorted(now) and list(before) != list(now)
     former = {op.former: op.describe() for op in operations if op.describe() not in before}
     kept = {old: new for old, new in former.items() if old is not None and old in before and old not in now}
+    own = binding.stored_schema()
     return [
+        *(f"{text} has another form now, and would be converted" for text in _texts(own, {*kept.values()})),
         *(
-            f"{new} has more columns than {old}, which would be converted"
-            for old, new in sorted(kept.items())
+            f"{text} is new, and would count from now on"
+            for text in _texts(own, {*now} - {*before, *kept.values()})
         ),
         *(
-            f"{new[name]} is new, and would count from now on"
-            for name in sorted({*now} - {*before, *kept.values()})
+            f"{text} is gone, and its state would be dropped"
+            for text in _texts(stored, {*before} - {*now, *kept})
         ),
-        *(
-            f"{old.get(name, name)} is gone, and its state would be dropped"
-            for name in sorted({*before} - {*now, *kept})
-        ),
-        *([f"the order was {', '.join(before)}"] if moved else []),
     ]
 
 
-def _with_results(schema: StoredSchema) -> dict[str, str]:
-    """The name of each state as text, with the results that are made from it, such as "total, mean from SumLong(v)"."""
-    found: dict[str, list[str]] = {state.name: [] for state in schema.states}
-    for result, numbers in schema.results:
-        for number in numbers:
-            found[schema.states[number].name].append(result)
-    return {name: f"{', '.join(results)} from {name}" if results else name for name, results in found.items()}
+def _texts(schema: StoredSchema, names: Collection[str]) -> list[str]:
+    """States as text, those of the same results together, such as 'total, mean from sum("v")'."""
+    found: dict[str, list[str]] = {}
+    for number, state in enumerate(schema.states):
+        if state.name in names:
+            found.setdefault(", ".join(_results(schema, number)), []).append(state.name)
+    return sorted(
+        f"{results} from {listed(states)}" if results else listed(states) for results, states in found.items()
+    )
 
 
-def check_names(before: Sequence[str], now: Sequence[str], restart: str) -> None:
-    """Refuse to guess which of several states of one name is gone, or new."""
-    old, new = Counter(before), Counter(now)
-    for name in {*old} & {*new}:
-        if old[name] != new[name]:
+def _results(schema: StoredSchema, number: int) -> list[str]:
+    """The results that are made from a state."""
+    return [result for result, numbers in schema.results if number in numbers]
+
+
+def order_of_alike(stored: StoredSchema, own: StoredSchema, restart: str) -> dict[str, list[int]]:
+    """Return, of states of one name, which stored one each of the operator's continues; nothing where the order is the same.
+
+    They are told apart by the results that are made from them.
+
+    Args:
+        stored, own: the schemas of the stored entries, and of the operator's.
+        restart: the last way out, for the error.
+
+    Raises:
+        StateError: there are others of one name than before, or results were renamed so that they cannot be told apart.
+    """
+    before, now = (Counter(state.name for state in schema.states) for schema in (stored, own))
+    order = {}
+    for name in now:
+        if name not in before or max(before[name], now[name]) == 1:
+            continue
+        old, new = (
+            [_results(schema, number) for number, state in enumerate(schema.states) if state.name == name]
+            for schema in (stored, own)
+        )
+        if len(old) == len(new) and (old == new or not any(old)):
+            continue
+        if sorted(old) != sorted(new):
+            results = sorted({result for each in (*old, *new) for result in each})
             raise StateError(
-                f"{name} occurred {old[name]} times and now occurs {new[name]} times, so that its states cannot be told apart. "
-                f"Go back to the former definition, or {restart}, with names for folds: fold(..., name=...)"
+                f"{in_words(name)} is the text of several aggregates ({', '.join(results)}), of which some were added, removed "
+                "or renamed, so that their states cannot be told apart. Go back to the former definition, or "
+                f"{restart}, with names for folds: fold(..., name=...)"
             )
+        order[name] = [old.index(results) for results in new]
+    return order

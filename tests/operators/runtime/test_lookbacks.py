@@ -31,9 +31,10 @@ def test_other_lookbacks_after_a_restart(backend: str, policy: Any, tmp_path: Pa
     last = parts[-1]
 
     def run(
-        operator: RollingAggregation, parts: Sequence[pa.Table], folder: Path
+        operator: RollingAggregation, parts: Sequence[pa.Table], folder: Path, **options: str
     ) -> list[list[dict[str, Any]]]:
-        with operator.local_runner("t", backend=backend, directory=folder) as runner:
+        given = {name.replace("_", "."): value for name, value in options.items()}
+        with operator.local_runner("t", backend=backend, directory=folder, options=given) as runner:
             return [
                 runner.process(part, stream_time=2_400 if part is last else None).to_pylist()
                 for part in parts
@@ -42,7 +43,11 @@ def test_other_lookbacks_after_a_restart(backend: str, policy: Any, tmp_path: Pa
     undisturbed = run(asked_after, parts, tmp_path / "undisturbed")
     first = run(asked_before, parts[:5], tmp_path / "changed")
     assert first == run(asked_before, parts, tmp_path / "unchanged")[:5]
-    changed = run(asked_after, parts[5:], tmp_path / "changed")
+    with pytest.raises(
+        StateError, match=r"closed was 'both', is 'left': all rows that are not out yet.*to adapt"
+    ):
+        run(asked_after, parts[5:], tmp_path / "changed")
+    changed = run(asked_after, parts[5:], tmp_path / "changed", state_evolution="adapt")
     assert changed == undisturbed[5:]
     assert sum(map(len, changed)) > 200
     longer = RollingWindows({"longer": 101}, grace=30).group_by("k").aggregate(**results).emit(policy)

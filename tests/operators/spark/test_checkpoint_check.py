@@ -135,7 +135,7 @@ CHANGED: dict[str, tuple[Any, dict[str, Any], str]] = {
     ),
     "keys": (OP.group_by("k", "v"), {}, "another operator: keys were k: string, are k: string, v: int64. Go"),
     "emission": (OP.emit("on_update"), {}, "another operator: emission was 'on_close', is 'on_update'. Go"),
-    "aggregates": (OP.aggregate(s=agg.sum("v")), {}, r"SumLong\(v\) is new"),
+    "aggregates": (OP.aggregate(s=agg.sum("v")), {}, r'sum\("v"\) is new'),
     "buckets": (
         OP,
         {"state.buckets": OTHER},

@@ -1,0 +1,82 @@
+"""Stored states in the words of the functions that users call, such as `sum("amount")`, for errors."""
+
+import re
+from collections.abc import Sequence
+
+from state_backends.store.schema import name_and_since
+
+_FUNCTIONS = {
+    "CountRows": "count",
+    "CountValid": "count",
+    "SumInt": "sum",
+    "SumLong": "sum",
+    "SumFloat": "sum",
+    "SumDecimal": "sum",
+    "Min": "min",
+    "Max": "max",
+    "PowerSums": "variance",
+    "CrossSums": "covar_samp",
+    "Collect": "collect_list",
+    "Distinct": "count_distinct",
+    "Values": "percentile",
+    "DistinctSketch": "approx_count_distinct",
+    "QuantileSketch": "approx_quantiles",
+    "Top": "top_n",
+}
+_SETTINGS = {
+    "SumDecimal": 1,
+    "Min": 1,
+    "Max": 1,
+    "DistinctSketch": 1,
+    "QuantileSketch": 1,
+    "ObjectExtreme": 1,
+}
+"""How many arguments of a state, the last ones, are not those of the function."""
+_STATE = re.compile(r"(\w+)\((.*)\)", re.DOTALL)
+_WHERE = re.compile(r"(?:, |^)where=(['\"])(.*)\1$", re.DOTALL)
+_OF_USERS = re.compile(r"(.+) (\d+)\((.*); [a-z0-9, ]+\)", re.DOTALL)
+
+
+def in_words(state: str) -> str:
+    """Return the text of a stored state in the words of the function that it is kept for."""
+    name, since = name_and_since(state)
+    name = name.removeprefix("records of ")  # of a fold
+    words = _function(name) or _of_user(name) or name
+    return f"a separate {words}" if since else words
+
+
+def listed(states: Sequence[str]) -> str:
+    """Return several states in words, each once."""
+    return ", ".join(dict.fromkeys(map(in_words, states)))
+
+
+def _function(name: str) -> str | None:
+    found = _STATE.fullmatch(name)
+    if found is None:
+        return None
+    kind, inside = found.groups()
+    where = _WHERE.search(inside)
+    given = inside[: where.start()] if where else inside
+    columns = given.split(", ") if given else []
+    columns = columns[: len(columns) - _SETTINGS.get(kind, 0)]
+    if kind == "ObjectExtreme":
+        function = "max" if given.endswith("True") else "min"
+    elif kind == "Pick":
+        *columns, last, _ = columns
+        columns = columns[:1] if len(columns) == 3 else columns[:2]
+        function = (
+            ("min_by", "max_by")[last == "True"] if len(columns) > 1 else ("first", "last")[last == "True"]
+        )
+    elif kind in _FUNCTIONS:
+        function = _FUNCTIONS[kind]
+    else:
+        return None
+    quoted = [each if kind == "Top" and n == 1 else f'"{each}"' for n, each in enumerate(columns)]
+    if where:
+        quoted.append(f'where="{where[2]}"')
+    return f"{function}({', '.join(quoted)})"
+
+
+def _of_user(name: str) -> str | None:
+    found = _OF_USERS.fullmatch(name)
+    return found and f"{found[1]}({found[3]}), version {found[2]}"

@@ -1,0 +1,120 @@
+"""What a user reads when a state is refused: functions and results by the user's names, and none of the library's."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from aggregate_cases import CASES, Case
+from feeds import KINDS
+
+from operators import RollingWindows, SlidingWindows, TumblingWindows
+from operators import aggregates as agg
+from operators.aggregates.operation import Operation
+from operators.aggregates.state_words import in_words
+from operators.runtime.binding import Binding
+from operators.runtime.evolution import adaption
+from state_backends import StateError, resolve
+from state_backends.store.schema import name_since
+
+OTHER_TYPES = [pa.string(), pa.int8(), pa.bool_()]
+ROLLING = RollingWindows({"short": 10, "ever": "lifetime"}).group_by("k")
+
+
+def internal_names(of: type = Operation) -> Iterator[str]:
+    """The names of the classes whose texts are stored."""
+    for each in of.__subclasses__():
+        yield each.__name__
+        yield from internal_names(each)
+
+
+INTERNAL = re.compile(rf"\b({'|'.join(sorted({*internal_names()}))})\b|\b(i8|f8|object)\b| since \d")
+
+
+def bound(op: Any, case: Case, **types: pa.DataType) -> Binding:
+    """An operator bound to the columns of a case."""
+    columns = {"k": pa.string(), "at": pa.int64(), **case.types, **types}
+    binding: Binding = op.bind(pa.schema(list(columns.items())), "at", resolve("memory", {}))
+    return binding
+
+
+def refusals(case: Case) -> Iterator[tuple[str, Binding, Binding]]:
+    """What changes, and the operator before and after, of changes that are refused without an option, or always."""
+    one, ok, other = case.aggregate, case.filtered.aggregate, agg.count()
+    by_key = TumblingWindows(10).group_by("k")
+    alone, beside, count = (
+        bound(by_key.aggregate(**results), case)
+        for results in ({"r": one}, {"n": other, "r": one}, {"n": other})
+    )
+    yield "added", count, beside
+    yield "removed", beside, count
+    yield "filtered", alone, bound(by_key.aggregate(r=ok), case)
+    yield "filter removed", bound(by_key.aggregate(r=ok), case), alone
+    yield "beside a shared state", bound(by_key.aggregate(c=agg.count("v")), case), beside
+    yield "windows", alone, bound(SlidingWindows(10).group_by("k").aggregate(n=other), case)
+    for type_ in OTHER_TYPES:
+        if type_ != case.type:
+            try:
+                yield f"to {type_}", alone, bound(by_key.aggregate(r=one), case, v=type_)
+            except ValueError:  # The aggregate does not take such a column.
+                continue
+    if not any(operation.keeps_all for operation in case.bound.operations):
+        limited, whole = (ROLLING.aggregate(r=each) for each in (one.over("short"), one))
+        yield "lifetime", bound(limited, case), bound(whole, case)
+
+
+def refusal(before: Binding, now: Binding) -> str:
+    """What is said of a changed operator, or nothing if it goes on."""
+    try:
+        adaption(now, before.identity(), before.stored_schema(), "refuse")
+    except StateError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_refusals_are_in_the_words_of_the_user(name: str) -> None:
+    """Whatever is added, removed, filtered, cast or kept for longer: the error names functions, results and columns."""
+    said = {what: refusal(before, now) for what, before, now in refusals(CASES[name])}
+    for what, text in said.items():
+        assert not INTERNAL.search(text), f"{what}: {text}"
+    assert said["windows"]
+    assert said["filtered"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_other_kinds_are_refused_in_the_words_of_the_user(kind: str) -> None:
+    """Between each two kinds of windows."""
+    case = CASES["sum of long"]
+    results = {"total": agg.sum("v"), "high": agg.max("v")}
+    columns = {"gap": pa.int64()}
+    before = bound(KINDS[kind].group_by("k").aggregate(**results), case, **columns)
+    for other, windows in KINDS.items():
+        now = bound(windows.group_by("k").aggregate(low=agg.min("v")), case, **columns)
+        text = refusal(before, now)
+        assert text
+        assert not INTERNAL.search(text), f"{kind} to {other}: {text}"
+
+
+WORDS = {
+    "CountRows()": "count()",
+    "CountRows(where='ok')": 'count(where="ok")',
+    "SumDecimal(v, 2, where='ok')": 'sum("v", where="ok")',
+    "ObjectExtreme(amount, True)": 'max("amount")',
+    "ObjectExtreme(amount, False)": 'min("amount")',
+    "Pick(v, i8, object, True, True)": 'last("v")',
+    "Pick(v, w, f8, i8, False, True)": 'min_by("v", "w")',
+    "Top(v, 2, w)": 'top_n("v", 2, "w")',
+    "CrossSums(v, w)": 'covar_samp("v", "w")',
+    "weighted mean 1(v, w; f8, f8)": "weighted mean(v, w), version 1",
+    "records of fold lambda(v)": "fold lambda(v)",
+    "a state of a later version": "a state of a later version",
+}
+
+
+@pytest.mark.parametrize("state", WORDS)
+def test_a_state_in_words(state: str) -> None:
+    """Also one that began later than another of its text."""
+    assert WORDS[state] == in_words(state)
+    assert f"a separate {WORDS[state]}" == in_words(name_since(state, 2))
