@@ -13,12 +13,12 @@ from operators.aggregates.input_columns import with_inputs
 from operators.aggregates.over import OverLookbacks
 from operators.aggregates.sides import EVENT_TIME, Side, check_joint_names
 from operators.columns.checks import check_columns, column_types, list_names, refuse_alike, refuse_twice
-from operators.columns.durations import Duration, as_text, tick_length, ticks
+from operators.columns.durations import Duration, tick_length, ticks
 from operators.columns.expressions import named, refuse_expressions
 from operators.definitions.attributes import OF_OPERATORS, unknown_attribute
 from operators.definitions.keys import key_columns, named_keys
 from operators.definitions.labels import Aggregated, EmittedRows, with_labels
-from operators.definitions.lookbacks import lookbacks_by_name, pause_ticks
+from operators.definitions.lookbacks import kept_columns, kept_names, lookback_ticks, pause_ticks
 from operators.definitions.results import (
     check_computes,
     check_named,
@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from operators.runtime.local import LocalRunner
     from operators.runtime.local_as_of import AsOfRunner
 
-LIFETIME = "lifetime"
-"""The lookback without end."""
 Policy = Literal["on_close", "on_arrival"]
 """When a row is emitted: when no record can change its windows any more, or in the batch of its record."""
 _OF_OPERATORS = (*OF_OPERATORS, "apply_as_of", "local_runner_as_of")
@@ -68,10 +66,12 @@ class RollingWindows:
         tick: resolution of time, "1 ms" or "1 us"; event times are floored to it.
         forget_after: how long a key may be without records before its lifetime begins anew, likewise; None if for ever. Its
             state goes some time later. A late record older than the longest other lookback then counts in no lifetime.
+        keep: the columns that come out beside the keys, the event time and the results, in the order of the frame; by default
+            all. Others do not go through the shuffle, nor wait in the state. Labels of `apply_as_of` have all columns.
 
     Raises:
         DefinitionError: a length is invalid, too small, or not a whole number of ticks; two are equal; no lookback,
-            or one without a name; `closed` is unknown.
+            or one without a name; `closed` is unknown; `keep` is not a list of names.
     """
 
     lookbacks: Duration | Mapping[str, Duration]
@@ -79,6 +79,7 @@ class RollingWindows:
     closed: Closed = "both"
     tick: str = "1 ms"
     forget_after: Duration | None = None
+    keep: Sequence[str] | None = None
     lookback_ticks: tuple[int | None, ...] = field(init=False, repr=False)
     names: tuple[str, ...] = field(init=False, repr=False)
     grace_ticks: int = field(init=False, repr=False)
@@ -87,27 +88,14 @@ class RollingWindows:
 
     def __post_init__(self) -> None:
         tick_us = tick_length(self.tick)
-        lookbacks = self.lookbacks
-        named = lookbacks_by_name(lookbacks)
-        lengths: dict[int | None, str] = {}
-        for name, length in named.items():
-            if isinstance(lookbacks, Mapping) and not (isinstance(name, str) and name):
-                raise DefinitionError(
-                    f"lookback name {name!r} must be text that is not empty: results are named after it"
-                )
-            what = f"lookback {name!r}" if name else "lookback"
-            count = None if length == LIFETIME else ticks(length, tick_us, what, 1)
-            if count in lengths:
-                same = LIFETIME if count is None else as_text(count * tick_us)
-                raise DefinitionError(
-                    f"lookbacks {lengths[count]!r} and {name!r} are equal, {same}: leave one out"
-                )
-            lengths[count] = name
+        lengths = lookback_ticks(self.lookbacks, tick_us)
         if self.closed not in get_args(Closed):
             known = ", ".join(map(repr, get_args(Closed)))
             raise DefinitionError(f"closed is {self.closed!r}; known are {known}")
+        if self.keep is not None:
+            object.__setattr__(self, "keep", kept_names(self.keep))
         object.__setattr__(self, "lookback_ticks", tuple(lengths))
-        object.__setattr__(self, "names", tuple(named))
+        object.__setattr__(self, "names", tuple(lengths.values()))
         object.__setattr__(self, "grace_ticks", ticks(self.grace, tick_us, "grace", 0))
         object.__setattr__(self, "tick_us", tick_us)
         object.__setattr__(
@@ -237,7 +225,7 @@ class RollingAggregation(RunnableOperator):
         windows, types = self.windows, column_types(schema)
         check_computes(self.aggregates)
         check_columns(types, event_time, self.keys, {})
-        rows = self._rows(types)
+        rows = self._rows(types, event_time)
         output = self._output(types, rows)
         names = sorted({name for operation in output.operations for name in operation.inputs})
         read = tuple((name, types[name]) for name in names)
@@ -272,9 +260,13 @@ class RollingAggregation(RunnableOperator):
             labels=None if label is None else output,
         )
 
-    def _rows(self, types: Mapping[str, pa.DataType]) -> tuple[tuple[str, str, pa.DataType], ...]:
+    def _rows(
+        self, types: Mapping[str, pa.DataType], event_time: str
+    ) -> tuple[tuple[str, str, pa.DataType], ...]:
         """The columns of the rows that come out: name, name in the result, and type."""
         columns = tuple(zip(types, types, strict=True)) if self.rows is None else self.rows.columns
+        if self.windows.keep is not None and (self.rows is None or self.rows.marker is None):
+            columns = kept_columns(columns, self.windows.keep, (*self.keys, event_time))
         rows = tuple((name, out, types[name]) for name, out in columns)
         results = {name.lower(): name for name in self.results}
         for _, out, type_ in rows:

@@ -21,7 +21,7 @@ from operators.engines.rolling_lifetimes import Lifetimes, without_lifetime
 from operators.engines.rolling_rows import RollingOutput, RollingRows, Waiting, windows_of
 from operators.engines.rolling_state import RollingPaneSchema, WaitingSchema
 from operators.kinds.described import WindowsPart
-from operators.kinds.rolling import LASTING, Rolling
+from operators.kinds.rolling import LASTING, ROWS, Rolling
 from operators.steps.emission import AggregateOutput
 from operators.steps.lateness import count_and_report
 from operators.steps.page_sums import PageSums
@@ -70,10 +70,6 @@ class RollingPlan(KindPlan):
     def on_update(self) -> bool:  # type: ignore[override]
         return self.on_arrival
 
-    @property
-    def stores_rows(self) -> bool:
-        return not self.on_arrival
-
     def apart(self, output: Any, records: Any, name: str) -> tuple[pa.Table, Any, Records] | None:
         if not self.on_arrival or records.rows is None:
             return None
@@ -100,6 +96,14 @@ class RollingPlan(KindPlan):
         return self.stored.head
 
     @property
+    def waiting_rows(self) -> pa.Schema | None:
+        return None if self.on_arrival else pa.schema(list(self.rows))
+
+    @property
+    def row_time(self) -> str:
+        return self.event_time
+
+    @property
     def why_rows(self) -> str:
         return "each row comes out with all its columns"
 
@@ -120,7 +124,7 @@ class RollingPlan(KindPlan):
         """Return what stored state depends on. Shorter lookbacks, and which ends belong to them, may change."""
         emission = "on_arrival" if self.on_arrival else "on_close"
         rows = None if self.on_arrival else [f"{name}: {type_}" for name, type_ in self.rows]
-        described = {**WindowPlan.describe(self), "emission": emission, "rows": rows}
+        described = {**WindowPlan.describe(self), "emission": emission, ROWS: rows}
         if self.kind.lifetime:
             described[LASTING] = [each.describe() for each in self.operations if each in {*self.lasting}]
         return described

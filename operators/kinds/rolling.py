@@ -13,6 +13,8 @@ from operators.kinds.kind import WindowKind
 
 LASTING = "lasting"
 """Name of what a stored state keeps for a lookback without end."""
+ROWS = "rows"
+"""Name of the columns of rows that wait, in what a stored state depends on."""
 CLOSED = "closed"
 """Name of the ends that belong to windows, in what a stored state depends on."""
 Closed = Literal["both", "left", "right", "none"]

@@ -210,8 +210,16 @@ class Binding:
             (name, tuple(number_of[op] for op in bound.operations)) for name, bound in self.output.aggregates
         ]
         keys = pa.schema(list(self.output.keys))
+        plan = self.plan
         return StoredSchema(
-            keys, self.tick_us, self.segment, self.grace, self.plan.head, tuple(states), tuple(results)
+            keys,
+            self.tick_us,
+            self.segment,
+            self.grace,
+            plan.head,
+            tuple(states),
+            tuple(results),
+            plan.waiting_rows,
         )
 
     @property

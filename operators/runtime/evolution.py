@@ -19,10 +19,11 @@ from operators.aggregates.operation import Operation, join_states, split_states
 from operators.aggregates.operations import SumFloat, SumInt
 from operators.columns.ranges import Ints, State
 from operators.columns.records import Records
-from operators.kinds.rolling import CLOSED, LASTING
+from operators.kinds.rolling import CLOSED, LASTING, ROWS
 from operators.runtime.binding import Binding
 from operators.runtime.identity import CLOCK, COLUMNS, SEGMENT, STATE, differences, differing
 from operators.runtime.state_changes import changed_states, new_lifetimes, order_of_alike, without_merge
+from operators.runtime.waiting_rows import WaitingChange, waiting_change
 from operators.steps.partials import Partials
 from serializers.pages import Column
 from state_backends import Entries, StateError
@@ -30,6 +31,8 @@ from state_backends.durability.progress import Progress
 from state_backends.store.schema import StoredSchema, name_and_since, name_since
 
 REFUSE, ADAPT = "refuse", "adapt"
+_CONVERTED = {STATE, COLUMNS, LASTING, CLOSED, ROWS}
+"""What may differ in a state that is converted."""
 _WIDTHS = ["int8", "int16", "int32", "int64"], ["float", "double"]
 
 
@@ -179,12 +182,14 @@ class Adaption:
         stored: what the entries were.
         widened: columns of whole numbers that became wider since.
         order: as `order_of_alike` returns it.
+        waiting: how rows that wait change.
     """
 
     binding: Binding
     stored: StoredSchema
     widened: tuple[str, ...] = ()
     order: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    waiting: WaitingChange = field(default_factory=WaitingChange)
 
     def columns(self, old: Sequence[Column]) -> list[Column]:
         """Return entries' columns: states that stay as they are, those of added aggregates as of no record."""
@@ -192,6 +197,8 @@ class Adaption:
         head = {name: column for (name, _), column in zip(self.stored.head, old, strict=False)}
         plan = self.binding.plan
         head = {**plan.head_of_older(old[0]), **head}
+        if self.waiting.conversion is not None:
+            head |= {"rows": self.waiting.conversion.blobs(head["rows"], head["waiting"])}
         columns = [head[name] for name, _ in plan.head]
         found: dict[str, list[State]] = {}
         for state in self.stored.states:
@@ -274,25 +281,28 @@ def conversion_for(
     restart = (
         "start without spark.windows.state.savepoint" if moved else "start this one with a new checkpoint"
     )
-    if not different or (stored is not None and _only_moved(different, stored_identity, own)):
-        # Nothing is lost where states only have another order.
-        order = {} if stored is None else order_of_alike(stored, binding.stored_schema(), restart)
-        fits = stored is None or not (different or order or stored.head != binding.plan.head)
-        return None if fits or stored is None else Adaption(binding, stored, order=order)
-    if not {*different} <= {STATE, COLUMNS, LASTING, CLOSED} or stored is None:
+    if stored is None and not different:
+        return None
+    if stored is None or not {*different} <= _CONVERTED:
         if different == [SEGMENT]:
             restart = "move the state by a savepoint"
         said = without_merge(binding, stored_identity) or differences(stored_identity, own, different)
         raise StateError(
             f"the {place} holds the state of another operator: {said}. Go back to the former definition, or {restart}"
         )
+    order = order_of_alike(stored, binding.stored_schema(), restart)
+    if not (different or order) and stored.head == binding.plan.head:
+        return None
     retyped = _retyped(binding, stored_identity)
     _refuse_unless_wider(retyped, restart)
-    order = order_of_alike(stored, binding.stored_schema(), restart)
-    if policy != ADAPT:
+    waiting = waiting_change(binding, stored_identity, stored, restart)
+    # Nothing is lost where states have another order, and rows that wait more columns, or wider ones.
+    lossless = {ROWS, *(name for name in (STATE, LASTING) if _only_moved(name, stored_identity, own))}
+    if policy != ADAPT and (waiting.dropped or not {*different} <= lossless):
         changes = new_lifetimes(binding, stored_identity[STATE])
         changes += changed_states(stored_identity[STATE], binding, stored)
         changes += [f"column {name!r} was {before}, is {now}" for name, (before, now) in retyped.items()]
+        changes += waiting.dropped
         if CLOSED in different:
             ends = f"closed was {stored_identity[CLOSED]!r}, is {own[CLOSED]!r}"
             changes.append(f"{ends}: all rows that are not out yet would have windows with other ends")
@@ -300,9 +310,7 @@ def conversion_for(
             f"the operator differs from that of the stored state: {'; '.join(changes)}. To go on with the state, set "
             f"spark.windows.state.evolution to {ADAPT}; otherwise go back to the former definition, or {restart}"
         )
-    if different == [CLOSED]:
-        return None
-    return Adaption(binding, stored, _widened_columns(binding, stored_identity), order)
+    return Adaption(binding, stored, _widened_columns(binding, stored_identity), order, waiting)
 
 
 def _ignored(own: Mapping[str, Any], stored: Mapping[str, Any], *, moved: bool) -> set[str]:
@@ -324,11 +332,9 @@ def _refuse_unless_wider(retyped: Mapping[str, tuple[str, str]], restart: str) -
             )
 
 
-def _only_moved(different: Sequence[str], stored: Mapping[str, Any], own: Mapping[str, Any]) -> bool:
-    """Whether all that differs is the order of states."""
-    return {*different} <= {STATE, LASTING} and all(
-        sorted(stored[name]) == sorted(own[name]) for name in different
-    )
+def _only_moved(name: str, stored: Mapping[str, Any], own: Mapping[str, Any]) -> bool:
+    """Whether all that differs in the states of an identity is their order."""
+    return sorted(stored.get(name) or []) == sorted(own.get(name) or [])
 
 
 def stored_change(binding: Binding, progress: Progress, policy: str) -> Adaption | None:

@@ -175,6 +175,8 @@ class StatefulOperator:
         pointer = self._durable.rewrite(journal, pointer, change.pages)
         columns = ", ".join(name for name, _ in self._runner.binding.plan.head)
         _LOG.info("state %s was rewritten: before the states, entries have %s", pointer.store_id, columns)
+        if change.waiting.told:
+            _LOG.warning("state %s was rewritten: %s", pointer.store_id, "; ".join(change.waiting.told))
         return Alignment(pointer, restored=True)
 
     def _refresh(self, done: Alignment, progress: Progress, *, rewritten: bool) -> None:

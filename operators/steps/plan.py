@@ -64,8 +64,8 @@ class Plan(ABC):
 
     @property
     def stores_rows(self) -> bool:
-        """Whether rows wait in the store, with all their columns, until they come out."""
-        return False
+        """Whether rows wait in the store until they come out."""
+        return self.waiting_rows is not None
 
     def apart(self, output: Any, records: Any, name: str) -> tuple[pa.Table, Any, Any] | None:
         """Return a batch with numbers in place of the columns that come out of it as they are; None if none do.
@@ -106,6 +106,16 @@ class Plan(ABC):
         """The layout of stored entries: the head, then the states of all operations."""
         codes = (code for operation in self.operations for code in operation.codes)
         return PageLayout((*head_codes(self.head), *codes))
+
+    @property
+    def waiting_rows(self) -> pa.Schema | None:
+        """The columns of the rows that wait in the store until they come out; None if none do."""
+        return None
+
+    @property
+    def row_time(self) -> str | None:
+        """The column of their event times; None if no rows wait."""
+        return None
 
     @property
     def two_stages(self) -> TwoStagePlan | None:

@@ -62,8 +62,9 @@ def common_form(path: str, found: Sequence[Pointer]) -> Form:
             "new query from its source"
         )
     latest = max(found, key=lambda pointer: pointer.progress.close_time).progress.schema or schema
+    rows = next((each.rows for each in known if each.rows is not None), None)
     common = {name: value for name, value in identity.items() if all(name in other for other in identities)}
-    return Form(replace(schema, grace=latest.grace), common)
+    return Form(replace(schema, grace=latest.grace, rows=rows), common)
 
 
 def sources(form: StoredSchema, own: StoredSchema) -> list[int] | None:
@@ -77,6 +78,9 @@ def sources(form: StoredSchema, own: StoredSchema) -> list[int] | None:
         Positions of columns; None if the entries cannot be brought into the form.
     """
     if (form.keys, form.tick_us, form.head) != (own.keys, own.tick_us, own.head):
+        return None
+    # Earlier versions did not record the columns of rows.
+    if None not in (form.rows, own.rows) and form.rows != own.rows:
         return None
     wanted, there = _by_name(form), _by_name(own)
     if wanted.keys() != there.keys():

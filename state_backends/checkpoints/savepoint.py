@@ -27,6 +27,8 @@ from state_backends.store.schema import StoredSchema
 SAVEPOINT_VERSION = 1
 HEADER = "savepoint.json"
 _LONGEST = 200
+_BLOBS = "keys", "rows"
+"""What is bytes in the description of entries, and text in the header."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +136,8 @@ def write_header(
     """
     saved = tuple(files)
     latest = max([close_time, *(one.close_time for one in saved)])
-    plain = schema.plain() | {"keys": base64.b64encode(schema.plain()["keys"]).decode()}
+    plain = schema.plain()
+    plain |= {name: base64.b64encode(plain[name]).decode() for name in _BLOBS if name in plain}
     values = {
         "identity": identity,
         "schema": plain,
@@ -164,7 +167,8 @@ def read_header(uri: str) -> Savepoint:
     what = f"the savepoint's header {folder.where(HEADER)}"
     values = decode_signed(blob, SAVEPOINT_VERSION, what)
     with refusing(what):
-        plain = values["schema"] | {"keys": base64.b64decode(values["schema"]["keys"])}
+        plain = instance(dict, values["schema"])
+        plain |= {name: base64.b64decode(plain[name]) for name in _BLOBS if name in plain}
         return Savepoint(
             uri,
             instance(dict, values["identity"]),

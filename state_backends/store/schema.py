@@ -60,7 +60,8 @@ class StoredSchema:
         grace: of the windows, in ticks.
         head: name and kind of each column before the states.
         states: the states.
-        results: name of each result of the operator, and the numbers of the states that it is made from; for reading alone.
+        results: name of each result of the operator, and the numbers of the states that it is made from.
+        rows: the columns of rows that wait beside the states; None if none do, or if an earlier version wrote the state.
     """
 
     keys: pa.Schema
@@ -70,6 +71,7 @@ class StoredSchema:
     head: tuple[tuple[str, str], ...]
     states: tuple[StoredState, ...]
     results: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    rows: pa.Schema | None = None
 
     @property
     def layout(self) -> PageLayout:
@@ -88,6 +90,7 @@ class StoredSchema:
             "head": [list(column) for column in self.head],
             "states": [[state.name, [list(part) for part in state.parts]] for state in self.states],
             **({"results": results} if results else {}),
+            **({} if self.rows is None else {"rows": self.rows.serialize().to_pybytes()}),
         }
 
     @classmethod
@@ -110,6 +113,7 @@ class StoredSchema:
                 tuple((name, kind) for name, kind in plain["head"]),
                 states,
                 _checked_results(plain.get("results", []), len(states)),
+                None if plain.get("rows") is None else pa.ipc.read_schema(pa.py_buffer(plain["rows"])),
             )
         except (AttributeError, KeyError, TypeError, ValueError, pa.ArrowException) as error:
             raise CorruptDataError(f"the description of the stored columns is invalid: {error}") from error

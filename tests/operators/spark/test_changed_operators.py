@@ -220,6 +220,20 @@ def other_lookbacks(q: Pipeline) -> None:
     assert {4: (2, 3, 6, None), 8: (3, 4, None, None), 16: (3, 5, 16, 16)}.items() <= found.items()
 
 
+def other_columns(q: Pipeline) -> None:
+    """Rows that wait get what was added as null, and what is wider; what is gone is named."""
+    op = RollingWindows("2 hours", grace="10 minutes").group_by("k").aggregate(n=agg.count())
+    q.run(op, (0, 1), (60, 2))
+    q.types = "k string, at timestamp, v bigint, b bigint, s struct<a: int>"
+    q.run(op, (120, 4))
+    q.types = "k string, at timestamp, v bigint, s struct<a: int>"
+    q.feed((200, 8))
+    q.refuse(op, "column 'b' is gone, and would be dropped from rows that wait")
+    q.run(op, (300, 16), options=ADAPT)
+    found = {row[0]: row[1:] for row in q.rows("v", "b", "s", "n")}
+    assert {1: (1, None, 1), 2: (2, None, 2), 4: (None, None, 2), 8: (None, None, 2)}.items() <= found.items()
+
+
 def other_ends(q: Pipeline) -> None:
     """Refused without the option; with it, rows that wait have the new ends."""
     both, left = (
@@ -330,6 +344,7 @@ ROWS: dict[str, Callable[[Pipeline], None]] = {
     "the code of": other_code,
     "`grace`": other_grace,
     "lookbacks": other_lookbacks,
+    "columns of rows": other_columns,
     "`closed`": other_ends,
     "`forget_after`": other_pauses,
     "`state.forget.folder`": forget_folder,
@@ -339,7 +354,14 @@ ROWS: dict[str, Callable[[Pipeline], None]] = {
 }
 
 
-SOAKED = ["lookbacks", "`closed`", "`forget_after`", "`state.forget.folder`", "the backend"]
+SOAKED = [
+    "columns of rows",
+    "lookbacks",
+    "`closed`",
+    "`forget_after`",
+    "`state.forget.folder`",
+    "the backend",
+]
 
 
 def test_each_row_of_the_table_is_done() -> None:
