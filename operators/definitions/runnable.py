@@ -245,6 +245,7 @@ class RunnableOperator(OfSomeKinds, ABC):
         *,
         backend: str | None = None,
         options: Mapping[str, object] | None = None,
+        checkpoint: str | Path | None = None,
     ) -> None:
         """Print what the operator does with a frame, and why: windows, aggregates, state and its bytes, shuffle, options.
 
@@ -254,14 +255,16 @@ class RunnableOperator(OfSomeKinds, ABC):
             frame: a DataFrame of Spark, or a pyarrow Table or Schema, which needs no session.
             event_time: column or expression of type timestamp or timestamp_ntz; without Spark a name, also of int64 ticks.
             backend, options: as for `apply`.
+            checkpoint: of a query with this operator, which may run: says since when results that were added count all records.
 
         Raises:
             DefinitionError: as `apply`; or the frame is of another type.
             ValueError: an unknown backend or option.
+            StateError: the checkpoint has no state of windows.
         """
         from operators.explain import Explanation
 
-        print(Explanation.of(self, frame, event_time, backend, options))  # noqa: T201 - what it is for
+        print(Explanation.of(self, frame, event_time, backend, options, checkpoint))  # noqa: T201 - what it is for
 
     def check(
         self,

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -34,8 +35,16 @@ class Explanation(Parts):
         event_time: "str | Column",
         backend: str | None = None,
         options: Mapping[str, object] | None = None,
+        checkpoint: str | Path | None = None,
     ) -> "Explanation":
         """Return what an operator does with a frame; see `RunnableOperator.explain`."""
+        if checkpoint is not None:
+            from operators.spark.state.checkpoint_check import since_of
+
+            found = since_of(checkpoint)
+            explained = cls.of(operator, frame, event_time, backend, options)
+            parts = tuple(replace(part, since=found.get(part.result)) for part in explained.aggregates)
+            return replace(explained, aggregates=parts)
         if isinstance(frame, pa.Table | pa.RecordBatch):
             frame = frame.schema
         if isinstance(frame, pa.Schema):
@@ -120,6 +129,7 @@ class Explanation(Parts):
 def _aggregates(binding: Binding) -> Iterator[AggregatePart]:
     """Each result, with how it is computed."""
     output = binding.output
-    for names, (_, bound) in zip(output.result_names, output.aggregates, strict=True):
+    for names, (result, bound) in zip(output.result_names, output.aggregates, strict=True):
         states = tuple(operation.describe() for operation in bound.operations)
-        yield AggregatePart(", ".join(names), str(bound.type), states, *binding.plan.strategy_of(bound))
+        strategy = binding.plan.strategy_of(bound)
+        yield AggregatePart(", ".join(names), str(bound.type), states, *strategy, result=result)

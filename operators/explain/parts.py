@@ -24,6 +24,8 @@ class AggregatePart:
         states: the states that it is computed from, as text; results may share states.
         strategy: the most expensive strategy of its states.
         change: what would allow another strategy, or None.
+        since: when it was added later: the event time from which on it counts all records, as text; otherwise None.
+        result: the name that the user gave it, without those of lookbacks.
     """
 
     name: str
@@ -31,6 +33,8 @@ class AggregatePart:
     states: tuple[str, ...]
     strategy: Strategy
     change: str | None
+    since: str | None = None
+    result: str = ""
 
 
 @dataclass(frozen=True, slots=True)

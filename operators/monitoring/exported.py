@@ -112,25 +112,34 @@ TOTALS = tuple(
 )
 """Sums since the output was made."""
 
-_OF_STATE = tuple(
-    Metric(name, unit, help_, _out(count), of_state=True)
-    for name, unit, help_, count in (
-        ("live_keys", "", "Distinct keys in the state.", "live_keys"),
-        ("live_panes", "", "Panes, sessions or other entries in the state.", "live_panes"),
-        ("state", "bytes", "Bytes of the state's pages.", "state_bytes"),
-        (
-            "max_bucket_state",
-            "bytes",
-            "Bytes of the pages of the bucket that has the most.",
-            "max_bucket_bytes",
-        ),
-        (
-            "snapshots_overdue",
-            "",
-            "Buckets whose last snapshot failed or takes over 15 minutes, and that have completed none since.",
-            "snapshots_overdue",
-        ),
-    )
+_OF_STATE = (
+    *(
+        Metric(name, unit, help_, _out(count), of_state=True)
+        for name, unit, help_, count in (
+            ("live_keys", "", "Distinct keys in the state.", "live_keys"),
+            ("live_panes", "", "Panes, sessions or other entries in the state.", "live_panes"),
+            ("state", "bytes", "Bytes of the state's pages.", "state_bytes"),
+            (
+                "max_bucket_state",
+                "bytes",
+                "Bytes of the pages of the bucket that has the most.",
+                "max_bucket_bytes",
+            ),
+            (
+                "snapshots_overdue",
+                "",
+                "Buckets whose last snapshot failed or takes over 15 minutes, and that have completed none since.",
+                "snapshots_overdue",
+            ),
+        )
+    ),
+    Metric(
+        "complete_since_timestamp",
+        "seconds",
+        "Event time from which on all results count all records, in seconds since 1970; 0 if none was added later.",
+        _seconds("since_ms"),
+        of_state=True,
+    ),
 )
 _OF_BATCH = tuple(
     Metric(name, unit, help_, value)

@@ -218,6 +218,13 @@ class Adaption:
                 taken[name] += 1
         return columns
 
+    @property
+    def begun(self) -> list[str]:
+        """The states that begin with the conversion."""
+        names = [state.name for state in self.stored.states]
+        operations = self.binding.plan.operations
+        return [op.describe() for op in operations if _source(op, names, self.widened) is None]
+
     def _empty(self, operation: Operation, rows: int) -> list[Column]:
         return [
             np.repeat(column, rows) for column in empty_state(operation, dict(self.binding.inputs.values))

@@ -22,6 +22,7 @@ from operators.runtime.open_windows import open_windows
 from operators.runtime.stateful import StatefulOperator, rebuilt_once
 from operators.steps.step import Counters
 from state_backends import StateConfig, StateError, resolve
+from state_backends.checkpoints.forms import since_in
 from state_backends.checkpoints.savepoint import Savepoint, check_new, read_header, write_bucket, write_header
 from state_backends.checkpoints.stored_bucket import Bucket, open_bucket
 from state_backends.durability.folders import Folder, absolute
@@ -277,6 +278,7 @@ class LocalRunner:
                 "highest": progress.max_event_time,
                 "inputs": progress.inputs,
                 "sequence": progress.sequence,
+                **since_in([bucket.pointer]),
             }
             return write_header(target, bucket.identity, bucket.schema, bucket.close_time, saved, origin)
 

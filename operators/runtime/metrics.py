@@ -12,8 +12,9 @@ LARGEST = {
     "max_bucket_bytes": "bytes of the pages of the bucket that had the most",
     "max_key_rows": "input records of the key that had the most",
     "max_page_bytes": "bytes of the largest page that was written",
+    "since_ms": "event time in milliseconds from which on all aggregates count all records; 0 if none was added later",
 }
-"""Metrics that show skew: a stream takes the largest of the buckets that worked in the batch."""
+"""Metrics of which a stream takes the largest of the buckets that worked in the batch."""
 METRICS = {
     "rows": "input records, late ones included",
     "late": "records all of whose windows were closed",
@@ -40,7 +41,15 @@ METRICS = {
     **LARGEST,
 }
 """The metrics of each batch, all bigint. A stream sums them over the buckets that worked in the batch, but for `LARGEST`."""
-_LAST = {"live_keys", "live_panes", "state_bytes", "snapshots_overdue", "buckets", "max_bucket_bytes"}
+_LAST = {
+    "live_keys",
+    "live_panes",
+    "state_bytes",
+    "snapshots_overdue",
+    "buckets",
+    "max_bucket_bytes",
+    "since_ms",
+}
 """Metrics of a moment, not of what was done."""
 _MOST = {"max_page_bytes"}
 """Metrics of the largest thing in any part of a batch."""

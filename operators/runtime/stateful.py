@@ -17,6 +17,7 @@ from operators.runtime.freed_memory import keep_freed_memory
 from operators.runtime.identity import STATE
 from operators.runtime.lifetimes import are_recorded, check_lifetimes
 from operators.runtime.metrics import counted
+from operators.runtime.since import with_begun
 from operators.runtime.wide import run_wide
 from operators.steps.partials import Partials
 from operators.steps.plan import Engine
@@ -80,6 +81,8 @@ class StatefulOperator:
         self._own: Stored = {}, None
         self._evolution = config.evolution
         self._sequence = 0
+        self.since: dict[str, int] = {}
+        """Since when states that were added later count all records, in ticks, by name."""
         self._failed_at_start: list[FailedCall] = []
         self._forgets = False
         self._restoring = self._stepping = self._committing = 0.0
@@ -167,8 +170,14 @@ class StatefulOperator:
         if change is not None:
             done = self._rewrite(journal, done.pointer, change)
         self._refresh(done, progress, rewritten=change is not None)
+        self.since = self._with_begun(progress.since, change, progress.close_time)
         self._restoring += time.perf_counter() - began
         return done.pointer
+
+    def _with_begun(
+        self, since: dict[str, int] | None, change: Adaption | None, close_time: int
+    ) -> dict[str, int]:
+        return with_begun(since or {}, change, self._runner.binding, self.store, close_time)
 
     def _rewrite(self, journal: Journal, pointer: Pointer, change: Adaption) -> Alignment:
         """Write the whole state in the form that this operator has it in."""
@@ -231,6 +240,7 @@ class StatefulOperator:
                 self.store.put_many(names, left)
         self._check_lifetimes(savepoint.identity)
         self.engine.state.rebuild(savepoint.close_time)
+        self.since = self._with_begun(savepoint.origin.get("since"), change, savepoint.close_time)
         return binding.output.table(emitted, self._sequence)
 
     def forget(self, keys: list[bytes]) -> None:
@@ -311,6 +321,7 @@ class StatefulOperator:
             usage=self.store.usage.plain(),
             keys=self.store.usage.keys,
             sequence=self._sequence + 1,
+            since=self.since,
         )
         pointer = self._durable.commit(journal, pointer, changes, progress, host_batch, forgets=self._forgets)
         self._ready, self._forgets = True, False
@@ -346,6 +357,7 @@ class StatefulOperator:
             "max_bucket_ms": working_ms,
             "max_bucket_bytes": usage.size,
             "max_page_bytes": traffic.largest_page,
+            "since_ms": max([0, *self.since.values()]) * self.binding.tick_us // 1_000,
         }
 
     def discard(self) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from state_backends.checkpoints.forms import common_form
+from state_backends.checkpoints.forms import common_form, since_in
 from state_backends.checkpoints.query import stored_query
 from state_backends.checkpoints.reading import (
     Checkpoint,
@@ -93,6 +93,7 @@ def write_savepoint(
         "watermark in ms": query.watermark_ms,
         "sources": query.sources,
         "sequence": max(each.progress.sequence for each in every),
+        **since_in(every),
     }
     next_close_time = _close_time(every, query.watermark_ms or 0, form.schema.tick_us)
     close_time = max([next_close_time, *(each.progress.close_time for each in every)])

@@ -67,6 +67,15 @@ def common_form(path: str, found: Sequence[Pointer]) -> Form:
     return Form(replace(schema, grace=latest.grace, rows=rows), common)
 
 
+def since_in(found: Sequence[Pointer]) -> dict[str, dict[str, int]]:
+    """Return since when states that were added later count in all buckets, under the name "since"; nothing without them."""
+    since: dict[str, int] = {}
+    for pointer in found:
+        for name, time in (pointer.progress.since or {}).items():
+            since[name] = max(time, since.get(name, time))
+    return {"since": since} if since else {}
+
+
 def sources(form: StoredSchema, own: StoredSchema) -> list[int] | None:
     """Return, for each column of an entry in a form, which column of a bucket's entries it is made of.
 

@@ -184,6 +184,7 @@ def _origin(origin: dict[str, Any]) -> dict[str, Any]:
         if origin.get(name) is not None:
             int64(origin[name])
     checked_inputs(origin.get("inputs"))
+    checked_inputs(origin.get("since"))
     return origin
 
 

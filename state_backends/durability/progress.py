@@ -49,6 +49,7 @@ class Progress:
         sequence: number of the next batch, which the rows of the operator carry if later ones may replace them. It goes on from
             that of a savepoint.
         forgotten: of a query, number of the last request to forget keys that the bucket has applied, or 0.
+        since: of states that were added later, from which time on they count all records, in ticks, by name.
     """
 
     identity: dict[str, Any] | None = None
@@ -65,6 +66,13 @@ class Progress:
     inputs: dict[str, int] | None = None
     sequence: int = 0
     forgotten: int = 0
+    since: dict[str, int] | None = None
+
+    @property
+    def since_ms(self) -> int:
+        """From which time on all states count all records, in milliseconds; 0 if none was added later."""
+        tick_us = 0 if self.schema is None else self.schema.tick_us
+        return max([0, *(self.since or {}).values()]) * tick_us // 1_000
 
     @property
     def has_further_pages(self) -> bool:
@@ -92,6 +100,7 @@ class Progress:
             "behind": self.behind,
             "inputs": self.inputs,
             "forgotten": self.forgotten or None,
+            "since": self.since or None,
         }
         return _without_none(operator) | host | _without_none(later)
 
@@ -121,6 +130,7 @@ class Progress:
                 sequence=count(plain.get("sequence", 0)),
                 keys=count(plain.get("keys", 0)),
                 forgotten=count(plain.get("forgotten", 0)),
+                since=checked_inputs(plain.get("since")),
             )
 
 

@@ -40,6 +40,7 @@ def gauges(pointer: Pointer) -> dict[str, int]:
     panes = sum(entries for _, _, entries, *_ in usage)
     overdue = int(pointer.failures > 0)
     held = {"live_keys": pointer.progress.keys, "live_panes": panes, "state_bytes": size}
+    held["since_ms"] = pointer.progress.since_ms
     return {**held, "max_bucket_bytes": size, "snapshots_overdue": overdue}
 
 

@@ -1,11 +1,14 @@
 """Whether a stream can go on from a checkpoint, checked on the driver before it starts; workers check it in the first batch."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 from pyspark.sql import Column, DataFrame
 
 from operators.runtime.binding import Runnable
 from operators.runtime.evolution import stored_change
+from operators.runtime.since import since_of_results
 from operators.spark.base.failures import MOVE_STATE
 from operators.spark.base.heartbeats import is_heartbeat
 from operators.spark.inputs.arguments import Arguments
@@ -15,6 +18,35 @@ from state_backends import StateError
 from state_backends.checkpoints.metadata import NoBatchError, check_begun, operators_in, sources_at
 from state_backends.checkpoints.reading import Checkpoint, journal_rows, plain_path, pointers
 from state_backends.durability.folders import absolute
+from state_backends.store.schema import StoredSchema
+
+
+def since_of(checkpoint: str | Path, operator: int = 0) -> dict[str, str]:
+    """Return since when each result of a query that was added later counts all records, in all buckets.
+
+    Args:
+        checkpoint: of the query.
+        operator: its number among those with state.
+    """
+    latest: dict[str, int] = {}
+    found = pointers(journal_rows(Checkpoint(absolute(checkpoint), operator=operator), None))
+    schemas = [pointer.progress.schema for pointer in found]
+    for pointer, schema in zip(found, schemas, strict=True):
+        times = {} if schema is None else since_of_results(schema, pointer.progress.since or {})
+        for result, time in times.items():
+            latest[result] = max(time, latest.get(result, time))
+    return {result: since_text(schemas, time) for result, time in latest.items()}
+
+
+def since_text(schemas: Sequence[StoredSchema | None], time: int) -> str:
+    """Return a time in ticks of states as text."""
+    schema = next(schema for schema in schemas if schema is not None)
+    (instant,) = schema.instants(np.array([time])).to_pylist()
+    return (
+        f"{time} ticks"
+        if instant is None
+        else f"{instant:%Y-%m-%d %H:%M:%S.%f}".rstrip("0").rstrip(".") + " UTC"
+    )
 
 
 def check_checkpoint(

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from operators import (
     AggregateOperation,
     Declaration,
+    Explanation,
     HoppingWindows,
     KeyedOperator,
     RollingWindows,
@@ -133,6 +134,13 @@ def added_removed_widened(q: Pipeline) -> None:
         options=ADAPT,
     )
     q.run(more, options=ADAPT)
+    told = str(Explanation.of(more, q.stream, "at", checkpoint=q.folder / "cp"))
+    # The state had windows until nine.
+    assert (
+        "total counts all records since 2026-01-05 09:00:00 UTC: windows that begin earlier may lack some"
+        in told
+    )
+    assert "low counts all" not in told
     q.types = q.types.replace("v int", "v bigint")
     q.run(HOURS.aggregate(low=agg.min("v"), total=agg.sum("v")), (50, 0), (75, 9), options=ADAPT)
     assert [("08:00", 0, None)] == [(start, low, None) for start, low, _ in q.rows("low", "total")]
