@@ -202,8 +202,8 @@ MUTATIONS = (
     ),
     Mutation(
         "the copy of a state that an error left half done",
-        "known = self._ready and not done.restored and self.engine.state",
-        "known = not done.restored and self.engine.state",
+        "if self._ready and done.current and state.close_time <= progress.close_time:",
+        "if done.current and state.close_time <= progress.close_time:",
         "After a batch that failed and ran again in the same process, windows are missing.",
         _RESTART,
     ),
@@ -257,9 +257,9 @@ MUTATIONS = (
         _GONE,
     ),
     Mutation(
-        "pages of changes that were dropped",
-        "        self._directory.unstage(self._staged.changes)\n",
-        "",
+        "pages that somebody else wrote",
+        "        self._directory.clear()\n        self.usage.clear_keys()\n",
+        "        self.usage.clear_keys()\n",
         "After a batch that failed and ran again, a page is looked for that does not exist.",
         _GONE,
     ),

@@ -186,22 +186,25 @@ class StatefulOperator:
         _LOG.info("state %s was rewritten: before the states, entries have %s", pointer.store_id, columns)
         if change.waiting.told:
             _LOG.warning("state %s was rewritten: %s", pointer.store_id, "; ".join(change.waiting.told))
-        return Alignment(pointer, restored=True)
+        return Alignment(pointer, current=False)
 
     def _refresh(self, done: Alignment, progress: Progress, *, rewritten: bool) -> None:
-        """Bring what is in memory to the version of the copy: what the store knows of pages, timers, sums.
+        """Make what is in memory anew from the pages, unless it is right: what the store knows of pages, timers, sums.
 
-        It is made from the whole state for a copy just opened, for one that an error left half done, and for one that is ahead
-        of what was committed, because the batch failed elsewhere.
+        It is right as long as nobody else writes: not for a copy just opened, for one that lacked batches, for one that an
+        error left half done, and for one that is ahead of what was committed, because the batch failed elsewhere.
         """
-        known = self._ready and not done.restored and self.engine.state.close_time <= progress.close_time
-        changes = done.replayed if known else None
-        self.store.changed_outside(changes)
-        if rewritten or progress.usage is None:
-            self.store.usage.measure(self.backend)
+        state = self.engine.state
+        if self._ready and done.current and state.close_time <= progress.close_time:
+            # Batches without changes, elsewhere, have no version of their own.
+            state.timers.close_time = progress.close_time
         else:
-            self.store.usage.load(progress.usage, progress.keys)
-        self.engine.state.rebuild(progress.close_time, changes)
+            self.store.changed_outside()
+            if rewritten or progress.usage is None:
+                self.store.usage.measure(self.backend)
+            else:
+                self.store.usage.load(progress.usage, progress.keys)
+            state.rebuild(progress.close_time)
         if progress.identity is not None:
             self._check_lifetimes(progress.identity)
         self._ready = True

@@ -4,16 +4,16 @@ If all windows of a step contain a page as a whole, the step reads its sum inste
 begin or end. If all pages of a key in a segment are such pages, one sum of them will do.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from operators.columns.ranges import Ints, Mask, run_starts
 from operators.steps.panes import PaneSchema
 from serializers.pages import CODES
-from state_backends import Entries, WindowStore, WriteBatch
+from state_backends import Entries, WindowStore
 from state_backends.store.entries import merge_entries, run_lengths
-from state_backends.store.page_ids import PageIds, distinct_keys, keys_and_starts
+from state_backends.store.page_ids import PageIds
 from state_backends.store.rows_by_key import RowsByKey
 
 _MOST_BYTES = 64 << 20
@@ -182,24 +182,6 @@ class PageSums:
             names = [keys[n] for n in numbers.tolist()]
             self._pages.remove(segment, names, local, pages.start)
             self._keys.remove_keys(segment, names)
-
-    def _forget_names(self, segment: int, names: Iterable[bytes]) -> None:
-        if segment in self._pages:
-            listed = list(names)
-            _, start = keys_and_starts(listed, self._store.span_of(segment)[0])
-            keys, number = distinct_keys(listed)
-            self._pages.remove(segment, keys, number, start)
-            self._keys.remove_keys(segment, keys)
-
-    def forget_changes(self, changes: Sequence[WriteBatch] | None) -> None:
-        """Drop the sums of pages that were written from outside; all of them, if it is not known which were."""
-        if changes is None:
-            self.clear()
-        for batch in changes or ():
-            for segment, pages in batch.puts.items():
-                self._forget_names(segment, pages)
-            for segment, names in batch.deletes.items():
-                self._forget_names(segment, names)
 
     def end_step(self, segment: int) -> None:
         """Drop the sums of segments before this one, which no later step needs."""

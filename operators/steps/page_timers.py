@@ -11,7 +11,7 @@ import numpy as np
 from operators.columns.ranges import Ints
 from operators.columns.records import FAR_PAST, NEVER
 from operators.steps.timers import TimerQueue
-from state_backends import Entries, WindowStore, WriteBatch
+from state_backends import Entries, WindowStore
 
 _FEW_PAGES = 1 << 18
 """Pages that are read at once when a store is opened: about a quarter of a second."""
@@ -53,29 +53,18 @@ class PageTimers:
         self._unknown: dict[int, None] = {}
         """Segments whose keys have not been read since then."""
 
-    def rebuild(self, close_time: int, changes: Sequence[WriteBatch] | None) -> None:
-        """Set the timers of what is stored, after the store was written from outside.
+    def rebuild(self, close_time: int) -> None:
+        """Set the timers of what is stored anew; of a large state only those that are due before its close time.
 
         Args:
             close_time: the close time of the stored state.
-            changes: what was written since the timers were last right; None reads the whole store.
         """
         self.close_time = close_time
-        if changes is None:
-            self.queue.clear()
-            self._open(self._store.segments())
-        elif self._rule.has_timers:
-            for batch in changes:
-                for segment, pages in batch.puts.items():
-                    names = list(pages)
-                    self.set_pages(segment, names, self._store.read_names(segment, names))
-
-    def _open(self, segments: Sequence[int]) -> None:
-        """Set the timers of all segments, or of a large state only those that are due before its close time."""
-        few = self._store.usage.pages <= _FEW_PAGES
+        self.queue.clear()
+        segments, few = self._store.segments(), self._store.usage.pages <= _FEW_PAGES
         self._unread = {segment: self._earliest_due(segment) for segment in segments}
         self._unknown = dict.fromkeys(segments)
-        self._read(list(segments) if few else self._maybe_due(self.close_time))
+        self._read(segments if few else self._maybe_due(close_time))
 
     def _earliest_due(self, segment: int) -> int:
         """A tick before which nothing in the segment is due."""

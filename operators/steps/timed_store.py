@@ -18,7 +18,7 @@ from operators.steps.page_timers import DueRule, PageTimers, least
 from operators.steps.step import Step
 from operators.steps.timers import TimerQueue
 from operators.steps.touched import DuePages, Rows, Timers, Touched
-from state_backends import Entries, WindowStore, WriteBatch
+from state_backends import Entries, WindowStore
 from state_backends.store.entries import merge_entries
 from state_backends.store.ordering import row_order
 from state_backends.store.page_ids import PageIds, keys_and_starts
@@ -79,17 +79,16 @@ class TimedStore:
         """The close time of the last step, in ticks, until the next one ends. Whoever has the store persists it."""
         return self.timers.close_time
 
-    def rebuild(self, close_time: int, changes: Sequence[WriteBatch] | None = None) -> None:
+    def rebuild(self, close_time: int) -> None:
         """Make what is in memory anew, after the store was written from outside: timers and sums.
 
         Args:
             close_time: the close time of the stored state.
-            changes: what was written since they were last right; None reads the whole store.
         """
         self._retracting = ()
-        self.timers.rebuild(close_time, changes)
+        self.timers.rebuild(close_time)
         if self.sums is not None:
-            self.sums.forget_changes(changes)
+            self.sums.clear()
 
     def begin(self, step: Step) -> None:
         """Begin a step: it goes on from the close time of the last one."""

@@ -29,21 +29,17 @@ class Entry:
     after: bytes
     blob: bytes
 
-    def changes(self, backend: StateBackend | None = None) -> WriteBatch:
+    def changes(self, backend: StateBackend) -> WriteBatch:
         """Return the changes, decoded, with whole pages.
 
         Args:
-            backend: a copy at the version before, which has the pages that were edited; None if the entry only has names.
+            backend: a copy at the version before, which has the pages that were edited.
 
         Raises:
             CorruptDataError: the entry is damaged, or the copy does not have these pages.
         """
         if not has_edits(self.blob):
             return WriteBatch(*decode_changes(self.blob))
-        if backend is None:
-            raise CorruptDataError(
-                "a changelog entry has pages where only their names are kept: go back to an earlier checkpoint"
-            )
         puts, edits, deletes, drop_segments_below = decode_edits(self.blob)
         logged = LoggedPages(puts, edits)
         return WriteBatch(_whole(backend, logged), deletes, drop_segments_below, logged)
@@ -163,12 +159,14 @@ def missing_entries(journal: Journal, version: bytes | None, pointer: Pointer) -
     return chain([first], found) if first.before == version else None
 
 
-def replay(backend: StateBackend, found: Iterable[Entry]) -> Iterator[WriteBatch]:
-    """Write the entries' changes to a local copy, and yield each."""
+def replay(backend: StateBackend, found: Iterable[Entry]) -> int:
+    """Write the entries' changes to a local copy, and return their size as `change_bytes` does."""
+    size = 0
     for entry in found:
         batch = entry.changes(backend)
         backend.write(batch, entry.after)
-        yield batch
+        size += change_bytes(batch)
+    return size
 
 
 def change_bytes(batch: WriteBatch) -> int:
@@ -184,9 +182,3 @@ def change_bytes(batch: WriteBatch) -> int:
 def page_bytes(puts: Puts) -> int:
     """Return the size of keys and pages before compression."""
     return sum(sum(map(len, pages)) + sum(map(len, pages.values())) for pages in puts.values())
-
-
-def without_pages(batch: WriteBatch) -> WriteBatch:
-    """Return the changes without their pages: which keys were written."""
-    puts = {segment: dict.fromkeys(pages, b"") for segment, pages in batch.puts.items()}
-    return WriteBatch(puts, batch.deletes, batch.drop_segments_below)

@@ -8,12 +8,11 @@ The journal holds
 A version is a number and a random token. A local copy counts only if both agree with the journal, so a copy that a
 failed, retried or speculative attempt left behind is detected and restored.
 
-A resident backend keeps its pages in the journal. Its log only says which keys were written: those that a copy of the
-operator has to read again.
+A resident backend keeps its pages in the journal, and has no log.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,15 +20,12 @@ from serializers import CorruptDataError
 from state_backends.backends.memory import MemoryBackend
 from state_backends.backends.spark_state import SparkStateBackend
 from state_backends.durability.changelog import (
-    Entry,
     base_parts,
     change_bytes,
     entries,
     missing_entries,
-    page_bytes,
     put_entry,
     replay,
-    without_pages,
 )
 from state_backends.durability.counts import SnapshotCounts
 from state_backends.durability.pages_in_parts import Pages, fill, page_parts, put
@@ -52,10 +48,6 @@ from state_backends.journal import Journal
 
 KEPT_ENTRIES = 8
 """Log entries kept for copies that are a little behind."""
-KEPT_NAMES = 64
-"""The same for a resident backend, whose entries are small and whose copies are slow to read again."""
-MOST_REPLAYED = 64 << 20
-"""Changes that a copy lacked are held for its operator up to so many bytes of keys and pages."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -65,13 +57,11 @@ class Alignment:
 
     Attributes:
         pointer: what the next commit starts from.
-        restored: whether the copy was restored, or lacked very much, so that anything may have changed.
-        replayed: the batches that were written to it otherwise; for a resident backend the pages are empty.
+        current: whether the copy had that version already, so that what its operator knows of its pages is right.
     """
 
     pointer: Pointer
-    restored: bool
-    replayed: tuple[WriteBatch, ...] = ()
+    current: bool
 
 
 class Durable:
@@ -120,25 +110,16 @@ class Durable:
         if pointer.page_location == JOURNAL:
             return self._move_out(journal, pointer)
         if backend.version == pointer.version or (backend.version is None and not pointer.number):
-            return Alignment(pointer, restored=False)
+            return Alignment(pointer, current=True)
         missing = missing_entries(journal, backend.version, pointer)
         if missing is not None:
             try:
-                return self._catch_up(pointer, missing)
+                replay(backend, missing)
             except CorruptDataError as error:
                 _LOG.warning("state %s: %s. Trying a snapshot", pointer.store_id, error)
-        return Alignment(self._restore(journal, pointer), restored=True)
-
-    def _catch_up(self, pointer: Pointer, missing: Iterable[Entry]) -> Alignment:
-        """Write what a copy lacks. More of it than can be held at once counts as a restored copy, which is read as a whole."""
-        replayed: list[WriteBatch] = []
-        size = 0
-        for batch in replay(self.backend, missing):
-            size += page_bytes(batch.puts)
-            replayed.append(batch)
-            if size > MOST_REPLAYED:
-                replayed.clear()
-        return Alignment(pointer, restored=size > MOST_REPLAYED, replayed=tuple(replayed))
+            else:
+                return Alignment(pointer, current=False)
+        return Alignment(self._restore(journal, pointer), current=False)
 
     def _restore(self, journal: Journal, pointer: Pointer) -> Pointer:
         """Load the newest valid snapshot that has a log to the pointer's version, and replay the log.
@@ -156,7 +137,7 @@ class Durable:
             try:
                 self._load(journal, pointer, snapshot)
                 found_entries = entries(journal, snapshot.number, snapshot.version, pointer)
-                log_bytes = sum(map(change_bytes, replay(self.backend, found_entries)))
+                log_bytes = replay(self.backend, found_entries)
             except CorruptDataError as error:
                 problems.append(error)
                 _LOG.warning("state %s: %s. Trying an older snapshot", pointer.store_id, error)
@@ -188,12 +169,7 @@ class Durable:
             raise StateError(
                 f"the pages in the journal have another version than the pointer: {CHECKPOINT_CHANGED}"
             )
-        if known == backend.version:
-            return Alignment(pointer, restored=False)
-        missing = missing_entries(journal, known, pointer)
-        if missing is None:
-            return Alignment(pointer, restored=True)
-        return Alignment(pointer, restored=False, replayed=tuple(entry.changes() for entry in missing))
+        return Alignment(pointer, current=known == backend.version)
 
     def _move_in(self, journal: Journal, pointer: Pointer) -> Alignment:
         """Move the pages of local copies into the journal."""
@@ -205,7 +181,7 @@ class Durable:
         parts = ({segment: dict(memory.iterate(segment))} for segment in memory.segments())
         fill(self.backend, parts, pointer.version)
         other.close()
-        return Alignment(self._without_history(journal, pointer), restored=True)
+        return Alignment(self._without_history(journal, pointer), current=False)
 
     def _move_out(self, journal: Journal, pointer: Pointer) -> Alignment:
         """Move the pages of a resident backend out of the journal."""
@@ -213,7 +189,7 @@ class Durable:
         resident.attach(journal)
         fill(self.backend, page_parts(resident), pointer.version)
         resident.clear()
-        return Alignment(self._without_history(journal, pointer), restored=True)
+        return Alignment(self._without_history(journal, pointer), current=False)
 
     def rewrite(
         self, journal: Journal, pointer: Pointer, change: Callable[[list[bytes]], list[bytes]]
@@ -281,14 +257,16 @@ class Durable:
         elif batch:
             before, pointer = pointer.version, self._next_version(pointer)
             self.backend.write(batch, pointer.version)
-            entry = without_pages(batch) if resident else batch
-            put_entry(journal, before, pointer.version, entry)
-            self.logged_bytes = change_bytes(entry)
-            pointer = replace(pointer, log_bytes=pointer.log_bytes + change_bytes(batch))
+            if not resident:
+                put_entry(journal, before, pointer.version, batch)
+                self.logged_bytes = change_bytes(batch)
+                pointer = replace(pointer, log_bytes=pointer.log_bytes + self.logged_bytes)
         host_batch = pointer.number if host_batch is None else host_batch
-        if not resident:
+        if resident:
+            pointer = replace(pointer, oldest=pointer.number + 1)
+        else:
             pointer = self._schedule.advance(journal, pointer, progress)
-        pointer = trim_log(journal, pointer, KEPT_NAMES if resident else KEPT_ENTRIES)
+            pointer = trim_log(journal, pointer, KEPT_ENTRIES)
         pointer = self._schedule.retire(pointer, host_batch)
         self._schedule.note(pointer)
         pointer = replace(pointer, progress=progress)

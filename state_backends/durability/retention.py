@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from state_backends.durability.changelog import entry_name
-from state_backends.durability.pointer import COPIES, Pointer, Snapshot
+from state_backends.durability.pointer import Pointer, Snapshot
 from state_backends.journal import Journal
 
 
@@ -36,13 +36,10 @@ def drop_damaged(pointer: Pointer, damaged: int, log_bytes: int) -> Pointer:
 
 def trim_log(journal: Journal, pointer: Pointer, fewest: int) -> Pointer:
     """Return the pointer without log entries that no snapshot and no copy needs; the last `fewest` are kept."""
-    oldest = pointer.number - fewest + 1
-    if pointer.page_location == COPIES:
-        starts = [one.number for one in pointer.snapshots] + [0] * (pointer.oldest == 1)
-        # With files, the snapshot before the newest is the fallback if one of them is damaged; Spark guards the journal.
-        needed = starts[: 2 if pointer.newest.name else 1][-1]
-        oldest = min(oldest, needed + 1)
-    oldest = max(pointer.oldest, oldest)
+    starts = [one.number for one in pointer.snapshots] + [0] * (pointer.oldest == 1)
+    # With files, the snapshot before the newest is the fallback if one of them is damaged; Spark guards the journal.
+    needed = starts[: 2 if pointer.newest.name else 1][-1]
+    oldest = max(pointer.oldest, min(pointer.number - fewest, needed) + 1)
     for number in range(pointer.oldest, oldest):
         journal.remove(entry_name(number))
     return replace(pointer, oldest=oldest)

@@ -1,13 +1,12 @@
 """Where pages are, as far as memory can know it: which keys have any in a segment, and which further ones those have.
 
-Nothing of it is stored: the names of pages say it all. It is filled by what is written, replayed and scanned.
+Nothing of it is stored: the names of pages say it all. It is filled by what is written and scanned.
 """
 
 from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 
-from state_backends.interface import WriteBatch
 from state_backends.store.key_index import Bits, Hashes, KeyIndex, hashes
 from state_backends.store.page_ids import Ints, Mask, PageIds, further_starts, keys_of
 from state_backends.store.rows_by_key import RowsByKey
@@ -100,24 +99,6 @@ class PageDirectory:
             self._starts.add(segment, owners, number, start[:, None])
         if gone.further.any():
             self._starts.remove(segment, *_further(keys, gone))
-
-    def replay(self, batch: WriteBatch) -> None:
-        """Note what the backend was written by someone else."""
-        if batch.drop_segments_below is not None:
-            self.forget_before(batch.drop_segments_below)
-            self.drop_segments_below(batch.drop_segments_below)
-        for segment, names in batch.deletes.items():
-            self.forget(segment, names)
-        for segment, pages in batch.puts.items():
-            self.note(segment, pages)
-
-    def unstage(self, staged: WriteBatch) -> None:
-        """Forget the further pages of segments in which changes were staged that do not count."""
-        if staged.drop_segments_below is not None:
-            self.forget_before(staged.drop_segments_below)
-        for segment in {*staged.puts, *staged.deletes}:
-            self._starts.remove_segment(segment)
-            self._complete.discard(segment)
 
     def forget_before(self, segment: int) -> None:
         """Forget the further pages of earlier segments, which are to be dropped."""

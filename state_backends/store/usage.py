@@ -1,13 +1,13 @@
 """How much a store holds: pages, entries, bytes and keys, updated from what is read and written anyway."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from serializers.pages import PageLayout
-from state_backends.interface import StateBackend, WriteBatch
+from state_backends.interface import StateBackend
 from state_backends.store.key_index import Hashes, hashes
 from state_backends.store.page_ids import count_further, keys_of
 
@@ -194,21 +194,6 @@ class StoreUsage:
         if gone:
             self._sample.remove(segment, hashes(gone))
         return fresh
-
-    def record_replay(self, changes: Iterable[WriteBatch], gone: Mapping[int, Collection[bytes]]) -> None:
-        """Record the keys of changes that another copy of the store has counted.
-
-        Args:
-            changes: what was written.
-            gone: by segment, the keys that have no page in it after all the changes, among those of deleted pages.
-        """
-        for batch in changes:
-            if batch.drop_segments_below is not None:
-                self._sample.drop_segments_below(batch.drop_segments_below)
-            for segment, puts in batch.puts.items():
-                self._sample.add(segment, hashes(keys_of(puts)))
-        for segment, keys in gone.items():
-            self._sample.remove(segment, hashes(keys))
 
     def drop_segments_below(self, segment: int) -> None:
         """Note that earlier segments are dropped."""

@@ -309,36 +309,12 @@ class WindowStore:
             self._directory.forget_before(edge)
             self._latest = {segment: latest for segment, latest in self._latest.items() if segment >= edge}
 
-    def changed_outside(self, changes: Sequence[WriteBatch] | None) -> None:
-        """Take note that the backend was written by someone else, and forget what is staged.
-
-        Args:
-            changes: what was written; None if anything may have changed.
-        """
-        self._directory.unstage(self._staged.changes)
-        staged = self._staged.changes
+    def changed_outside(self) -> None:
+        """Forget what is staged, and what is known of pages: someone else wrote to the backend."""
         self._staged.clear()
-        if changes is None:
-            self._latest.clear()
-            self._directory.clear()
-            self.usage.clear_keys()
-        else:
-            for batch in changes:
-                self._directory.replay(batch)
-            self.usage.record_replay(changes, self._keys_gone(changes))
-            # What was staged may have come after a drop that does not count, to segments that have later entries again.
-            for segment in {number for batch in (staged, *changes) for number in batch.puts}:
-                self._latest.pop(segment, None)
-
-    def _keys_gone(self, changes: Sequence[WriteBatch]) -> dict[int, list[bytes]]:
-        """By segment, the keys of deleted pages that have no page there after all changes."""
-        gone: dict[int, set[bytes]] = {}
-        for batch in changes:
-            for segment, names in batch.deletes.items():
-                gone.setdefault(segment, set()).update(names)
-            for segment in gone.keys() & batch.puts.keys():
-                gone[segment].difference_update(batch.puts[segment])
-        return {segment: self._without_pages(segment, names) for segment, names in gone.items()}
+        self._latest.clear()
+        self._directory.clear()
+        self.usage.clear_keys()
 
     def _without_pages(self, segment: int, gone: Set[bytes]) -> list[bytes]:
         """Return those of the keys of deleted pages that have no other page in the segment. O(deleted pages)."""

@@ -87,7 +87,7 @@ class Store:
 def assert_holds(store: Store, journal: MemoryJournal, pointer: Pointer, kind: str, pages: Pages) -> None:
     """A new copy of that kind is brought to the pointer's version and has these pages."""
     copy = store.copy(kind)
-    assert copy.align(journal, pointer).restored
+    assert not copy.align(journal, pointer).current
     assert (pointer.version, pages) == (copy.backend.version, pages_of(copy))
     copy.close()
     assert not copy._uploads.scratch.parent.exists()

@@ -230,7 +230,7 @@ def test_both_snapshots_damaged(tmp_path: Path, opened: Callable[..., Store], ki
     assert all(str(store.files / name) in str(error.value) for name in bad)
     assert store.pointer.version != copy.backend.version
     shutil.copytree(tmp_path / "whole", store.files, dirs_exist_ok=True)
-    assert copy.align(store.journal, store.pointer).restored
+    assert not copy.align(store.journal, store.pointer).current
     assert store.pages == pages_of(copy)
 
 

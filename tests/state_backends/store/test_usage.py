@@ -8,7 +8,7 @@ import pytest
 
 from serializers import PageLayout
 from serializers.arrays import fill
-from state_backends import Entries, StateBackend, WindowStore, WriteBatch
+from state_backends import Entries, StateBackend, WindowStore
 from state_backends.backends.memory import MemoryBackend
 from state_backends.backends.rocksdb import RocksDBBackend
 from state_backends.backends.spark_state import SparkStateBackend
@@ -69,12 +69,12 @@ def test_usage_follows_every_change(kind: type[StateBackend], tmp_path: Path) ->
 def test_keys_of_several_pages(
     kind: type[StateBackend], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A key counts until its last page is deleted, whichever goes first; also in a copy that is told of the changes."""
+    """A key counts until its last page is deleted, whichever goes first."""
     monkeypatch.setattr(cutting, "PAGE_ENTRIES", 3)
     rng, keys = random.Random(47), [f"key {n}".encode() for n in range(8)]
-    store, copy = (WindowStore(kind.open(tmp_path / name, {}), LAYOUT, 100) for name in ("store", "copy"))
-    changes, further, orphans = [], 0, 0
-    for number in range(150):
+    store = WindowStore(kind.open(tmp_path / "store", {}), LAYOUT, 100)
+    further, orphans = 0, 0
+    for number in range(220):
         if number % 3:
             some = entries(rng, len(keys))
             store.put_many(keys, some)
@@ -83,22 +83,14 @@ def test_keys_of_several_pages(
                 begin = rng.randrange(0, 200, 10)
                 time = store.fetch(key, begin, begin + rng.choice([9, 60, 200])).time
                 store.delete_many([key], np.zeros(len(time), np.int64), time)
-        changes.append(store.drain_changes())
-        store.backend.write(changes[-1], b"%d" % number)
+        store.backend.write(store.drain_changes(), b"%d" % number)
         names = {(n, name) for n in store.backend.segments() for name, _ in store.backend.iterate(n)}
         further += len(names)
         orphans += len({(n, key_of(name)) for n, name in names} - names)
         alive = len({key_of(name) for _, name in names})
         assert alive == store.usage.keys, number
-        if rng.randrange(3) == 0:
-            for batch in changes:
-                copy.backend.write(batch, b"%d" % number)
-            copy.changed_outside(changes)
-            changes = []
-            assert alive == copy.usage.keys, number
     assert (further > 1_000, orphans > 100) == (True, True), (further, orphans)
     store.backend.close()
-    copy.backend.close()
 
 
 def test_rows_of_pages_without_objects() -> None:
@@ -128,7 +120,7 @@ def test_traffic_counts_pages() -> None:
 
 
 def test_many_keys_are_estimated() -> None:
-    """Beyond the sample the count is near, however keys came: in a batch, from another copy's changes, by a scan.
+    """Beyond the sample the count is near.
 
     Hashes differ from process to process: what is allowed is five standard errors.
     """
@@ -140,15 +132,6 @@ def test_many_keys_are_estimated() -> None:
     sample.remove(3, hashes(names))
     sample.drop_segments_below(2)
     assert abs(sample.keys - 40_000) < 4_000
-    replayed = StoreUsage(LAYOUT)
-    replayed.record_replay(
-        [WriteBatch(puts={1: dict.fromkeys(names[:9], b""), 2: dict.fromkeys(names[5:20], b"")})], {}
-    )
-    assert replayed.keys == 20
-    replayed.record_replay(
-        [WriteBatch(deletes={2: set(names[10:20])}, drop_segments_below=1)], {2: names[10:20]}
-    )
-    assert replayed.keys == 10
 
 
 def test_keys_of_many_segments_are_counted_as_well() -> None:
