@@ -111,8 +111,8 @@ MUTATIONS = (
     ),
     Mutation(
         "which entries of the changelog are kept",
-        "oldest = min(oldest, needed + 1)",
-        "oldest = min(oldest, needed + 2)",
+        "min(pointer.number - fewest, needed) + 1",
+        "min(pointer.number - fewest, needed + 1) + 1",
         "The query does not start again: an entry of the changelog is missing.",
         "a snapshot is missing, late, or not removed",
     ),

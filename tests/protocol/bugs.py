@@ -41,8 +41,8 @@ BUGS = (
     _bug(
         3,
         "the first entries of the changelog go while no snapshot has them",
-        "oldest = min(oldest, needed + 1)",
-        "oldest = min(oldest, needed + 2)",
+        "min(pointer.number - fewest, needed) + 1",
+        "min(pointer.number - fewest, needed + 1) + 1",
     ),
     _bug(
         0,
