@@ -69,8 +69,8 @@ MUTATIONS = (
     ),
     Mutation(
         "lateness",
-        "return time < plan.late_before(step.close_time_start)",
-        "return time <= plan.late_before(step.close_time_start)",
+        "late = time < plan.late_before(close_time)",
+        "late = time <= plan.late_before(close_time)",
         "A record that comes at the very end of its grace is dropped as late.",
         _LATE,
     ),

@@ -196,6 +196,13 @@ class Sifted:
     bad: pa.Table
     reasons: pa.Array
 
+    def without_rows(self) -> "Sifted":
+        """Return the same columns without rows."""
+        none = np.empty(0, np.int64)
+        return Sifted(
+            UsableRows(self.usable.table.slice(0, 0), none, None, 0), self.bad.slice(0, 0), self.reasons[:0]
+        )
+
 
 def _usable_rows(
     table: pa.Table, time: Ints, gap: Ints | None, usable: npt.NDArray[np.bool_] | None

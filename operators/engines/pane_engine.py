@@ -15,7 +15,7 @@ from operators.columns.ranges import Ints, key_edges
 from operators.columns.records import FAR_PAST, Records
 from operators.kinds.kind import PaneKind, Windows
 from operators.steps.emission import Emission
-from operators.steps.lateness import are_late
+from operators.steps.lateness import find_late
 from operators.steps.page_sums import PageSums
 from operators.steps.panes import MergedPanes, PaneSchema, merge_panes
 from operators.steps.partials import Partials
@@ -101,8 +101,9 @@ class PaneEngine:
         self.state.begin(step)
         plan, since, close_time = self.plan, step.close_time_start, step.close_time_end
         batch.check_order(distinct=True)
-        late = are_late(batch.entries.time, plan, step)
-        batch.report(step, late, plan.last_window)
+        batch.count_rows(step)
+        late, missed = find_late(batch.entries.time, plan, step)
+        batch.report_late(step, missed)
         accepted = batch.entries.take(~late) if late.any() else batch.entries
         new = Rows(accepted.key, accepted.time)
         touched = self.state.touch(batch.keys, close_time)

@@ -10,7 +10,7 @@ which follows from the ticks until which its entries wait, the first column has 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,11 +25,11 @@ from operators.kinds.bounds import session_starts
 from operators.kinds.described import CLOSED, WindowsPart
 from operators.kinds.sessions import AT, END, START, STATES, WAITS, Sessions, alone
 from operators.steps.emission import Emission
-from operators.steps.lateness import are_late
+from operators.steps.lateness import find_late
 from operators.steps.page_timers import first_by_key
 from operators.steps.partials import Partials
 from operators.steps.plan import WindowPlan
-from operators.steps.step import Step
+from operators.steps.step import LateRecords, Step
 from operators.steps.timed_store import Emitted, TimedStore
 from operators.steps.touched import Rows, Timers, Touched
 from state_backends import Entries, WindowStore
@@ -231,9 +231,8 @@ class SessionEngine:
         self.state.begin(step)
         close_time_start, close_time_end = step.close_time_start, step.close_time_end
         batch.check_order(distinct=self.plan.longest is None)
-        late = self._are_late(batch.entries, step)
-        batch.report(step, late, lambda _: alone(batch.entries.take(late)))
-        source = np.flatnonzero(~late)
+        batch.count_rows(step)
+        source = self._accepted(batch, step)
         new = batch.entries.take(source)
         touched = self.state.touch(batch.keys, close_time_end)
         stored = self._load(touched, new)
@@ -242,9 +241,11 @@ class SessionEngine:
             stored.take(stored.time >= close_time_start), new, source, self.plan.longest
         )
         if self.plan.longest is None:
-            late = are_late(sessions.end, self.plan, step)
+            late, missed = find_late(
+                sessions.end, self.plan, step, lambda rows: (sessions.start[rows], sessions.end[rows])
+            )
             if late.any():
-                self._report_late(batch, step, sessions.take(late))
+                self._report_late(batch, step, sessions.take(late), missed)
                 sessions = sessions.take(~late)
         step.counters.panes += sessions.begun
         if self.plan.on_update:
@@ -266,18 +267,23 @@ class SessionEngine:
         stored = self.plan.load(entries)
         return [self._gone(keys, stored.take(stored.columns[END] >= self.state.close_time))]
 
-    def _are_late(self, new: Entries, step: Step) -> Mask:
-        """If sessions have a maximum length: the entries that would alone be a closed session."""
+    def _accepted(self, batch: Partials, step: Step) -> Ints:
+        """The positions of entries that are not late: with a maximum length, those that alone would be no closed session."""
+        entries = batch.entries
         if self.plan.longest is None:
-            return np.zeros(len(new), bool)
-        return are_late(new.columns[WAITS], self.plan, step)
+            return np.arange(len(entries))
+        late, missed = find_late(
+            entries.columns[WAITS], self.plan, step, lambda rows: alone(entries.take(rows))
+        )
+        batch.report_late(step, missed)
+        return np.flatnonzero(~late)
 
     @staticmethod
-    def _report_late(batch: Partials, step: Step, sessions: Sessions) -> None:
+    def _report_late(batch: Partials, step: Step, sessions: Sessions, missed: LateRecords) -> None:
         """Report the records of sessions that were closed when they arrived."""
         late = ~sessions.stored
-        number = sessions.number[late]
-        batch.report_late(step, sessions.source[late], (sessions.start[number], sessions.end[number]))
+        row, number = sessions.source[late], sessions.number[late]
+        batch.report_late(step, replace(missed, row=row, start=missed.start[number], end=missed.end[number]))
 
     def _load(self, touched: Touched, new: Entries) -> Entries:
         """Read the pages that are due, and those that can have a session of a key that waits for one of its records.

@@ -1,4 +1,4 @@
-"""A batch from its rows to the rows that come out: read, have the engine process it, make tables."""
+"""A batch from its rows to the rows that come out: read it, and have the engine process it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from operators.columns.records import Records, Sifted
 from operators.runtime.binding import Binding
+from operators.runtime.processed import ROW, Processed
 from operators.steps.late_reports import FailedRecords
 from operators.steps.partials import Partials
 from operators.steps.plan import Engine
@@ -27,21 +28,6 @@ class Batch:
     records: Records | Partials
     sifted: Sifted | None = None
     refused: Refused = field(default_factory=Refused)
-
-
-@dataclass(frozen=True, slots=True)
-class Processed:
-    """What came of a batch.
-
-    Attributes:
-        rows: to be emitted.
-        late: reports of late and bad records; None if they are only counted.
-        counters: what was counted.
-    """
-
-    rows: pa.Table
-    late: pa.ChunkedArray | None
-    counters: Counters
 
 
 def read_batch(binding: Binding, rows: Sequence[pa.Table], partials: Sequence[pa.Table] = ()) -> Batch:
@@ -77,6 +63,8 @@ class BatchRunner:
         close_times: tuple[int, int],
         sequence: int = 0,
         failed_before: Sequence[FailedCall] = (),
+        *,
+        wide: bool = False,
     ) -> Processed:
         """Process one batch, and return what came of it.
 
@@ -85,41 +73,26 @@ class BatchRunner:
             close_times: in ticks, at the start and at the end of the batch.
             sequence: number of the batch, for rows that a later batch may replace.
             failed_before: calls that raised before the batch, to be reported with it.
+            wide: whether columns that come out as they are may be too large for memory.
         """
-        binding, sifted = self.binding, batch.sifted
-        step = begin_step(batch, close_times, failed_before)
-        rows = binding.output.table(self.engine.step(batch.records, step), sequence)
-        if sifted is None:
-            return Processed(rows, None, step.counters)
-        count_bad(sifted, step)
-        if binding.labels is not None and sifted.bad.num_rows:
-            rows = pa.concat_tables([rows, binding.labels.without_results(sifted.bad)])
-        if binding.late is None:
-            return Processed(rows, None, step.counters)
-        late = binding.late.reports(sifted, step.late or [], failed_records(binding, step, batch))
-        return Processed(rows, late, step.counters)
+        binding, sifted, records, output = self.binding, batch.sifted, batch.records, self.binding.output
+        step = Step(*close_times, Counters(failed=len(failed_before) + len(batch.refused)))
+        if sifted is not None:  # Otherwise late and failed ones are only counted.
+            step.late, step.failed = [], [*failed_before]
+            step.counters.rows = step.counters.bad = sifted.bad.num_rows
+        source = None
+        if wide and (apart := binding.plan.apart(output, records, ROW)) is not None:
+            source, output, records = apart
+        rows = output.table(self.engine.step(records, step), sequence)
+        failed = self._failed_records(step, batch)
+        return Processed(binding, rows, step.counters, source, sifted, step.late or [], failed)
 
-
-def begin_step(batch: Batch, close_times: tuple[int, int], failed_before: Sequence[FailedCall] = ()) -> Step:
-    """Return a step that takes what is reported of a batch; if rows are not sifted, late and failed ones are only counted."""
-    counters = Counters(failed=len(failed_before) + len(batch.refused))
-    if batch.sifted is None:
-        return Step(*close_times, counters)
-    return Step(*close_times, counters, late=[], failed=[*failed_before])
-
-
-def count_bad(sifted: Sifted, step: Step) -> None:
-    """Count the bad rows that were set aside before the step."""
-    step.counters.rows += sifted.bad.num_rows
-    step.counters.bad += sifted.bad.num_rows
-
-
-def failed_records(binding: Binding, step: Step, batch: Batch) -> FailedRecords | None:
-    """Return the records of a batch for which a function raised, to be reported; None if there are none."""
-    late, inputs = binding.late, binding.inputs
-    if late is None or batch.sifted is None or not (step.failed or len(batch.refused)):
-        return None
-    calls = late.failed(step.failed or [], dict(inputs.keys), inputs.event_time)
-    if not len(batch.refused):
-        return calls
-    return calls.and_refused(late.of_rows(batch.sifted.usable.table, batch.refused))
+    def _failed_records(self, step: Step, batch: Batch) -> FailedRecords | None:
+        """The records of a batch for which a function raised, to be reported; None if there are none."""
+        late, inputs = self.binding.late, self.binding.inputs
+        if late is None or batch.sifted is None or not (step.failed or len(batch.refused)):
+            return None
+        calls = late.failed(step.failed or [], dict(inputs.keys), inputs.event_time)
+        if not len(batch.refused):
+            return calls
+        return calls.and_refused(late.of_rows(batch.sifted.usable.table, batch.refused))

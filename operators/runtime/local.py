@@ -15,10 +15,11 @@ import pyarrow as pa
 from operators.columns.arrow import plain_table
 from operators.columns.records import FAR_PAST, event_ticks
 from operators.errors import DefinitionError
-from operators.runtime.batch_runner import Processed
+from operators.runtime.batch_clock import LocalClock
 from operators.runtime.binding import Binding
 from operators.runtime.keys_to_forget import Keys, encoded_keys
 from operators.runtime.open_windows import open_windows
+from operators.runtime.processed import Processed
 from operators.runtime.stateful import StatefulOperator, rebuilt_once
 from operators.steps.step import Counters
 from state_backends import StateConfig, StateError, resolve
@@ -27,7 +28,6 @@ from state_backends.checkpoints.savepoint import Savepoint, check_new, read_head
 from state_backends.checkpoints.stored_bucket import Bucket, open_bucket
 from state_backends.durability.folders import Folder, absolute
 from state_backends.durability.pointer import Pointer, Snapshot, read_pointer
-from state_backends.durability.progress import Progress
 from state_backends.errors import DamagedCopyError
 from state_backends.journal import Journal, MemoryJournal
 from state_backends.registry import BUILT_IN
@@ -40,9 +40,10 @@ Binder = Callable[[pa.Schema, StateConfig], Binding]
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """What came of a batch, its metrics, and the pointer of the state after it."""
+    """What came of a batch, its rows with those of a start, its metrics, and the pointer of the state after it."""
 
     processed: Processed
+    rows: pa.Table
     metrics: dict[str, int]
     pointer: Pointer
 
@@ -124,14 +125,14 @@ class LocalRunner:
             DefinitionError: a column is missing or of a wrong type.
         """
         outcome = self._attempt(table, stream_time, self._journal, forget)
-        done = outcome.processed
-        self.counters.add(done.counters)
+        self.counters.add(outcome.processed.counters)
         self.metrics = outcome.metrics
         self.close_time = outcome.pointer.progress.close_time
-        self.late = None if done.late is None else pa.Table.from_struct_array(done.late)
+        reports = outcome.processed.reports
+        self.late = None if reports is None else pa.Table.from_struct_array(reports)
         if forget is not None and isinstance(self._journal, SqliteJournal):
             self._journal.shrink()
-        return done.rows
+        return outcome.rows
 
     def forget(self, keys: Keys) -> pa.Table:
         """Delete all that is stored of keys, as a batch without records, and return rows that retract open windows.
@@ -166,7 +167,7 @@ class LocalRunner:
             DefinitionError: as `process`.
         """
         try:
-            return self._attempt(table, stream_time, _NeverCommitted(self._journal), forget).processed.rows
+            return self._attempt(table, stream_time, _NeverCommitted(self._journal), forget).rows
         finally:
             self._journal.rollback()
 
@@ -216,41 +217,33 @@ class LocalRunner:
         begins = self._config.savepoint is not None and read_pointer(journal) is None
         pointer = operator.open(journal)
         progress, first = pointer.progress, []
-        before, latest, inputs = progress.stream_time, progress.max_event_time, progress.inputs
         if begins and self._config.savepoint is not None:
             savepoint = read_header(self._config.savepoint)
             before, latest, inputs = (
                 savepoint.origin.get(name) for name in ("stream_time", "highest", "inputs")
             )
-            first = [operator.start_from(savepoint, 0, 1)]
+            progress = replace(progress, stream_time=before, max_event_time=latest, inputs=inputs)
+            first = [operator.start_from(savepoint, 0, 1).rows]
         if forgotten:
             operator.forget(forgotten)
-        if self._markers:
-            inputs = self._max_event_times(table, binding, inputs or {})
-            latest = min(inputs.values()) if len(inputs) == len(self._markers) else None
-        else:
-            latest = _latest(latest, _max_event_time(table, binding))
-        after = _latest(before, latest if stream_time is None else _ticks(stream_time, binding.tick_us))
-        close_times = _close_time(before, binding.grace), _close_time(after, binding.grace)
-        done = operator.step(close_times, [table])
-        pointer = operator.commit(
-            journal, pointer, Progress(stream_time=after, max_event_time=latest, inputs=inputs)
-        )
+        asked = None if stream_time is None else _ticks(stream_time, binding.tick_us)
+        told = self._max_event_times(table, binding)
+        clock = LocalClock(progress, binding.grace, told, bool(self._markers), asked)
+        done = operator.step(clock.close_times, [table])
+        pointer = operator.commit(journal, pointer, clock.after)
         self._sync(pointer)
         metrics = operator.drain_metrics(done.counters)
         done.counters.windows += sum(table.num_rows for table in first)
-        done = replace(done, rows=pa.concat_tables([*first, done.rows]))
-        return _Outcome(done, metrics, pointer)
+        return _Outcome(done, pa.concat_tables([*first, done.rows]), metrics, pointer)
 
-    def _max_event_times(
-        self, table: pa.Table, binding: Binding, before: Mapping[str, int]
-    ) -> dict[str, int]:
-        """The highest event time of each input that has had a record."""
-        found = {
-            name: _latest(before.get(name), _max_event_time(table.filter(table.column(marker)), binding))
+    def _max_event_times(self, table: pa.Table, binding: Binding) -> dict[str, int | None]:
+        """The highest event time of each input in a batch, in ticks, by name."""
+        if not self._markers:
+            return {"": _max_event_time(table, binding)}
+        return {
+            name: _max_event_time(table.filter(table.column(marker)), binding)
             for name, marker in self._markers.items()
         }
-        return {name: latest for name, latest in found.items() if latest is not None}
 
     def _sync(self, pointer: Pointer) -> None:
         """Pass the journal to the disk if its snapshots have changed.
@@ -377,14 +370,6 @@ def _max_event_time(table: pa.Table, binding: Binding) -> int | None:
     )
     ticks = ticks if usable is None else ticks[usable]
     return int(ticks.max()) if len(ticks) else None
-
-
-def _latest(a: int | None, b: int | None) -> int | None:
-    return b if a is None else a if b is None else max(a, b)
-
-
-def _close_time(stream_time: int | None, grace: int) -> int:
-    return FAR_PAST if stream_time is None else stream_time - grace
 
 
 def _ticks(moment: int | datetime, tick_us: int) -> int:

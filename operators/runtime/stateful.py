@@ -3,22 +3,22 @@
 import logging
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from operators.runtime.batch_runner import Batch, BatchRunner, Processed, read_batch
+from operators.runtime.batch_runner import BatchRunner, read_batch
 from operators.runtime.binding import Binding
 from operators.runtime.evolution import Adaption, adapt, conversion_for, effective_binding
 from operators.runtime.freed_memory import keep_freed_memory
 from operators.runtime.identity import STATE
 from operators.runtime.lifetimes import are_recorded, check_lifetimes
 from operators.runtime.metrics import counted
+from operators.runtime.processed import Processed
 from operators.runtime.since import with_begun
-from operators.runtime.wide import run_wide
 from operators.steps.partials import Partials
 from operators.steps.plan import Engine
 from operators.steps.step import Counters, FailedCall, Step
@@ -209,8 +209,8 @@ class StatefulOperator:
             self._check_lifetimes(progress.identity)
         self._ready = True
 
-    def start_from(self, savepoint: Savepoint, bucket: int, buckets: int) -> pa.Table:
-        """Load one bucket's share of a savepoint into the empty store, and return the rows that become due by it.
+    def start_from(self, savepoint: Savepoint, bucket: int, buckets: int) -> Processed:
+        """Load one bucket's share of a savepoint into the empty store, and return what becomes due by it.
 
         The buckets of the old query may have reached different close times: windows of those that lag behind the latest are
         emitted here. The changes are committed with the next batch.
@@ -244,7 +244,7 @@ class StatefulOperator:
         self._check_lifetimes(savepoint.identity)
         self.engine.state.rebuild(savepoint.close_time)
         self.since = self._with_begun(savepoint.origin.get("since"), change, savepoint.close_time)
-        return binding.output.table(emitted, self._sequence)
+        return Processed(binding, binding.output.table(emitted, self._sequence), Counters())
 
     def forget(self, keys: list[bytes]) -> None:
         """Delete all that is stored of keys before the next step, which begins with rows that retract their open windows.
@@ -259,48 +259,31 @@ class StatefulOperator:
         self.engine.state.forget(keys)
 
     def step(
-        self, close_times: tuple[int, int], rows: Sequence[pa.Table], partials: Sequence[pa.Table] = ()
+        self,
+        close_times: tuple[int, int],
+        rows: Sequence[pa.Table],
+        partials: Sequence[pa.Table] = (),
+        *,
+        wide: bool = False,
     ) -> Processed:
         """Process one batch. Nothing of it counts before `commit`.
 
         Args:
             close_times: in ticks at the start and at the end of the batch.
-            rows: tables of records, in the binding's input columns.
+            rows: tables of records, in the binding's input columns; none for a batch without records.
             partials: tables of what a first stage made of records.
+            wide: whether columns that come out as they are may be too large for memory.
         """
         began = time.perf_counter()
-        batch, failed = self._begin(rows, partials)
-        processed = self._runner.run(batch, close_times, self._sequence, failed)
-        self._stepping = time.perf_counter() - began
-        return processed
-
-    def step_wide(
-        self,
-        close_times: tuple[int, int],
-        rows: Sequence[pa.Table],
-        partials: Sequence[pa.Table],
-        piece_bytes: int,
-    ) -> tuple[Iterator[pa.Table], Counters]:
-        """Process one batch like `step`; return what is to be emitted in tables of about so many bytes, and what was counted.
-
-        The tables are made one at a time, also after `commit`.
-        """
-        began = time.perf_counter()
-        batch, failed = self._begin(rows, partials)
-        done = run_wide(self._runner, batch, close_times, self._sequence, piece_bytes, failed)
-        self._stepping = time.perf_counter() - began
-        return done
-
-    def _begin(
-        self, rows: Sequence[pa.Table], partials: Sequence[pa.Table]
-    ) -> tuple[Batch, list[FailedCall]]:
-        """The batch, and the calls that raised before it."""
         self._ready = False  # An error from here on leaves a copy that has to be aligned again.
+        rows = rows if rows or partials else [self.binding.inputs.empty()]
         batch = read_batch(self.binding, rows, partials)
         if isinstance(batch.records, Partials):
             batch = replace(batch, records=adapt(batch.records, self.binding, self._runner.binding))
         failed, self._failed_at_start = self._failed_at_start, []
-        return batch, failed
+        processed = self._runner.run(batch, close_times, self._sequence, failed, wide=wide)
+        self._stepping = time.perf_counter() - began
+        return processed
 
     def commit(
         self, journal: Journal, pointer: Pointer, progress: Progress, host_batch: int | None = None

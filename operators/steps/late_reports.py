@@ -164,6 +164,10 @@ class FailedRecords:
     reasons: pa.Array
     records: pa.Table
 
+    def slice(self, first: int, last: int) -> "FailedRecords":
+        """Return those from `first` to before `last`."""
+        return FailedRecords(self.reasons[first:last], self.records.slice(first, last - first))
+
     def and_refused(self, others: "FailedRecords") -> "FailedRecords":
         """Return these and others."""
         reasons = pa.concat_arrays([self.reasons, others.reasons])

@@ -4,18 +4,18 @@ The first stage runs where the records are read, before the shuffle: it sends an
 The second stage joins the entries of all tasks. (Hazelcast Jet's two-stage aggregation)
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from operators.aggregates.operation import Operation
-from operators.columns.ranges import Ints, Mask, rows_of_ranges
+from operators.columns.ranges import Ints, rows_of_ranges
 from operators.columns.records import Records
 from operators.errors import OperatorError
-from operators.steps.step import Step
+from operators.steps.step import LateRecords, Step
 from serializers.arrays import one_array
 from serializers.columns import from_arrow, to_arrow
 from serializers.pages import PageLayout
@@ -65,27 +65,24 @@ class Partials:
                 "time, and combined, before an operator processes them. This is a bug of the library: please report it"
             )
 
-    def report(self, step: Step, late: Mask, bounds: Callable[[Ints], tuple[Ints, Ints]]) -> None:
-        """Count the records, and report those of the entries that are late.
+    def count_rows(self, step: Step) -> None:
+        """Count the records of all entries."""
+        step.count_rows(self.entries.key, self.bad, self.records)
+
+    def report_late(self, step: Step, late: LateRecords) -> None:
+        """Report the records of entries as late.
 
         Args:
             step: where to.
-            late: shape (n,), bool: which entries are.
-            bounds: returns start and end of the last window that entries of these times could have been in.
+            late: positions of the entries, and the last window that each could have been in.
         """
-        step.count_rows(self.entries.key, self.bad, self.records)
-        if late.any():
-            self.report_late(step, np.flatnonzero(late), bounds(self.entries.time[late]))
-
-    def report_late(self, step: Step, late: Ints, bounds: tuple[Ints, Ints]) -> None:
-        """Report the records of entries as late, with the bounds of the last window that each entry could have been in."""
         if step.late is None:
-            step.counters.late += int(self.records[late].sum())
+            step.counters.late += int(self.records[late.row].sum())
             return
-        ends = np.cumsum(self.records)
-        entry, place = rows_of_ranges(ends[late] - self.records[late], ends[late])
+        ends = np.cumsum(self.records)[late.row]
+        entry, place = rows_of_ranges(ends - self.records[late.row], ends)
         row = place if self.order is None else self.order[place]
-        step.report_late(row, (bounds[0][entry], bounds[1][entry]))
+        step.report_late(replace(late, row=row, start=late.start[entry], end=late.end[entry]))
 
 
 class TwoStagePlan(Protocol):

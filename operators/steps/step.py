@@ -120,16 +120,11 @@ class Step:
         self.counters.bad += bad
         self.counters.key_rows = max(self.counters.key_rows, int(by_key.max(initial=0)))
 
-    def report_late(self, row: Ints, bounds: tuple[Ints, Ints]) -> None:
-        """Count records as late, and report them if `late` is given.
-
-        Args:
-            row: shape (n,), int64: positions among the batch's usable records.
-            bounds: start and end in ticks of the last window that could have contained each record, each of shape (n,).
-        """
-        self.counters.late += len(row)
-        if self.late is not None and len(row):
-            self.late.append(LateRecords(row, *bounds, self.close_time_start))
+    def report_late(self, records: LateRecords) -> None:
+        """Count records as late, and report them if `late` is given."""
+        self.counters.late += len(records.row)
+        if self.late is not None and len(records.row):
+            self.late.append(records)
 
     def report_failed(self, call: FailedCall) -> None:
         """Count a call that raised and was skipped, and report it if `failed` is given."""

@@ -207,7 +207,8 @@ class BoundedRun:
             runner = BatchRunner(self.binding, engine)
             done = runner.run(self._batch(table), (engine.state.close_time, close_time))
         refuse_late(done.counters)
-        yield from to_batches(self.binding.with_late_rows(done.rows, done.late))
+        for rows in done.tables():
+            yield from to_batches(rows)
 
     def _batch(self, table: pa.Table) -> Batch:
         binding, rows = self.binding, table.drop_columns([ORDER])

@@ -19,6 +19,8 @@ from operators.columns.ranges import Ints
 from operators.columns.records import FAR_PAST
 from operators.runtime.binding import Binding
 from operators.spark.inputs import blobs
+from operators.spark.inputs.blobs import from_blobs
+from operators.spark.replicas.calls import Blobs
 from operators.steps.plan import Engine
 from serializers.arrays import Chunks, cut_rows, row_bytes
 
@@ -41,9 +43,19 @@ class Part:
     partials: Sequence[pa.Table] = ()
 
 
-def can_be_parted(binding: Binding) -> bool:
-    """Whether the parts of a batch, one after another, give the same rows as the whole."""
-    return binding.plan.can_be_parted
+def pieces(binding: Binding, engine: Engine, close_times: tuple[int, int], arrived: Blobs) -> Iterator[Part]:
+    """Yield what the operator processes at once, one after the other: all of a batch, if it is not too large.
+
+    Args:
+        binding: of the operator.
+        engine: it has processed each piece before the next one is asked for.
+        close_times: of the batch.
+        arrived: of the batch.
+    """
+    whole = Part(close_times, from_blobs(arrived.rows), from_blobs(arrived.partials))
+    cut = arrived.large and binding.plan.can_be_parted
+    for part in in_parts(binding, whole) if cut else [whole]:
+        yield from in_stages(engine, part)
 
 
 def in_parts(binding: Binding, whole: Part) -> Iterator[Part]:

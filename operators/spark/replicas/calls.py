@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from operators.runtime.batch_clock import Call
 from operators.spark.inputs.packing import PARTIALS, ROWS
 from operators.spark.inputs.spool import Spool
 from state_backends.durability.pointer import Pointer
@@ -76,46 +76,6 @@ def in_place(parts: Iterable[tuple[int, int, bytes | None]], folder: Path) -> Bl
     for places, spool in found.values():
         spool.reorder(sorted(range(len(places)), key=places.__getitem__))
     return Blobs(found[ROWS][1], found[PARTIALS][1])
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """One call of Spark for a bucket.
-
-    Attributes:
-        watermark_ms: Spark's watermark, in milliseconds.
-        now_ms: the clock of the batch, in milliseconds since the epoch; the same if the batch is repeated.
-        max_event_times_us: the highest event time of each input in the batch, in microseconds; empty if no task tells that it
-            has records.
-        fired: the event-time timer that fired, in milliseconds; None if the call is for rows.
-    """
-
-    watermark_ms: int
-    now_ms: int
-    max_event_times_us: tuple[int | None, ...] = ()
-    fired: int | None = None
-
-    @property
-    def arrived(self) -> bool:
-        """Whether a task tells that the batch has records."""
-        return bool(self.max_event_times_us)
-
-    def attempts_at(self, batch: int | None) -> str:
-        """Return what is the same in all attempts at a batch, and in no other one; its number, if it is known, is given."""
-        return f"{batch} {self.now_ms}"
-
-    @classmethod
-    def of(
-        cls,
-        times: Any,
-        *,
-        max_event_times_us: tuple[int | None, ...] = (),
-        fired: int | None = None,
-    ) -> "Call":
-        """Return the call at these times."""
-        return cls(
-            times.getCurrentWatermarkInMs(), times.getCurrentProcessingTimeInMs(), max_event_times_us, fired
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,8 @@ from typing import Any, cast
 
 import msgpack
 
-from operators.spark.replicas.calls import Blobs, Call, Functions, Origin, Outcome, Request
+from operators.runtime.batch_clock import Call
+from operators.spark.replicas.calls import Blobs, Functions, Origin, Outcome, Request
 from serializers.shapes import instance, int64, list_of, refusing
 from state_backends.durability.pointer import Pointer
 

@@ -10,6 +10,7 @@ from pyspark.sql.streaming import StatefulProcessorHandle
 from pyspark.sql.types import ArrayType, BinaryType, LongType, StructField, StructType
 
 from operators.errors import DefinitionError
+from operators.runtime.batch_clock import Call
 from operators.runtime.evolution import stored_change
 from operators.runtime.lifetimes import are_recorded
 from operators.runtime.metrics import line, names
@@ -19,7 +20,7 @@ from operators.spark.base.observed import COUNTS
 from operators.spark.base.task_context import batch_number, query_of_task, run_id
 from operators.spark.base.workers import prepare_worker
 from operators.spark.inputs.packing import ARRIVED, read_arrivals
-from operators.spark.replicas.calls import Blobs, Call, Functions, Origin, Outcome, Request, in_place
+from operators.spark.replicas.calls import Blobs, Functions, Origin, Outcome, Request, in_place
 from operators.spark.replicas.job import Job, gauges
 from operators.spark.replicas.parents import parent
 from operators.spark.replicas.results import remove_unread, sees_files
@@ -116,11 +117,12 @@ class BucketTask:
             if label == 0:
                 job.requests.announce(state)
             job.requests.note(pointer.progress.forgotten, call.now_ms, label, state)
-        due = job.is_due(call, pointer.progress) or job.forgets(call, pointer, batch)
+        clock = job.clock(call, pointer.progress)
+        due = clock.is_due or job.forgets(call, pointer, batch)
         if not (blobs or begins or due) and self._fits(pointer):
             # A timer that a later one has replaced, or a call that only starts or checks the bucket.
             remove_unread(job.config.directory / pointer.store_id, call.attempts_at(batch))
-            if job.rests(call, pointer.progress):
+            if clock.reports_gauges_only:
                 yield from self._results(Outcome((), gauges(pointer), None), _number(label, call))
             return
         in_files = sees_files(job.config.directory, parent())

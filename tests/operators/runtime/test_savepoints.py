@@ -163,7 +163,7 @@ class Buckets:
         found = []
         for number, (part, journal) in enumerate(self.parts):
             pointer = part.open(journal)
-            found += unnumbered(part.start_from(savepoint, number, len(self.parts)))
+            found += unnumbered(part.start_from(savepoint, number, len(self.parts)).rows)
             found += unnumbered(part.step((FAR_PAST, FAR_PAST), [self.binding.inputs.empty()]).rows)
             part.commit(journal, pointer, Progress())
         return found

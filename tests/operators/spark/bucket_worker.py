@@ -30,11 +30,12 @@ from pyspark import TaskContext, cloudpickle
 
 from operators import TumblingWindows
 from operators import aggregates as agg
+from operators.runtime.batch_clock import Call
 from operators.runtime.watermark_rule import WatermarkRule
 from operators.spark.base.logs import log_at
 from operators.spark.inputs.blobs import from_blobs, to_blobs
 from operators.spark.replicas import parents, starting
-from operators.spark.replicas.calls import Blobs, Call, Functions, Origin, Request
+from operators.spark.replicas.calls import Blobs, Functions, Origin, Request
 from operators.spark.replicas.copies import is_held, open_copies
 from operators.spark.replicas.job import Job
 from operators.spark.replicas.parents import Parent

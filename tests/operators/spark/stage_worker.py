@@ -22,12 +22,13 @@ import pyarrow as pa
 import pyarrow.types as pat
 from pyspark import TaskContext
 
+from operators.runtime.batch_clock import Call
 from operators.runtime.binding import Binding
 from operators.runtime.watermark_rule import WatermarkRule
 from operators.spark.inputs import blobs
 from operators.spark.inputs.blobs import from_blobs
 from operators.spark.inputs.packing import Pack
-from operators.spark.replicas.calls import Call, Request, in_place
+from operators.spark.replicas.calls import Request, in_place
 from operators.spark.replicas.job import Job
 from state_backends import resolve
 from state_backends.durability.pointer import Pointer, read_pointer

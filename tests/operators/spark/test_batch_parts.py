@@ -17,6 +17,7 @@ from pyspark import cloudpickle
 
 from operators import HoppingWindows, RollingWindows, SessionWindows, SlidingWindows, TumblingWindows
 from operators import aggregates as agg
+from operators.runtime.batch_clock import Call
 from operators.runtime.binding import Binding, Runnable
 from operators.runtime.stateful import StatefulOperator
 from operators.runtime.watermark_rule import WatermarkRule
@@ -26,7 +27,7 @@ from operators.spark.inputs.packing import PACKED, Pack
 from operators.spark.inputs.spool import Spool
 from operators.spark.replicas import batch_parts, parents, where_held
 from operators.spark.replicas.bucket_service import BucketService
-from operators.spark.replicas.calls import Blobs, Call, Functions, Origin, Request, in_place
+from operators.spark.replicas.calls import Blobs, Functions, Origin, Request, in_place
 from operators.spark.replicas.connection import Connection
 from operators.spark.replicas.copies import drop_copy
 from operators.spark.replicas.job import Job
@@ -196,8 +197,8 @@ def test_rows_of_one_segment_come_out_some_at_a_time(
     table = pa.table([rng.integers(0, keys, 800), at, np.arange(800), gap, wide], schema=SCHEMA)
     step, out = StatefulOperator.step, []
 
-    def watched(self: StatefulOperator, *given: Any) -> Any:
-        done = step(self, *given)
+    def watched(self: StatefulOperator, *given: Any, **named: Any) -> Any:
+        done = step(self, *given, **named)
         out.append(done.rows.num_rows)
         return done
 

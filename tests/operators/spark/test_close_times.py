@@ -7,9 +7,10 @@ import pytest
 
 from operators import TumblingWindows
 from operators import aggregates as agg
+from operators.runtime.batch_clock import Call
 from operators.runtime.watermark_rule import WatermarkRule
 from operators.spark.inputs.blobs import from_blobs, to_blobs
-from operators.spark.replicas.calls import Blobs, Call, Outcome, Request
+from operators.spark.replicas.calls import Blobs, Outcome, Request
 from operators.spark.replicas.copies import drop_copy
 from operators.spark.replicas.job import Job
 from state_backends import resolve
@@ -36,7 +37,7 @@ class Bucket:
         call = Call(watermark, self.number, max_event_times_us=highest)
         table = pa.table({"k": ["a"] * len(times), "at": times}, SCHEMA)
         blobs = Blobs([*to_blobs(table.rename_columns(list(self.job.binding.inputs.names)))] if times else [])
-        if not blobs and not self.job.is_due(call, pointer.progress):
+        if not blobs and not self.job.clock(call, pointer.progress).is_due:
             return [], None
         outcome = self.job.run(self.journal, Request(pointer, 0, self.number, call, blobs))
         self.journal.commit()

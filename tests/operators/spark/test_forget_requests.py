@@ -16,12 +16,13 @@ from filelock import FileLock
 from operators import DefinitionError, SlidingWindows, forget, forget_requests
 from operators import aggregates as agg
 from operators.command.main import main
+from operators.runtime.batch_clock import Call
 from operators.runtime.keys_to_forget import encoded_keys
 from operators.runtime.watermark_rule import WatermarkRule
 from operators.spark.base import logs
 from operators.spark.inputs.blobs import from_blobs, to_blobs
 from operators.spark.replicas import forget_lookup
-from operators.spark.replicas.calls import Blobs, Call, Request
+from operators.spark.replicas.calls import Blobs, Request
 from operators.spark.replicas.copies import drop_copy
 from operators.spark.replicas.forget_lookup import Requests
 from operators.spark.replicas.job import Job

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from operators.spark.replicas.calls import Blobs, Call, Functions, Origin, Outcome, Request
+from operators.runtime.batch_clock import Call
+from operators.spark.replicas.calls import Blobs, Functions, Origin, Outcome, Request
 from operators.spark.replicas.messages import (
     Answer,
     Asked,

@@ -11,13 +11,14 @@ import pytest
 
 from operators import AggregateOperation, Declaration, KeyedOperator, TumblingWindows
 from operators import aggregates as agg
+from operators.runtime.batch_clock import Call
 from operators.runtime.binding import Binding
 from operators.runtime.watermark_rule import WatermarkRule
 from operators.spark.base import user_code_lock
 from operators.spark.batch.bounded import BoundedRun
 from operators.spark.inputs.blobs import to_blobs
 from operators.spark.inputs.packing import Pack
-from operators.spark.replicas.calls import Blobs, Call, Request
+from operators.spark.replicas.calls import Blobs, Request
 from operators.spark.replicas.copies import drop_copy
 from operators.spark.replicas.job import Job
 from operators.spark.state.bootstrap import OpenPages
