@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 
 from operators import TumblingWindows
 from operators import aggregates as agg
+from operators.runtime.batch_clock import Call
 from operators.runtime.watermark_rule import WatermarkRule
 from operators.spark.base import logs
 from operators.spark.base.session import PARTITIONS_KEY
@@ -26,7 +27,7 @@ from operators.spark.inputs import blobs
 from operators.spark.inputs.blobs import to_blobs
 from operators.spark.inputs.spool import Spool
 from operators.spark.replicas import results
-from operators.spark.replicas.calls import Blobs, Call, Request
+from operators.spark.replicas.calls import Blobs, Request
 from operators.spark.replicas.copies import drop_copy
 from operators.spark.replicas.job import Job
 from operators.spark.replicas.parents import Parent
