@@ -129,7 +129,9 @@ def check_name(name: object) -> None:
 
 
 def refuse_alike(what: str, names: Iterable[str]) -> None:
-    """Refuse names of which two are equal, or differ in case only: Spark takes these as one, and cannot read such a table.
+    """Refuse names of which two are equal, or differ in case only.
+
+    With spark.sql.caseSensitive, Spark tells such names apart. Sinks, and readers of their tables, do not.
 
     Raises:
         DefinitionError: names them.
@@ -141,7 +143,8 @@ def refuse_alike(what: str, names: Iterable[str]) -> None:
             how = (
                 "occurs twice"
                 if other == name
-                else f"differs from {other!r} in case only, which Spark takes as one name"
+                else f"differs from {other!r} in case only; without spark.sql.caseSensitive Spark takes these as one name, and "
+                "most tables always do"
             )
             raise DefinitionError(f"{what} {name!r} {how}: give each its own name")
         seen[name.lower()] = name

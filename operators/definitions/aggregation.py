@@ -85,6 +85,7 @@ class WindowedAggregation(RunnableOperator):
         aggregates: results by name.
         policy: "on_close" or "on_update".
         key_names: names of the keys in the result, if they are not those of the columns.
+        clock: what event times are, as `clock_of` returns it, if their column does not tell: that of united streams has a zone.
     """
 
     windows: WindowDefinition
@@ -92,6 +93,7 @@ class WindowedAggregation(RunnableOperator):
     aggregates: tuple[tuple[str, Aggregate], ...] = ()
     policy: Policy = "on_close"
     key_names: tuple[str, ...] = ()
+    clock: str | None = None
 
     def group_by(self, *columns: "str | Column") -> "WindowedAggregation":
         """Return the operator grouped by these columns or, on Spark, expressions, in place of earlier ones."""
@@ -197,7 +199,7 @@ class WindowedAggregation(RunnableOperator):
         segment = segment_length(config, windows.tick_us, windows.segment(output.operations))
         read = sorted({name for operation in output.operations for name in operation.inputs})
         values = tuple((name, types[name]) for name in read)
-        clock = clock_of(event_time, types[event_time])
+        clock = self.clock or clock_of(types[event_time])
         inputs = Inputs(event_time, keys, values, windows.tick_us, plan.max_bound_offset, gap, clock=clock)
         return Binding(
             plan,
@@ -314,6 +316,7 @@ class CoGroupedAggregation(OfSomeKinds):
         event_time: "str | Column | Mapping[str, str | Column]",
     ) -> "tuple[WindowedAggregation, DataFrame, Incoming | None]":
         """The operator over the frames as one, that frame, and what is known of its event time if it is a stream."""
+        from operators.spark.base.types import arrow_type
         from operators.spark.inputs.union import check_frames, check_inputs, unite
 
         times = event_times(self.sides, frames, event_time)
@@ -331,7 +334,10 @@ class CoGroupedAggregation(OfSomeKinds):
         )
         whole, windows = CoGroupedAggregation(ready[-1], tuple(sides)), ready[-1].windows
         grace_us = windows.grace_ticks * windows.tick_us
-        return whole.joint, *unite(sides, whole.shared, prepared, times, grace_us)
+        frame, incoming = unite(sides, whole.shared, prepared, times, grace_us)
+        first = sides[0].name
+        clock = clock_of(arrow_type(prepared[first].schema[times[first]].dataType))
+        return replace(whole.joint, clock=clock), frame, incoming
 
     def local_runner(
         self,

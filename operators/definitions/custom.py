@@ -224,7 +224,7 @@ class GroupedOperator(RunnableOperator):
                 inputs,
                 tick_us,
                 plan.max_bound_offset,
-                clock=clock_of(event_time, types[event_time]),
+                clock=clock_of(types[event_time]),
             ),
             grace,
             segment_length(config, tick_us, segment),

@@ -245,7 +245,7 @@ class RollingAggregation(RunnableOperator):
         )
         values = read if label is None else (*read, (label, pa.bool_()))
         keys = tuple((name, types[name]) for name in self.keys)
-        offset, clock = plan.max_bound_offset, clock_of(event_time, types[event_time])
+        offset, clock = plan.max_bound_offset, clock_of(types[time])
         inputs = Inputs(event_time, keys, values, windows.tick_us, offset, rows=plan.rows, clock=clock)
         return Binding(
             plan,
@@ -277,7 +277,9 @@ class RollingAggregation(RunnableOperator):
                     f"all columns come out beside the aggregates, but {error}: cast column {out!r}, or drop it first"
                 ) from error
             if (result := results.get(out.lower())) is not None:
-                alike = "" if result == out else f" {out!r}, but for case, which Spark does not tell apart"
+                alike = (
+                    "" if result == out else f" {out!r}, but for case, which most tables do not tell apart"
+                )
                 raise DefinitionError(
                     f"result {result!r} has the name of a column of the frame{alike}: give the aggregate, or the lookback, "
                     "another name"

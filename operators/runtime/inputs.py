@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.types as pat
 
-from operators.aggregates.sides import EVENT_TIME
 from operators.columns.records import RecordColumns
 
 
@@ -76,11 +75,8 @@ class Inputs:
         return pa.schema([(name, types[name]) for name in self.names]).empty_table()
 
 
-def clock_of(event_time: str, type_: pa.DataType) -> str | None:
-    """Return what event times are: instants, or times on some local clock; None for whole numbers, which may be of either.
-
-    None for united frames, too: if they are streams, a time without zone has become an instant of UTC.
-    """
-    if event_time == EVENT_TIME or not pat.is_timestamp(type_):
+def clock_of(type_: pa.DataType) -> str | None:
+    """Return what event times of a type are: instants, or times on a local clock; None for whole numbers: of either."""
+    if not pat.is_timestamp(type_):
         return None
     return "timestamp_ntz" if type_.tz is None else "timestamp"

@@ -3,6 +3,9 @@
 PySpark's own conversions are internal, and change from version to version.
 """
 
+import re
+from collections.abc import Iterable
+
 import pyarrow as pa
 import pyarrow.types as pat
 from pyspark.sql import types as spark
@@ -42,11 +45,12 @@ _TO_SPARK = {
     pa.timestamp("us"): spark.TimestampNTZType(),
     pa.duration("us"): spark.DayTimeIntervalType(),
 }
-_OTHER = pa.struct([])
+_LACKING = re.compile("struct<([^<>]*): null>")
+"""How Arrow shows what `arrow_type` returns of a type that Arrow lacks."""
 
 
 def arrow_schema(schema: spark.StructType) -> pa.Schema:
-    """Return the columns as Arrow fields; a type that Arrow lacks becomes a struct without fields, which every use refuses."""
+    """Return the columns as Arrow fields; for a type that Arrow lacks, see `arrow_type`."""
     return pa.schema([pa.field(field.name, arrow_type(field.dataType)) for field in schema.fields])
 
 
@@ -74,8 +78,31 @@ def check_collations(schema: spark.StructType, binding: Binding) -> None:
             )
 
 
+def check_lacking(schema: spark.StructType, names: Iterable[str]) -> None:
+    """Refuse columns of types that Arrow lacks, such as variant and intervals of months.
+
+    Args:
+        schema: the frame's columns.
+        names: of the columns that are read.
+
+    Raises:
+        DefinitionError: names the column, its type, and the way out.
+    """
+    for field in schema.fields:
+        if field.name in names and _is_lacking(arrow_type(field.dataType)):
+            raise DefinitionError(
+                f"column {field.name!r} is of type {field.dataType.simpleString()}, which no Arrow table can hold: cast it "
+                "before apply, for example to a string"
+            )
+
+
+def in_spark_types(message: str) -> str:
+    """Return a message with the names that Spark has for types that Arrow lacks."""
+    return _LACKING.sub(r"\1", message)
+
+
 def arrow_type(type_: spark.DataType) -> pa.DataType:
-    """Return the Arrow type of a Spark type."""
+    """Return the Arrow type of a Spark type; if Arrow has none, a struct with a field of its name, which most uses refuse."""
     if isinstance(type_, spark.DecimalType):
         return pa.decimal128(type_.precision, type_.scale)
     if isinstance(type_, spark.ArrayType):
@@ -84,7 +111,7 @@ def arrow_type(type_: spark.DataType) -> pa.DataType:
         return pa.map_(arrow_type(type_.keyType), arrow_type(type_.valueType))
     if isinstance(type_, spark.StructType):
         return pa.struct([pa.field(field.name, arrow_type(field.dataType)) for field in type_.fields])
-    return _TO_ARROW.get(type(type_), _OTHER)
+    return _TO_ARROW.get(type(type_)) or pa.struct([pa.field(type_.simpleString(), pa.null())])
 
 
 def reported_schema(schema: spark.StructType) -> pa.Schema:
@@ -95,7 +122,7 @@ def reported_schema(schema: spark.StructType) -> pa.Schema:
     """
     reported = arrow_schema(schema)
     for field, column in zip(reported, schema.fields, strict=True):
-        if _is_exotic(field.type):
+        if _is_lacking(field.type):
             raise DefinitionError(
                 f"column {field.name!r} is of type {column.dataType.simpleString()}, which cannot be reported: "
                 "cast it, or drop it with df.drop"
@@ -103,15 +130,15 @@ def reported_schema(schema: spark.StructType) -> pa.Schema:
     return reported
 
 
-def _is_exotic(type_: pa.DataType) -> bool:
-    """Whether a type is, or holds, one that Arrow lacks."""
+def _is_lacking(type_: pa.DataType) -> bool:
+    """Whether a type is, or holds, one that Arrow lacks, or a struct without fields, of which it cannot make rows."""
     if pat.is_map(type_):
-        return _is_exotic(type_.key_type) or _is_exotic(type_.item_type)
+        return _is_lacking(type_.key_type) or _is_lacking(type_.item_type)
     if pat.is_list(type_):
-        return _is_exotic(type_.value_type)
+        return _is_lacking(type_.value_type)
     if pat.is_struct(type_):
-        return not type_.num_fields or any(map(_is_exotic, (f.type for f in type_)))
-    return False
+        return not type_.num_fields or any(map(_is_lacking, (f.type for f in type_)))
+    return bool(pat.is_null(type_))
 
 
 def spark_schema(schema: pa.Schema) -> spark.StructType:

@@ -5,6 +5,7 @@ least of all, and threads of one interpreter gain little: two processes with 2, 
 processor either way, and the same time within what two runs differ by.
 """
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
@@ -19,6 +20,16 @@ def in_turn() -> Iterator[None]:
     """Run the block while no other thread of this process runs such a block."""
     with _turn:
         yield
+
+
+def end_if_forked(process: int) -> None:
+    """End this process if a user function has forked it and come back: copies and answers are those of the other one.
+
+    Args:
+        process: the number that this process had before it called the function.
+    """
+    if os.getpid() != process:
+        os._exit(0)
 
 
 @contextmanager

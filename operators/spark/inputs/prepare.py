@@ -13,7 +13,7 @@ from operators.columns.expressions import named
 from operators.errors import DefinitionError
 from operators.runtime.binding import Binding, Runnable
 from operators.spark.base.session import CALLER, PARTITIONS_KEY, check_running
-from operators.spark.base.types import arrow_schema, check_collations
+from operators.spark.base.types import arrow_schema, check_collations, check_lacking, in_spark_types
 from operators.spark.inputs.chains import Incoming, incoming
 from operators.spark.inputs.watermarks import check_time, moment_us
 from state_backends import StateConfig, resolve
@@ -110,7 +110,11 @@ def prepare(
     operator, df, time = operator.prepared(df, time)
     check_time(df, time)
     schema = arrow_schema(df.schema)
-    binding = operator.bind(schema, time, config)
+    try:
+        binding = operator.bind(schema, time, config)
+    except DefinitionError as error:
+        raise type(error)(in_spark_types(str(error))) from error.__cause__
+    check_lacking(df.schema, binding.inputs.names)
     check_collations(df.schema, binding)
     bounded = replace(binding, plan=operator.bounded().bind(schema, time, config).plan)
     return Prepared(df, binding, bounded, config, time, operator.takes_updates, operator.final)

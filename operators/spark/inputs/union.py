@@ -89,6 +89,8 @@ def unite(
     if read:
         parts = [one.with_watermark(part, EVENT_TIME) for one, part in zip(read.values(), parts, strict=True)]
     types = [{field.name: field.dataType.simpleString() for field in part.schema} for part in parts]
+    for side, told in zip(sides, types, strict=True):  # Before those of streams got a zone.
+        told[EVENT_TIME] = frames[side.name].schema[times[side.name]].dataType.simpleString()
     check_types([side.name for side in sides], types, times)
     return reduce(DataFrame.unionByName, parts), Incoming.of_inputs(
         read, {side.name: side.marker for side in sides}

@@ -13,6 +13,7 @@ from dataclasses import replace
 from threading import Event, Lock, Thread
 
 from operators.spark.base.logs import log_at, warn_once
+from operators.spark.base.user_code_lock import end_if_forked
 from operators.spark.base.workers import prepare_worker
 from operators.spark.inputs.spool import Spool
 from operators.spark.replicas.calls import Origin
@@ -151,11 +152,11 @@ class BucketService:
         except _TaskEndedError:
             raise
         except BaseException as error:  # noqa: BLE001 - the task works on it itself, and raises its error as it is
-            self._end_if_forked()
+            end_if_forked(self._process)
             text = f"{type(error).__name__}: {error}"
             warn_once(_LOG, _FAILED, text)
             return Failed(text)
-        self._end_if_forked()
+        end_if_forked(self._process)
         self._remember(asked.origin, job, store_id)
         # Too large for memory is too large for a message.
         if isinstance(outcome.blobs, Spool) and outcome.blobs.on_disk:
@@ -163,11 +164,6 @@ class BucketService:
                 task.send(encode_answer(Emitted(blob)))
             outcome = replace(outcome, blobs=())
         return Done(list(journal.changes.items()), outcome)
-
-    def _end_if_forked(self) -> None:
-        """A function may have forked, and the new process come back from it, too: it must not answer."""
-        if os.getpid() != self._process:
-            os._exit(0)
 
     def _job(self, task: Connection, asked: Asked) -> Job | None:
         """The functions to work with; None if they are not for this process."""

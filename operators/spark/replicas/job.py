@@ -1,6 +1,7 @@
 """What a bucket does in one call of Spark, in whichever process has its copy."""
 
 import logging
+import os
 from dataclasses import dataclass, replace
 
 from operators.runtime.batch_clock import Call, StreamClock
@@ -9,7 +10,7 @@ from operators.runtime.metrics import add_metrics
 from operators.runtime.stateful import StatefulOperator, rebuilt_once
 from operators.runtime.watermark_rule import WatermarkRule
 from operators.spark.base.logs import warn_once
-from operators.spark.base.user_code_lock import in_turn
+from operators.spark.base.user_code_lock import end_if_forked, in_turn
 from operators.spark.inputs.blobs import BLOB_BYTES
 from operators.spark.replicas.batch_parts import pieces
 from operators.spark.replicas.calls import Outcome, Request
@@ -90,10 +91,15 @@ class Job:
         return outcome
 
     def _attempt(self, journal: Journal, request: Request) -> Outcome:
+        process = os.getpid()
         with lease_copy(self.binding, self.config, request.pointer.store_id) as operator:
-            return self._step(operator, journal, request)
+            try:
+                return self._step(operator, journal, request)
+            finally:
+                end_if_forked(process)  # Also before the copy is closed after an error.
 
     def _step(self, operator: StatefulOperator, journal: Journal, request: Request) -> Outcome:
+        process = os.getpid()
         pointer = operator.open(journal, request.pointer)
         first = []
         if request.begins and self.savepoint is not None:
@@ -122,6 +128,7 @@ class Job:
             done = operator.step(piece.close_times, piece.rows, piece.partials, wide=wide)
             # Asked before the commit, while the store knows of this batch's changes.
             timer = None if operator.store.is_empty() else after.timer
+            end_if_forked(process)  # Two processes must not write to one copy.
             pointer = operator.commit(journal, pointer, replace(after, timer=timer), request.batch)
             metrics = add_metrics(metrics, operator.drain_metrics(done.counters))
             for table in done.tables(BLOB_BYTES):

@@ -99,7 +99,7 @@ DEFINITIONS = {
         change=agg.sum("x")
     ).emit("on_update"),
     "output column 'origin' occurs twice: give each": lambda: HOURS.aggregate(origin=agg.count()),
-    "output column 'Origin' differs from 'origin' in case only, which Spark takes as one name: give": lambda: (
+    "output column 'Origin' differs from 'origin' in case only; without spark.sql.caseSensitive .*: give": lambda: (
         HOURS.aggregate(Origin=agg.count())
     ),
     "output column 'N' differs from 'n' in case only": lambda: COUNT.aggregate(N=agg.count()),

@@ -1,7 +1,7 @@
 """State under changed aggregates: what is kept goes on, what is added counts from then on, and all else is refused by name."""
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from decimal import Decimal
 from pathlib import Path
@@ -15,7 +15,7 @@ from feeds import BACKENDS, GRACE, KINDS, POLICIES, SCHEMA, Feed, committed, ope
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators import HoppingWindows, SessionWindows, SlidingWindows, TumblingWindows
+from operators import HoppingWindows, RollingWindows, SessionWindows, SlidingWindows, TumblingWindows
 from operators import aggregates as agg
 from operators.aggregates.empty import empty_state
 from operators.columns.records import FAR_FUTURE, FAR_PAST
@@ -385,6 +385,29 @@ def test_moved_and_renamed_aggregates_go_on_without_an_option(
     order = expected[0].column_names
     moved = [table.rename_columns(names).select(order) for table in found]
     assert [rows(each) for each in expected[2:]] == [rows(each) for each in moved]
+
+
+def test_event_times_of_several_frames_have_a_clock(tmp_path: Path) -> None:
+    """Of all frames in one window, and of labels beside their records."""
+    both = TumblingWindows(10).group_by("k").cogroup(left={"n": agg.count()}, right={"m": agg.count()})
+    beside = RollingWindows({"short": 10}).group_by("k").aggregate(n=agg.count())
+    runners: dict[str, Callable[[], Any]] = {
+        "cogroup": lambda: both.local_runner("at", "memory", tmp_path / "cogroup", ADAPT),
+        "as of": lambda: beside.local_runner_as_of("at", "at", "memory", tmp_path / "as of", ADAPT),
+    }
+    names = {"cogroup": ("left", "right"), "as of": ("labels", "records")}
+
+    def process(runner: Any, kind: str, type_: pa.DataType) -> None:
+        table = pa.table({"k": ["a"], "at": pa.array([5], type_)})
+        with runner:
+            runner.process(dict.fromkeys(names[kind], table)) if kind == "cogroup" else runner.process(
+                table, table
+            )
+
+    for kind, runner in runners.items():
+        process(runner(), kind, pa.timestamp("ms", "UTC"))
+        with pytest.raises(StateError, match="event time was timestamp, is timestamp_ntz"):
+            process(runner(), kind, pa.timestamp("ms"))
 
 
 def test_folds_of_one_name_are_not_mixed_up(tmp_path: Path) -> None:

@@ -1,18 +1,51 @@
 """Operators at work in several threads of a process do not disturb one another: rows are those of each alone."""
 
+import socket
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark import cloudpickle
 
-from operators import HoppingWindows, RollingWindows, SessionWindows, SlidingWindows, TumblingWindows
+from operators import (
+    Declaration,
+    HoppingWindows,
+    KeyedOperator,
+    RollingWindows,
+    SessionWindows,
+    SlidingWindows,
+    TumblingWindows,
+)
 from operators import aggregates as agg
+from operators.runtime.watermark_rule import WatermarkRule
+from operators.spark.inputs.blobs import from_blobs, to_blobs
+from operators.spark.replicas.bucket_service import BucketService
+from operators.spark.replicas.calls import Blobs, Call, Functions, Origin, Request
+from operators.spark.replicas.connection import Connection
+from operators.spark.replicas.copies import drop_copy
+from operators.spark.replicas.job import Job
+from operators.spark.replicas.messages import (
+    Asked,
+    Busy,
+    Done,
+    Wanted,
+    WantedFunctions,
+    decode_answer,
+    encode_blob,
+    encode_functions,
+    encode_request,
+)
+from state_backends import resolve
+from state_backends.durability.pointer import Pointer, read_pointer
+from state_backends.journal import MemoryJournal
 
 THREADS, BATCHES, ROWS = 4, 6, 120
 BEGIN = datetime(2024, 1, 1, tzinfo=timezone.utc)
@@ -59,8 +92,22 @@ def table(number: int, seed: int) -> pa.Table:
     return pa.table(columns)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Kept(KeyedOperator):
+    """Emits the last values of a key with each record."""
+
+    def schema(self, types: Any) -> Declaration:
+        return Declaration([*VALUES, "number"], results={"kept": "string"})
+
+    def process(self, time: int, record: dict[str, Any], context: Any) -> Any:
+        context.value = [*(context.value or []), 2**64 + time, *(record[name] for name in VALUES)][-12:]
+        yield {"kept": str(context.value)}
+
+
 def operator(kind: str) -> Any:
     """An operator that stores values of all types."""
+    if kind == "custom":
+        return Kept().group_by("k")
     lists = {name: agg.collect_list(name) for name in VALUES if name != "list"}
     folded = agg.fold(list, large, "number", "list", "decimal", type="string", merge=joined, finish=str)
     return KINDS[kind].group_by("k").aggregate(**lists, folded=folded)
@@ -68,7 +115,9 @@ def operator(kind: str) -> Any:
 
 def rows_of(kind: str, backend: str, folder: Path, seed: int) -> Iterator[list[dict[str, Any]]]:
     """The rows of each batch. After each, the operator is closed, and the next one reads what it has committed."""
-    options = {"state.snapshots.batches": 2, "state.snapshots.folder": str(folder / "snapshots")}
+    options: dict[str, object] = {}
+    if backend != "spark":  # Spark stores it.
+        options = {"state.snapshots.batches": 2, "state.snapshots.folder": str(folder / "snapshots")}
     for number in range(BATCHES):
         with operator(kind).local_runner("at", backend, folder / "state", options) as runner:
             yield runner.process(table(number, seed)).to_pylist()
@@ -84,11 +133,11 @@ def switching() -> Iterator[None]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("backend", ["memory", "rocksdb"])
+@pytest.mark.parametrize("backend", ["memory", "rocksdb", "spark"])
 @pytest.mark.usefixtures("switching")
 def test_threads_do_not_disturb_one_another(backend: str, tmp_path: Path) -> None:
     """Operators of all kinds, over values of all types: several of each kind at once, and all rows are those of one alone."""
-    jobs = [(kind, seed) for seed in range(THREADS) for kind in KINDS]
+    jobs = [(kind, seed) for seed in range(THREADS) for kind in (*KINDS, "custom")]
 
     def work(kind: str, seed: int, run: str) -> list[list[dict[str, Any]]]:
         return [*rows_of(kind, backend, tmp_path / run / f"{kind}-{seed}", seed)]
@@ -96,5 +145,78 @@ def test_threads_do_not_disturb_one_another(backend: str, tmp_path: Path) -> Non
     alone = [work(*job, "alone") for job in jobs]
     with ThreadPoolExecutor(THREADS) as pool:
         together = [*pool.map(lambda job: work(*job, "together"), jobs)]
+    assert alone == together
+    assert all(map(any, together))
+
+
+@dataclass
+class Bucket:
+    """A bucket of a stream, whose tasks ask a process for state.
+
+    Attributes:
+        job: of the operator.
+        name: of the bucket's state.
+        journal: what tasks have committed.
+    """
+
+    job: Job
+    name: str
+    journal: MemoryJournal
+
+    def batch(
+        self, service: BucketService, origin: Origin, number: int, rows: pa.Table
+    ) -> list[dict[str, Any]]:
+        """What the service answers to a batch, which is committed."""
+        pointer = read_pointer(self.journal) or replace(Pointer.fresh(), store_id=self.name)
+        blobs = Blobs([*to_blobs(rows)])
+        watermark = number * ROWS * 5_000 + round(BEGIN.timestamp() * 1_000)
+        asked = encode_request(
+            Asked("key", origin, Request(pointer, 0, number, Call(watermark, number), blobs))
+        )
+        one, other = socket.socketpair(socket.AF_UNIX)
+        Thread(target=service._serve, args=(other,), daemon=True).start()
+        with Connection(one, 60) as task:
+            task.send(asked)
+            while isinstance(answer := decode_answer(task.receive(), self.name), Wanted | WantedFunctions):
+                if isinstance(answer, Wanted):
+                    task.send(encode_blob(self.journal.get(answer.name)))
+                else:
+                    functions = Functions(origin, "warning", cloudpickle.dumps(self.job))
+                    task.send(encode_functions(functions, sys.path))
+        assert not isinstance(answer, Busy)
+        assert isinstance(answer, Done), answer
+        for name, blob in answer.changes:
+            if blob is None:
+                self.journal.remove(name)
+            else:
+                self.journal.put(name, blob)
+        self.journal.commit()
+        return [row for table in from_blobs(answer.outcome.blobs) for row in table.to_pylist()]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["memory", "rocksdb", "spark"])
+@pytest.mark.usefixtures("switching")
+def test_a_process_for_state_works_for_several_tasks(backend: str, tmp_path: Path) -> None:
+    """Each bucket gets the rows that it gets alone, whatever other buckets and operators are worked on in between."""
+    config = resolve(backend, {"state.directory": str(tmp_path)})
+    kinds = [*KINDS, "custom"]
+    bindings = {kind: operator(kind).bind(table(0, 0).schema, "at", config) for kind in kinds}
+
+    def work(kind: str, seed: int, service: BucketService, run: str) -> list[list[dict[str, Any]]]:
+        job = Job(bindings[kind], config, (0,), WatermarkRule())
+        names = job.binding.inputs.names
+        bucket = Bucket(job, f"{run}{seed:07x}{kinds.index(kind):08x}", MemoryJournal())
+        batches = [table(number, seed).select(names) for number in range(BATCHES)]
+        try:
+            return [bucket.batch(service, Origin(run, kind), *one) for one in enumerate(batches)]
+        finally:
+            drop_copy(config, bucket.name)
+
+    jobs = [(kind, seed) for seed in range(THREADS) for kind in kinds]
+    one, many = BucketService("key"), BucketService("key")
+    alone = [work(*each, one, "a") for each in jobs]
+    with ThreadPoolExecutor(THREADS) as pool:
+        together = [*pool.map(lambda each: work(*each, many, "b"), jobs)]
     assert alone == together
     assert all(map(any, together))

@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from operators import TumblingWindows
+from operators import TumblingWindows, WindowedAggregation
 from operators import aggregates as agg
 from operators.runtime.batch_clock import Call
 from operators.runtime.watermark_rule import WatermarkRule
@@ -17,32 +17,39 @@ from state_backends import resolve
 from state_backends.durability.pointer import Pointer, read_pointer
 from state_backends.journal import MemoryJournal
 
+COUNT = TumblingWindows(10).group_by("k").aggregate(n=agg.count())
 SCHEMA = pa.schema([("k", pa.string()), ("at", pa.timestamp("ms", "UTC"))])
 
 
 class Bucket:
     """One bucket of windows of 10 ms."""
 
-    def __init__(self, folder: Path, closing: WatermarkRule) -> None:
+    def __init__(self, folder: Path, closing: WatermarkRule, op: WindowedAggregation = COUNT) -> None:
         config = resolve("memory", {"state.directory": str(folder)})
-        op = TumblingWindows(10).group_by("k").aggregate(n=agg.count())
         self.job = Job(op.bind(SCHEMA, "at", config), config, (0,), closing)
         self.journal, self.number = MemoryJournal(), -1
 
     def call(self, watermark: int, times: list[int], *told: int | None) -> tuple[list[int], Outcome | None]:
         """The starts of the windows that a batch with these records emits; no outcome if there is nothing to do."""
-        self.number += 1
-        pointer = read_pointer(self.journal) or Pointer.fresh()
-        highest = tuple(None if time is None else time * 1_000 for time in told)
-        call = Call(watermark, self.number, max_event_times_us=highest)
-        table = pa.table({"k": ["a"] * len(times), "at": times}, SCHEMA)
-        blobs = Blobs([*to_blobs(table.rename_columns(list(self.job.binding.inputs.names)))] if times else [])
-        if not blobs and not self.job.clock(call, pointer.progress).is_due:
+        highest = [None if time is None else time * 1_000 for time in told]
+        outcome = self.take(watermark, pa.table({"k": ["a"] * len(times), "at": times}, SCHEMA), *highest)
+        if outcome is None:
             return [], None
-        outcome = self.job.run(self.journal, Request(pointer, 0, self.number, call, blobs))
-        self.journal.commit()
         rows = [row for table in from_blobs(outcome.blobs) for row in table.to_pylist()]
         return sorted(round(row["window"]["start"].timestamp() * 1_000) for row in rows), outcome
+
+    def take(self, watermark: int, table: pa.Table, *highest: int | None) -> Outcome | None:
+        """What comes of a batch; None if there is nothing to do."""
+        self.number += 1
+        pointer = read_pointer(self.journal) or Pointer.fresh()
+        call = Call(watermark, self.number, max_event_times_us=highest)
+        table = table.rename_columns(list(self.job.binding.inputs.names))
+        blobs = Blobs([*to_blobs(table)] if table.num_rows else [])
+        if not blobs and not self.job.clock(call, pointer.progress).is_due:
+            return None
+        outcome = self.job.run(self.journal, Request(pointer, 0, self.number, call, blobs))
+        self.journal.commit()
+        return outcome
 
     def close(self) -> None:
         """Close the copy."""
@@ -91,6 +98,24 @@ def test_without_delays_the_watermark_alone_counts(tmp_path: Path) -> None:
     bucket = Bucket(tmp_path, WatermarkRule())
     assert [] == bucket.call(0, [5, 25], 25)[0]
     assert [0] == bucket.call(24, [26], 95)[0]
+    bucket.close()
+
+
+def test_close_times_of_a_stream_are_whole_milliseconds(tmp_path: Path) -> None:
+    """Also with ticks of a microsecond: records of the last millisecond still count, which are late for a local runner."""
+    op = TumblingWindows("100 us", tick="1 us").group_by("k").aggregate(n=agg.count())
+    bucket = Bucket(tmp_path, WatermarkRule(delays_us=(("", 1_000),)), op)
+    batches = [5_750], [4_950, 5_050, 5_850]
+    told, watermark = [], 0
+    with op.local_runner("at", "memory") as runner:
+        for times in batches:
+            table = pa.table({"k": ["a"] * len(times), "at": pa.array(times, pa.timestamp("us", "UTC"))})
+            runner.process(table)
+            outcome = bucket.take(watermark, table, max(times))
+            assert outcome is not None
+            told.append((outcome.metrics["late"], runner.counters.late))
+            watermark = max(times) // 1_000 - 1
+    assert [(0, 0), (1, 2)] == told
     bucket.close()
 
 

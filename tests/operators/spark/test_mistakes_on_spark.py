@@ -24,6 +24,9 @@ from operators import (
     what_failed,
 )
 from operators import aggregates as agg
+from operators.aggregates.sides import EVENT_TIME
+from operators.runtime.identity import CLOCK
+from operators.spark.inputs.prepare import prepare
 from state_backends import StateError, read_state
 from tests.effort import slow
 from tests.operators.spark.frames import run_query, stream, write_source
@@ -81,7 +84,34 @@ MISTAKES: dict[str, Callable[[DataFrame], Any]] = {
     "the gap is of type double; it must be an interval, its text, or whole milliseconds": lambda df: (
         SessionWindows(gap_column="x").aggregate(n=agg.count()).apply(df, "at")
     ),
+    "event time column 'v' is of type variant": lambda df: COUNT.apply(lacking(df), "v"),
+    "key column 'v' is of type variant; keys must be atomic": lambda df: (
+        SlidingWindows("2 seconds").group_by("v").aggregate(n=agg.count()).apply(lacking(df), "at")
+    ),
+    r"sum\(p\): column 'p' is of type interval month, not a number: cast": lambda df: WINDOWS.aggregate(
+        n=agg.sum("p")
+    ).apply(lacking(df), "at"),
+    r"max\(vs\): column 'vs' is of type list<.*: variant>, not": lambda df: WINDOWS.aggregate(
+        n=agg.max("vs")
+    ).apply(lacking(df), "at"),
+    "column 'p' is of type interval month, which no Arrow .*: cast it before apply, for example to a string": lambda df: (
+        WINDOWS.aggregate(n=agg.count("p")).apply(lacking(df), "at")
+    ),
+    "column 'vs' is of type array<variant>, which no Arrow table can hold": lambda df: WINDOWS.aggregate(
+        n=agg.fold(int, lambda state, _: state, "vs", type="bigint")
+    ).apply(lacking(df), "at"),
+    "column 'v' is of type variant, which no Arrow": lambda df: BESIDE.apply(lacking(df), "at"),
+    "column 'right.v' is of type variant, which no Arrow": lambda df: WINDOWS.cogroup(
+        left={"n": agg.count()}, right={"m": agg.count("v")}
+    ).apply({"left": df, "right": lacking(df)}, "at"),
 }
+
+
+def lacking(df: DataFrame) -> DataFrame:
+    """The frame with columns of types that Arrow lacks."""
+    variant = F.parse_json(F.lit("{}"))
+    months = F.expr("interval '3' month")
+    return df.withColumns({"v": variant, "p": months, "vs": F.array(variant)})
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +129,35 @@ def test_a_mistake_is_told(
     """What is wrong, where, and what to do, before anything runs."""
     with pytest.raises(DefinitionError, match=message):
         mistake(spark.read.parquet(str(source)))
+
+
+def test_streams_of_one_window_have_one_clock(spark: SparkSession, source: Path) -> None:
+    """Instants beside local times are refused, and which of the two they are is part of the state's identity."""
+    one = stream(spark, source)
+    local = one.withColumn("at", F.col("at").cast("timestamp_ntz"))
+    with pytest.raises(DefinitionError, match="is of type timestamp in left, but timestamp_ntz in right"):
+        BOTH.apply({"left": one, "right": local}, "at")
+    for frame, clock in ((one, "timestamp"), (local, "timestamp_ntz")):
+        joint, united, _ = BOTH._unite({"left": frame, "right": frame}, "at")
+        binding = prepare(joint, united, EVENT_TIME, "memory", None).binding
+        assert clock == binding.identity()[CLOCK]
+
+
+def test_names_that_differ_by_case_where_spark_tells_them_apart(spark: SparkSession, source: Path) -> None:
+    """Operators read each of two such columns, and no result has both names: tables elsewhere take them as one."""
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        df = spark.read.parquet(str(source)).withColumn("K", F.lit("upper"))
+        windows = TumblingWindows("1 day")
+        for name in ("k", "K"):
+            rows = windows.group_by(name).aggregate(n=agg.count()).apply(df, "at").collect()
+            assert {row[name] for row in df.select(name).distinct().collect()} == {row[name] for row in rows}
+        with pytest.raises(
+            DefinitionError, match=r"'K' differs from 'k' in case only; without .*most tables"
+        ):
+            SlidingWindows("2 seconds").group_by("k", "K").aggregate(n=agg.count())
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
 
 
 @pytest.mark.parametrize(

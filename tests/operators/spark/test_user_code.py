@@ -1,8 +1,12 @@
 """User functions have their turn: one thread of a process at a time calls them, wherever in Spark's tasks that is."""
 
+import os
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
@@ -23,6 +27,7 @@ from operators.spark.replicas.copies import drop_copy
 from operators.spark.replicas.job import Job
 from operators.spark.state.bootstrap import OpenPages
 from state_backends import resolve
+from state_backends.backends.memory import MemoryBackend
 from state_backends.durability.pointer import Pointer, read_pointer
 from state_backends.journal import MemoryJournal
 from tests.operators.spark.bounded_frames import SCHEMA, Frame
@@ -86,6 +91,56 @@ OPERATORS = {
 BUILT_IN = WINDOWS.aggregate(n=agg.count(), most=agg.max("v"))
 ROWS = [(key, 1_000 * at, 0, 1) for at in range(8) for key in (0, 1)]
 FRAME = Frame(ROWS, tasks=1, groups={0: 0, 1: 1}, step=4, batch=4)
+
+
+class Watched(MemoryBackend):
+    """Notes which process writes, and which closes."""
+
+    def write(self, *args: Any) -> None:
+        with Path("wrote").open("a") as file:
+            file.write(f"{os.getpid()}\n")
+        super().write(*args)
+
+    def close(self) -> None:
+        with Path("wrote").open("a") as file:
+            file.write(f"{os.getpid()}\n")
+        super().close()
+
+
+def forking(state: int) -> int:
+    """Fork, and go on in both processes."""
+    if not os.fork() and Path("raises").exists():
+        raise RuntimeError("in the new process")
+    return state + 1
+
+
+def in_a_forked_worker() -> None:
+    """Work on a bucket with a function that forks, and print which process has come so far."""
+    config = resolve(f"{Watched.__module__}:{Watched.__name__}", {"state.directory": "state"})
+    operator = WINDOWS.aggregate(n=agg.fold(int, forking, type="bigint"))
+    job = Job(bound(operator), config, (0,), WatermarkRule())
+    rows = FRAME.table.slice(0, 1).select(list(job.binding.inputs.names))
+    job.run(MemoryJournal(), Request(Pointer.fresh(), 0, 0, Call(0, 0), Blobs(list(to_blobs(rows)))))
+    print(os.getpid(), flush=True)  # noqa: T201 - read by a test
+
+
+@pytest.mark.parametrize("raises", [False, True])
+def test_a_process_that_a_function_forks_writes_nothing(tmp_path: Path, raises: bool) -> None:
+    """It has the same copy open, and ends when the function returns in it, or raises an error."""
+    if raises:
+        (tmp_path / "raises").touch()
+    command = f"from {__name__} import in_a_forked_worker; in_a_forked_worker()"
+    root = Path(__file__).parents[3]
+    done = subprocess.run(
+        [sys.executable, "-c", command],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    (process,) = done.stdout.split()
+    assert {process} == {*(tmp_path / "wrote").read_text().split()}
 
 
 def bound(operator: Any) -> Binding:
