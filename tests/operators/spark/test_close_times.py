@@ -119,6 +119,21 @@ def test_close_times_of_a_stream_are_whole_milliseconds(tmp_path: Path) -> None:
     bucket.close()
 
 
+def test_what_a_bucket_without_state_writes_for_the_clock(tmp_path: Path) -> None:
+    """Its pointer with each batch, of heartbeats, too, and nothing that adds up."""
+    rule = WatermarkRule(delays_us=(("", 1_000),), idle_ms=30, open_us=1_000)
+    bucket, sizes = Bucket(tmp_path, rule), []
+    for number in range(1, 60):
+        told = [] if number > 40 else [number + 1]
+        if number == 41:
+            bucket.number += 100
+        assert bucket.call(min(number, 40), [], *told)[1] is not None
+        sizes.append({name: len(blob) for name, blob in bucket.journal._blobs.items()})
+    assert [{"pointer"}] * len(sizes) == [{*one} for one in sizes]
+    assert max(one["pointer"] for one in sizes) < 1_000
+    bucket.close()
+
+
 @pytest.mark.parametrize("begun", [True, False], ids=["after a record", "before the first record"])
 def test_what_the_clock_makes_late_does_not_depend_on_the_bucket(tmp_path: Path, begun: bool) -> None:
     """A bucket without state follows the clock as one with state does: a key can be in either."""

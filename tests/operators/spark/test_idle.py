@@ -153,6 +153,40 @@ def test_in_a_chain_the_clock_leaves_open_what_the_first_operator_may_still_emit
     assert [1, 0] == found
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("chained", [False, True], ids=["one operator", "chain"])
+def test_the_number_of_buckets_changes_nothing(spark: SparkSession, tmp_path: Path, chained: bool) -> None:
+    """One bucket or five, of which some have no state when the clock closes windows: the same rows, and the same late ones."""
+    first = TumblingWindows("10 minutes", grace="1 hour").group_by("k").aggregate(n=agg.count())
+    second = TumblingWindows("20 minutes").group_by("k").aggregate(n=agg.sum("n"))
+    begin, keys = time.time(), "abcdefgh"
+    batches = [{key: [90] for key in keys[:1]}, {}, {key: [85, 30] for key in keys}, {}]
+    found = []
+    for buckets in (1, 5):
+        home = tmp_path / str(buckets)
+        (home / "in").mkdir(parents=True)
+        with_idle: dict[str, Any] = {"idle": "1 second", "options": {"state.buckets": buckets}}
+        rows_of = first.apply(stream(spark, home / "in"), "at", name="inner", **with_idle)
+        if chained:
+            inner = rows_of.select("k", "n", "window.end")
+            rows_of = second.apply(inner, "end", name="outer", **with_idle)
+        late = []
+        for number, batch in enumerate(batches):
+            flat = [(key, round((begin - 60 * ago) * 1e6)) for key, times in batch.items() for ago in times]
+            if flat:
+                at = pa.array([time for _, time in flat], pa.timestamp("us", "UTC"))
+                ones = [1] * len(flat)
+                table = pa.table({"k": [key for key, _ in flat], "at": at, "v": ones, "x": [1.0] * len(flat)})
+                write_numbered(table, home / "in", number)
+            else:
+                time.sleep(1.5)
+            late.append(counted(run(rows_of, home), "inner_out", "late"))
+        found.append((late, rows(spark.read.schema(rows_of.schema).parquet(str(home / "out")))))
+    assert found[0] == found[1]
+    assert [0, 0, len(keys), 0] == found[0][0]
+    assert found[0][1]
+
+
 @pytest.mark.soak
 def test_a_chain_drains_operator_by_operator(spark: SparkSession, source: Path, tmp_path: Path) -> None:
     """Windows over windows: when the first ones have come out, and it is quiet, so do the second ones."""
