@@ -25,10 +25,11 @@ from operators import (
     TumblingWindows,
 )
 from operators import aggregates as agg
+from operators.runtime.batch_clock import Call
 from operators.runtime.watermark_rule import WatermarkRule
 from operators.spark.inputs.blobs import from_blobs, to_blobs
 from operators.spark.replicas.bucket_service import BucketService
-from operators.spark.replicas.calls import Blobs, Call, Functions, Origin, Request
+from operators.spark.replicas.calls import Blobs, Functions, Origin, Request
 from operators.spark.replicas.connection import Connection
 from operators.spark.replicas.copies import drop_copy
 from operators.spark.replicas.job import Job
