@@ -1,6 +1,8 @@
 """Every aggregate over some types, and what it is in plain Python; helpers that make records, states and results of rows."""
 
+import functools
 import math
+import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta, timezone
@@ -307,6 +309,83 @@ def percentiles(ranks: Sequence[float], values: Values) -> Values | None:
     return found if ordered else None
 
 
+def shape(power: int, values: Values) -> float | None:
+    """Skewness (power 3) or kurtosis (4) of exact fractions."""
+    exact = list(map(Fraction, values))
+    middle = sum(exact) / len(exact)
+    squares, powers = (sum((value - middle) ** n for value in exact) / len(exact) for n in (2, power))
+    if not squares:
+        return None
+    return float(powers) / float(squares) ** (power / 2) - (3 if power == 4 else 0)
+
+
+def times(values: Values) -> float:
+    """The product of whole numbers and fractions, exact."""
+    return float(math.prod(map(Fraction, values)))
+
+
+def counted(most: int, rows: list[Row]) -> list[tuple[Any, int]]:
+    """The most frequent values with their counts, in order of the values."""
+    counts: dict[Any, int] = {}
+    for value in valid(rows):
+        counts[plain(value + 0.0 if isinstance(value, float) else value)] = counts.get(plain(value), 0) + 1
+    named = {plain(value): value for value in in_set(rows)}
+    ordered = sorted(counts, key=lambda name: (-counts[name], place(named[name])))[:most]
+    return [(named[name], counts[name]) for name in sorted(ordered, key=lambda name: place(named[name]))]
+
+
+def frequent(most: int, rows: list[Row]) -> list[dict[str, Any]]:
+    """The most frequent values with their counts, these first."""
+    found = sorted(counted(most, rows), key=lambda pair: -pair[1])
+    return [{"item": value, "count": count} for value, count in found]
+
+
+def commonest(rows: list[Row]) -> Any:
+    """The lowest of the most frequent values."""
+    found = counted(1, rows)
+    return found[0][0] if found else None
+
+
+def outermost(size: int, last: bool, distinct: bool, nulls: bool, rows: list[Row]) -> Values:
+    """The values of the first or last rows, in ascending order."""
+
+    def nearness(row: Row) -> Any:
+        return row.time if not last else -row.time
+
+    there = [row for row in rows if nulls or row.v is not None]
+    groups: dict[int, list[Row]] = {}
+    for row in there:
+        groups.setdefault(nearness(row), []).append(row)
+    found: Values = []
+    for near in sorted(groups):
+        values = sorted((row.v for row in groups[near] if row.v is not None), key=place, reverse=last)
+        found += [*values, *(None for row in groups[near] if row.v is None)]
+    if distinct:
+        found = once(found)
+    found = found[:size]
+    return found[::-1] if last else found
+
+
+def once(values: Values) -> Values:
+    """Each value where it stands first."""
+    found: dict[Any, Any] = {}
+    for value in values:
+        found.setdefault(plain(value), value)
+    return list(found.values())
+
+
+def bottommost(size: int, by: Callable[[Row], Any], rows: list[Row]) -> Values:
+    """The values with the smallest `by`, then the smallest."""
+    rows = [row for row in rows if row.v is not None and by(row) is not None]
+    return [row.v for row in sorted(rows, key=lambda row: (place(by(row)), place(row.v)))][:size]
+
+
+def ranked(ranks: Sequence[float], values: Values) -> Values:
+    """The values of rank ceil(p n)."""
+    ordered = sorted(map(float, values), key=place)
+    return [ordered[max(math.ceil(rank * len(ordered)), 1) - 1] for rank in ranks]
+
+
 SMALL = st.integers(-(2**31), 2**31 - 1)
 LONG = st.integers(-(2**52), 2**52)
 FLOATS = st.floats(-1e9, 1e9).map(lambda value: round(value, 3))
@@ -498,6 +577,92 @@ CASES: dict[str, Case] = {
         pa.int64(),
         st.integers(-(2**63), 2**63 - 1),
         of_values(lambda values: percentiles([0.5], values)[0]),
+    ),
+    "count_if": Case(agg.count_if("v"), pa.bool_(), st.booleans(), of_values(sum, 0)),
+    "try_sum of long": Case(agg.try_sum("v"), pa.int64(), LONG, of_values(sum)),
+    "try_avg of decimal": Case(
+        agg.try_avg("v"), pa.decimal128(12, 2), DECIMALS, of_values(partial(mean_decimal, 6))
+    ),
+    "sum_distinct of long": Case(
+        agg.sum_distinct("v"), pa.int64(), st.integers(-3, 3) | LONG, of_values(lambda values: sum({*values}))
+    ),
+    "sum_distinct of double": Case(
+        agg.sum_distinct("v"),
+        pa.float64(),
+        QUARTERS,
+        of_values(lambda values: math.fsum({*values})),
+        close=True,
+    ),
+    "sum_distinct of decimal": Case(
+        agg.sum_distinct("v"),
+        pa.decimal128(12, 2),
+        DECIMALS,
+        of_values(lambda values: exact_decimal(-2, [*{*values}])),
+    ),
+    "product of double": Case(agg.product("v"), pa.float64(), QUARTERS, of_values(times), close=True),
+    "product of int": Case(agg.product("v"), pa.int32(), SMALL, of_values(times), close=True),
+    "skewness": Case(agg.skewness("v"), pa.float64(), QUARTERS, of_values(partial(shape, 3)), close=True),
+    "kurtosis": Case(
+        agg.kurtosis("v"), pa.int32(), st.integers(-1_000, 1_000), of_values(partial(shape, 4)), close=True
+    ),
+    **{
+        f"{name} of {kind}": Case(
+            getattr(agg, name)("v"),
+            type_,
+            values,
+            of_values(partial(functools.reduce, getattr(operator, f"{how}"))),
+        )
+        for name, how in (("bit_and", "and_"), ("bit_or", "or_"), ("bit_xor", "xor"))
+        for kind, (type_, values) in {n: ORDERED[n] for n in ("long", "byte")}.items()
+    },
+    **_typed("histogram", lambda: agg.histogram("v"), partial(counted, 1000), _SOME),
+    "histogram of few": Case(agg.histogram("v", most=2), pa.string(), TEXT, partial(counted, 2)),
+    **_typed("mode", lambda: agg.mode("v"), commonest),
+    **_typed("approx_top_k", lambda: agg.approx_top_k("v", 2), partial(frequent, 2), _SOME),
+    **_typed("bottom_n", lambda: agg.bottom_n("v", 3), partial(bottommost, 3, lambda row: row.v), _SOME),
+    "bottom_n by double": Case(
+        agg.bottom_n("v", 2, by="w"), pa.string(), TEXT, partial(bottommost, 2, by_w), other=ORDERED["double"]
+    ),
+    **_typed("first_n", lambda: agg.first_n("v", 3), partial(outermost, 3, False, False, True)),
+    **_typed("last_n", lambda: agg.last_n("v", 3), partial(outermost, 3, True, False, True), _SOME),
+    "first_n distinct": Case(
+        agg.first_n("v", 2, True, distinct=True),
+        pa.int64(),
+        st.integers(0, 3),
+        partial(outermost, 2, False, True, False),
+    ),
+    "last_n distinct": Case(
+        agg.last_n("v", 2, distinct=True),
+        pa.float64(),
+        st.sampled_from([0.0, -0.0, math.nan, 1.5]),
+        partial(outermost, 2, True, True, True),
+    ),
+    "last_n distinct of text": Case(
+        agg.last_n("v", 3, distinct=True),
+        pa.string(),
+        st.sampled_from("abcde"),
+        partial(outermost, 3, True, True, True),
+    ),
+    "listagg": Case(
+        agg.listagg("v", ","),
+        pa.string(),
+        TEXT,
+        lambda rows: ",".join(listed(rows)) if listed(rows) else None,
+    ),
+    "listagg of binary": Case(
+        agg.listagg("v", b"|"),
+        pa.binary(),
+        st.binary(max_size=3),
+        lambda rows: b"|".join(listed(rows)) if listed(rows) else None,
+    ),
+    "listagg_distinct": Case(
+        agg.listagg_distinct("v"),
+        pa.string(),
+        TEXT,
+        lambda rows: "".join(in_set(rows)) if in_set(rows) else None,
+    ),
+    "percentile_disc of int": Case(
+        agg.percentile_disc("v", RANKS), pa.int32(), SMALL, of_values(partial(ranked, RANKS))
     ),
     "user's squares": Case(
         SQUARES("v"),

@@ -3,7 +3,6 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +10,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pat
 
-from operators.aggregates import exact
 from operators.aggregates.moments import PowerSums, variances
 from operators.aggregates.operation import Operation
 from operators.aggregates.operations import (
@@ -21,11 +19,7 @@ from operators.aggregates.operations import (
     Max,
     Min,
     ObjectExtreme,
-    SumDecimal,
-    SumFloat,
     SumInt,
-    SumLong,
-    decimal_of,
 )
 from operators.aggregates.over import OverLookbacks
 from operators.columns.arrow import arrow_column, state_code
@@ -41,7 +35,6 @@ _NAMED = "the name of a result is the keyword, as in .aggregate(n=agg.count())"
 _CAST = "cast the column that goes in, as in agg.sum(F.col('v').cast('double')), or the result"
 _OF_COLUMNS = {"alias": _NAMED, "name": _NAMED, "cast": _CAST, "astype": _CAST}
 """Methods of Spark's Column that aggregates lack, and what to write."""
-_MOST_DIGITS = 38
 _MOST_VALUES = 2**31
 
 
@@ -148,93 +141,20 @@ class Count(Aggregate):
         return Bound((operation,), pa.int64(), lambda states: pa.array(states[0][0]), nullable=False)
 
 
-class Sum(Aggregate):
-    """Sum of a column; null if all values are null."""
+class CountIf(Aggregate):
+    """Number of records in which a boolean column is true."""
 
     __slots__ = ()
 
-    def bind(self, types: Types) -> Bound:
-        type_ = self._type(types)
-        valid = CountValid(self.column, where=self.where)
-        if pat.is_decimal(type_):
-            return self._decimals(type_, valid)
-        if pat.is_integer(type_) and type_.bit_width <= 32:
-            return Bound((valid, SumInt(self.column, where=self.where)), pa.int64(), _masked(pa.int64()))
-        if pat.is_integer(type_):
-            return self._longs(valid)
-        if pat.is_floating(type_):
-            return Bound((valid, SumFloat(self.column, where=self.where)), pa.float64(), _rounded)
-        raise self._refuse(type_, "a number")
-
-    def _longs(self, valid: CountValid) -> Bound:
-        operation = SumLong(self.column, where=self.where)
-
-        def finish(states: Sequence[State]) -> pa.Array:
-            (count,), total = states
-            return pa.array(operation.total(total), mask=count == 0)
-
-        return Bound((valid, operation), pa.int64(), finish)
-
-    def _decimals(self, type_: pa.DataType, valid: CountValid) -> Bound:
-        operation = SumDecimal(self.column, type_.scale, where=self.where)
-        out = pa.decimal128(min(_MOST_DIGITS, type_.precision + 10), type_.scale)
-
-        def finish(states: Sequence[State]) -> pa.Array:
-            (count,), (total,) = states
-            if any(abs(units) >= 10**_MOST_DIGITS for units in total.tolist()):
-                raise OverflowError(
-                    f"{self._name} exceeds {_MOST_DIGITS} digits: cast column {self.column!r} to double before apply"
-                )
-            pairs = zip(count.tolist(), total.tolist(), strict=True)
-            return pa.array([decimal_of(units, type_.scale) if n else None for n, units in pairs], out)
-
-        return Bound((valid, operation), out, finish)
-
-
-class Avg(Aggregate):
-    """Mean of a column; null if all values are null."""
-
-    __slots__ = ()
+    @property
+    def _name(self) -> str:
+        return f"count_if({self.column})"
 
     def bind(self, types: Types) -> Bound:
-        type_ = self._type(types)
-        valid = CountValid(self.column, where=self.where)
-        if pat.is_decimal(type_):
-            return self._decimals(type_, valid)
-        if not is_number(type_):
-            raise self._refuse(type_, "a number")
-        small = pat.is_integer(type_) and type_.bit_width <= 32
-        total = (SumInt if small else SumFloat)(self.column, where=self.where)
-
-        def finish(states: Sequence[State]) -> pa.Array:
-            (count,), sums = states
-            means = sums[0] / np.maximum(count, 1) if small else exact.mean(sums, count)
-            return pa.array(means, mask=count == 0)
-
-        return Bound((valid, total), pa.float64(), finish)
-
-    def _decimals(self, type_: pa.DataType, valid: CountValid) -> Bound:
-        """The mean as in Spark: with four more digits, rounded half away from zero."""
-        scale = min(_MOST_DIGITS, type_.scale + 4)
-        out = pa.decimal128(min(_MOST_DIGITS, type_.precision + 4), scale)
-        operation = SumDecimal(self.column, type_.scale, where=self.where)
-        raised = 10 ** (scale - type_.scale)
-
-        def mean(count: int, total: int) -> Decimal | None:
-            if not count:
-                return None
-            units = (2 * abs(total) * raised + count) // (2 * count)
-            if units >= 10**out.precision:
-                raise OverflowError(
-                    f"{self._name} exceeds the digits of {out}: cast column {self.column!r} to double before apply"
-                )
-            return decimal_of(units if total >= 0 else -units, scale)
-
-        def finish(states: Sequence[State]) -> pa.Array:
-            (count,), (total,) = states
-            return pa.array(list(map(mean, count.tolist(), total.tolist())), out)
-
-        return Bound((valid, operation), out, finish)
+        if not pat.is_boolean(type_ := self._type(types)):
+            raise self._refuse(type_, "a boolean")
+        operation = SumInt(self.column, where=self.where)
+        return Bound((operation,), pa.int64(), lambda states: pa.array(states[0][0]), nullable=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +183,7 @@ class Extremum(Aggregate):
                 lambda states: pa.array(states[0][0].tolist(), type_),
             )
         operation = (Max if self.largest else Min)(self.column, code, where=self.where)
-        return Bound((CountValid(self.column, where=self.where), operation), type_, _masked(type_))
+        return Bound((CountValid(self.column, where=self.where), operation), type_, masked(type_))
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,12 +292,9 @@ def one_zero(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return values + 0.0 if values.dtype == np.float64 else values
 
 
-def _rounded(states: Sequence[State]) -> pa.Array:
-    (count,), pair = states
-    return pa.array(exact.value(pair), mask=count == 0)
+def masked(type_: pa.DataType) -> Finish:
+    """Return what makes results of a count and of values: null where the count is 0."""
 
-
-def _masked(type_: pa.DataType) -> Finish:
     def finish(states: Sequence[State]) -> pa.Array:
         (count,), (values,) = states
         missing = count == 0

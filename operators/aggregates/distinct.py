@@ -44,15 +44,8 @@ class Distinct(Operation):
         return (fill([distinct(chain.from_iterable(lists[a:b])) for a, b in runs(starts, len(lists))]),)
 
     def combine_ranges(self, state: State, lo: Ints, hi: Ints) -> State:
-        """Return ranges of the numbered values of all rows: lists are joined only when results are made.
-
-        Columns: the number of each value; one more than the position of the previous occurrence of the same number (0 if it is
-        the first); where each range of these begins and ends; and the distinct values in order of their numbers.
-        """
-        lists = state[0].tolist()
-        edges = np.cumsum([0, *map(len, lists)])
-        values, numbers = number_values(list(chain.from_iterable(lists)))
-        return numbers, _before(numbers), edges[lo], edges[hi], fill(values)
+        """Return ranges of the numbered values of all rows: lists are joined only when results are made."""
+        return DistinctNumbers.of(state[0].tolist(), lo, hi).columns
 
 
 def distinct(values: Iterable[Any]) -> list[Any]:
@@ -92,6 +85,46 @@ def _counts(before: Ints, begin: Ints, end: Ints) -> Ints:
     return count
 
 
+@dataclass(frozen=True, slots=True)
+class DistinctNumbers:
+    """Ranges of values, each value as its number among the distinct ones.
+
+    Attributes:
+        numbers: shape (n,), int64: the number of each value.
+        before: shape (n,), int64: one more than the position of the number's previous occurrence, 0 if there is none.
+        begin, end: shape (m,), int64: where each range of these begins and ends.
+        values: the distinct values in order of their numbers.
+    """
+
+    numbers: Ints
+    before: Ints
+    begin: Ints
+    end: Ints
+    values: npt.NDArray[Any]
+
+    @classmethod
+    def of(cls, lists: Sequence[Sequence[Any]], lo: Ints, hi: Ints) -> "DistinctNumbers":
+        """Return ranges [lo, hi) of lists of values as ranges of all their values."""
+        edges = np.cumsum([0, *map(len, lists)])
+        values, numbers = number_values(list(chain.from_iterable(lists)))
+        return cls(numbers, _before(numbers), edges[lo], edges[hi], fill(values))
+
+    @property
+    def columns(self) -> State:
+        """The attributes, as columns of a state."""
+        return self.numbers, self.before, self.begin, self.end, self.values
+
+    def lengths(self) -> Ints:
+        """Return how many different values each range has."""
+        return _counts(self.before, self.begin, self.end)
+
+    def listed(self) -> tuple[Ints, Ints]:
+        """Return the numbers of the different values of each range in order, one range after another: range and number."""
+        length = self.lengths()
+        parts = _list_numbers(self.numbers, self.before, self.begin, self.end, length)
+        return np.repeat(np.arange(len(length)), length), np.concatenate([np.empty(0, np.int64), *parts])
+
+
 class DistinctValues(Aggregate):
     """A result of the distinct values of a column; nulls do not count."""
 
@@ -114,8 +147,7 @@ class CountDistinct(DistinctValues):
 
     def bind(self, types: Types) -> Bound:
         def finish(states: Sequence[State]) -> pa.Array:
-            _, before, begin, end, _ = states[0]
-            return pa.array(_counts(before, begin, end))
+            return pa.array(DistinctNumbers(*states[0]).lengths())
 
         return Bound((self._operation(types),), pa.int64(), finish, nullable=False)
 
@@ -133,12 +165,10 @@ class CollectSet(DistinctValues):
         operation, type_ = self._operation(types), self._type(types)
 
         def finish(states: Sequence[State]) -> pa.Array:
-            numbers, before, begin, end, values = states[0]
-            length = _counts(before, begin, end)
-            number = np.concatenate(
-                [np.empty(0, np.int32), *_list_numbers(numbers, before, begin, end, length)]
-            )
-            return list_array(self._name, typed_values(values, type_), number, length)
+            found = DistinctNumbers(*states[0])
+            window, number = found.listed()
+            length = np.bincount(window, minlength=len(found.begin))
+            return list_array(self._name, typed_values(found.values, type_), number, length)
 
         return Bound((operation,), pa.list_(type_), finish, nullable=False)
 

@@ -5,7 +5,6 @@ _SKETCH = "agg.approx_count_distinct, whose sketch is kept as state; sketches ar
 _RANKS = "agg.approx_quantiles, whose sketch is kept as state; sketches are no results here"
 _NUMPY = "an AggregateOperation, a few functions on NumPy columns"
 _SET = "agg.collect_set, and one of Spark's functions of arrays on its result"
-_LIST = "agg.collect_list, and F.array_join on its result"
 _GROUPS = "several operators, one for each set of keys: windows have no cube and no rollup"
 
 INSTEAD = {
@@ -13,21 +12,14 @@ INSTEAD = {
     **dict.fromkeys(["percentile_approx", "approx_percentile"], _QUANTILES),
     **dict.fromkeys(["countDistinct"], "agg.count_distinct"),
     **dict.fromkeys(["approxCountDistinct"], "agg.approx_count_distinct"),
-    **dict.fromkeys(["sum_distinct", "sumDistinct"], "agg.collect_set, and F.aggregate on its result"),
-    "count_if": "agg.count(where=condition); every aggregate takes where=",
-    **dict.fromkeys(
-        ["try_sum", "try_avg"],
-        "agg.sum or agg.avg of a column cast to double or decimal, which do not overflow",
-    ),
-    **dict.fromkeys(["listagg", "string_agg"], _LIST),
-    **dict.fromkeys(
-        ["listagg_distinct", "string_agg_distinct"], "agg.collect_set, and F.array_join on its result"
-    ),
+    "sumDistinct": "agg.sum_distinct",
     "collect_union": _SET,
-    "mode": "agg.fold, with a dict of counts as its state",
-    **dict.fromkeys(["skewness", "kurtosis", "product", "bit_and", "bit_or", "bit_xor"], _NUMPY),
     **dict.fromkeys(["bitmap_construct_agg", "bitmap_or_agg", "bitmap_and_agg"], _NUMPY),
-    "count_min_sketch": "agg.top_n, or an AggregateOperation; sketches are no results here",
+    "count_min_sketch": "agg.approx_top_k, or agg.histogram; sketches are no results here",
+    **dict.fromkeys(
+        ["approx_top_k_accumulate", "approx_top_k_combine"], "agg.approx_top_k, whose sketch is kept as state"
+    ),
+    "measure": "agg.sum and the other aggregates themselves: there are no metric views here",
     "histogram_numeric": _RANKS,
     **dict.fromkeys(
         [
@@ -56,5 +48,15 @@ INSTEAD = {
     "all": "agg.bool_and",
     "any": "agg.bool_or",
     "nunique": "agg.count_distinct",
+    **dict.fromkeys(["group_concat", "array_join"], "agg.listagg"),
+    **dict.fromkeys(["topK", "approx_most_frequent", "top_k"], "agg.approx_top_k, or agg.histogram"),
+    **dict.fromkeys(["groupArray", "array_concat_agg"], "agg.collect_list"),
+    **dict.fromkeys(
+        ["sumIf", "countIf", "avgIf"], "agg.sum, agg.count_if or agg.avg; every aggregate takes where="
+    ),
+    **dict.fromkeys(["quantileExact", "quantiles"], _QUANTILES),
+    **dict.fromkeys(["argMin", "arg_min"], "agg.min_by"),
+    **dict.fromkeys(["argMax", "arg_max"], "agg.max_by"),
+    **dict.fromkeys(["uniq", "uniqExact", "ndv"], "agg.count_distinct, or agg.approx_count_distinct"),
 }
 """What to use in their place."""

@@ -91,16 +91,19 @@ class Percentile(Aggregate):
     Attributes:
         ranks: from 0 for the smallest value to 1 for the largest; between two values, the result is in between.
         single: whether the result is a number instead of an array.
+        discrete: whether the result is a value: the first one of whose rank at least that share of all values is.
     """
 
     ranks: tuple[float, ...] = field(kw_only=True)
     single: bool = field(kw_only=True)
+    discrete: bool = field(default=False, kw_only=True)
 
     @classmethod
-    def at(cls, column: str | None, ranks: Any, where: str | None) -> "Percentile":
+    def at(cls, column: str | None, ranks: Any, where: str | None, *, discrete: bool = False) -> "Percentile":
         """Return the aggregate of a column for one rank, or for a list of ranks."""
         several = isinstance(ranks, Iterable) and not isinstance(ranks, str)
-        return cls(column, ranks=tuple(ranks) if several else (ranks,), single=not several, where=where)
+        listed = tuple(ranks) if several else (ranks,)
+        return cls(column, ranks=listed, single=not several, discrete=discrete, where=where)
 
     def __post_init__(self) -> None:
         Aggregate.__post_init__(self)
@@ -114,7 +117,7 @@ class Percentile(Aggregate):
 
     @property
     def _name(self) -> str:
-        return f"percentile({self.column})"
+        return f"percentile{'_disc' if self.discrete else ''}({self.column})"
 
     def bind(self, types: Types) -> Bound:
         type_ = self._type(types)
@@ -130,7 +133,7 @@ class Percentile(Aggregate):
         found: list[float | list[float] | None] = [None] * len(lo)
         filled = np.flatnonzero(hi > lo)
         numbers, position = np.unique(np.array(values.tolist(), np.float64), return_inverse=True)
-        at = _at(self.ranks, numbers, position, lo[filled], hi[filled])
+        at = (_values_at if self.discrete else _at)(self.ranks, numbers, position, lo[filled], hi[filled])
         for window, results in zip(filled.tolist(), at.T.tolist(), strict=True):
             found[window] = results[0] if self.single else results
         return found
@@ -147,3 +150,11 @@ def _at(ranks: Sequence[float], numbers: Floats, position: Ints, lo: Ints, hi: I
     with np.errstate(all="ignore"):
         between = (above - place) * low + (place - below) * high
     return one_zero(np.where((below == above) | (low == high), low, between))
+
+
+def _values_at(ranks: Sequence[float], numbers: Floats, position: Ints, lo: Ints, hi: Ints) -> Floats:
+    """The values of rank ceil(p n), from 1, in ranges of positions in sorted numbers."""
+    if not len(lo):
+        return np.empty((len(ranks), 0))
+    wanted = np.ceil((hi - lo) * np.array(ranks)[:, None]).astype(np.int64)
+    return one_zero(numbers[smallest(position, lo, hi, np.maximum(wanted, 1) - 1)])

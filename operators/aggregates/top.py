@@ -1,4 +1,4 @@
-"""The values with the largest of another column, in descending order."""
+"""The values with the largest, or the smallest, of another column, in order of it."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -34,6 +34,7 @@ class Top(Operation):
     """
 
     strategy: ClassVar[Strategy] = RANGES
+    descending: ClassVar[bool] = True
     size: int
     by: str | None
 
@@ -81,12 +82,20 @@ class Top(Operation):
         for first in range(0, len(filled), step):
             some = filled[first : first + step]
             last = (end - begin)[some] - 1
-            ranks = np.maximum(last - np.arange(len(found))[:, None], 0)
+            ranks = np.minimum(np.arange(len(found))[:, None], last)
+            ranks = last - ranks if self.descending else ranks
             found[:, some] = smallest(place, begin[some], end[some], ranks)
         return found, counts, fill([flat[n][-1] for n in order.tolist()])
 
     def _top(self, items: Iterable[Item]) -> list[Item]:
-        return sorted(items, key=_place, reverse=True)[: self.size]
+        return sorted(items, key=_place, reverse=self.descending)[: self.size]
+
+
+@dataclass(frozen=True, slots=True)
+class Bottom(Top):
+    """The items with the smallest `by`, then the smallest value, in ascending order."""
+
+    descending: ClassVar[bool] = False
 
 
 def _place(item: Item) -> list[Any]:
@@ -96,15 +105,17 @@ def _place(item: Item) -> list[Any]:
 
 @dataclass(frozen=True, slots=True)
 class TopN(Aggregate):
-    """The values with the largest `by`.
+    """The values with the largest or the smallest `by`.
 
     Attributes:
         size: maximum number of values.
         by: the column to order by, or None for the values themselves.
+        largest: whether it is the largest ones, not the smallest.
     """
 
     size: int = field(kw_only=True)
     by: str | None = field(default=None, kw_only=True)
+    largest: bool = field(default=True, kw_only=True)
 
     def __post_init__(self) -> None:
         Aggregate.__post_init__(self)
@@ -113,14 +124,15 @@ class TopN(Aggregate):
 
     @property
     def _name(self) -> str:
-        return f"top_n({self.column}, {self.size}{'' if self.by is None else f', by={self.by}'})"
+        name = "top_n" if self.largest else "bottom_n"
+        return f"{name}({self.column}, {self.size}{'' if self.by is None else f', by={self.by}'})"
 
     def bind(self, types: Types) -> Bound:
         type_ = self._type(types)
         for column in (self.column, *([] if self.by is None else [self.by])):
             if not is_atomic(column_type := self._type(types, column)):
                 raise self._refuse(column_type, "an orderable type", column)
-        operation = Top(self.column, self.size, self.by, where=self.where)
+        operation = (Top if self.largest else Bottom)(self.column, self.size, self.by, where=self.where)
 
         def finish(states: Sequence[State]) -> pa.Array:
             places, length, values = states[0]

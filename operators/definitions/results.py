@@ -47,7 +47,7 @@ def no_aggregate(name: str, value: object) -> str:
         return (
             f"{name} is the AggregateOperation {value.name!r} itself: call it with columns, such as op('v')"
         )
-    if callable(value) and getattr(value, "__module__", None) == "operators.aggregates":
+    if callable(value) and getattr(value, "__module__", "").startswith("operators.aggregates."):
         return f"{name}={value!r} is not an aggregate: call it, such as agg.{getattr(value, '__name__', 'sum')}('v')"
     return (
         f"{name}={value!r} is not an aggregate: use one of operators.aggregates, such as agg.sum('v'), "
