@@ -47,12 +47,14 @@ class Bound:
         type: Arrow type of the result.
         finish: computes the results from these states, one row each; does not change the states.
         nullable: whether a result can be null.
+        at_end: makes the results of what `finish` returns and of the ends of windows in ticks; None if `finish` makes them.
     """
 
     operations: tuple[Operation, ...]
     type: pa.DataType
     finish: Finish
     nullable: bool = True
+    at_end: Callable[[pa.Array | pa.ChunkedArray, Ints], pa.Array] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,11 @@ class Aggregate(ABC):
                 f"over takes names of lookbacks, such as over('1h', '1d'), not {lookbacks!r}"
             )
         return OverLookbacks(self, tuple(dict.fromkeys(lookbacks)))
+
+    def in_ticks(self, tick_us: int) -> "Aggregate":
+        """Return the aggregate for event times in ticks of so many microseconds."""
+        del tick_us
+        return self
 
     @abstractmethod
     def bind(self, types: Types) -> Bound:

@@ -48,6 +48,15 @@ INSTEAD = {
     "all": "agg.bool_and",
     "any": "agg.bool_or",
     "nunique": "agg.count_distinct",
+    **dict.fromkeys(
+        ["exponentialTimeDecayedSum", "ewma_sum"],
+        "agg.decayed_sum, whose half-life is ClickHouse's parameter times ln 2",
+    ),
+    "exponentialTimeDecayedCount": "agg.decayed_count, whose half-life is ClickHouse's parameter times ln 2",
+    **dict.fromkeys(
+        ["exponentialTimeDecayedAvg", "ewma"],
+        "agg.decayed_avg, whose half-life is ClickHouse's parameter times ln 2",
+    ),
     **dict.fromkeys(["group_concat", "array_join"], "agg.listagg"),
     **dict.fromkeys(["topK", "approx_most_frequent", "top_k"], "agg.approx_top_k, or agg.histogram"),
     **dict.fromkeys(["groupArray", "array_concat_agg"], "agg.collect_list"),

@@ -3,10 +3,12 @@
 from typing import TYPE_CHECKING
 
 from operators.aggregates.bits import Bits
+from operators.aggregates.decay import Decayed
 from operators.aggregates.definitions import Aggregate, Count, CountIf, Extremum, Spread, Truth
 from operators.aggregates.products import Product
 from operators.aggregates.shape import Shape
 from operators.aggregates.sums import Avg, Sum, SumDistinct, TryAvg, TrySum
+from operators.columns.durations import Duration
 from operators.columns.expressions import named
 
 if TYPE_CHECKING:
@@ -136,3 +138,44 @@ def bit_or(column: "str | Column", *, where: "str | Column | None" = None) -> Ag
 def bit_xor(column: "str | Column", *, where: "str | Column | None" = None) -> Aggregate:
     """Bits that are set in an odd number of values: of the column's type; null without values. State 16 bytes."""
     return Bits(named(column), kind="bit_xor", where=named(where))
+
+
+def decayed_count(
+    half_life: Duration, column: "str | Column | None" = None, *, where: "str | Column | None" = None
+) -> Aggregate:
+    """Number of records, each weighing half as much after each half-life: double, never null. State 24 bytes.
+
+    A record of time t weighs 2 ** ((t - T) / half_life) at the end T of the window: the window's end, of a session the time of
+    its last record, of a sliding window and beside a record the time of that record, of a label the time of the label. What is
+    stored does not depend on T, so that a result does not depend on batches.
+
+    Args:
+        half_life: text such as "4 hours", a timedelta, or whole milliseconds. ClickHouse's parameter x of exponential decay
+            is not a half-life: half_life = x * ln 2.
+        column: only records in which it is not null count; without one, all do.
+        where: boolean: records where it is not true do not count.
+
+    Raises:
+        DefinitionError: `half_life` is not a positive length of time.
+    """
+    return Decayed(named(column), half_life=half_life, kind="decayed_count", where=named(where))
+
+
+def decayed_sum(
+    column: "str | Column", half_life: Duration, *, where: "str | Column | None" = None
+) -> Aggregate:
+    """Sum of values that lose half of their weight in each half-life, as in `decayed_count`: double, null without values.
+
+    Of numbers other than decimals. Neither ages of years nor half-lives of milliseconds overflow. State 32 bytes.
+    """
+    return Decayed(named(column), half_life=half_life, kind="decayed_sum", where=named(where))
+
+
+def decayed_avg(
+    column: "str | Column", half_life: Duration, *, where: "str | Column | None" = None
+) -> Aggregate:
+    """Mean weighted as in `decayed_count`: double, null without values; it does not depend on the end of the window.
+
+    Of numbers other than decimals. Finite and right even where all weights are too small for a double. State 48 bytes.
+    """
+    return Decayed(named(column), half_life=half_life, kind="decayed_avg", where=named(where))

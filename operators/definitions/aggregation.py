@@ -191,7 +191,7 @@ class WindowedAggregation(RunnableOperator):
             named_keys(keys, self.key_names),
             bounds_type(types[event_time], windows.tick_us),
             windows.tick_us,
-            bind_aggregates(dict(self.aggregates), types),
+            bind_aggregates(dict(self.aggregates), types, windows.tick_us),
             with_change=on_update,
             retracts=windows.retracts and on_update,
         )

@@ -291,7 +291,8 @@ class RollingAggregation(RunnableOperator):
         self, types: Mapping[str, pa.DataType], rows: tuple[tuple[str, str, pa.DataType], ...]
     ) -> RollingOutput:
         windows = self.windows
-        aggregates = bind_aggregates({name: aggregate for name, aggregate, _ in self.aggregates}, types)
+        named = {name: aggregate for name, aggregate, _ in self.aggregates}
+        aggregates = bind_aggregates(named, types, windows.tick_us)
         bound = tuple((name, combining(one)) for name, one in aggregates)
         over = tuple(tuple(windows.names.index(name) for name in over) for _, _, over in self.aggregates)
         keys = tuple((name, types[name]) for name in self.keys)

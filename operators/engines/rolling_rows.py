@@ -77,6 +77,7 @@ class RollingRows:
         key: shape (n,), int64: each row's key.
         rows: n rows, in the columns of the input.
         window: shape (n,), int64: each row's windows, which it shares with the rows of its key and time.
+        end: shape (windows,), int64: the time of the rows of each window, in ticks.
         schema: of the panes.
         panes: the panes that the windows contain, and a last one of no records if a window contains none.
         ranges: for each lookback the first pane of each window, and the one after its last; none is empty.
@@ -86,6 +87,7 @@ class RollingRows:
     key: Ints
     rows: pa.Table
     window: Ints
+    end: Ints
     schema: PaneSchema
     panes: Entries
     ranges: tuple[tuple[Ints, Ints], ...]
@@ -186,7 +188,7 @@ def windows_of(
     if empties:
         columns = tuple(np.concatenate(pair) for pair in zip(panes.columns, empty.columns, strict=True))
         panes = Entries(np.append(panes.key, 0), columns)
-    return RollingRows(key, waiting.rows, window, schema, panes, tuple(ranges))
+    return RollingRows(key, waiting.rows, window, time_of, schema, panes, tuple(ranges))
 
 
 def chain_starts(key: Ints, time: Ints, pause: int) -> Ints:
@@ -294,7 +296,10 @@ class RollingOutput(AggregateOutput):
             for number, bound in bounds.items():
                 results = bound.finish([states[op] for op in bound.operations])
                 for place, lookback in enumerate(lookbacks):
-                    found[lookback, number] = results.slice(place * windows, windows)
+                    part = results.slice(place * windows, windows)
+                    found[lookback, number] = (
+                        part if bound.at_end is None else bound.at_end(part, emission.end)
+                    )
         results = [found[lookback, number] for lookback, number, _ in self._results]
         columns = emission.rows.select([name for name, _, _ in self.rows]).columns
         if windows < len(emission.key):

@@ -176,7 +176,12 @@ class OutputSchema(AggregateOutput):
             return [pa.nulls(len(emission.key), bound.type) for _, bound in self.aggregates]
         state_of = dict(zip(self.operations, emission.states, strict=True))
         results = [bound.finish([state_of[op] for op in bound.operations]) for _, bound in self.aggregates]
-        return results if emission.rows is None else [take_values(each, emission.rows) for each in results]
+        if emission.rows is not None:
+            results = [take_values(each, emission.rows) for each in results]
+        return [
+            each if bound.at_end is None else bound.at_end(each, emission.end)
+            for each, (_, bound) in zip(results, self.aggregates, strict=True)
+        ]
 
     def _windows(self, emission: Emission, type_: pa.StructType) -> pa.StructArray:
         bounds = [
@@ -204,9 +209,9 @@ def key_columns(
 
 
 def bind_aggregates(
-    aggregates: Mapping[str, Aggregate], types: Mapping[str, pa.DataType]
+    aggregates: Mapping[str, Aggregate], types: Mapping[str, pa.DataType], tick_us: int
 ) -> tuple[tuple[str, Bound], ...]:
-    """Return the aggregates bound to a frame's column types.
+    """Return the aggregates bound to a frame's column types, and to ticks of so many microseconds.
 
     Raises:
         DefinitionError: a column is missing or has a wrong type; the message starts with the name of the result.
@@ -214,7 +219,7 @@ def bind_aggregates(
     bound = []
     for name, aggregate in aggregates.items():
         try:
-            bound.append((name, aggregate.bind(types)))
+            bound.append((name, aggregate.in_ticks(tick_us).bind(types)))
         except DefinitionError as error:
             raise DefinitionError(f"aggregate {name!r}: {error}") from None
     return tuple(bound)

@@ -31,21 +31,26 @@ ANY_TYPE = (
     "count_distinct",
     "max",
     "min",
+    "mode",
 )
+_TEXTS = ("listagg", "listagg_distinct", "string_agg", "string_agg_distinct")
+ARGUMENTS: dict[str, list[tuple[Any, ...]]] = {
+    **{key: [("b",)] for key in ["bool_and", "bool_or", "count_if", "every", "some"]},
+    **{key: [("i",), ("l",)] for key in ["bit_and", "bit_or", "bit_xor"]},
+    **{key: [("s",), ("s", ", ")] for key in _TEXTS},
+    **{key: [("i",), ("x",), ("l",), ("d",)] for key in ["sum_distinct", "try_avg", "try_sum"]},
+    **{key: [("x", "l"), ("s", "l")] for key in ["max_by", "min_by"]},
+    "percentile": [("i", 0.3), ("x", 1.0), ("d", [0.0, 0.5, 0.99]), ("l", [0.25])],
+    "count": [("*",), ("s",)],
+}
 
 
 def arguments(name: str) -> list[tuple[Any, ...]]:
     """What to call an aggregate with, as PySpark and as this library takes it."""
-    if name in {"bool_and", "bool_or", "every", "some"}:
-        return [("b",)]
-    if name in {"max_by", "min_by"}:
-        return [("x", "l"), ("s", "l")]
+    if name in ARGUMENTS:
+        return ARGUMENTS[name]
     if name in PAIRS or name.startswith("regr_"):
         return [("x", "i"), ("i", "x")]
-    if name == "percentile":
-        return [("i", 0.3), ("x", 1.0), ("d", [0.0, 0.5, 0.99]), ("l", [0.25])]
-    if name == "count":
-        return [("*",), ("s",)]
     columns = ("i", "x", "l", *(["s"] if name in ANY_TYPE else []), *(["d"] if name == "median" else []))
     return [*((column,) for column in columns), *([("s", True)] if name in PICKS else [])]
 
@@ -54,6 +59,13 @@ def judge(name: str, args: tuple[Any, ...]) -> Column:
     """Spark's own function; in place of one that takes records in any order, or estimates, one that does not."""
     if name == "approx_count_distinct":
         return F.count_distinct(*args)
+    if name == "mode":
+        return F.mode(*args, deterministic=True)
+    if name in {"listagg_distinct", "string_agg_distinct"}:
+        values = F.array_sort(F.collect_set(args[0]))
+        return F.when(F.size(values) > 0, F.array_join(values, "".join(args[1:])))
+    if name in _TEXTS:
+        return F.expr(f"listagg({args[0]}, '{''.join(args[1:])}') WITHIN GROUP (ORDER BY at)")
     if name not in PICKS:
         return getattr(F, name)(*args)
     pick = F.max_by if name.startswith("last") else F.min_by
@@ -94,6 +106,47 @@ def test_the_table_in_the_docs_has_each() -> None:
     assert [] == [name for name in NAMES if name not in there]
     for name in NAMES:
         assert (name in agg.__all__) == there[name].strip().startswith("the same"), name
+
+
+@pytest.mark.spark
+def test_the_table_has_each_aggregate_of_sql(spark: SparkSession) -> None:
+    """Also those that Spark has in SQL only: its own registry is asked."""
+    registry = spark._jvm.org.apache.spark.sql.catalyst.analysis.FunctionRegistry.builtin()
+    every = registry.listFunction().iterator()
+    names = set()
+    while every.hasNext():
+        name = every.next()
+        if registry.lookupFunction(name).get().getGroup() == "agg_funcs":
+            names.add(name.funcName())
+    assert 80 < len(names)
+    page = PAGE.read_text("utf-8")
+    assert {"any"} >= {name for name in names if name not in agg.__all__ and name not in INSTEAD}
+    assert set() == {name for name in names if f"`{name}`" not in page}
+
+
+@pytest.mark.spark
+def test_aggregates_of_sql_mean_what_they_mean_there(frame: DataFrame) -> None:
+    """Those that PySpark has no function for."""
+    made = {
+        "cont": (agg.percentile_cont("i", 0.3), "percentile_cont(0.3) WITHIN GROUP (ORDER BY i)"),
+        "disc": (agg.percentile_disc("i", 0.3), "percentile_disc(0.3) WITHIN GROUP (ORDER BY i)"),
+        "median": (agg.percentile_disc("x", 0.5), "percentile_disc(0.5) WITHIN GROUP (ORDER BY x)"),
+        "top": (agg.approx_top_k("s", 4), "approx_top_k(s, 4) FILTER (WHERE s IS NOT NULL)"),
+        "items": (agg.approx_top_k("i", 20, 100), "approx_top_k(i, 20, 100) FILTER (WHERE i IS NOT NULL)"),
+    }
+    windows = (
+        TumblingWindows("5 seconds").group_by("k").aggregate(**{name: one for name, (one, _) in made.items()})
+    )
+    found = windows.apply(frame, event_time="at")
+    groups = frame.groupBy("k", F.window("at", "5 seconds"))
+    wanted = groups.agg(*(F.expr(text).alias(name) for name, (_, text) in made.items()))
+    assert wanted.schema["top"].dataType.simpleString() == found.schema["top"].dataType.simpleString()
+    right, ours = ({(row.k, row.window.start): row for row in one.collect()} for one in (wanted, found))
+    assert 24 == len(right)
+    for key, row in right.items():
+        assert {name: comparable(row[name], name, near) for name in made} == {
+            name: comparable(ours[key][name], name) for name in made
+        }
 
 
 @pytest.mark.spark
