@@ -61,11 +61,11 @@ def judge(name: str, args: tuple[Any, ...]) -> Column:
         return F.count_distinct(*args)
     if name == "mode":
         return F.mode(*args, deterministic=True)
-    if name in {"listagg_distinct", "string_agg_distinct"}:
-        values = F.array_sort(F.collect_set(args[0]))
-        return F.when(F.size(values) > 0, F.array_join(values, "".join(args[1:])))
     if name in _TEXTS:
-        return F.expr(f"listagg({args[0]}, '{''.join(args[1:])}') WITHIN GROUP (ORDER BY at)")
+        text = F.when(F.col(args[0]).isNotNull(), F.struct("at", args[0]))
+        values = F.transform(F.array_sort(F.collect_list(text)), lambda pair: pair[args[0]])
+        values = F.array_sort(F.array_distinct(values)) if name.endswith("_distinct") else values
+        return F.when(F.size(values) > 0, F.array_join(values, "".join(args[1:])))
     if name not in PICKS:
         return getattr(F, name)(*args)
     pick = F.max_by if name.startswith("last") else F.min_by
