@@ -22,7 +22,17 @@ _FUNCTIONS = {
     "DistinctSketch": "approx_count_distinct",
     "QuantileSketch": "approx_quantiles",
     "Top": "top_n",
+    "Bottom": "bottom_n",
+    "BitAnd": "bit_and",
+    "BitOr": "bit_or",
+    "BitXor": "bit_xor",
+    "Multiply": "product",
+    "CentralMoments": "skewness",
+    "Histogram": "histogram",
+    "FrequentItems": "approx_top_k",
 }
+_WITH_NUMBER = {"Top", "Bottom", "Ends"}
+"""States whose second argument is a number."""
 _SETTINGS = {
     "SumDecimal": 1,
     "Min": 1,
@@ -30,6 +40,9 @@ _SETTINGS = {
     "DistinctSketch": 1,
     "QuantileSketch": 1,
     "ObjectExtreme": 1,
+    "FrequentItems": 1,
+    "DecayedSum": 2,
+    "Ends": 3,
 }
 """How many arguments of a state, the last ones, are not those of the function."""
 _STATE = re.compile(r"(\w+)\((.*)\)", re.DOTALL)
@@ -61,6 +74,10 @@ def _function(name: str) -> str | None:
     columns = columns[: len(columns) - _SETTINGS.get(kind, 0)]
     if kind == "ObjectExtreme":
         function = "max" if given.endswith("True") else "min"
+    elif kind == "DecayedSum":
+        function = "decayed_count" if given.endswith("True") else "decayed_sum"
+    elif kind == "Ends":
+        function = "last_n" if given.split(", ")[-3] == "True" else "first_n"
     elif kind == "Pick":
         *columns, last, _ = columns
         columns = columns[:1] if len(columns) == 3 else columns[:2]
@@ -71,7 +88,7 @@ def _function(name: str) -> str | None:
         function = _FUNCTIONS[kind]
     else:
         return None
-    quoted = [each if kind == "Top" and n == 1 else f'"{each}"' for n, each in enumerate(columns)]
+    quoted = [each if kind in _WITH_NUMBER and n == 1 else f'"{each}"' for n, each in enumerate(columns)]
     if where:
         quoted.append(f'where="{where[2]}"')
     return f"{function}({', '.join(quoted)})"

@@ -98,6 +98,12 @@ def test_other_kinds_are_refused_in_the_words_of_the_user(kind: str) -> None:
 
 
 WORDS = {
+    "Ends(v, 5, True, False, True)": 'last_n("v", 5)',
+    "Ends(v, 5, False, True, True, where='w')": 'first_n("v", 5, where="w")',
+    "DecayedSum(v, 3600000, False)": 'decayed_sum("v")',
+    "DecayedSum(3600000, True)": "decayed_count()",
+    "FrequentItems(v, 100)": 'approx_top_k("v")',
+    "Bottom(v, 3)": 'bottom_n("v", 3)',
     "CountRows()": "count()",
     "CountRows(where='ok')": 'count(where="ok")',
     "SumDecimal(v, 2, where='ok')": 'sum("v", where="ok")',
