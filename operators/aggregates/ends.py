@@ -4,6 +4,7 @@ As `first` and `last`, the choice depends on the records only: records of the sa
 is the first of them to be left out.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -23,8 +24,6 @@ from operators.columns.records import Records
 from operators.errors import DefinitionError
 from serializers.arrays import fill, rows_between
 from serializers.values import canonical
-
-_NAN = float("nan")
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +165,7 @@ def _objects(data: ColumnData) -> list[Any]:
 
 def _identity(value: Any) -> Any:
     """What is equal for equal values: all NaN are."""
-    return value if value == value else _NAN
+    return value if value == value else math.nan
 
 
 @dataclass(frozen=True, slots=True)
