@@ -285,13 +285,14 @@ class CoGroupedAggregation(OfSomeKinds):
         frames: Mapping[str, "DataFrame"],
         event_time: "str | Column | Mapping[str, str | Column]",
         path: str | Path,
-        close_time: datetime | str,
+        close_time: datetime | str | None = None,
         *,
+        running: "Savepoint | None" = None,
         options: Mapping[str, object] | None = None,
     ) -> "Savepoint":
         """Write the state that bounded frames leave to a new folder, as `WindowedAggregation.savepoint` does."""
         joint, frame, _ = self._unite(frames, event_time)
-        return joint.savepoint(frame, EVENT_TIME, path, close_time, options=options)
+        return joint.savepoint(frame, EVENT_TIME, path, close_time, running=running, options=options)
 
     def check(
         self,

@@ -124,8 +124,9 @@ class RunnableOperator(OfSomeKinds, ABC):
         df: "DataFrame",
         event_time: "str | Column",
         path: str | Path,
-        close_time: datetime | str,
+        close_time: datetime | str | None = None,
         *,
+        running: "Savepoint | None" = None,
         options: Mapping[str, object] | None = None,
     ) -> "Savepoint":
         """Write the state that a bounded frame leaves to a new folder, from which a stream starts.
@@ -134,23 +135,28 @@ class RunnableOperator(OfSomeKinds, ABC):
         folder, on any backend and with any number of buckets. Its input are the rows that are not in the frame. Windows that
         are final at the close time are not in the state: `apply` with the same `close_time` emits them.
 
+        With `running`, the state is that of a stopped query, in which aggregates that were added are filled from the history:
+        they are as if they had always been there. The history has exactly the records that the query has read.
+
         Args:
             df: the history; not a stream.
             event_time: column of type timestamp or timestamp_ntz.
             path: the savepoint's folder, as a path or URI that all workers can access.
             close_time: as a datetime, or text that Spark can cast, in the session's time zone. Records of the stream whose
                 windows all end before it are late. If the frame and the stream are cut at a time, that time.
+            running: what `write_savepoint` wrote of the query, instead of `close_time`.
             options: options by name, as for `apply`. `state.buckets` is the number of files.
 
         Raises:
-            DefinitionError: as `apply`; or the frame is a stream.
-            StateError: the folder contains a savepoint already.
+            DefinitionError: as `apply`; or the frame is a stream, or it is not one of `close_time` and `running` that is given.
+            StateError: the folder contains a savepoint already; or `running` lacks no records, or the history has others than
+                the query has read, with key and time.
 
         Cost: that of `apply`, and a shuffle of the entries. A task has the entries of some keys in memory; the driver has none.
         """
         from operators.spark.state.bootstrap import savepoint
 
-        return savepoint(self, df, event_time, path, close_time, options)
+        return savepoint(self, df, event_time, path, close_time, running, options)
 
     def apply_with_late(  # noqa: PLR0913 - as apply
         self,

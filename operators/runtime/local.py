@@ -17,6 +17,7 @@ from operators.columns.records import FAR_PAST, event_ticks
 from operators.errors import DefinitionError
 from operators.runtime.batch_clock import LocalClock
 from operators.runtime.binding import Binding
+from operators.runtime.fill import fill_locally, history_of
 from operators.runtime.keys_to_forget import Keys, encoded_keys
 from operators.runtime.open_windows import open_windows
 from operators.runtime.processed import Processed
@@ -255,14 +256,16 @@ class LocalRunner:
             self._journal.sync()
             self._safe = pointer.snapshots
 
-    def savepoint(self, folder: str | Path) -> Savepoint:
-        """Write the state after the last batch to a new folder, from which another runner or a query can start.
+    def savepoint(self, folder: str | Path, running: Savepoint | None = None) -> Savepoint:
+        """Write the state after the last batch to a new folder; or that of `running`, with added aggregates filled from this.
 
         Raises:
-            StateError: no batch was processed yet, or the folder has a savepoint already.
+            StateError: no batch was processed yet, the folder has a savepoint already, or `running` cannot be filled.
         """
         target = Folder(absolute(folder))
         check_new(target)
+        if running is not None and self._binding is not None:
+            return fill_locally(self._binding, running, self.savepoint(history_of(target)), target)
         with self._stored() as bucket:
             saved = write_bucket(target, 0, bucket)
             progress = bucket.pointer.progress

@@ -20,10 +20,12 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that every Spark
 
 from operators.errors import DefinitionError
 from operators.runtime.binding import Binding, Runnable
+from operators.runtime.fill import Fill, history_of
 from operators.spark.base.failures import located, task
 from operators.spark.base.session import check_workers
 from operators.spark.base.types import spark_schema
 from operators.spark.base.user_code_lock import one_at_a_time
+from operators.spark.base.workers import prepare_worker
 from operators.spark.batch.bounded import BoundedRun, refuse_late
 from operators.spark.batch.bounded_input import input_columns, sort_input
 from operators.spark.inputs.prepare import Prepared, prepare
@@ -48,7 +50,7 @@ from state_backends.store.page_ids import key_of
 PAGES = pa.schema([("label", pa.int32()), ("crc", pa.int64()), ("key", pa.binary()), ("page", pa.binary())])
 """A page as it goes to the task that writes it: the label of its bucket, and the fields of a `SavedPage`."""
 _NAME = "savepoint"
-_CALLER = 4
+_CALLER = 5
 """How far up the stack who called `savepoint` is from its warning."""
 
 
@@ -117,24 +119,78 @@ def _rows(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
     return zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
+@dataclass(frozen=True, slots=True)
+class FillBuckets:
+    """Joins the buckets of a partition: those of a running query, and of its history.
+
+    Attributes:
+        fill: the join.
+        uri: the folder of the savepoint that is written.
+        buckets: how many there are.
+    """
+
+    fill: Fill
+    uri: str
+    buckets: int
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield a row that describes each file; rows in are numbers of buckets."""
+        prepare_worker()
+        with located(f"filling a savepoint in {task()}"), one_at_a_time(self.fill.binding):
+            for number in chain.from_iterable(batch.column(0).to_pylist() for batch in batches):
+                for file in self.fill.files(Folder(self.uri), number, self.buckets):
+                    yield from file.table().to_batches()
+
+
+def _filled_savepoint(prepared: Prepared, path: str | Path, running: Savepoint) -> Savepoint:
+    """Write a running query's state with added aggregates filled from a bounded frame."""
+    target = Folder(absolute(path))
+    check_new(target)
+    earliest = min([file.close_time for file in running.files], default=running.close_time)
+    history = _savepoint(prepared, history_of(target), earliest, None)
+    micros = _newest(prepared)
+    newest = None if micros is None else micros // prepared.binding.tick_us
+    fill = Fill.of(prepared.binding, running, history, newest)
+    buckets = prepared.buckets
+    numbers = prepared.df.sparkSession.range(0, buckets, 1, buckets)
+    run = FillBuckets(fill, target.uri, buckets)
+    saved = [SavedFile(*row) for row in numbers.mapInArrow(run, spark_schema(SAVED)).collect()]
+    return fill.write_header(target, saved)
+
+
 def savepoint(
     operator: Runnable,
     df: DataFrame,
     event_time: str | Column,
     path: str | Path,
-    close_time: datetime | str,
+    close_time: datetime | str | None,
+    running: Savepoint | None,
     options: Mapping[str, object] | None,
 ) -> Savepoint:
     """Write the state that a bounded frame leaves; see `RunnableOperator.savepoint`."""
     prepared = prepare(operator, df, event_time, None, options)
-    if df.isStreaming:
+    if (close_time is None) == (running is None):
+        raise DefinitionError(
+            "savepoint takes either close_time, up to which the frame is complete, or running, the savepoint of a stopped "
+            "query whose added aggregates are filled from the frame"
+        )
+    if running is not None:
+        return _filled_savepoint(prepared, path, running)
+    return _savepoint(prepared, path, prepared.close_ticks(close_time), close_time)
+
+
+def _savepoint(
+    prepared: Prepared, path: str | Path, close_ticks: int, close_time: datetime | str | None
+) -> Savepoint:
+    """Write the state of a frame at a close time in ticks, which the user gave as `close_time`, if at all."""
+    if prepared.df.isStreaming:
         raise DefinitionError(
             "savepoint takes a bounded frame, not a stream: for the state of a stopped query, use write_savepoint"
         )
-    check_workers(df.sparkSession)
+    check_workers(prepared.df.sparkSession)
     target = Folder(absolute(path))
     check_new(target)
-    binding, close_ticks = prepared.binding, prepared.close_ticks(close_time)
+    binding = prepared.binding
     labels = tuple(partition_labels(prepared.buckets))
     input_ = sort_input(input_columns(prepared.df, binding, streaming=False), binding, _NAME)
     run = OpenPages(
@@ -145,9 +201,17 @@ def savepoint(
     files = pages.sortWithinPartitions("label", "crc").mapInArrow(write, spark_schema(SAVED)).collect()
     origin = {"stream_time": close_ticks + binding.grace, "sequence": 1}
     saved = [SavedFile(*row) for row in files]
-    if _may_be_beyond(binding, saved):
+    if close_time is not None and _may_be_beyond(binding, saved):
         _warn_of_close_time(prepared, close_time, close_ticks, target.uri)
     return write_header(target, binding.identity(), binding.stored_schema(), close_ticks, saved, origin)
+
+
+def _newest(prepared: Prepared) -> int | None:
+    """The event time of the newest record in microseconds, or None without records."""
+    micros = F.unix_micros(utc(prepared.df, prepared.event_time))
+    (row,) = prepared.df.select(F.max(micros)).collect()
+    newest: int | None = row[0]
+    return newest
 
 
 def _may_be_beyond(binding: Binding, saved: Sequence[SavedFile]) -> bool:
@@ -158,12 +222,11 @@ def _may_be_beyond(binding: Binding, saved: Sequence[SavedFile]) -> bool:
 def _warn_of_close_time(prepared: Prepared, close_time: datetime | str, close_ticks: int, uri: str) -> None:
     """Warn of a close time that lies after the newest record by more than the grace and a window."""
     binding = prepared.binding
-    micros = F.unix_micros(utc(prepared.df, prepared.event_time))
-    (row,) = prepared.df.select(F.max(micros)).collect()
+    micros = _newest(prepared)
     longest = (binding.grace + binding.plan.max_bound_offset) * binding.tick_us
-    if row[0] is None or close_ticks * binding.tick_us - row[0] <= longest:
+    if micros is None or close_ticks * binding.tick_us - micros <= longest:
         return
-    newest = datetime(1970, 1, 1) + timedelta(microseconds=row[0])
+    newest = datetime(1970, 1, 1) + timedelta(microseconds=micros)
     warnings.warn(
         f"close_time is {str(close_time)!r}, and the newest record is of {newest} (UTC), earlier by more than grace and a "
         "window. A stream that starts from this savepoint emits nothing until then, since all records before close_time are "

@@ -1,5 +1,6 @@
 """Years of history, then the stream: the state of a bounded frame as a savepoint, on Spark."""
 
+import shutil
 import warnings
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -11,7 +12,7 @@ from pyspark.sql import functions as F
 
 from operators import DefinitionError, RollingWindows, TumblingWindows, read_windows
 from operators import aggregates as agg
-from state_backends import StateError
+from state_backends import StateError, write_savepoint
 from tests.effort import slow_but
 from tests.operators.spark.frames import (
     BASE_US,
@@ -66,6 +67,35 @@ def test_history_and_stream_are_one_long_stream(
     parts = [spark.read.schema(out.schema).parquet(str(tmp_path / name)) for name in ("final", "out")]
     found = sorted([row for part in [*parts, still.select(out.columns)] for row in rows(part)], key=repr)
     assert rows(op.apply(spark.read.schema(SCHEMA).parquet(str(source)), "at")) == found
+
+
+def test_added_aggregates_are_filled_from_history(spark: SparkSession, source: Path, tmp_path: Path) -> None:
+    """As if they had been there from the first record on; other history is refused, and so is a frame without a moment."""
+    added = COUNT.aggregate(low=agg.min("v"), mean=agg.avg("v"), all=agg.collect_list("v"))
+    files = sorted(source.glob("*.parquet"))
+    for name, chosen in (("read", files[:3]), ("unread", files[3:])):
+        (tmp_path / name).mkdir()
+        for file in chosen:
+            shutil.copy2(file, tmp_path / name)
+    run_query(COUNT.apply(stream(spark, tmp_path / "read"), "at"), tmp_path / "before", tmp_path / "old")
+    running = write_savepoint(tmp_path / "old", tmp_path / "stopped")
+    past = spark.read.schema(SCHEMA).parquet(str(tmp_path / "read"))
+    with pytest.raises(Exception, match="the history has no records, or other ones, of k"):
+        added.savepoint(past.where("v % 7 > 0"), "at", tmp_path / "other", running=running)
+    with pytest.raises(DefinitionError, match=r"takes either close_time, .* or running"):
+        added.savepoint(past, "at", tmp_path / "neither")
+    filled = added.savepoint(past, "at", tmp_path / "filled", running=running, options={"state.buckets": 4})
+    assert running.close_time == filled.close_time
+
+    out = added.apply(stream(spark, tmp_path / "unread"), "at", options={"state.savepoint": filled.uri})
+    run_query(out, tmp_path / "after", tmp_path / "new")
+    still = read_windows(tmp_path / "new", added, past, "at")
+    before, after = (rows(spark.read.parquet(str(tmp_path / name))) for name in ("before", "after"))
+    whole = rows(added.apply(spark.read.schema(SCHEMA).parquet(str(source)), "at"))
+    columns = len(before[0])
+    expected = [row for row in whole if row[:columns] not in {row[:columns] for row in before}]
+    assert len(whole) == len(expected) + len(before)
+    assert expected == sorted([*after, *rows(still.select(out.columns))], key=repr)
 
 
 @pytest.mark.parametrize(
