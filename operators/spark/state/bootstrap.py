@@ -174,9 +174,10 @@ def savepoint(
             "savepoint takes either close_time, up to which the frame is complete, or running, the savepoint of a stopped "
             "query whose added aggregates are filled from the frame"
         )
-    if running is not None:
-        return _filled_savepoint(prepared, path, running)
-    return _savepoint(prepared, path, prepared.close_ticks(close_time), close_time)
+    if close_time is not None:
+        return _savepoint(prepared, path, prepared.close_ticks(close_time), close_time)
+    assert running is not None  # noqa: S101 - one of both is given
+    return _filled_savepoint(prepared, path, running)
 
 
 def _savepoint(
