@@ -16,11 +16,10 @@ import pyarrow as pa
 from operators import SlidingWindows
 from operators import aggregates as agg
 from operators.runtime.batch_clock import Call
-from operators.spark.replicas.calls import Blobs, Functions, Origin, Outcome, Request
+from operators.spark.replicas.calls import Blobs, Done, Functions, Origin, Outcome, Request
 from operators.spark.replicas.messages import (
     Asked,
     Busy,
-    Done,
     Failed,
     Unknown,
     Wanted,

@@ -158,8 +158,8 @@ BUGS = (
     _bug(
         0,
         "workers keep the copies that they had while a process stood still",
-        "        drop_copy(job.config, request.pointer.store_id)\n        for name, blob in answer.changes:",
-        "        for name, blob in answer.changes:",
+        "    if done is answer or large:",
+        "    if large:",
         "executors",
     ),
     _bug(

@@ -7,9 +7,10 @@ import pickle
 import socket
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from threading import Event, Lock, Thread
 
 from operators.spark.base.logs import log_at, warn_once
@@ -24,7 +25,6 @@ from operators.spark.replicas.messages import (
     Answer,
     Asked,
     Busy,
-    Done,
     Emitted,
     Failed,
     Unknown,
@@ -36,7 +36,6 @@ from operators.spark.replicas.messages import (
     encode_answer,
 )
 from serializers import SerializationError
-from state_backends.journal import Blob, blob_bytes
 
 _SIGNS_S = PATIENCE_S / 4
 """How often a task that waits for work is sent a sign of life."""
@@ -147,8 +146,7 @@ class BucketService:
             job = self._job(task, asked)
             if job is None:
                 return Unknown()
-            journal = _SentJournal(task, {"pointer": asked.request.pointer.encode()})
-            outcome = job.run(journal, asked.request)
+            done = job.run(partial(_read_journal, task), asked.request)
         except _TaskEndedError:
             raise
         except BaseException as error:  # noqa: BLE001 - the task works on it itself, and raises its error as it is
@@ -159,11 +157,11 @@ class BucketService:
         end_if_forked(self._process)
         self._remember(asked.origin, job, store_id)
         # Too large for memory is too large for a message.
-        if isinstance(outcome.blobs, Spool) and outcome.blobs.on_disk:
-            for blob in outcome.blobs:
+        if isinstance(done.outcome.blobs, Spool) and done.outcome.blobs.on_disk:
+            for blob in done.outcome.blobs:
                 task.send(encode_answer(Emitted(blob)))
-            outcome = replace(outcome, blobs=())
-        return Done(list(journal.changes.items()), outcome)
+            return replace(done, outcome=replace(done.outcome, blobs=()))
+        return done
 
     def _job(self, task: Connection, asked: Asked) -> Job | None:
         """The functions to work with; None if they are not for this process."""
@@ -221,40 +219,10 @@ class _TaskEndedError(Exception):
     """The task that asked for work has ended, or stands still. It is none of the errors that storage raises."""
 
 
-class _SentJournal:
-    """A bucket's journal in the process of the task. What is written is kept until the work is done."""
-
-    def __init__(self, task: Connection, known: Mapping[str, bytes]) -> None:
-        self._task = task
-        self._known = dict(known)
-        self.changes: dict[str, bytes | None] = {}
-
-    def get(self, name: str) -> bytes | None:
-        """Return the blob, or None."""
-        if name in self.changes:
-            return self.changes[name]
-        if name not in self._known:
-            return self._ask(name)
-        return self._known[name]
-
-    def _ask(self, name: str) -> bytes | None:
-        try:
-            self._task.send(encode_answer(Wanted(name)))
-            return decode_blob(self._task.receive())
-        except (OSError, EOFError, SerializationError) as error:
-            raise _TaskEndedError(f"the task does not send {name!r} of its journal: {error}") from error
-
-    def put(self, name: str, blob: Blob) -> None:
-        """Keep the blob until the work is done: as bytes, since a function that makes them may hold a whole snapshot."""
-        self.changes[name] = blob_bytes(blob)
-
-    def remove(self, name: str) -> None:
-        """Have the blob removed when the work is done."""
-        self.changes[name] = None
-
-    def commit(self) -> None:
-        """Leave it to the task, which writes the changes and commits with the micro-batch."""
-
-    def rollback(self) -> None:
-        """Forget what was to be written."""
-        self.changes.clear()
+def _read_journal(task: Connection, name: str) -> bytes | None:
+    """The blob of the bucket's journal, which the process of the task has."""
+    try:
+        task.send(encode_answer(Wanted(name)))
+        return decode_blob(task.receive())
+    except (OSError, EOFError, SerializationError) as error:
+        raise _TaskEndedError(f"the task does not send {name!r} of its journal: {error}") from error

@@ -8,6 +8,7 @@ from operators.runtime.batch_clock import Call
 from operators.spark.inputs.packing import PARTIALS, ROWS
 from operators.spark.inputs.spool import Spool
 from state_backends.durability.pointer import Pointer
+from state_backends.journal import Journal
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,3 +115,26 @@ class Outcome:
     blobs: Sequence[bytes]
     metrics: dict[str, int]
     timer: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A request that was worked on, before its journal is written.
+
+    Attributes:
+        changes: of the journal: names and blobs, None for one to be removed. They are read once.
+        outcome: of the request, once they are written.
+    """
+
+    changes: Iterable[tuple[str, bytes | None]]
+    outcome: Outcome
+
+    def write_to(self, journal: Journal) -> Outcome:
+        """Write the changes to the bucket's journal, commit them, and return the outcome."""
+        for name, blob in self.changes:
+            if blob is None:
+                journal.remove(name)
+            else:
+                journal.put(name, blob)
+        journal.commit()
+        return self.outcome

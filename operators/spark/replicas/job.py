@@ -2,6 +2,7 @@
 
 import logging
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from operators.runtime.batch_clock import Call, StreamClock
@@ -13,15 +14,16 @@ from operators.spark.base.logs import warn_once
 from operators.spark.base.user_code_lock import end_if_forked, in_turn
 from operators.spark.inputs.blobs import BLOB_BYTES
 from operators.spark.replicas.batch_parts import pieces
-from operators.spark.replicas.calls import Outcome, Request
+from operators.spark.replicas.calls import Done, Outcome, Request
 from operators.spark.replicas.copies import lease_copy, remove_other_copies
 from operators.spark.replicas.forget_lookup import Requests
+from operators.spark.replicas.held_journal import HeldJournal
 from operators.spark.replicas.results import Results
 from state_backends import StateConfig
 from state_backends.checkpoints.savepoint import Savepoint
 from state_backends.durability.pointer import Pointer
 from state_backends.durability.progress import Progress
-from state_backends.journal import HeldJournal, Journal
+from state_backends.journal import Journal
 
 LARGE_IN_SPARK = 100_000_000
 """State of a bucket in bytes from which on it should have a snapshot folder."""
@@ -77,18 +79,17 @@ class Job:
         policy = self.config.snapshots
         return any(policy.is_over(one.retired, batch) for one in pointer.retired)
 
-    def run(self, journal: Journal, request: Request) -> Outcome:
+    def run(self, read: Callable[[str], bytes | None], request: Request) -> Done:
         """Work on a bucket with this process's copy, when no other bucket is worked on in this process.
 
         Args:
-            journal: of the bucket; it is written and committed.
+            read: returns a blob of the bucket's journal, or None.
             request: what is to be done.
         """
-        held = HeldJournal(journal)
+        journal = HeldJournal(read, self.config.directory)
         with in_turn():
-            outcome = rebuilt_once(lambda: self._attempt(held, request), held.rollback)
-        held.pass_on()
-        return outcome
+            outcome = rebuilt_once(lambda: self._attempt(journal, request), journal.rollback)
+        return Done(journal.changes(), outcome)
 
     def _attempt(self, journal: Journal, request: Request) -> Outcome:
         process = os.getpid()

@@ -20,7 +20,7 @@ from typing import Any, cast
 import msgpack
 
 from operators.runtime.batch_clock import Call
-from operators.spark.replicas.calls import Blobs, Functions, Origin, Outcome, Request
+from operators.spark.replicas.calls import Blobs, Done, Functions, Origin, Outcome, Request
 from serializers.shapes import instance, int64, list_of, refusing
 from state_backends.durability.pointer import Pointer
 
@@ -68,19 +68,6 @@ class Emitted:
     """
 
     blob: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """The process has worked.
-
-    Attributes:
-        changes: of the journal: names and blobs, None for one to be removed.
-        outcome: of the request.
-    """
-
-    changes: Sequence[tuple[str, bytes | None]]
-    outcome: Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,13 +220,10 @@ def decode_answer(data: bytes, store_id: str) -> Answer:
 
 def _done(rest: list[Any], store_id: str) -> Done:
     changes, blobs, metrics, timer = rest
-    done = Done(
-        [_change(*change) for change in changes],
-        Outcome(list_of(bytes, blobs), _metrics(metrics), _optional(timer)),
-    )
-    if Pointer.decode(dict(done.changes)["pointer"] or b"").store_id != store_id:
+    changed = [_change(*change) for change in changes]
+    if Pointer.decode(dict(changed)["pointer"] or b"").store_id != store_id:
         raise ValueError("its pointer names another state")
-    return done
+    return Done(changed, Outcome(list_of(bytes, blobs), _metrics(metrics), _optional(timer)))
 
 
 def _call(watermark_ms: Any, now_ms: Any, max_event_times_us: Any, fired: Any) -> Call:

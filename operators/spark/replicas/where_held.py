@@ -15,14 +15,13 @@ from operators.spark.base.logs import warn_once
 from operators.spark.base.private_files import read_small, write_small
 from operators.spark.inputs.spool import Spool
 from operators.spark.replicas import parents
-from operators.spark.replicas.calls import Functions, Outcome, Request
+from operators.spark.replicas.calls import Done, Functions, Outcome, Request
 from operators.spark.replicas.connection import PATIENCE_S, Connection
 from operators.spark.replicas.copies import drop_copy
 from operators.spark.replicas.job import Job
 from operators.spark.replicas.messages import (
     Asked,
     Busy,
-    Done,
     Emitted,
     Failed,
     Wanted,
@@ -82,18 +81,10 @@ def run_where_held(job: Job, functions: Functions, journal: Journal, request: Re
     if not large and not _rests(repr(functions.origin)):
         bucket_dir = job.config.directory / request.pointer.store_id
         answer = _Call(bucket_dir, functions, journal, request).run()
-    if isinstance(answer, Done):
+    done = answer if isinstance(answer, Done) else job.run(journal.get, request)
+    if done is answer or large:  # The next batch is worked on where the state is.
         drop_copy(job.config, request.pointer.store_id)
-        for name, blob in answer.changes:
-            if blob is None:
-                journal.remove(name)
-            else:
-                journal.put(name, blob)
-        journal.commit()
-        return answer.outcome
-    outcome = job.run(journal, request)
-    if large:  # The next batch is worked on where the state is.
-        drop_copy(job.config, request.pointer.store_id)
+    outcome = done.write_to(journal)
     if isinstance(answer, Failed):
         _rest(repr(functions.origin))
         warn_once(

@@ -112,7 +112,9 @@ def emitted(
         pointer = read_pointer(journal) or Pointer.fresh()
         call = Call(watermark_ms=(batch + 1) * BATCH_MS - 500, now_ms=batch)
         given = in_place([own[n] for n in order], config.directory)
-        outcome = job.run(journal, Request(pointer, label, batch, call, given, begins=True))
+        outcome = job.run(journal.get, Request(pointer, label, batch, call, given, begins=True)).write_to(
+            journal
+        )
         journal.commit()
     return from_blobs(outcome.blobs)
 

@@ -27,11 +27,10 @@ from operators.spark.inputs.packing import PACKED, Pack
 from operators.spark.inputs.spool import Spool
 from operators.spark.replicas import batch_parts, parents, where_held
 from operators.spark.replicas.bucket_service import BucketService
-from operators.spark.replicas.calls import Blobs, Functions, Origin, Request, in_place
+from operators.spark.replicas.calls import Blobs, Done, Functions, Origin, Request, in_place
 from operators.spark.replicas.connection import Connection
 from operators.spark.replicas.copies import drop_copy
 from operators.spark.replicas.job import Job
-from operators.spark.replicas.messages import Done
 from operators.spark.replicas.protocol import Heard
 from operators.steps.late_reports import LateSide
 from state_backends import StateError, resolve
@@ -144,7 +143,9 @@ def worked(
         if chained:  # A batch closes windows that its own records pass, and is late by the one before.
             newest = max([newest, *times(table)])
         call = Call(max(0, newest - grace_ms), 0)
-        done = job.run(journal, Request(pointer, 0, number, call, packed(binding, table, folder)))
+        done = job.run(
+            journal.get, Request(pointer, 0, number, call, packed(binding, table, folder))
+        ).write_to(journal)
         pointer = read_pointer(journal) or pointer
         largest = max([largest, *map(len, done.blobs)])
         found = pa.concat_tables([binding.rows.empty_table(), *from_blobs(done.blobs)])
@@ -277,7 +278,9 @@ def test_after_an_error_in_a_part_nothing_of_the_batch_counts(tmp_path: Path) ->
     with limits(2_000):
         expected = worked(operator, tables, tmp_path / "y", late=False)[0]
         journal, pointer = MemoryJournal(), replace(Pointer.fresh(), store_id="0" * 16)
-        first = job.run(journal, Request(pointer, 0, 0, Call(0, 0), packed(binding, tables[0], folder)))
+        first = job.run(
+            journal.get, Request(pointer, 0, 0, Call(0, 0), packed(binding, tables[0], folder))
+        ).write_to(journal)
         committed = dict(journal._blobs)
         pointer = read_pointer(journal) or pointer
         newest = max(times(tables[0]))
@@ -286,9 +289,9 @@ def test_after_an_error_in_a_part_nothing_of_the_batch_counts(tmp_path: Path) ->
         columns = broken.rows.map_blobs()
         damaged = Blobs([*map(bytes, columns[:-1]), b"no blob"])
         with pytest.raises(pa.ArrowInvalid):
-            job.run(journal, Request(pointer, 0, 1, call, damaged))
+            job.run(journal.get, Request(pointer, 0, 1, call, damaged)).write_to(journal)
         journal._blobs = dict(committed)
-        again = job.run(journal, Request(pointer, 0, 1, call, broken))
+        again = job.run(journal.get, Request(pointer, 0, 1, call, broken)).write_to(journal)
     found = [
         Counter(map(str, pa.concat_tables([binding.rows.empty_table(), *from_blobs(done.blobs)]).to_pylist()))
         for done in (first, again)

@@ -24,17 +24,18 @@ from operators import aggregates as agg
 from operators.runtime.batch_clock import Call
 from operators.runtime.watermark_rule import WatermarkRule
 from operators.spark.base import logs
+from operators.spark.inputs import spool
 from operators.spark.inputs.blobs import to_blobs
 from operators.spark.replicas import bucket_service
 from operators.spark.replicas.bucket_service import BucketService
-from operators.spark.replicas.calls import Blobs, Functions, Origin, Request
+from operators.spark.replicas.calls import Blobs, Done, Functions, Origin, Outcome, Request
 from operators.spark.replicas.connection import Connection
 from operators.spark.replicas.copies import drop_copy, open_copies
+from operators.spark.replicas.held_journal import HeldJournal
 from operators.spark.replicas.job import Job
 from operators.spark.replicas.messages import (
     Answer,
     Asked,
-    Done,
     Unknown,
     Wanted,
     WantedFunctions,
@@ -45,6 +46,7 @@ from operators.spark.replicas.messages import (
 )
 from state_backends import resolve
 from state_backends.durability.pointer import Pointer
+from state_backends.journal import MemoryJournal
 
 Weak = weakref.ReferenceType[Any]
 
@@ -242,34 +244,52 @@ def test_copies_of_an_earlier_run_are_closed_in_time(
     assert {THIRD} == {name for name, _ in open_copies()} & {ONE, OTHER, THIRD}
 
 
-def test_blobs_are_made_at_once() -> None:
+def test_blobs_are_made_at_once(tmp_path: Path) -> None:
     """A function that makes one may hold all pages of a snapshot."""
-    one, other = socket.socketpair(socket.AF_UNIX)
 
     class Pages:
         """Of a part of a snapshot."""
 
-    with Connection(one, 60) as task, Connection(other, 60):
-        journal = bucket_service._SentJournal(task, {"pointer": b"p"})
-        pages = Pages()
-        reference = weakref.ref(pages)
-        journal.put("base-1-0", lambda pages=pages: b"bytes" if pages else b"")  # type: ignore[misc]
-        del pages
-        gc.collect()
-        assert reference() is None
-        assert b"bytes" == journal.get("base-1-0")
-        assert {"base-1-0": b"bytes"} == journal.changes
-        journal.remove("base-1-0")
-        assert journal.get("base-1-0") is None
-        assert b"p" == journal.get("pointer")
+    journal = HeldJournal({"pointer": b"p"}.get, tmp_path)
+    pages = Pages()
+    reference = weakref.ref(pages)
+    journal.put("base-1-0", lambda pages=pages: b"bytes" if pages else b"")  # type: ignore[misc]
+    del pages
+    gc.collect()
+    assert reference() is None
+    assert b"bytes" == journal.get("base-1-0")
+    journal.remove("base-1-0")
+    assert journal.get("base-1-0") is None
+    assert b"p" == journal.get("pointer")
+
+
+def test_parts_of_a_snapshot_that_wait_to_be_written_are_not_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are in a file, and each is read when it is written to the journal; work that begins again forgets them."""
+    monkeypatch.setattr(spool, "IN_MEMORY_BYTES", 1 << 20)
+    parts = [bytes([number]) * (1 << 20) for number in range(3)]
+    journal, written = HeldJournal({}.get, tmp_path), MemoryJournal()
+    for _ in range(2):
+        journal.rollback()
+        for number, part in enumerate(parts):
+            journal.put(f"base-1-{number}", part)
+        journal.put("base-1-1", parts[2])
+        assert parts[2] == journal.get("base-1-1")
+        assert journal._large.on_disk
+        assert not journal._large._blobs
+    Done(journal.changes(), Outcome((), {}, None)).write_to(written)
+    assert [parts[0], parts[2], parts[2]] == [written.get(f"base-1-{number}") for number in range(3)]
 
 
 def test_a_task_that_stands_still_is_not_waited_for() -> None:
     """It does not hold the bucket's copy, nor the turn of user functions."""
     one, other = socket.socketpair(socket.AF_UNIX)
-    with Connection(one, 0.2) as task, Connection(other, 60):
-        journal = bucket_service._SentJournal(task, {})
-        with pytest.raises(
+    with (
+        Connection(one, 0.2) as task,
+        Connection(other, 60),
+        pytest.raises(
             bucket_service._TaskEndedError, match="does not send 'log-1' of its journal: timed out"
-        ):
-            journal.get("log-1")
+        ),
+    ):
+        bucket_service._read_journal(task, "log-1")

@@ -47,7 +47,9 @@ class Bucket:
         blobs = Blobs([*to_blobs(table)] if table.num_rows else [])
         if not blobs and not self.job.clock(call, pointer.progress).is_due:
             return None
-        outcome = self.job.run(self.journal, Request(pointer, 0, self.number, call, blobs))
+        outcome = self.job.run(self.journal.get, Request(pointer, 0, self.number, call, blobs)).write_to(
+            self.journal
+        )
         self.journal.commit()
         return outcome
 

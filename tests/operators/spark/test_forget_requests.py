@@ -78,7 +78,9 @@ class Query:
         blobs = Blobs(list(to_blobs(table))) if keys else Blobs()
         if not keys and not self.job.forgets(call, pointer, self.batch):
             return []
-        outcome = self.job.run(journal, Request(pointer, label, self.batch, call, blobs))
+        outcome = self.job.run(journal.get, Request(pointer, label, self.batch, call, blobs)).write_to(
+            journal
+        )
         if not commits:
             journal._blobs = before
         rows = [row for table in from_blobs(outcome.blobs) for row in table.to_pylist()]
@@ -179,7 +181,7 @@ def test_of_a_batch_that_cannot_be_read_nothing_is_left(query: Query) -> None:
     query.clock = forget(query.folder, [{"k": ALICE}]).number
     broken = Request(query.pointer(0), 0, 1, Call(0, query.clock), Blobs([b"no blob"]))
     with pytest.raises(pa.ArrowInvalid):
-        query.job.run(query.journals[0], broken)
+        query.job.run(query.journals[0].get, broken).write_to(query.journals[0])
     query.clock -= 1
     assert [(BOB, 1, "update")] == query.call(0, [BOB])
     assert [(ALICE, 2, "update")] == query.call(0, [ALICE])

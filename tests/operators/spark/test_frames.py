@@ -62,7 +62,7 @@ def test_a_batch_takes_few_frames_and_modules_to_the_store(
     for number in range(40):
         rows = TABLE.slice(100 * number, 100).select(binding.inputs.names)
         call = Call(100 * number, 0, (None,))
-        job.run(journal, Request(pointer, 0, number, call, Blobs(list(to_blobs(rows)))))
+        job.run(journal.get, Request(pointer, 0, number, call, Blobs(list(to_blobs(rows))))).write_to(journal)
         pointer = read_pointer(journal) or pointer
     longest = max(found, key=len)
     assert ("run", "noted") == (longest[-1][1], longest[0][1])

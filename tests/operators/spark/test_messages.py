@@ -5,12 +5,11 @@ from dataclasses import replace
 import pytest
 
 from operators.runtime.batch_clock import Call
-from operators.spark.replicas.calls import Blobs, Functions, Origin, Outcome, Request
+from operators.spark.replicas.calls import Blobs, Done, Functions, Origin, Outcome, Request
 from operators.spark.replicas.messages import (
     Answer,
     Asked,
     Busy,
-    Done,
     Emitted,
     Failed,
     Unknown,

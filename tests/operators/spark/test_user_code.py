@@ -155,8 +155,12 @@ def bucket(operator: Any) -> None:
         job = Job(bound(operator), config, (0,), WatermarkRule())
         pointer, journal = Pointer.fresh(), MemoryJournal()
         rows = FRAME.table.select(list(job.binding.inputs.names))
-        job.run(journal, Request(pointer, 0, 0, Call(0, 0), Blobs(list(to_blobs(rows)))))
-        job.run(journal, Request(read_pointer(journal) or pointer, 0, 1, Call(10, 1), Blobs()))
+        job.run(journal.get, Request(pointer, 0, 0, Call(0, 0), Blobs(list(to_blobs(rows))))).write_to(
+            journal
+        )
+        job.run(journal.get, Request(read_pointer(journal) or pointer, 0, 1, Call(10, 1), Blobs())).write_to(
+            journal
+        )
         drop_copy(config, pointer.store_id)
 
 
