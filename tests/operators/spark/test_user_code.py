@@ -120,7 +120,7 @@ def in_a_forked_worker() -> None:
     operator = WINDOWS.aggregate(n=agg.fold(int, forking, type="bigint"))
     job = Job(bound(operator), config, (0,), WatermarkRule())
     rows = FRAME.table.slice(0, 1).select(list(job.binding.inputs.names))
-    job.run(MemoryJournal(), Request(Pointer.fresh(), 0, 0, Call(0, 0), Blobs(list(to_blobs(rows)))))
+    job.run(MemoryJournal().get, Request(Pointer.fresh(), 0, 0, Call(0, 0), Blobs(list(to_blobs(rows)))))
     print(os.getpid(), flush=True)  # noqa: T201 - read by a test
 
 
