@@ -386,7 +386,7 @@ HEAVY = {"pyspark", "py4j", "rocksdict", "sqlite3", "psycopg", "deltalake", "pan
         ("import serializers", {"operators", "state_backends", *HEAVY}, 20),
         ("import state_backends", {"operators", *HEAVY}, 5),
         ("import operators", HEAVY, 2),
-        ("from operators import SlidingWindows, aggregates", HEAVY, 128),
+        ("from operators import SlidingWindows, aggregates", HEAVY, 130),
         ("from operators.sinks import DeltaSink, PostgresSink, SQLiteSink, upsert_to", HEAVY, 41),
     ],
 )

@@ -61,7 +61,8 @@ from operators.aggregates.record_functions import (
     min_by,
     top_n,
 )
-from operators.aggregates.user_operation import AggregateError, AggregateOperation
+from operators.aggregates.user_functions import AggregateError
+from operators.aggregates.user_operation import AggregateOperation
 from operators.aggregates.value_functions import (
     approx_count_distinct,
     approx_quantiles,

@@ -10,8 +10,14 @@ import pyarrow.types as pat
 
 from operators.aggregates.definitions import Aggregate, Bound, Types
 from operators.aggregates.fold_operation import FoldOperation, Functions, MergeableFold
-from operators.aggregates.user_functions import FAIL, SKIP, check_on_error, fingerprint, result_type
-from operators.aggregates.user_operation import AggregateError
+from operators.aggregates.user_functions import (
+    FAIL,
+    SKIP,
+    AggregateError,
+    check_on_error,
+    fingerprint,
+    result_type,
+)
 from operators.columns.checks import check_column_name
 from operators.columns.expressions import named
 from operators.columns.python_values import arrow_values

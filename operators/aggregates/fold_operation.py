@@ -4,7 +4,8 @@ A state is kept as msgpack bytes, in memory and in the store. So windows never s
 arguments change copies, and functions get the same types of values before and after a restart.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -18,19 +19,18 @@ import pyarrow.types as pat
 from operators.aggregates.definitions import Bound
 from operators.aggregates.once import ascending_runs
 from operators.aggregates.operation import Operation
+from operators.aggregates.row_order import Row, in_order, sort_ties
 from operators.aggregates.strategy import FOLD, KEPT, TWO_STACKS, Strategy
-from operators.aggregates.user_functions import MEETS_STATE, error_text, reason_with_place
-from operators.aggregates.user_operation import AggregateError
+from operators.aggregates.user_functions import MEETS_STATE, AggregateError, error_text, reason_with_place
 from operators.columns.arrow import ColumnData, arrow_column
 from operators.columns.python_values import may_be_unreadable, python_values, unreadable
 from operators.columns.ranges import Ints, State, run_starts
+from operators.columns.record_text import record_text
 from operators.columns.records import Records
 from serializers.arrays import fill
 from serializers.errors import SerializationError
 from serializers.values import pack_value, unpack_value
 
-Row = tuple[Any, ...] | None
-"""The arguments of `add` for one record; None if `where` excludes the record."""
 _UNKNOWN = object()
 
 
@@ -81,14 +81,17 @@ class FoldOperation(Operation):
         return (fill([pack_value(self.functions.init())]),)
 
     def lift(self, records: Records) -> State:
-        return (fill([self._add(None, [row]) for row in self._rows(records)]),)
+        rows = self._rows(records)
+        with _naming(self.columns, rows, records):
+            return (fill([self._add(None, [row]) for row in rows]),)
 
     def combine(self, left: State, right: State) -> State:
         raise self._error_without_merge()
 
     def add(self, state: State, records: Records) -> State:
         rows = self._rows(records)
-        return (fill([self._add(packed, [row]) for packed, row in zip(state[0], rows, strict=True)]),)
+        with _naming(self.columns, rows, records):
+            return (fill([self._add(packed, [row]) for packed, row in zip(state[0], rows, strict=True)]),)
 
     def extend(self, states: Sequence[bytes | None], records: Records, lo: Ints, hi: Ints) -> State:
         """Return each state with the records [lo, hi) added; None stands for the initial state.
@@ -113,9 +116,10 @@ class FoldOperation(Operation):
     ) -> State:
         """The states with their ranges of records added, those of each run that begins at `ties` in order of their values."""
         rows = self._rows(records)
-        _sort_ties(rows, ties)
+        sort_ties(rows, ties, _ends(ties, len(rows)))
         added = zip(states, *(edge.tolist() for edge in ranges), strict=True)
-        return (fill([self._add(packed, rows[a:b]) for packed, a, b in added]),)
+        with _naming(self.columns, rows, records):
+            return (fill([self._add(packed, rows[a:b]) for packed, a, b in added]),)
 
     def reduce(self, state: State, starts: Ints) -> State:
         if len(starts) != len(state[0]):
@@ -189,7 +193,7 @@ class FoldOperation(Operation):
 
     def _sum(self, packed: bytes, rows: Sequence[Row], hint: str = "") -> Any:
         """A state with rows added. What is said of an error ends with the hint."""
-        state = self._unpack(packed)
+        state, row = self._unpack(packed), None
         add, nested = self.functions.add, any(map(pat.is_nested, self.types))
         try:
             for row in rows:
@@ -198,7 +202,9 @@ class FoldOperation(Operation):
                     if isinstance(state, tuple):
                         state = list(state)  # as it is read from the store
         except Exception as error:
-            raise self._error_of("add", error, state, hint) from error
+            failed = self._error_of("add", error, state, hint)
+            failed.values = row
+            raise failed from error
         return state
 
     def _initial(self) -> bytes:
@@ -324,7 +330,7 @@ class KeptFold(FoldOperation):
     def reduce(self, state: State, starts: Ints) -> State:
         lists, ends = state[0].tolist(), _ends(starts, len(state[0])).tolist()
         runs = zip(starts.tolist(), ends, strict=True)
-        return (fill([_in_order(list(chain.from_iterable(lists[a:b]))) for a, b in runs]),)
+        return (fill([in_order(list(chain.from_iterable(lists[a:b]))) for a, b in runs]),)
 
     def combine_ranges(self, state: State, lo: Ints, hi: Ints) -> State:
         """Return the state of the fold for each range. Cost: one call of `add` for each record in each range."""
@@ -333,15 +339,24 @@ class KeptFold(FoldOperation):
         # The switch may be newer than the records.
         rows = self._take([tuple(row) for _, *row in chain.from_iterable(lists)])
         ranges = zip(edges[lo].tolist(), edges[hi].tolist(), strict=True)
-        return (fill([self._add(None, rows[a:b]) for a, b in ranges]),)
+        with _naming(self.columns, rows):
+            return (fill([self._add(None, rows[a:b]) for a, b in ranges]),)
 
 
-def _in_order(timed: list[list[Any]]) -> list[list[Any]]:
-    """Rows that begin with their time in order of time, those of one time in order of their values."""
+@contextmanager
+def _naming(columns: Sequence[str], rows: Sequence[Row], records: Records | None = None) -> Iterator[None]:
+    """Say in errors which record they are about: its values alone, if it was stored in an earlier batch."""
     try:
-        return sorted(timed, key=lambda row: (row[0], _rank(tuple(row[1:]))))
-    except TypeError:  # Nested values may have no order.
-        return sorted(timed, key=lambda row: (row[0], repr(row)))
+        yield
+    except AggregateError as error:
+        if not error.values:
+            raise
+        values = dict(zip(columns, error.values, strict=True))
+        number = next((n for n, row in enumerate(rows) if row is error.values), None)
+        about = record_text({}, None, values)
+        if records is not None and number is not None:
+            about = records.text_of(number, values)
+        raise AggregateError(f"{error}{about}") from error.__cause__
 
 
 def _ends(starts: Ints, rows: int) -> Ints:
@@ -360,22 +375,6 @@ def _python_values(data: ColumnData, type_: pa.DataType) -> list[Any]:
     if missing is None:
         return values
     return [None if gone else value for value, gone in zip(values, missing.tolist(), strict=True)]
-
-
-def _sort_ties(rows: list[Row], starts: Ints) -> None:
-    """Put the rows of each run that begins at `starts` in order of their values."""
-    ends = _ends(starts, len(rows))
-    tied = ends - starts > 1
-    for a, b in zip(starts[tied].tolist(), ends[tied].tolist(), strict=True):
-        try:
-            rows[a:b] = sorted(rows[a:b], key=_rank)
-        except TypeError:  # Nested values may have no order.
-            rows[a:b] = sorted(rows[a:b], key=repr)
-
-
-def _rank(row: Row) -> list[tuple[bool, bool, Any]]:
-    """Sort key of a row's values: null first, NaN last. Rows that `where` excludes may be anywhere."""
-    return [] if row is None else [(value is not None, value != value, value) for value in row]
 
 
 def combining(bound: Bound) -> Bound:

@@ -2,6 +2,7 @@
 
 import hashlib
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,38 @@ def check_on_error(of: str, on_error: object) -> None:
         raise DefinitionError(f"on_error of {of} is {on_error!r}: expected {FAIL!r} or {SKIP!r}")
 
 
+class AggregateError(RuntimeError):
+    """Raised if a function of a fold or an `AggregateOperation` fails, or returns an invalid value; names both.
+
+    Attributes:
+        values: what the function got of the record for which it raised, if that is known.
+    """
+
+    values: tuple[Any, ...] | None = None
+
+
+def first_raising(run: Callable[[int, int], Any], records: int) -> int | None:
+    """Return the first record for which a function raises, of those that make it raise; None if it raises for none alone.
+
+    Args:
+        run: calls the function with the records [first, last).
+        records: how many there are.
+    """
+    first, last = 0, records
+    while last - first > 1:
+        middle = (first + last) // 2
+        first, last = (first, middle) if _raises(run, first, middle) else (middle, last)
+    return first if _raises(run, first, last) else None
+
+
+def _raises(run: Callable[[int, int], Any], first: int, last: int) -> bool:
+    try:
+        run(first, last)
+    except AggregateError:
+        return True
+    return False
+
+
 def error_text(error: BaseException) -> str:
     """Return an error's type and text."""
     try:
@@ -107,3 +140,17 @@ def shape_text(result: Any) -> str:
     if isinstance(result, tuple):
         return f"({', '.join(map(shape_text, result))})"
     return f"a value of type {type(result).__name__}"
+
+
+def read_only(argument: Any) -> Any:
+    """Return views of a state, or of a column, that cannot be written: other windows are combined from the same arrays."""
+    if isinstance(argument, tuple):
+        return tuple(map(read_only, argument))
+    view = argument.view()
+    view.flags.writeable = False
+    return view
+
+
+def writes(error: BaseException) -> bool:
+    """Return whether an error is that of a function which writes into its arguments."""
+    return isinstance(error, ValueError) and "read-only" in str(error)

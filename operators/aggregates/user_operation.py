@@ -17,11 +17,15 @@ from operators.aggregates.user_functions import (
     FAIL,
     MEETS_STATE,
     SKIP,
+    AggregateError,
     check_on_error,
     fingerprint,
+    first_raising,
+    read_only,
     reason_with_place,
     result_type,
     shape_text,
+    writes,
 )
 from operators.columns.arrow import ColumnData, arrow_column
 from operators.columns.checks import check_column_name
@@ -36,10 +40,6 @@ if TYPE_CHECKING:
 
 _CODES = {int: "i8", float: "f8", object: "object", "i8": "i8", "f8": "f8", "object": "object"}
 _DTYPES = {"i8": np.dtype(np.int64), "f8": np.dtype(np.float64), "object": np.dtype(object)}
-
-
-class AggregateError(RuntimeError):
-    """Raised if a function of a fold or an `AggregateOperation` fails, or returns an invalid value; names both."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,22 +197,34 @@ class UserOperation(Operation):
         if self.skips:
             counts[[*self.refused(records)]] = False
         if counts.all():
-            return self._accumulate(state, [column.values for column in data])
+            return self._accumulate(state, [column.values for column in data], records)
         rows = np.flatnonzero(counts)
         columns = [column.values[rows] for column in data]
-        added = self._accumulate(tuple(column[rows] for column in state), columns)
+        added = self._accumulate(tuple(column[rows] for column in state), columns, records.take(rows))
         whole = tuple(column.copy() for column in state)
         for target, values in zip(whole, added, strict=True):
             target[rows] = values
         return whole
 
-    def _accumulate(self, state: State, columns: Sequence[npt.NDArray[Any]]) -> State:
+    def _accumulate(self, state: State, columns: Sequence[npt.NDArray[Any]], records: Records) -> State:
         try:
             return self._call("accumulate", state, *columns)
         except AggregateError as error:
-            if self.skips and error.__cause__ is not None and not _writes(error.__cause__):
-                raise AggregateError(f"{error}{MEETS_STATE}") from error.__cause__
-            raise
+            if error.__cause__ is None or writes(error.__cause__):
+                raise
+            hint = MEETS_STATE if self.skips else ""
+            raise AggregateError(f"{error}{hint}{self._culprit(columns, records)}") from error.__cause__
+
+    def _culprit(self, columns: Sequence[npt.NDArray[Any]], records: Records) -> str:
+        """The first record that cannot be added to an empty state, for an error; found in O(log n) calls."""
+
+        def run(first: int, last: int) -> Any:
+            return self._run("accumulate", self.empty_states(last - first), *(c[first:last] for c in columns))
+
+        number = first_raising(run, len(records))
+        if number is None:
+            return ""
+        return records.text_of(number, dict(zip(self.columns, (c[number] for c in columns), strict=True)))
 
     def _counts(self, records: Records, data: Sequence[ColumnData]) -> npt.NDArray[np.bool_]:
         """A mask of the records that have a value in each column, where `where` is true."""
@@ -242,7 +254,7 @@ class UserOperation(Operation):
             )
         except AggregateError as error:
             cause = error.__cause__ or error
-            if isinstance(cause, MemoryError) or _writes(cause):
+            if isinstance(cause, MemoryError) or writes(cause):
                 raise
             if last - first == 1:
                 return {first: reason_with_place(str(error), cause)}
@@ -331,11 +343,11 @@ class UserOperation(Operation):
 
     def _run(self, primitive: str, *arguments: Any) -> Any:
         try:
-            return getattr(self.definition, primitive)(*map(_read_only, arguments))
+            return getattr(self.definition, primitive)(*map(read_only, arguments))
         except Exception as error:
             hint = ": it must return new arrays, and not change those that it is given"
             raise AggregateError(
-                f"aggregate {self.definition.name!r}: {primitive} raised {error!r}{hint if _writes(error) else ''}"
+                f"aggregate {self.definition.name!r}: {primitive} raised {error!r}{hint if writes(error) else ''}"
             ) from error
 
 
@@ -383,17 +395,3 @@ class UserAggregate(Aggregate):
 
 def _repeat(value: Any, rows: int, code: str) -> npt.NDArray[Any]:
     return fill([value] * rows) if code == "object" else np.full(rows, value, _DTYPES[code])
-
-
-def _read_only(argument: Any) -> Any:
-    """Views of a state, or of a column, that cannot be written: other windows are combined from the same arrays."""
-    if isinstance(argument, tuple):
-        return tuple(map(_read_only, argument))
-    view = argument.view()
-    view.flags.writeable = False
-    return view
-
-
-def _writes(error: BaseException) -> bool:
-    """Whether an error is that of a function which writes into its arguments."""
-    return isinstance(error, ValueError) and "read-only" in str(error)

@@ -1,7 +1,8 @@
 """One batch of records as columns: keys numbered, times in ticks, values by column."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +11,9 @@ import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from operators.columns.arrow import ColumnData, canonical_floats, column_data, plain_array
-from serializers.keys import NO_COLUMNS, encode_keys
+from operators.columns.python_values import python_values
+from operators.columns.record_text import record_text
+from serializers.keys import NO_COLUMNS, decode_keys, encode_keys
 
 Ints = npt.NDArray[np.int64]
 FAR_PAST, FAR_FUTURE = -(2**61), 2**61
@@ -36,6 +39,7 @@ class Records:
         gap: shape (n,), int64: ticks for which each record's session waits for the next one; None if it is the same for all.
         rows: the rows that the records were read from, for operators that emit them.
         row: shape (n,), int64: position of each record in `rows`.
+        columns: what the records were read from, for errors.
     """
 
     keys: list[bytes]
@@ -46,6 +50,7 @@ class Records:
     gap: Ints | None = None
     rows: pa.Table | None = None
     row: Ints | None = None
+    columns: "RecordColumns | None" = None
 
     def __len__(self) -> int:
         return len(self.key)
@@ -55,7 +60,17 @@ class Records:
         values = {name: data.take(rows) for name, data in self.values.items()}
         gap = None if self.gap is None else self.gap[rows]
         row = None if self.row is None else self.row[rows]
-        return Records(self.keys, self.key[rows], self.time[rows], values, self.bad, gap, self.rows, row)
+        return replace(self, key=self.key[rows], time=self.time[rows], values=values, gap=gap, row=row)
+
+    def text_of(self, number: int, values: Mapping[str, Any]) -> str:
+        """Return which record this is, for the end of an error, with the values that a function got."""
+        columns = self.columns
+        if columns is None:
+            return ""
+        types = [dict(columns.types).get(name, pa.string()) for name in columns.group_by]
+        key = [python_values(column)[0] for column in decode_keys([self.keys[self.key[number]]], types)]
+        time_us = int(self.time[number]) * columns.tick_us
+        return record_text(dict(zip(columns.group_by, key, strict=True)), time_us, values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +86,7 @@ class RecordColumns:
         reach: ticks from an event time to the bounds of its windows at most.
         rows: the columns of the rows that operators emit; none if they emit windows only.
         types: as which columns are read, by name; others are read as they are.
+        given_time: event times as they came, if those that are too far ahead of the clock are null in `event_time`.
     """
 
     event_time: str
@@ -81,6 +97,7 @@ class RecordColumns:
     reach: int = 0
     rows: tuple[str, ...] = ()
     types: tuple[tuple[str, pa.DataType], ...] = ()
+    given_time: str | None = None
 
     def read(self, table: pa.Table) -> Records:
         """Return a table as records. O(rows) array work and one Python call per distinct key."""
@@ -98,9 +115,9 @@ class RecordColumns:
         keys = encode_keys(distinct) if self.group_by else [NO_COLUMNS]
         values = {name: column_data(table.column(name)) for name in self.values}
         if not self.rows:
-            return Records(keys, key, rows.time, values, rows.bad, rows.gap)
-        whole = table.select(self.rows)
-        return Records(keys, key, rows.time, values, rows.bad, rows.gap, whole, np.arange(table.num_rows))
+            return Records(keys, key, rows.time, values, rows.bad, rows.gap, columns=self)
+        whole, row = table.select(self.rows), np.arange(table.num_rows)
+        return Records(keys, key, rows.time, values, rows.bad, rows.gap, whole, row, self)
 
     def _as_bound(self, table: pa.Table) -> pa.Table:
         """The table in the types that the operator was bound to.
@@ -118,7 +135,11 @@ class RecordColumns:
             return Sifted(UsableRows(table, time, gap, 0), table.slice(0, 0), pa.nulls(0, pa.string()))
         rows = replace(_usable_rows(table, time, gap, usable), bad=0)
         bad = table.filter(pa.array(~usable))
-        return Sifted(rows, bad, self._reasons(bad))
+        reasons = self._reasons(bad)
+        if self.given_time is not None:
+            place = bad.schema.get_field_index(self.event_time)
+            bad = bad.set_column(place, self.event_time, bad.column(self.given_time))
+        return Sifted(rows, bad, reasons)
 
     def sift_all(self, tables: Sequence[pa.Table]) -> "Sifted":
         """Return all rows of several tables like `sift`. Of a table, only bad rows and those beside them are copied."""
@@ -144,7 +165,12 @@ class RecordColumns:
             reasons[slice(None) if timed is None else timed] = "gap is not positive, or out of range"
             no_gap = bad.column(self.gap).is_null().to_numpy()
             reasons[no_gap if timed is None else timed & no_gap] = "gap is null"
-        reasons[bad.column(self.event_time).is_null().to_numpy()] = "event time is null"
+        no_time = bad.column(self.event_time).is_null().to_numpy()
+        reasons[no_time] = "event time is null"
+        if self.given_time is not None:
+            reasons[no_time & bad.column(self.given_time).is_valid().to_numpy()] = (
+                "event time is in the future"
+            )
         return pa.array(reasons, pa.string())
 
     def times(self, table: pa.Table) -> tuple[Ints, Ints | None, npt.NDArray[np.bool_] | None]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
+from traceback import extract_tb
 from typing import TYPE_CHECKING, Any
 
 from operators.command.errors import CommandError
@@ -97,6 +98,23 @@ def operator_of(text: str) -> Any:
             f"{text} is a {type(found).__name__}, not an operator with its keys: give what `apply` is called on"
         )
     return found
+
+
+def operator_without_spark(text: str) -> Any | None:
+    """Return the operator like `operator_of`, or None if its module makes Columns of Spark, which need a session.
+
+    Raises:
+        CommandError: as `operator_of`.
+    """
+    try:
+        return operator_of(text)
+    except Exception as error:
+        from pyspark.sql import SparkSession
+
+        raised_in = Path(extract_tb(error.__traceback__)[-1].filename)
+        if SparkSession.getActiveSession() is None and "pyspark" in raised_in.parts:
+            return None
+        raise
 
 
 def _import(module: str) -> Any:

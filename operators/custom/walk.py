@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from operators.aggregates.user_functions import error_text
+from operators.columns.record_text import record_text
 from operators.columns.records import FAR_FUTURE
 from operators.custom.contract import CallContext, OutputRows
 from operators.custom.key_context import KeyContext
@@ -50,6 +51,7 @@ class Walk:
     ) -> None:
         """Process the records and timers of a key."""
         process, names, before = self._definition.process, self._names, len(self._rows)
+        values: list[Any] | None = None
         try:
             for time, values in zip(times, records, strict=True):
                 if key_context.timers:
@@ -58,6 +60,7 @@ class Walk:
                 rows = process(time, dict(zip(names, values, strict=True)), key_context)
                 if rows is not None:
                     self._collect(rows)
+            values = None
             if key_context.timers:
                 self._timers(key_context, self._context.close_time)
             for name, counted in key_context.counts.items():
@@ -65,7 +68,11 @@ class Walk:
         except (OperatorError, StateError, CorruptDataError):
             raise
         except Exception as error:
-            raise OperatorError(failure(self._definition, self._at, error)) from error
+            called_for = (
+                None if values is None or self._at[0] == "on_timer" else dict(zip(names, values, strict=True))
+            )
+            about = record_text(key_context.key, values=called_for)
+            raise OperatorError(f"{failure(self._definition, self._at, error)}{about}") from error
         self._numbers.extend([number] * (len(self._rows) - before))
 
     def _timers(self, key_context: KeyContext, before: int) -> None:

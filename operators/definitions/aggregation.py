@@ -248,7 +248,7 @@ class CoGroupedAggregation(OfSomeKinds):
             operator = operator.aggregate(**some)
         return operator
 
-    def apply(
+    def apply(  # noqa: PLR0913 - as that of one frame
         self,
         frames: Mapping[str, "DataFrame"],
         event_time: "str | Column | Mapping[str, str | Column]",
@@ -258,6 +258,7 @@ class CoGroupedAggregation(OfSomeKinds):
         name: str = "windows",
         close_time: datetime | str | None = None,
         idle: Duration | None = None,
+        max_future: Duration | None = None,
     ) -> "DataFrame":
         """Return the windows of the frames, which are all batch or all streaming, as a DataFrame of the same kind.
 
@@ -268,15 +269,15 @@ class CoGroupedAggregation(OfSomeKinds):
             frames: the frames by the names that `cogroup` was given. Key columns have the same names and types in all; an
                 expression is evaluated in each.
             event_time: event-time column or expression, of all frames or by frame.
-            backend, options, name, close_time, idle: as in `WindowedAggregation.apply`.
+            backend, options, name, close_time, idle, max_future: as in `WindowedAggregation.apply`.
 
         Raises:
             DefinitionError: a frame or a column is missing, or types differ.
         """
         from operators.spark.apply import apply
-        from operators.spark.inputs.arguments import Arguments
+        from operators.spark.inputs.arguments import Arguments, most_us
 
-        joint, frame, incoming = self._unite(frames, event_time)
+        joint, frame, incoming = self._unite(frames, event_time, most_us(max_future))
         arguments = Arguments(backend, options, name, close_time, idle)
         return apply(joint, frame, EVENT_TIME, arguments, incoming=incoming)
 
@@ -315,6 +316,7 @@ class CoGroupedAggregation(OfSomeKinds):
         self,
         frames: Mapping[str, "DataFrame"],
         event_time: "str | Column | Mapping[str, str | Column]",
+        max_future_us: int | None = None,
     ) -> "tuple[WindowedAggregation, DataFrame, Incoming | None]":
         """The operator over the frames as one, that frame, and what is known of its event time if it is a stream."""
         from operators.spark.base.types import arrow_type
@@ -335,7 +337,7 @@ class CoGroupedAggregation(OfSomeKinds):
         )
         whole, windows = CoGroupedAggregation(ready[-1], tuple(sides)), ready[-1].windows
         grace_us = windows.grace_ticks * windows.tick_us
-        frame, incoming = unite(sides, whole.shared, prepared, times, grace_us)
+        frame, incoming = unite(sides, whole.shared, prepared, times, grace_us, max_future_us)
         first = sides[0].name
         clock = clock_of(arrow_type(prepared[first].schema[times[first]].dataType))
         return replace(whole.joint, clock=clock), frame, incoming

@@ -320,6 +320,7 @@ class RollingAggregation(RunnableOperator):
         options: Mapping[str, object] | None = None,
         name: str = "windows",
         idle: Duration | None = None,
+        max_future: Duration | None = None,
     ) -> "DataFrame":
         """Return each label with the aggregates of its key's records as of the label's own time.
 
@@ -332,13 +333,13 @@ class RollingAggregation(RunnableOperator):
                 same names and types in both; an expression is evaluated in each.
             label_time: column of the labels with their times, or an expression.
             event_time: column of the records, or an expression, of the same type.
-            backend, options, name, idle: as for `apply`.
+            backend, options, name, idle, max_future: as for `apply`. A label of the future has nulls for the results.
 
         Raises:
             DefinitionError: a column is missing, or types differ.
         """
         from operators.spark.apply import apply
-        from operators.spark.inputs.arguments import Arguments
+        from operators.spark.inputs.arguments import Arguments, most_us
         from operators.spark.inputs.expression_columns import with_expression_columns
         from operators.spark.inputs.union import check_frames, check_inputs, unite
 
@@ -353,7 +354,7 @@ class RollingAggregation(RunnableOperator):
         times = {"labels": found.name(times["labels"]), "records": time}
         operator, sides = _as_of(ready, labels.columns, times["labels"])
         grace_us = self.windows.grace_ticks * self.windows.tick_us
-        frame, incoming = unite(sides, operator.keys, frames, times, grace_us)
+        frame, incoming = unite(sides, operator.keys, frames, times, grace_us, most_us(max_future))
         arguments = Arguments(backend, options, name, idle=idle)
         return apply(operator, frame, EVENT_TIME, arguments, incoming=incoming)
 

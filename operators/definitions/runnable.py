@@ -83,6 +83,7 @@ class RunnableOperator(OfSomeKinds, ABC):
         idle: Duration | None = None,
         schema: "StructType | None" = None,
         streaming: bool | None = None,
+        max_future: Duration | None = None,
     ) -> "DataFrame":
         """Apply the operator to a batch or streaming DataFrame and return a DataFrame of the same kind.
 
@@ -106,6 +107,9 @@ class RunnableOperator(OfSomeKinds, ABC):
                 analyses nothing; elsewhere Spark knows them. Other columns are dropped, and other types are cast. The frame
                 must not be the output of a stateful operator.
             streaming: with `schema`, whether the frame is a stream.
+            max_future: how far an event time may be ahead of the batch's clock. A record with a later time is bad: it is in no
+                window, and it does not move the watermark. By default, all times are taken. A stream with `max_future` must not
+                have a watermark already.
 
         Raises:
             DefinitionError: a column is missing or of a wrong type, the operator computes nothing, close_time is not a time, or
@@ -116,7 +120,7 @@ class RunnableOperator(OfSomeKinds, ABC):
         from operators.spark.apply import apply
         from operators.spark.inputs.arguments import Arguments
 
-        arguments = Arguments(backend, options, name, close_time, idle, schema, streaming)
+        arguments = Arguments(backend, options, name, close_time, idle, schema, streaming, max_future)
         return apply(self, df, event_time, arguments)
 
     def savepoint(
@@ -169,6 +173,7 @@ class RunnableOperator(OfSomeKinds, ABC):
         idle: Duration | None = None,
         schema: "StructType | None" = None,
         streaming: bool | None = None,
+        max_future: Duration | None = None,
     ) -> "WithLate":
         """Apply the operator to a DataFrame and also return the late and bad records, in one pass over the source.
 
@@ -177,7 +182,7 @@ class RunnableOperator(OfSomeKinds, ABC):
         accumulated before it: `apply` is faster if late records need only be counted.
 
         Args:
-            df, event_time, backend, options, name, idle, schema, streaming: as for `apply`.
+            df, event_time, backend, options, name, idle, schema, streaming, max_future: as for `apply`.
 
         Raises:
             DefinitionError: as `apply`; or a column has a type that Arrow does not have.
@@ -185,7 +190,7 @@ class RunnableOperator(OfSomeKinds, ABC):
         from operators.spark.inputs.arguments import Arguments
         from operators.spark.with_late import WithLate
 
-        arguments = Arguments(backend, options, name, idle=idle, schema=schema, streaming=streaming)
+        arguments = Arguments(backend, options, name, None, idle, schema, streaming, max_future)
         return WithLate.of(self, df, event_time, arguments)
 
     def local_runner(

@@ -194,7 +194,7 @@ _OF_BATCH = tuple(
         (
             "watermark_lag",
             "seconds",
-            "From the watermark to the start of the last batch.",
+            "From the watermark to the start of the last batch; negative if the watermark is ahead of the clock.",
             lambda batch: batch.watermark_lag,
         ),
     )

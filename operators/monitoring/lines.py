@@ -14,7 +14,7 @@ _SKEWED = 2
 def batch_line(batch: OperatorBatch) -> str:
     """Return what an operator did in a batch as a line of text."""
     rows, bad, did = batch.counts_in.get("rows", 0), batch.counts_in.get("bad", 0), batch.counts_out
-    size = f"{did['live_keys']:,} keys and {did['live_panes']:,} panes in {did['state_bytes'] / _MIB:.1f} MiB"
+    held = f"{did['live_keys']:,} keys and {did['live_panes']:,} panes in {did['state_bytes'] / _MIB:.1f} MiB"
     slow = [f"{what} {did[f'{what}_ms'] / 1_000:.1f} s" for what in _TIMES if did[f"{what}_ms"] >= _SLOW_MS]
     if did["max_bucket_ms"] >= _SLOW_MS and (batch.time_skew or 0) >= _SKEWED:
         slow.append(f"slowest bucket {did['max_bucket_ms'] / 1_000:.1f} s")
@@ -25,7 +25,7 @@ def batch_line(batch: OperatorBatch) -> str:
         f"{did['late']:,} late" if did["late"] else "",
         f"{bad:,} bad" if bad else "",
         f"{skipped:,} failed" if skipped else "",
-        size,
+        held if batch.whole_state else "",
         ", ".join(slow),
         f"{failed:,} snapshots failed" if failed else "",
     ]

@@ -22,6 +22,8 @@ class Inputs:
         others: columns that only late records are reported with, with their types.
         rows: columns of the rows that come out, with their types; none if windows come out.
         clock: what event times are, as `clock_of` returns it.
+        given_time: column of event times as they came, if those that are too far ahead of the clock are null in `event_time`.
+            It is read to report them.
     """
 
     event_time: str
@@ -33,6 +35,7 @@ class Inputs:
     others: tuple[tuple[str, pa.DataType], ...] = ()
     rows: tuple[tuple[str, pa.DataType], ...] = ()
     clock: str | None = None
+    given_time: str | None = None
 
     @property
     def group_by(self) -> tuple[str, ...]:
@@ -44,8 +47,12 @@ class Inputs:
         """Names of all columns, each once."""
         gap = [] if self.gap is None else [self.gap]
         named = [*self.keys, *self.values, *self.rows, *self.others]
-        first = [*self.group_by, self.event_time, *gap]
+        first = [*self.group_by, self.event_time, *gap, *self._reported_time]
         return list(dict.fromkeys([*first, *(name for name, _ in named)]))
+
+    @property
+    def _reported_time(self) -> list[str]:
+        return [self.given_time] if self.given_time is not None and self.others else []
 
     @property
     def aliases(self) -> dict[str, str]:
@@ -58,7 +65,15 @@ class Inputs:
         values, rows = (tuple(name for name, _ in columns) for columns in (self.values, self.rows))
         types = tuple(dict([*self.keys, *self.values, *self.rows]).items())
         return RecordColumns(
-            self.event_time, self.group_by, values, self.tick_us, self.gap, self.reach, rows, types
+            self.event_time,
+            self.group_by,
+            values,
+            self.tick_us,
+            self.gap,
+            self.reach,
+            rows,
+            types,
+            *self._reported_time,
         )
 
     def empty(self) -> pa.Table:
@@ -70,6 +85,7 @@ class Inputs:
             **dict(self.values),
             **dict(self.rows),
         }
+        types.update(dict.fromkeys(self._reported_time, types[self.event_time]))
         if self.gap is not None:
             types.setdefault(self.gap, pa.duration("us"))
         return pa.schema([(name, types[name]) for name in self.names]).empty_table()

@@ -26,7 +26,7 @@ from operators.spark.base.session import (
 from operators.spark.base.types import arrow_type, reported_schema, spark_schema
 from operators.spark.batch.bounded import BoundedRun
 from operators.spark.batch.bounded_input import input_columns, sort_input
-from operators.spark.inputs.arguments import Arguments
+from operators.spark.inputs.arguments import Arguments, most_us
 from operators.spark.inputs.chains import Incoming, as_windows, direct, mark_times
 from operators.spark.inputs.packing import PACKED, PACKED_COUNTS, TO_BUCKETS, Pack
 from operators.spark.inputs.pipeline_schema import (
@@ -73,7 +73,9 @@ def apply(
             "with schema, which is for pipelines, there is no idle and no close_time: leave them out"
         )
     df = with_given_columns(df, schema)
-    prepared = prepare(operator, df, event_time, arguments.backend, arguments.options)
+    prepared = prepare(
+        operator, df, event_time, arguments.backend, arguments.options, most_us(arguments.max_future)
+    )
     binding, columns, spark = prepared.binding, df.columns, df.sparkSession
     config = prepared.config.with_default("state.snapshots.retain", spark.conf.get(_RETAIN_KEY, None))
     df = prepared.df
@@ -82,7 +84,7 @@ def apply(
     binding = binding.reporting(late)
     narrow = input_columns(df, binding, streaming=streaming)
     if schema is not None:
-        narrow = without_analysis(narrow, input_types(binding, schema, streaming=streaming))
+        narrow = without_analysis(narrow, input_types(binding, df.schema, streaming=streaming))
     out = as_windows(spark_schema(binding.rows), {time.column for time in binding.times if time.is_end})
     idle_ms = arguments.idle_ms
     if not streaming:

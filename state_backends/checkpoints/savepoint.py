@@ -7,6 +7,7 @@ entries/N-TOKEN       pages of bucket N, as `saved_files` describes
 import base64
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from itertools import groupby
 from typing import Any
 
@@ -55,7 +56,7 @@ class Savepoint:
 
     def __str__(self) -> str:
         """Return what it is in a few lines: how much it holds, up to when, and from where."""
-        (closed,) = self.schema.instants(np.array([self.close_time])).to_pylist()
+        closed = self.closed_up_to
         said = {
             "closed up to": f"{self.close_time} ticks"
             if closed is None
@@ -66,6 +67,12 @@ class Savepoint:
         }
         lines = [f"{name}: {_cut(str(value))}" for name, value in said.items()]
         return "\n  ".join([f"savepoint {self.uri}", *lines])
+
+    @property
+    def closed_up_to(self) -> datetime | None:
+        """The close time in UTC; None if it is outside the range of timestamps."""
+        closed: list[datetime | None] = self.schema.instants(np.array([self.close_time])).to_pylist()
+        return closed[0]
 
     @property
     def sequence(self) -> int:

@@ -24,6 +24,7 @@ class Arguments:
     idle: Duration | None = None
     schema: StructType | None = None
     streaming: bool | None = None
+    max_future: Duration | None = None
 
     def __post_init__(self) -> None:
         check_name(self.name)
@@ -31,9 +32,18 @@ class Arguments:
     @property
     def idle_ms(self) -> int | None:
         """`idle` in milliseconds."""
-        if self.idle is None:
-            return None
-        idle = ticks(self.idle, _MS_US, "idle", 1)
-        if is_odd(self.idle):
-            raise DefinitionError(odd(self.idle, "idle"))
-        return idle
+        return _length(self.idle, "idle", _MS_US)
+
+
+def most_us(max_future: Duration | None) -> int | None:
+    """Return `max_future` in microseconds."""
+    return _length(max_future, "max_future", 1)
+
+
+def _length(value: Duration | None, name: str, tick_us: int) -> int | None:
+    if value is None:
+        return None
+    length = ticks(value, tick_us, name, 1)
+    if is_odd(value):
+        raise DefinitionError(odd(value, name))
+    return length

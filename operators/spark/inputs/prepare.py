@@ -15,6 +15,7 @@ from operators.runtime.binding import Binding, Runnable
 from operators.spark.base.session import CALLER, PARTITIONS_KEY, check_running
 from operators.spark.base.types import arrow_schema, check_collations, check_lacking, in_spark_types
 from operators.spark.inputs.chains import Incoming, incoming
+from operators.spark.inputs.future import reading_given_times, with_known_times
 from operators.spark.inputs.watermarks import check_time, moment_us
 from state_backends import StateConfig, resolve
 
@@ -86,6 +87,7 @@ def prepare(
     event_time: "str | Column",
     backend: str | None,
     options: Mapping[str, object] | None,
+    max_future_us: int | None = None,
 ) -> Prepared:
     """Return an operator bound to a DataFrame. Nothing runs.
 
@@ -94,6 +96,7 @@ def prepare(
         df: the input.
         event_time: its event-time column, by name or as an expression.
         backend, options: as for `RunnableOperator.apply`.
+        max_future_us: how far ahead of the clock event times may be in microseconds; None for any number.
 
     Raises:
         DefinitionError: a missing column, a wrong type, or nothing to compute.
@@ -116,6 +119,9 @@ def prepare(
         raise type(error)(in_spark_types(str(error))) from error.__cause__
     check_lacking(df.schema, binding.inputs.names)
     check_collations(df.schema, binding)
+    if max_future_us is not None:
+        df = with_known_times(df, time, max_future_us)
+        binding = replace(binding, inputs=reading_given_times(binding.inputs))
     bounded = replace(binding, plan=operator.bounded().bind(schema, time, config).plan)
     return Prepared(df, binding, bounded, config, time, operator.takes_updates, operator.final)
 

@@ -16,6 +16,7 @@ from operators.aggregates.sides import (
 from operators.errors import DefinitionError
 from operators.spark.base.quoting import quote
 from operators.spark.inputs.chains import Incoming, incoming
+from operators.spark.inputs.future import known_by_now
 from operators.spark.inputs.pipeline_schema import no_analysis_needed
 from operators.spark.inputs.prepare import check_frame
 from operators.spark.inputs.watermarks import check_time, zoned_column
@@ -64,6 +65,7 @@ def unite(
     frames: Mapping[str, DataFrame],
     times: Mapping[str, str],
     grace_us: int,
+    max_future_us: int | None = None,
 ) -> tuple[DataFrame, Incoming | None]:
     """Return the frames as one, and, if they are streams, what is known of its event time.
 
@@ -73,6 +75,7 @@ def unite(
         frames: by name.
         times: each frame's event-time column.
         grace_us: the operator's grace in microseconds.
+        max_future_us: how far ahead of the clock event times may be in microseconds; None for any number.
 
     Raises:
         DefinitionError: an event time is not a timestamp, types differ, names collide, or a stream's watermark does not fit.
@@ -80,7 +83,7 @@ def unite(
     check_joint_names(sides, shared)
     for name, frame in frames.items():
         check_time(frame, times[name], name)
-    parts = [_part(sides, side, shared, frames, times[side.name]) for side in sides]
+    parts = [_part(sides, side, shared, frames, times[side.name], max_future_us) for side in sides]
     read = {
         side.name: incoming(frames[side.name], times[side.name], grace_us, takes_updates=False)
         for side in sides
@@ -98,12 +101,18 @@ def unite(
 
 
 def _part(
-    sides: Sequence[Side], of: Side, shared: Sequence[str], frames: Mapping[str, DataFrame], time: str
+    sides: Sequence[Side],
+    of: Side,
+    shared: Sequence[str],
+    frames: Mapping[str, DataFrame],
+    time: str,
+    max_future_us: int | None,
 ) -> DataFrame:
     """One frame's rows, with the columns of all frames."""
     frame = frames[of.name]
     columns = [F.col(quote(name)) for name in shared]
-    columns.append(zoned_column(frame, time, streaming=frame.isStreaming).alias(EVENT_TIME))
+    zoned = zoned_column(frame, time, streaming=frame.isStreaming)
+    columns.append(known_by_now(frame, time, zoned, max_future_us).alias(EVENT_TIME))
     for side in sides:
         for name in side.columns:
             nothing = F.lit(None).cast(frames[side.name].schema[name].dataType)

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ import pytest
 import yaml
 
 from operators.monitoring import ALERTS, DASHBOARD
-from operators.monitoring.exported import EXPORTED, LABELS
+from operators.monitoring.exported import EXPORTED, GAUGES, LABELS
+from tests.operators.monitoring.batches import START, batch
 
 ROOT = Path(__file__).parents[3]
 NAMES = re.compile(r"\bwindows_\w+")
@@ -78,6 +80,22 @@ def test_alert_rules_ask_for_metrics_that_there_are(rules: list[dict[str, Any]])
         assert rule["labels"]["severity"] in {"warning", "critical"}
         assert {"summary", "description", "runbook"} == set(rule["annotations"])
         assert "{{ $labels.query }}" in rule["annotations"]["summary"]
+
+
+@pytest.mark.parametrize(
+    ("ahead", "alerts"),
+    [(-7_200, ["WindowsWatermarkLags"]), (0, []), (7_200, ["WindowsWatermarkAhead"])],
+)
+def test_a_watermark_that_is_far_from_the_clock_alerts(
+    rules: list[dict[str, Any]], ahead: int, alerts: list[str]
+) -> None:
+    """Behind it and ahead of it; the rules of both are expressions that Python has, too."""
+    last = batch(watermark=START + timedelta(seconds=ahead))
+    values = {metric.prometheus: metric.value(last) for metric in GAUGES}
+    assert values["windows_watermark_lag_seconds"] == -ahead
+    asked = [rule for rule in rules if "windows_watermark_timestamp_seconds" in rule["expr"]]
+    names = {**values, "time": START.timestamp}
+    assert alerts == [rule["alert"] for rule in asked if eval(rule["expr"], names)]  # noqa: S307
 
 
 def test_the_page_has_every_metric() -> None:

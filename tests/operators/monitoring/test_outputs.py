@@ -39,17 +39,20 @@ SKEWED = {
 
 
 def test_a_line_has_what_is_not_usual_at_its_end() -> None:
-    """Late and bad records, slow steps and failed snapshots are there if there are any."""
+    """Late and bad records, slow steps and failed snapshots are there if there are any; the state, if the batch tells it."""
     lines: list[str] = []
     output = TextOutput(lines.append)
-    output.report(batch(counts_in={"rows": 1_000}, windows=7, live_keys=3, live_panes=9, state_bytes=1 << 20))
-    output.report(batch(1, counts_in={"bad": 2}, late=1, commit_ms=1_500, snapshot_failures=3))
+    state = {"live_keys": 3, "live_panes": 9, "state_bytes": 1 << 20}
+    output.report(batch(counts_in={"rows": 1_000}, windows=7, buckets=2, **state))
+    output.report(batch(1, counts_in={"bad": 2}, late=1, buckets=1, commit_ms=1_500, snapshot_failures=3))
+    output.report(batch(2))
     assert [
         "batch 0, delays: 1,000 rows in 2.5 s; 7 rows out; 3 keys and 9 panes in 1.0 MiB",
         (
             "batch 1, delays: 0 rows in 2.5 s; 0 rows out; 1 late; 2 bad; 0 keys and 0 panes in 0.0 MiB; commit 1.5 s; "
             "3 snapshots failed"
         ),
+        "batch 2, delays: 0 rows in 2.5 s; 0 rows out",
     ] == lines
 
 

@@ -61,3 +61,13 @@ def test_a_stream_that_is_said_to_be_bounded_is_refused_by_spark(spark: SparkSes
     rows = COUNT.apply(stream, "at", schema=SCHEMA, streaming=False)
     with pytest.raises(Exception, match="Sort"):
         rows.writeStream.format("noop").start()
+
+
+def test_records_of_the_future_need_no_analysis(frame: DataFrame) -> None:
+    """The frame has columns that nobody asked Spark for."""
+    later = frame.selectExpr("k", "if(k = 1, timestamp'2100-01-01', at) at")
+    both = COUNT.apply_with_late(later, "at", schema=SCHEMA, streaming=False, max_future="1 hour")
+    assert {(row.reason, row.record.at.year) for row in both.late.collect()} == {
+        ("event time is in the future", 2100)
+    }
+    assert both.windows.count() > 0
