@@ -15,7 +15,7 @@ the state of the last entry before it, or with no state if all records of that e
 is deducted, and results are exact.
 
 A partly late record starts at the close time of its arrival. The entry there is not a window: it keeps the record for later
-windows. The left window of such a record is closed when the record arrives, and does not come to exist.
+windows. The left window of such a record is closed when the record arrives, and is not created.
 (https://cwiki.apache.org/confluence/display/KAFKA/KIP-450)
 """
 

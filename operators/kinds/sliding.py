@@ -3,7 +3,7 @@
 A pane at t defines two windows of a size: the left one [t - size, t], and the right one [t + 1, t + 1 + size] if it contains
 a pane. (https://cwiki.apache.org/confluence/display/KAFKA/KIP-450)
 
-A window that is closed when its pane arrives does not come to exist. It is the left one of a partly late record:
+A window that is already closed when its pane arrives is not created. It is the left one of a partly late record:
 
     panes                    b   t  | close time
     left of t        |-----------|              closed before t arrived: does not exist

@@ -115,8 +115,8 @@ def _chosen(requests: RequestFolder, operator: str | None) -> RequestReader:
         )
     if operator is None and len(readers) > 1:
         raise DefinitionError(
-            f"several operators look for requests in the folder {requests.shown}: {', '.join(readers)}. Each has a state of "
-            "its own: say which one, and make a request for each that has the keys"
+            f"several operators look for requests in the folder {requests.shown}: {', '.join(readers)}. Each has its "
+            "own state: say which one, and make a request for each that has the keys"
         )
     name = next(iter(readers)) if operator is None else operator
     if name not in readers:

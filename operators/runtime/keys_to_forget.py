@@ -60,7 +60,7 @@ def rows_of_keys(keys: Keys, names: Sequence[str], types: Mapping[str, pa.DataTy
     for name in table.column_names:
         if name not in names:
             raise DefinitionError(
-                f"the keys have a column {name!r} that is no key column: give just {', '.join(names)}"
+                f"the keys have a column {name!r}, which is not a key column: give only {', '.join(names)}"
             )
     return table.select(list(names))
 

@@ -114,8 +114,8 @@ def _check_repeated(sink: Sink, query: str, batch: int, fingerprint: int, *, has
     if last.fingerprint not in (None, fingerprint):
         other = "from another checkpoint" if has_checkpoint else "with other rows"
         raise SinkError(
-            f"batch {batch} of query {query!r} is in the table already, {other}: this one is no repetition of it, and "
-            f"was not written. {_OTHER_NAME}"
+            f"batch {batch} of query {query!r} is in the table already, {other}: this batch does not repeat it, and was not "
+            f"written. {_OTHER_NAME}"
         )
 
 
@@ -178,8 +178,8 @@ def _check_latest_by(sink: Sink, latest_by: object, keys: Sequence[str]) -> None
     check_column_name("latest_by", latest_by)
     if latest_by in keys:
         raise DefinitionError(
-            f"latest_by names {latest_by!r}, which is one of keys: each of its values has a row of its own then. Leave "
-            "it out of keys"
+            f"latest_by names {latest_by!r}, which is one of keys, so that each of its values would have its own row. Leave it "
+            "out of keys"
         )
     if not sink.keeps_latest:
         raise DefinitionError(

@@ -70,7 +70,7 @@ def apply(
     check_schema(df, schema, arguments.streaming)
     if schema is not None and not (arguments.idle is None and arguments.close_time is None):
         raise DefinitionError(
-            "with schema, which is for pipelines, there is no idle and no close_time: leave them out"
+            "schema is for pipelines, which cannot have idle or close_time: leave these out"
         )
     df = with_given_columns(df, schema)
     prepared = prepare(

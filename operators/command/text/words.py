@@ -12,7 +12,7 @@ _EMISSIONS = {
     "on_update": "after each batch, the windows that it changed",
     "on_arrival": "each record in the batch in which it came",
 }
-_ROLLING_ON_CLOSE = "each record when none can change its windows any more"
+_ROLLING_ON_CLOSE = "each record once, when its windows are closed"
 _BY_FOLD = " by fold"
 
 

@@ -35,14 +35,22 @@ MOVE_STATE = (
 """The way out where a query cannot go on from its checkpoint, but its state can."""
 _LOST_MESSAGE = (
     "executors of Spark were lost ({0}), and with them what their tasks had sent to others. Nothing is lost of the query: "
-    "start it again, and it goes on from its last batch. Spark bears spark.stage.maxConsecutiveAttempts losses of one stage in "
-    "a row, and spark.task.maxFailures of one task (4 by default): set these higher where executors come and go. The "
-    "executors' logs, or those of the cluster, say why they ended; code 137 is for lack of memory or a machine that was taken "
-    "away"
+    "start it again, and it continues from its last batch. Spark gives up after spark.stage.maxConsecutiveAttempts losses of "
+    "one stage in a row, or spark.task.maxFailures losses of one task (4 by default): set these higher where executors come "
+    "and go. The logs of the executors or of the cluster say why they ended; code 137 means that memory ran out, or that the "
+    "machine was taken away"
+)
+_FULL = re.compile(
+    r"(?:(?P<path>/[^\s:()]+) \()?(?P<why>No space left on device|Disk quota exceeded)", re.IGNORECASE
+)
+_FULL_MESSAGE = (
+    "a disk is full{0}: {1}. Free space, then start the query again: it continues from its last batch, and nothing is lost. "
+    "Spark writes to the checkpoint, to the folder of a file sink and to spark.local.dir, and workers to "
+    "spark.windows.state.directory"
 )
 _DEAD_MESSAGE = (
-    "a Python worker of Spark died without an error message: it was killed, perhaps for lack of memory, or crashed in native "
-    "code. The executor's stderr may have more; spark.python.worker.faulthandler.enabled=true shows where it crashed. "
+    "a Python worker of Spark died without an error message: it was killed, perhaps because memory ran out, or crashed in "
+    "native code. The executor's stderr may have more; spark.python.worker.faulthandler.enabled=true shows where it crashed. "
     "The state of a stream is safe: start the query again"
 )
 
@@ -80,9 +88,9 @@ def what_failed(failed: Any) -> str | None:
 
     Returns:
         operator, bucket and batch, the error and its message; or what `upsert_to` or its sink raised; or that a worker process
-        died, or could not import this library; that executors were lost; or that the query has other sources than its
-        checkpoint, as one that gets `idle`. Of a query, also how many buckets have no snapshot that was completed in time.
-        None if nothing of this library failed.
+        died, or could not import this library; that executors were lost, or that a disk is full; or that the query has other
+        sources than its checkpoint, as one that gets `idle`. Of a query, also how many buckets have no snapshot that was
+        completed in time. None if nothing of this library failed.
     """
     if not hasattr(failed, "lastProgress"):
         return _explain(str(failed or ""))
@@ -100,7 +108,15 @@ def _explain(text: str) -> str | None:
     if on_driver := [*_ON_DRIVER.finditer(text)]:
         return without_traces(text[on_driver[-1].end() :])
     found = _not_imported(text) or _other_sources(text) or _executors_lost(text)
-    return found or (_DEAD_MESSAGE if DEAD_WORKER in text else None)
+    return found or _disk_full(text) or (_DEAD_MESSAGE if DEAD_WORKER in text else None)
+
+
+def _disk_full(text: str) -> str | None:
+    """Which disk is full, from the error of Spark, which found it so before a worker did; None if none is."""
+    found = _FULL.search(text)
+    if found is None:
+        return None
+    return _FULL_MESSAGE.format(f", that of {found['path']}" if found["path"] else "", found["why"])
 
 
 def without_traces(message: str) -> str:
@@ -120,9 +136,9 @@ def _other_sources(text: str) -> str | None:
     before, now = found
     added = now > before and NAME in text
     idle = (
-        "This one has idle, which is a source of its own: leave it out"
+        "This one has idle, which adds a source: leave it out"
         if added
-        else "Go back to the former sources; idle is one of its own"
+        else "Go back to the former sources, among which idle counts as one"
     )
     return (
         f"the checkpoint is of a query with {before} {'source' if before == 1 else 'sources'}, and this one has {now}: Spark "

@@ -124,7 +124,7 @@ class BucketService:
         except (OSError, EOFError, _TaskEndedError) as error:
             _LOG.debug("a task that asked for work has ended: %s", error)
         except Exception as error:  # noqa: BLE001 - whatever came, it is no reason not to work for others
-            _LOG.warning("a message that is no request for work is refused: %s", error)
+            _LOG.warning("ignored an invalid request: %s", error)
 
     @contextmanager
     def _waited_for(self, task: Connection) -> Iterator[None]:
@@ -211,7 +211,7 @@ def _load_functions(task: Connection) -> Job:
     job = pickle.loads(pickled)  # noqa: S301 - from a process of this user that Spark has sent them to
     prepare_worker()
     if not isinstance(job, Job):
-        raise TypeError(f"{type(job).__name__} is no job of an operator")
+        raise TypeError(f"{type(job).__name__} is not the job of an operator")
     return job
 
 

@@ -47,17 +47,17 @@ _ENDING_S = 1.0
 """How long a process that has closed its connections may take to end."""
 _START = "start"
 _NOT_STARTED = (
-    "no process for state can be started, and this worker keeps it itself for %g s, which costs a restore after each pause of "
-    "a minute: %s"
+    "no process for state can be started: for %g s, this worker keeps the state itself, and restores it after each pause of a "
+    "minute: %s"
 )
 _DEAD = (
     "the process that had the bucket's state died, and so did the one that took its place, without an error message: they were "
-    "killed, perhaps for lack of memory, or crashed in native code. The executor's stderr may have more. The state is safe in "
-    "the checkpoint"
+    "killed, perhaps because memory ran out, or crashed in native code. The executor's stderr may have more. The state is safe "
+    "in the checkpoint"
 )
 _DIED = (
-    "the process that had the copy of %s has died without an error message: it was killed, perhaps for lack of memory, or "
-    "crashed in native code. The copy is rebuilt from the checkpoint: %s"
+    "the process that had the copy of %s has died without an error message: it was killed, perhaps because memory ran "
+    "out, or crashed in native code. The copy is rebuilt from the checkpoint: %s"
 )
 _LOG = logging.getLogger(__name__)
 _resting: dict[str, float] = {}

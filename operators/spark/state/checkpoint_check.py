@@ -75,13 +75,13 @@ def check_checkpoint(
     was_idle = any(map(is_heartbeat, sources_at(plain, batch, spark)))
     if idle_ms is not None and not was_idle:
         raise StateError(
-            f"the query of {path} had no idle, and this one has idle={arguments.idle!r}: the clock is a source of its own, and "
-            f"a checkpoint keeps the sources that it had. Leave idle out. Or {MOVE_STATE}"
+            f"the query of {path} had no idle, and this one has idle={arguments.idle!r}: idle adds a source, and Spark "
+            f"keeps the sources of a checkpoint as they were. Leave idle out. Or {MOVE_STATE}"
         )
     # In a chain, it may be the idle of another operator.
     if idle_ms is None and was_idle and len(operators) == 1:
         raise StateError(
-            f"the query of {path} had idle, and check was given none: give it the idle that apply has. If the query is to have "
-            f"none from now on, {MOVE_STATE}"
+            f"the query of {path} had idle, and check was given none: give check the idle that apply has. If the query "
+            f"is to have none from now on, {MOVE_STATE}"
         )
     return batch

@@ -262,7 +262,7 @@ WRONG: list[tuple[Any, str]] = [
     ([], "no rows"),
     ([{"k": "x"}], "lack the key column 'j'"),
     ([{"k": "x", "j": 1}, {"k": "y"}], "a key lacks the column 'j'.*for null, give None"),
-    ([{"k": "x", "j": 1, "v": 3}], "'v' that is no key column"),
+    ([{"k": "x", "j": 1, "v": 3}], "'v', which is not a key column"),
     ([{"k": 1, "j": 1}], "'k' is of type int64, but the operator's is string"),
     ([{"k": "x", "j": "1"}], "'j' is of type string, but the operator's is int32"),
     ([{"k": "x", "j": 2**40}], "'j'"),

@@ -63,7 +63,10 @@ def test_keys_are_as_rows_have_them() -> None:
         ([{"user": "a"}], "the keys lack the key column 'k'; they have the columns user"),
         ([{"k": "a", "site": "x"}, {"k": "b"}], "a key lacks the column 'site': .* for null, give None"),
         (pa.table({"k": ["a"]}), "the keys lack the key column 'site'"),
-        (pa.table({"k": ["a"], "site": ["x"], "n": [1]}), "'n' that is no key column: give just k, site"),
+        (
+            pa.table({"k": ["a"], "site": ["x"], "n": [1]}),
+            "'n', which is not a key column: give only k, site",
+        ),
         ([{"k": "a", "site": 1}, {"k": "b", "site": "x"}], "key column 'site' is 1: "),
         ([{"k": "a", "site": ["x"]}], "key column 'site' is of type list.*keys must be atomic"),
         ([], "there is no key to forget"),

@@ -270,7 +270,10 @@ def stumbling(windows: Any, merge: Callable[[int, int], int] | None = max) -> Wi
     return windows.aggregate(n=agg.fold(0, stumble, "v", type="bigint", merge=merge))
 
 
-TOLD = "AggregateError: fold stumble(v): add raised ArithmeticError: one line\nanother\n\nat last, int"
+TOLD = (
+    r"AggregateError: fold stumble\(v\): add raised ArithmeticError: one line\nanother\n\nat last, int"
+    r"\. The record: event time 2023-11-1[45]T[\d:.+]+, v=-?\d+"
+)
 
 
 @pytest.mark.parametrize(
@@ -285,7 +288,7 @@ def test_a_failure_over_a_bounded_frame(spark: SparkSession, source: Path, windo
     """The whole message, and nothing of Spark's traces."""
     with pytest.raises(Exception, match="at last") as caught:
         stumbling(windows).apply(spark.read.parquet(str(source)).coalesce(1), "at", name="sums").collect()
-    assert what_failed(caught.value) == f"operator 'sums', {where}: {TOLD}"
+    assert re.fullmatch(rf"operator 'sums', {where}: {TOLD}", str(what_failed(caught.value)))
 
 
 def test_a_worker_that_is_killed(spark: SparkSession, source: Path) -> None:
@@ -319,4 +322,4 @@ def test_a_failure_of_a_stream(
     rows = operator.apply(stream(spark, source).coalesce(1), "at")
     with pytest.raises(StreamingQueryException) as caught:
         run_query(rows, tmp_path / "out", tmp_path / "cp")
-    assert re.fullmatch(f"operator 'windows', {where}: {re.escape(TOLD)}", what_failed(caught.value))
+    assert re.fullmatch(f"operator 'windows', {where}: {TOLD}", what_failed(caught.value))

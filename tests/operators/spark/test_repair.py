@@ -62,7 +62,7 @@ def test_followed_literally_it_leaves_the_rows_of_one_stream(
     last = max(number for number, ms in began.items() if ms < 1_000 * time.time())
     saved = write_savepoint(tmp_path / "cp", tmp_path / "saved", batch=last - 1)
     right = sound(spark.read.parquet(str(tmp_path / "wrong")), kind, saved.closed_up_to)
-    read = json.loads(saved.origin["sources"][0])["logOffset"] + 1
+    read = saved.origin["sources"][0]["logOffset"] + 1
     assert read == 2
     for number, path in enumerate(sorted(spoilt.iterdir())):
         if number >= read:

@@ -169,7 +169,7 @@ def test_a_process_that_is_killed_at_work_is_replaced(folder: Path, caplog: pyte
     after = state_process(folder)
     assert after not in (None, before)
     assert 1 == caplog.text.count(
-        "has died without an error message: it was killed, perhaps for lack of memory"
+        "has died without an error message: it was killed, perhaps because memory ran out"
     )
     assert ROWS == counts(batch(folder, "memory", "run", 2))
     assert (after, False) == (state_process(folder), has_copy(folder, "memory"))
@@ -207,7 +207,7 @@ def test_a_process_that_the_kernel_kills_for_memory_is_replaced(
     assert has_ended(before)
     after = state_process(folder)
     assert after not in (None, before)
-    assert "it was killed, perhaps for lack of memory" in caplog.text
+    assert "it was killed, perhaps because memory ran out" in caplog.text
     assert [*ROWS, ("c", 200_000)] == counts(batch(folder, "memory", "run", 2))
     assert (after, False) == (state_process(folder), has_copy(folder, "memory"))
 
@@ -216,7 +216,7 @@ def test_what_kills_each_process_is_an_error(folder: Path) -> None:
     """The worker does not try the same itself: it would be killed without a word, too. The batch can be repeated."""
     assert [] == batch(folder, "memory", "run", 0)
     (folder / "fate").write_text("0 killed")
-    with pytest.raises(StateError, match=r"died, and so did the one.*killed, perhaps for lack of memory"):
+    with pytest.raises(StateError, match=r"died, and so did the one.*killed, perhaps because memory ran out"):
         batch(folder, "memory", "run", 1)
     (folder / "fate").unlink()
     assert ROWS == counts(batch(folder, "memory", "run", 1))
