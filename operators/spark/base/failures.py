@@ -40,9 +40,8 @@ _LOST_MESSAGE = (
     "and go. The logs of the executors or of the cluster say why they ended; code 137 means that memory ran out, or that the "
     "machine was taken away"
 )
-_FULL = re.compile(
-    r"(?:(?P<path>/[^\s:()]+) \()?(?P<why>No space left on device|Disk quota exceeded)", re.IGNORECASE
-)
+_FULL = "No space left on device", "Disk quota exceeded"
+_LONGEST_PATH = 500
 _FULL_MESSAGE = (
     "a disk is full{0}: {1}. Free space, then start the query again: it continues from its last batch, and nothing is lost. "
     "Spark writes to the checkpoint, to the folder of a file sink and to spark.local.dir, and workers to "
@@ -113,10 +112,13 @@ def _explain(text: str) -> str | None:
 
 def _disk_full(text: str) -> str | None:
     """Which disk is full, from the error of Spark, which found it so before a worker did; None if none is."""
-    found = _FULL.search(text)
-    if found is None:
+    why = next((why for why in _FULL if why in text), None)
+    if why is None:
         return None
-    return _FULL_MESSAGE.format(f", that of {found['path']}" if found["path"] else "", found["why"])
+    at = text.index(why)
+    before = text[max(at - _LONGEST_PATH, 0) : at]
+    path = before.split()[-2] if before.endswith(" (") and len(before.split()) > 1 else ""
+    return _FULL_MESSAGE.format(path and f", that of {path}", why)
 
 
 def without_traces(message: str) -> str:

@@ -51,6 +51,27 @@ def test_an_indeterminate_stage_is_one_that_ran_again_for_lost_executors() -> No
     )
 
 
+@pytest.mark.parametrize(
+    ("said", "which"),
+    [
+        (
+            "java.io.IOException: No space left on device\n\tat java.base/sun.nio.ch",
+            "a disk is full: No space",
+        ),
+        (
+            "Caused by: java.io.FileNotFoundException: /mnt/spark/blockmgr-1/0c/temp_shuffle_5 (No space left on device)",
+            "a disk is full, that of /mnt/spark/blockmgr-1/0c/temp_shuffle_5: No space",
+        ),
+        ("java.io.IOException: Disk quota exceeded", "a disk is full: Disk quota exceeded"),
+    ],
+)
+def test_a_full_disk_is_named_as_far_as_spark_names_it(said: str, which: str) -> None:
+    """With what to do."""
+    told = str(what_failed(RuntimeError(f"Job aborted due to stage failure: {said}")))
+    assert told.startswith(which)
+    assert "Free space, then start the query again" in told
+
+
 @dataclass(frozen=True, slots=True)
 class Query:
     """What is asked of a query of Spark."""
