@@ -167,12 +167,12 @@ def test_local_copies_are_deleted_and_the_largest_keys_are_shown(
     options = {"state.directory": str(tmp_path / "local")}
     given, files = tmp_path / "given", sorted(source.iterdir())
     given.mkdir()
-    for backend, number in (("rocksdb", 0), ("rocksdb", 1), ("memory", 2), ("memory", 3)):
+    for number, backend in enumerate(("rocksdb", "rocksdb", "memory", "rocksdb")):
         shutil.copy2(files[number], given)
         out = op.apply(stream(spark, given), "at", backend=backend, options=options)
         run_query(out, tmp_path / "out", tmp_path / "cp")
-        assert [*(tmp_path / "local").iterdir()]
-        shutil.rmtree(tmp_path / "local")
+        assert (tmp_path / "local").exists() or backend == "memory"
+        shutil.rmtree(tmp_path / "local", ignore_errors=True)
     run_query(op.apply(stream(spark, source), "at"), tmp_path / "o2", tmp_path / "c2")
     assert rows(spark.read.parquet(str(tmp_path / "out"))) == rows(spark.read.parquet(str(tmp_path / "o2")))
     capsys.readouterr()
@@ -218,16 +218,12 @@ def test_what_sparks_deduplication_drops_never_comes_to_the_operator(
     spark: SparkSession, source: Path, tmp_path: Path
 ) -> None:
     """Spark counts it in its own operator, which is behind this one in the list."""
-    frame = (
-        stream(spark, source)
-        .selectExpr("*", "explode(array(1, 2)) copy")
-        .withWatermark("at", "1 second")
-        .dropDuplicatesWithinWatermark(["k", "at", "v", "x"])
-    )
-    out = WINDOWS.aggregate(n=agg.count()).apply(frame, "at")
-    query = run_query(out, tmp_path / "out", tmp_path / "cp")
-    late = sum(each["observedMetrics"]["windows_out"]["counts"]["late"] for each in query.recentProgress)
+    frame = stream(spark, source).selectExpr("*", "explode(array(1, 2)) copy")
+    frame = frame.withWatermark("at", "1 second").dropDuplicatesWithinWatermark(["k", "at", "v", "x"])
+    query = run_query(WINDOWS.aggregate(n=agg.count()).apply(frame, "at"), tmp_path / "out", tmp_path / "cp")
     of_spark = [each["stateOperators"][-1] for each in query.recentProgress]
-    assert late == 0
-    assert sum(each["numRowsDroppedByWatermark"] for each in of_spark) > 100
-    assert sum(each["customMetrics"]["numDroppedDuplicateRows"] for each in of_spark) > 100
+    late = sum(each["numRowsDroppedByWatermark"] for each in of_spark)
+    duplicates = sum(each["customMetrics"]["numDroppedDuplicateRows"] for each in of_spark)
+    assert (late > 50, duplicates > 50) == (True, True)
+    came = sum(each["observedMetrics"]["windows_in"]["counts"]["rows"] for each in query.recentProgress)
+    assert came + late + duplicates == 2 * spark.read.parquet(str(source)).count()
