@@ -52,6 +52,7 @@ _USERS = "only folds, or users' functions, are wrong"
 _CHAINS = "chains: windows that never close, rows that are late"
 _SPARK = "wrong on Spark, right with a local runner"
 _PAGES = "a page is refused, or its bytes are wrong"
+_FORGOTTEN = "a key that was to be forgotten: the request is not done, files still have it"
 MUTATIONS = (
     Mutation(
         "the lower bound of sliding windows",
@@ -332,6 +333,20 @@ MUTATIONS = (
         "of_rows(level[lo[some]])",
         "approx_count_distinct is right in short windows, and far too small in long ones.",
         _VALUE,
+    ),
+    Mutation(
+        "copies that another process holds when keys are forgotten",
+        "if lock != own and not _remove_free(lock, 0.0):",
+        "if lock != own and _remove_free(lock, 0.0):",
+        "A request to forget a key is done, but a file of local state on a worker has its bytes for days.",
+        _FORGOTTEN,
+    ),
+    Mutation(
+        "requests whose last bucket was killed",
+        "                elif label == 0:",
+        "                elif label < 0:",
+        "All buckets have applied a request, but its file still has the keys.",
+        _FORGOTTEN,
     ),
 )
 

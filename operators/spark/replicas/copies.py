@@ -57,8 +57,9 @@ class _Copy:
         """Release the backend and the directory, which may be removed before."""
         try:
             self.operator.close()
-            if remove or is_to_go(self.lock_file):
-                remove_copy(self.lock_file)
+            with suppress(OSError):  # Then a sweep removes it.
+                if remove or is_to_go(self.lock_file):
+                    remove_copy(self.lock_file)
         finally:
             self.lock.release()
 
@@ -179,10 +180,10 @@ def _hold(binding: Binding, key: _Key) -> _Copy | None:
 
 def _open(binding: Binding, key: _Key) -> _Copy:
     store_id, config = key
-    directory, lock = _claim(config.directory, store_id, config.backend)
+    directory, lock = _claim(
+        config.directory, store_id, config.backend, forgets=config.forget_folder is not None
+    )
     try:
-        if config.forget_folder is not None:
-            keep_for_an_hour(directory.parent)
         copy = _Copy(
             StatefulOperator.open_copy(binding, config, directory, StateError, SerializationError),
             lock,
@@ -208,8 +209,14 @@ def _give_back(key: _Key, copy: _Copy, *, keep: bool) -> None:
         copy.close()
 
 
-def _claim(root: Path, store_id: str, backend: str) -> tuple[Path, BaseFileLock]:
+def _claim(root: Path, store_id: str, backend: str, *, forgets: bool = False) -> tuple[Path, BaseFileLock]:
     """Return a directory that no other process uses, and the lock on it. One that a dead process left is taken over.
+
+    Args:
+        root: the directory of local state.
+        store_id: the bucket's.
+        backend: its name.
+        forgets: whether the operator looks for requests to forget keys.
 
     Raises:
         StateError: the directory cannot be created or locked; names the root and the option.
@@ -217,6 +224,8 @@ def _claim(root: Path, store_id: str, backend: str) -> tuple[Path, BaseFileLock]
     try:
         sweep(state_folder(root))
         bucket_dir = private_folder(root / store_id)
+        if forgets:
+            keep_for_an_hour(bucket_dir)
         owner, lock = _first_free(bucket_dir)
     except OSError as error:
         raise StateError(

@@ -72,7 +72,8 @@ def main(key: str, number: str, began: str, tell: Callable[[str], None] = print_
             ending.start()
         if ending is not None and not ending.is_alive() and service.idle_s():
             break
-        drop_ordered()
+        with suppress(OSError):
+            drop_ordered()
         time.sleep(_LOOK_S)
     # Not as programs end: that waits for all threads, also for those that functions of users have left.
     os._exit(0)

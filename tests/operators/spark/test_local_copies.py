@@ -144,7 +144,9 @@ def filled(folder: Path, store_id: str, forgets: str = "") -> Path:
 
 def until(reached: Callable[[], bool]) -> None:
     """Wait for it, for as long as a slow machine may need."""
+    deadline = time.monotonic() + 120
     while not reached():
+        assert time.monotonic() < deadline
         time.sleep(0.05)
 
 
