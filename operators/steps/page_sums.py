@@ -12,6 +12,7 @@ from operators.columns.ranges import Ints, Mask, run_starts
 from operators.steps.panes import PaneSchema
 from serializers.pages import CODES
 from state_backends import Entries, WindowStore
+from state_backends.store.agreement import agree
 from state_backends.store.entries import merge_entries, run_lengths
 from state_backends.store.page_ids import PageIds
 from state_backends.store.rows_by_key import RowsByKey
@@ -182,6 +183,19 @@ class PageSums:
             names = [keys[n] for n in numbers.tolist()]
             self._pages.remove(segment, names, local, pages.start)
             self._keys.remove_keys(segment, names)
+
+    def check(self) -> None:
+        """Raise AssertionError if a sum is not that of its pages: between batches. O(entries), for tests."""
+        fresh = PageSums(self._schema, self._store, self._panes_of)
+        for segment in [*self._read]:
+            for held, of in ((self._pages, PageSums._of_pages), (self._keys, PageSums._of_keys)):
+                keys = held.keys(segment)
+                pages = self._store.pages(segment, keys, np.arange(len(keys)))
+                pages = pages.take(self.has(pages))
+                known, found = (of(sums, segment, keys, pages) for sums in (self, fresh))
+                columns = zip((known.key, *known.columns), (found.key, *found.columns), strict=True)
+                for one, other in columns:
+                    agree(f"sums of segment {segment}", repr(one.tolist()), repr(other.tolist()))
 
     def end_step(self, segment: int) -> None:
         """Drop the sums of segments before this one, which no later step needs."""

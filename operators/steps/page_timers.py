@@ -12,6 +12,7 @@ from operators.columns.ranges import Ints
 from operators.columns.records import FAR_PAST, NEVER
 from operators.steps.timers import TimerQueue
 from state_backends import Entries, WindowStore
+from state_backends.store.page_ids import key_of
 
 _FEW_PAGES = 1 << 18
 """Pages that are read at once when a store is opened: about a quarter of a second."""
@@ -116,6 +117,28 @@ class PageTimers:
         """Return when a segment's first timer is due, None if it has none; the segment's begin as long as that is not known."""
         first = self.queue.first_due(segment)
         return self._store.span_of(segment)[0] if first is None and segment in self._unread else first
+
+    def check(self) -> None:
+        """Raise AssertionError if a page is due before its timer: between batches. O(entries), for tests."""
+        segments = self._store.segments() if self._rule.has_timers else []
+        pages, found = list[tuple[int, bytes]](), list[tuple[Ints, ...]]()
+        numbers: dict[bytes, int] = {}
+        for segment in segments:
+            names, entries = self._store.peek(segment)
+            number = np.array([numbers.setdefault(key_of(name), len(numbers)) for name in names], np.int64)
+            found.append((number[entries.key], entries.key + len(pages), *entries.columns))
+            pages += [(segment, name) for name in names]
+        if not pages:
+            return
+        key, page, *columns = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        # Of a key as a whole: what is due by one page alone may be early.
+        order = np.lexsort((columns[0], key))
+        due, entries = np.full(len(pages), NEVER), Entries(key, tuple(columns)).take(order)
+        np.minimum.at(due, page[order], self._rule.next_due(entries, self.close_time))
+        timers = {segment: self.queue.earliest(segment) for segment in segments}
+        for (segment, name), tick in zip(pages, due.tolist(), strict=True):
+            if min(timers[segment].get(name, NEVER), self._unread.get(segment, NEVER)) > tick:
+                raise AssertionError(f"page {name!r} of segment {segment} is due at {tick}, before its timer")
 
 
 def first_by_key(key: Ints, value: Ints) -> tuple[Ints, Ints]:

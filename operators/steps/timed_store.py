@@ -90,6 +90,13 @@ class TimedStore:
         if self.sums is not None:
             self.sums.clear()
 
+    def check(self) -> None:
+        """Raise AssertionError if what is in memory does not agree with the pages: between batches. O(entries), for tests."""
+        self.store.check()
+        self.timers.check()
+        if self.sums is not None:
+            self.sums.check()
+
     def begin(self, step: Step) -> None:
         """Begin a step: it goes on from the close time of the last one."""
         step.begin(self.close_time)

@@ -111,6 +111,10 @@ class _SegmentTimers:
     def __len__(self) -> int:
         return sum(map(len, self._runs)) + sum(map(len, self._packed))
 
+    def runs(self) -> list[_Run]:
+        """Return all runs, unpacked."""
+        return [*self._runs, *(run.unpack() for run in self._packed)]
+
     def add(self, run: _Run) -> None:
         """Add a run: merged with earlier runs that are not longer, if there are many of them; packed if it is long."""
         while len(same := self._not_longer(run)) >= _MERGED - 1:
@@ -182,6 +186,14 @@ class TimerQueue:
             if not len(self._segments[segment]):
                 del self._segments[segment]
         return due
+
+    def earliest(self, segment: int) -> dict[bytes, int]:
+        """Return when each page of a segment is due first."""
+        found: dict[bytes, int] = {}
+        for run in self._segments[segment].runs() if segment in self._segments else ():
+            for key, due in zip(run.keys[run.used :].tolist(), run.due[run.used :].tolist(), strict=True):
+                found[key] = min(due, found.get(key, due))
+        return found
 
     def first_due(self, segment: int) -> int | None:
         """Return when the first timer of a segment is due; None if it has none."""

@@ -7,10 +7,13 @@ A key is forgotten with the last of its segments. As a segment may stay for ever
 index again from time to time.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
+from itertools import compress
 
 import numpy as np
 import numpy.typing as npt
+
+from state_backends.store.agreement import agree
 
 Hashes = npt.NDArray[np.uint32]
 Bits = npt.NDArray[np.uint32]
@@ -100,6 +103,20 @@ class KeyIndex:
     def forget_dropped(self) -> None:
         """Free the space of keys whose segments were dropped. O(places), some 10 ms for each million."""
         self._resize(0)
+
+    def check(self, keys: Mapping[int, Collection[bytes]]) -> None:
+        """Raise AssertionError if it misses a key.
+
+        Args:
+            keys: of the pages that the backend has, by segment.
+        """
+        live = np.flatnonzero(self._hash)
+        agree("places that keys take up", self._used, len(live))
+        agree("places of keys", self._bits[live].tolist(), self.segments(self._hash[live]).tolist())
+        for segment in self._known:
+            held = list(keys.get(segment, ()))
+            found = self.has(segment, self.segments(hashes(held)))
+            agree(f"keys of segment {segment}", list(compress(held, found)), held)
 
     def _reserve(self, more: int) -> None:
         """Make place for more keys."""

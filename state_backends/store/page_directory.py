@@ -3,12 +3,13 @@
 Nothing of it is stored: the names of pages say it all. It is filled by what is written and scanned.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
+from state_backends.store.agreement import agree
 from state_backends.store.key_index import Bits, Hashes, KeyIndex, hashes
-from state_backends.store.page_ids import Ints, Mask, PageIds, further_starts, keys_of
+from state_backends.store.page_ids import Ints, Mask, PageIds, distinct_keys, further_starts, keys_of
 from state_backends.store.rows_by_key import RowsByKey
 
 
@@ -71,7 +72,7 @@ class PageDirectory:
 
     def note(self, segment: int, names: Collection[bytes]) -> Hashes:
         """Note pages that the backend has, and return the hashes of their keys."""
-        found = hashes(keys_of(names))
+        found = hashes(distinct_keys(names)[0])
         self.note_keys(segment, found)
         self._note_further(segment, names)
         return found
@@ -114,6 +115,24 @@ class PageDirectory:
         self._index.clear()
         self._starts.clear()
         self._complete.clear()
+
+    def check(self, stored: Mapping[int, Collection[bytes]], staged: Mapping[int, Collection[bytes]]) -> None:
+        """Raise AssertionError if it does not agree with the pages.
+
+        Args:
+            stored: names of the pages that the backend has, by segment.
+            staged: names of those that it will have after the batch.
+        """
+        self._index.check({segment: keys_of(names) for segment, names in stored.items()})
+        for segment, names in staged.items():
+            held = self._starts.keys(segment)
+            owner, start = self.further(segment, held)
+            known = {(held[n], begin) for n, begin in zip(owner.tolist(), start.tolist(), strict=True)}
+            keys, number, begins = further_starts(names)
+            found = {(keys[n], begin) for n, begin in zip(number.tolist(), begins.tolist(), strict=True)}
+            if segment not in self._complete:
+                found &= known
+            agree(f"further pages of segment {segment}", known, found)
 
     def outgrown(self, most: int) -> list[int]:
         """Return the segments to scan again because more keys than `most` are noted, after they were forgotten; or none."""

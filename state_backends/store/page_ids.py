@@ -68,7 +68,7 @@ def keys_and_starts(names: list[bytes], begin: int) -> tuple[list[bytes], Ints]:
     return keys, starts
 
 
-def distinct_keys(names: Sequence[bytes]) -> tuple[list[bytes], Ints]:
+def distinct_keys(names: Collection[bytes]) -> tuple[list[bytes], Ints]:
     """Return the distinct keys that pages are of, and the number of each page's key among them."""
     if not _maybe_further(names):
         return list(names), np.arange(len(names))

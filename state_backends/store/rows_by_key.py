@@ -95,6 +95,10 @@ class RowsByKey:
         if not held:
             del self._segments[segment]
 
+    def keys(self, segment: int) -> list[bytes]:
+        """Return the keys that have rows in a segment."""
+        return list(self._segments.get(segment, ()))
+
     def remove_keys(self, segment: int, keys: Iterable[bytes]) -> None:
         """Remove all rows of keys in a segment."""
         held = self._segments.get(segment)

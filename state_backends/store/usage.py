@@ -8,8 +8,9 @@ import numpy as np
 
 from serializers.pages import PageLayout
 from state_backends.interface import StateBackend
+from state_backends.store.agreement import agree
 from state_backends.store.key_index import Hashes, hashes
-from state_backends.store.page_ids import count_further, keys_of
+from state_backends.store.page_ids import count_further, distinct_keys
 
 _SAMPLED_KEYS = 2**14
 _AT_ONCE = 2**14
@@ -69,6 +70,12 @@ class KeySample:
                 held[h] = left
             else:
                 held.pop(h, None)
+
+    def check(self, segment: int, keys: Collection[bytes]) -> None:
+        """Raise AssertionError if these are not the keys of a segment, as far as they are in the sample."""
+        bit = self._bits.get(segment, 0)
+        known = {h for h, bits in self._segments.items() if bits & bit}
+        agree(f"sampled keys of segment {segment}", known, {*self._sample(hashes(keys))})
 
     def _sample(self, found: Hashes) -> list[int]:
         return found[(found & np.uint32(self._mask)) == 0].tolist()
@@ -189,7 +196,7 @@ class StoreUsage:
         self.largest_page = max(self.largest_page, max(map(len, puts.values()), default=0))
         added = _without_page(list(puts), old[: len(puts)])
         usage.further += count_further(added) - count_further(deletes)
-        fresh = hashes(keys_of(added))
+        fresh = hashes(distinct_keys(added)[0])
         self._sample.add(segment, fresh)
         if gone:
             self._sample.remove(segment, hashes(gone))
@@ -217,6 +224,19 @@ class StoreUsage:
             for names, pages in backend.scan(number):
                 usage.add(pages, 1)
                 usage.further += count_further(names)
+
+    def check(self, backend: StateBackend, keys: Mapping[int, Collection[bytes]]) -> None:
+        """Raise AssertionError if it does not agree with the pages that a backend has.
+
+        Args:
+            backend: has the pages.
+            keys: that have pages, of the segments whose keys have been noted.
+        """
+        counted = StoreUsage(self._layout)
+        counted.measure(backend)
+        agree("pages, entries and bytes by segment", sorted(self.plain()), sorted(counted.plain()))
+        for segment, names in keys.items():
+            self._sample.check(segment, names)
 
     def drain_traffic(self) -> Traffic:
         """Return what was read and written since the last call."""

@@ -5,7 +5,7 @@ into pages, sorted by time. Changes are kept in memory until `drain_changes`; re
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence, Set
-from itertools import compress, takewhile
+from itertools import chain, compress, takewhile
 from typing import cast
 
 import numpy as np
@@ -18,7 +18,7 @@ from state_backends.store.cutting import encode_pages
 from state_backends.store.entries import Entries, Ticks, contains, merge_entries
 from state_backends.store.key_index import Bits
 from state_backends.store.page_directory import PageDirectory
-from state_backends.store.page_ids import PageIds, distinct_keys
+from state_backends.store.page_ids import PageIds, distinct_keys, keys_of
 from state_backends.store.staged_pages import StagedPages
 from state_backends.store.usage import StoreUsage
 
@@ -328,6 +328,24 @@ class WindowStore:
         left = {key for key, page in zip(unsure, pages, strict=True) if page is not None}
         return [key for key in keys if key not in left] if left else keys
 
+    def peek(self, segment: int) -> tuple[list[bytes], Entries]:
+        """Return the names and entries of a segment's pages, and note nothing."""
+        parts = list(self._staged.scan(segment))
+        names = [name for some, _ in parts for name in some]
+        columns, counts = self._staged.decode(self.layout, [page for _, pages in parts for page in pages])
+        return names, Entries(np.repeat(np.arange(len(names)), counts), tuple(columns))
+
+    def check(self) -> None:
+        """Raise AssertionError if what memory knows does not agree with the pages: between batches. O(entries), for tests."""
+        names = {n: list(chain.from_iterable(self.backend.scan_keys(n))) for n in self.backend.segments()}
+        staged = {segment: self.peek(segment) for segment in self.segments()}
+        self._directory.check(names, {segment: found for segment, (found, _) in staged.items()})
+        noted = {n: keys_of(found) for n, found in names.items() if self._directory.knows_keys(n)}
+        self.usage.check(self.backend, {} if self._staged.changes else noted)
+        for segment, (_, entries) in staged.items():
+            if (entries.time > self.latest_of(segment)).any():
+                raise AssertionError(f"segment {segment} has entries after {self.latest_of(segment)}")
+
     def is_empty(self) -> bool:
         """Return whether the store holds no entry at all. O(segments), unless many pages were just deleted."""
         return self._staged.is_empty()
@@ -367,7 +385,8 @@ class WindowStore:
         old = self._staged.before(segment, names, self._directory.may_store(segment, names))
         stored = [page is not None for page in old[len(puts) :]]
         gone = changes.deletes[segment] = set(compress(deletes, stored))
-        without = self._without_pages(segment, gone) if gone else []
+        # Also of those that are not stored: a scan may have noted them while they were staged.
+        without = self._without_pages(segment, {*deletes}) if deletes else []
         fresh = self.usage.record_writes(segment, puts, gone, old, without)
         self._directory.note_keys(segment, fresh)
         if puts and changes.logged is not None:

@@ -354,6 +354,7 @@ def test_restarts_change_nothing(scenario: Scenario, restarts: list[bool], large
             if restart:
                 runner.restart()
             emitted.append(rows(runner.process(table(records), stream_time)))
+            runner._operator.engine.state.check()
         close_everything(runner)
 
     assert scenario.emitted(scenario.steps) == emitted

@@ -52,6 +52,7 @@ def run(copies: list[StatefulOperator], chance: random.Random, feed: list[tuple[
             lost._blobs.update(journal._blobs)
             committed(failed, lost, close, [table])
         emitted = committed(copy, journal, close, [table]).rows
+        copy.engine.state.check()
         rows += [repr(row) for row in emitted.to_pylist()]
     assert all(copy.open(journal) and copy.store.is_empty() for copy in copies)
     return sorted(rows)

@@ -29,6 +29,7 @@ def feed(kind: str, backend: str, directory: Path, restarts: int) -> list[dict[s
             at = number * 20 + rng.integers(-30, 20, 100)
             table = pa.table({"k": rng.integers(0, 300, 100), "at": at, "v": rng.integers(0, 9, 100)})
             rows += runner.process(table).to_pylist()
+            runner._operator.engine.state.check()
             if number % restarts == restarts - 1:
                 runner.restart()
         rows += runner.process(table.slice(0, 0), stream_time=10_000).to_pylist()

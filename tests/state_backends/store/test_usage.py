@@ -56,6 +56,7 @@ def test_usage_follows_every_change(kind: type[StateBackend], tmp_path: Path) ->
         store.replace_segment(int(page.time[0]) // 25, [rng.choice(keys)], page)
         store.backend.write(store.drain_changes(), b"%d" % number)
         assert held(store) == told(store.usage)
+        store.check()
     assert held(store)[0] > 20
     again = StoreUsage(LAYOUT)
     again.load(store.usage.plain(), 0)
@@ -89,6 +90,7 @@ def test_keys_of_several_pages(
         orphans += len({(n, key_of(name)) for n, name in names} - names)
         alive = len({key_of(name) for _, name in names})
         assert alive == store.usage.keys, number
+        store.check()
     assert (further > 1_000, orphans > 100) == (True, True), (further, orphans)
     store.backend.close()
 

@@ -593,7 +593,8 @@ def expired(model: Model, found: Model, before: int, ticks: int) -> Model:
 
 
 def check(store: WindowStore, model: Model) -> None:
-    """Assert that every read of the store shows the model."""
+    """Assert that every read of the store shows the model, and that what it knows of pages is right."""
+    store.check()
     assert model == model_of(store)
     assert (not model) == store.is_empty()
     ticks = store.segment_ticks
