@@ -95,6 +95,17 @@ def test_keys_of_several_pages(
     store.backend.close()
 
 
+def test_a_key_that_goes_before_it_is_stored_does_not_count() -> None:
+    """As of a lifetime that begins, and is over, in one batch: it is written, seen by a scan, and deleted."""
+    store = WindowStore(MemoryBackend(), LAYOUT, 10)
+    store.put_many([b"a"], Entries(np.array([0]), (np.array([1]), np.zeros(1), fill(["x"]))))
+    assert 1 == len([*store.scan()])
+    store.delete_many([b"a"], np.array([0]), np.array([1]))
+    store.backend.write(store.drain_changes(), b"1")
+    assert (0, 0) == (store.usage.keys, store.usage.pages)
+    store.check()
+
+
 def test_rows_of_pages_without_objects() -> None:
     """Their number follows from the bytes alone."""
     layout, counts = PageLayout(("i8", "f8", "i8", "f8")), np.array([3, 1, 7])
