@@ -10,6 +10,7 @@ records differ, the running query's own states are kept if they began before the
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -128,18 +129,18 @@ class Fill:
         identity, schema = self.binding.identity(), self.binding.stored_schema()
         return write_header(folder, identity, schema, self.running.close_time, files, origin)
 
-    @property
+    @cached_property
     def _effective(self) -> Binding:
         return effective_binding(self.binding, self.running.identity, moved=True)
 
-    @property
+    @cached_property
     def _change(self) -> Adaption | None:
         stored, effective = self.running, self._effective
         return conversion_for(
             effective, effective.identity(), stored.identity, stored.schema, ADAPT, moved=True
         )
 
-    @property
+    @cached_property
     def _sources(self) -> list[_Filled]:
         """Where each state of the binding comes from."""
         effective, change = self._effective, self._change
