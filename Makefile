@@ -15,7 +15,7 @@ PYTEST = $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo examples test test-all live soak versions lint types docs bench bench-full bench-compare lock audit clean
+.PHONY: help demo examples test test-all test-connectors live soak versions lint types docs bench bench-full bench-compare lock audit clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-13s %s\n", $$1, $$2}' Makefile
@@ -28,10 +28,13 @@ examples: $(VENV)/.installed-demo ## run the features and the operators of examp
 	for name in features operators.count_windows operators.delay_alert operators.funnel; do $(BIN)/python -m examples.$$name || exit 1; done
 
 test: $(VENV)/.installed-test ## run the tests that are not slow (less than ten minutes), in as many processes as WORKERS says (2)
-	$(PYTEST) -m 'not slow' $(ARGS)
+	$(PYTEST) -m 'not slow and not connectors' $(ARGS)
 
 test-all: $(VENV)/.installed-dev ## run all tests (half an hour on 2 cores), with more examples of each property
 	$(PYTEST) --hypothesis-profile full $(ARGS)
+
+test-connectors: $(VENV)/.installed-test ## run the tests that need a broker of Kafka (five minutes; needs Maven and Java 17)
+	$(BIN)/python -m pytest -m connectors --durations 15 $(ARGS)
 
 live: $(VENV)/.installed-test ## play random cases to Kafka Streams and Jet too (minutes; needs Maven and Java 17): make live ARGS="--kafka 4.3.0"
 	$(BIN)/python -m tests.conformance.live $(if $(SEED),--seed $(SEED)) $(ARGS)

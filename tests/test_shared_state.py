@@ -74,6 +74,7 @@ SHARED = {
     "operators.sinks.contract.values._CENTS": FIXED,
     "operators.sinks.contract.values._NOON": FIXED,
     "operators.sinks.contract.values._ZONED": FIXED,
+    "operators.sinks.json_rows._TEXT": FIXED,
     "operators.spark.base.inside._ENVIRONMENT": LOCK,
     "operators.spark.base.logs._warned": "a text that two threads add at once is logged twice",
     "operators.spark.base.session._able": "a path that two threads add at once is tried twice",

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from operators.sinks.delta import DeltaSink
     from operators.sinks.interface import Changes, Sink, SinkError, WrittenBatch
+    from operators.sinks.kafka import KafkaSink
+    from operators.sinks.kafka_table import read_table
     from operators.sinks.postgres import PostgresSink
     from operators.sinks.sqlite import SQLiteSink
     from operators.sinks.upsert import Upsert, upsert_to
@@ -16,17 +18,21 @@ if TYPE_CHECKING:
 __all__ = [
     "Changes",
     "DeltaSink",
+    "KafkaSink",
     "PostgresSink",
     "SQLiteSink",
     "Sink",
     "SinkError",
     "Upsert",
     "WrittenBatch",
+    "read_table",
     "upsert_to",
 ]
 _MODULES = {
     "delta": ("DeltaSink",),
     "interface": ("Changes", "Sink", "SinkError", "WrittenBatch"),
+    "kafka": ("KafkaSink",),
+    "kafka_table": ("read_table",),
     "postgres": ("PostgresSink",),
     "sqlite": ("SQLiteSink",),
     "upsert": ("Upsert", "upsert_to"),

@@ -67,7 +67,8 @@ def changes_of(
     upserts = kept.filter(updates)
     if "change" in upserts.column_names:
         upserts = upserts.drop_columns("change")
-    return Changes(query, batch, kept.filter(pc.invert(updates)).select(names), upserts)
+    retracts = kept.filter(pc.invert(updates))
+    return Changes(query, batch, retracts.select(names), upserts, retracts=retracts)
 
 
 def forgotten_keys(keys: "Keys", names: Sequence[str]) -> pa.Table:

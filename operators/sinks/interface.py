@@ -30,6 +30,8 @@ class Changes:
             for the checkpoint that the batch is of, or, where there is none, for the rows.
         latest_by: the column that says which of two rows of a key is newer, not one of the key. An upsert does not replace
             a row with a larger value in this column; null is less than any value. None if each upsert replaces.
+        retracts: for each row of `deletes`, the columns of the row that says so, which has a `sequence`; None if that is not
+            known.
     """
 
     query: str
@@ -38,6 +40,7 @@ class Changes:
     upserts: pa.Table
     fingerprint: int = 0
     latest_by: str | None = None
+    retracts: pa.Table | None = None
 
     @property
     def keys(self) -> list[str]:

@@ -5,6 +5,7 @@ entries/N-TOKEN       pages of bucket N, as `saved_files` describes
 """
 
 import base64
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -78,6 +79,26 @@ class Savepoint:
     def sequence(self) -> int:
         """The number of the next batch."""
         return int(self.origin.get("sequence", 0))
+
+    def starting_offsets(self, source: int = 0) -> str:
+        """Return where a new query has to begin to read topics of Kafka, as the option `startingOffsets` takes it.
+
+        Args:
+            source: its number among the sources of the old query, in the order of the query's plan.
+
+        Raises:
+            StateError: the old query has no such source, or it is not one of Kafka's.
+        """
+        sources = self.origin.get("sources") or []
+        offsets = sources[source] if 0 <= source < len(sources) else None
+        if not (
+            isinstance(offsets, dict) and offsets and all(isinstance(one, dict) for one in offsets.values())
+        ):
+            raise StateError(
+                f"source {source} of the savepoint {self.uri} has no offsets of Kafka; the sources stood at "
+                f"{_cut(str(sources))}"
+            )
+        return json.dumps(offsets)
 
     def groups(self, bucket: int, buckets: int) -> Iterator[tuple[int, list[bytes], Entries]]:
         """Yield the entries of one new bucket of `buckets` in parts: the close time of their old bucket, keys, and entries.

@@ -1,5 +1,6 @@
 """Drivers that are killed between the sink's commit of a batch and Spark's: the table ends as that of an undisturbed query."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -9,9 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from operators.columns.records import FAR_FUTURE
+from operators.sinks import read_table
 from operators.sinks.changes import changes_of
 from tests.faults.processes import kill_all, start
-from tests.operators.sinks.reading import read_postgres
+from tests.operators.sinks.kafka_broker import committed
+from tests.operators.sinks.reading import from_json, read_postgres
 from tests.operators.spark.frames import operator, write_source
 from tests.patience import files, wait_until
 
@@ -26,20 +29,39 @@ def test_a_table_outlives_stops_between_the_two_commits(
 ) -> None:
     """Every second stop kills the driver, the others end the query by an error; each batch that was stopped comes again."""
     kills = request.config.getoption("--sink-kills")
+    wanted = stopped(tmp_path, postgres, seed, mark, kills)
+    assert lines(wanted) == lines(read_postgres(postgres, "sessions", wanted.schema))
+
+
+@pytest.mark.connectors
+def test_a_topic_outlives_stops_between_the_two_commits(
+    tmp_path: Path, kafka: str, seed: int, mark: str, request: pytest.FixtureRequest
+) -> None:
+    """The same on Kafka: the topic is the table, and a reader of what is committed sees the messages of each batch once."""
+    kills = request.config.getoption("--sink-kills")
+    wanted = stopped(tmp_path, f"kafka:{kafka}", seed, mark, kills)
+    table = read_table(kafka, "sessions").values()
+    columns = [from_json([json.loads(row)[f.name] for row in table], f.type) for f in wanted.schema]
+    assert lines(wanted) == lines(pa.table(columns, wanted.schema.names))
+    seen = [(one.key(), dict(one.headers())["batch"]) for one in committed(kafka, "sessions")]
+    assert len(seen) == len({*seen})
+
+
+def stopped(folder: Path, place: str, seed: int, mark: str, kills: int) -> pa.Table:
+    """Run a query that is stopped twice for each kill, and return the rows that it has to have written."""
     for name in ("plan", "stopped", "repeated"):
-        (tmp_path / name).mkdir()
+        (folder / name).mkdir()
     for batch in range(2 * kills):
-        (tmp_path / "plan" / str(batch)).write_text("wait" if batch % 2 else "raise")
-    write_source(tmp_path / "in", 2 * kills + _MORE, _ROWS, seed, disorder_ms=7_000)
+        (folder / "plan" / str(batch)).write_text("wait" if batch % 2 else "raise")
+    write_source(folder / "in", 2 * kills + _MORE, _ROWS, seed, disorder_ms=7_000)
     killed = 0
-    while run_until_it_waits(tmp_path, postgres, mark):
+    while run_until_it_waits(folder, place, mark):
         killed += 1
     assert kills == killed
     assert {str(batch) for batch in range(2 * kills)} == {
-        path.name for path in (tmp_path / "repeated").iterdir()
+        path.name for path in (folder / "repeated").iterdir()
     }
-    wanted = expected(tmp_path / "in")
-    assert lines(wanted) == lines(read_postgres(postgres, "sessions", wanted.schema))
+    return expected(folder / "in")
 
 
 def run_until_it_waits(folder: Path, conninfo: str, mark: str) -> bool:

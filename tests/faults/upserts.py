@@ -1,6 +1,8 @@
-"""A driver that writes sessions to PostgreSQL and is stopped between the two commits of a batch.
+"""A driver that writes sessions to PostgreSQL or Kafka and is stopped between the two commits of a batch.
 
-python -m tests.faults.upserts FOLDER CONNINFO: the files of FOLDER/plan name the batches, and how each is stopped, once.
+python -m tests.faults.upserts FOLDER CONNINFO, or kafka:SERVERS
+
+The files of FOLDER/plan name the batches, and how each is stopped, once.
 """
 
 import json
@@ -11,7 +13,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from operators import spark_session
-from operators.sinks import PostgresSink, upsert_to
+from operators.sinks import KafkaSink, PostgresSink, Sink, upsert_to
 from tests.operators.spark.frames import operator, session_conf, stream
 from tests.patience import TOO_BUSY, TRIES
 
@@ -20,12 +22,18 @@ class StoppedError(Exception):
     """What ends a query between the two commits."""
 
 
+def sink_of(place: str) -> Sink:
+    """The table or the topic."""
+    kind, _, servers = place.partition(":")
+    return KafkaSink(servers, "sessions", 3) if kind == "kafka" else PostgresSink(place, "sessions")
+
+
 class Writer:
     """Writes batches, and stops after those of the plan: "raise" ends the query, "wait" waits to be killed."""
 
     def __init__(self, folder: Path, conninfo: str) -> None:
         self._folder = folder
-        self._sink = PostgresSink(conninfo, "sessions")
+        self._sink = sink_of(conninfo)
         self._upsert = upsert_to(self._sink, keys=["k"])
 
     def __call__(self, rows: DataFrame, batch: int) -> None:

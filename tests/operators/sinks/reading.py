@@ -1,5 +1,6 @@
 """The rows of each sink's tables, in given types."""
 
+import base64
 import json
 import sqlite3
 from contextlib import closing
@@ -47,6 +48,19 @@ def read_postgres(conninfo: str, table: str, schema: pa.Schema) -> pa.Table:
 def read_delta(path: Any, schema: pa.Schema) -> pa.Table:
     """Return the rows of a Delta table."""
     return DeltaTable(str(path)).to_pyarrow_table().select(schema.names).cast(schema)
+
+
+def from_json(values: list[Any], type_: pa.DataType) -> pa.Array:
+    """Return values that were parsed from JSON as those of a type, as the guide's table of forms says."""
+    if pat.is_nested(type_) or pat.is_boolean(type_) or pat.is_integer(type_):
+        return pa.array(values, type_)
+    if pat.is_floating(type_):
+        return pa.array([None if value is None else float(value) for value in values], type_)
+    if pat.is_decimal(type_):
+        return pa.array([None if value is None else Decimal(value) for value in values], type_)
+    if pat.is_binary(type_):
+        return pa.array([None if value is None else base64.b64decode(value) for value in values], type_)
+    return pa.array(values, pa.string()).cast(type_)
 
 
 def _from_text(values: Any, type_: pa.DataType) -> pa.Array:

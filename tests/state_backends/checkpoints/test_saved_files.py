@@ -17,6 +17,7 @@ from serializers.blobs import BlobFormat
 from state_backends.checkpoints import saved_files
 from state_backends.checkpoints.saved_files import FILE_VERSION, SavedFile
 from state_backends.checkpoints.savepoint import Savepoint, read_header
+from state_backends.errors import StateError
 from state_backends.store.schema import TIME, StoredSchema
 
 
@@ -120,3 +121,15 @@ def test_files_that_a_header_describes_wrongly_are_refused(tmp_path: Path) -> No
     ):
         with pytest.raises(CorruptDataError, match=message):
             list(forged(tmp_path, blob, size).groups(0, 1))
+
+
+def test_offsets_of_kafka_are_what_a_new_query_begins_with() -> None:
+    """As the option takes them; a source that is not Kafka's is refused with what it has."""
+    offsets = {"clicks": {"0": 3, "2": 7}}
+    saved = Savepoint("there", {}, None, 0, (), {"sources": [{"logOffset": 4}, offsets]})
+    assert '{"clicks": {"0": 3, "2": 7}}' == saved.starting_offsets(1)
+    for source in (0, 2, -1):
+        with pytest.raises(
+            StateError, match=rf"source {source} of the savepoint there has no offsets of Kafka.*logOffset"
+        ):
+            saved.starting_offsets(source)

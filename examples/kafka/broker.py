@@ -1,0 +1,154 @@
+"""One broker in one process of Java, with a folder and a port of its own on the loopback interface."""
+
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from examples.kafka.jars import BROKER, INSTALL, LOGGING, MissingError
+
+_SETTINGS: Mapping[str, object] = {
+    "process.roles": "broker,controller",
+    "node.id": 1,
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,PROXY:PLAINTEXT",
+    "num.partitions": 3,
+    "offsets.topic.replication.factor": 1,
+    "offsets.topic.num.partitions": 2,
+    "transaction.state.log.replication.factor": 1,
+    "transaction.state.log.min.isr": 1,
+    "transaction.state.log.num.partitions": 2,
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 500,
+    "share.coordinator.state.topic.replication.factor": 1,
+    "share.coordinator.state.topic.min.isr": 1,
+    "group.initial.rebalance.delay.ms": 0,
+    "log.cleaner.backoff.ms": 200,
+    "log.cleaner.dedupe.buffer.size": 2 << 20,
+    "log.initial.task.delay.ms": 500,
+}
+_JVM = (
+    "-Xms128m",
+    "-Xmx512m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+)
+_CLUSTER = "windows-of-this-project"
+_START_SECONDS = 120
+
+
+class Broker:
+    """A broker whose process can be killed and started again; its topics and its port stay.
+
+    Attributes:
+        servers: its address, as clients take it.
+        folder: of its data, configuration and log.
+        behind: where a proxy connects to, whose own address the broker then tells to the clients.
+    """
+
+    def __init__(
+        self, folder: Path, settings: Mapping[str, object] | None = None, proxy: str | None = None
+    ) -> None:
+        self.folder = folder
+        port, controller, behind = _free_ports(3)
+        self.behind = f"127.0.0.1:{behind}"
+        self.servers = f"127.0.0.1:{port}"
+        self._process: subprocess.Popen[bytes] | None = None
+        given = {
+            **_SETTINGS,
+            "listeners": f"PLAINTEXT://{self.servers},PROXY://{self.behind},CONTROLLER://127.0.0.1:{controller}",
+            "advertised.listeners": f"PLAINTEXT://{self.servers},PROXY://{proxy or self.behind}",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+            "log.dirs": folder / "data",
+            **(settings or {}),
+        }
+        self._config = folder / "server.properties"
+        self._config.write_text("".join(f"{name}={value}\n" for name, value in given.items()))
+        self._run("kafka.tools.StorageTool", "format", "--cluster-id", _CLUSTER, "--config", self._config)
+
+    def start(self) -> None:
+        """Start the process, and wait until it takes connections.
+
+        Raises:
+            RuntimeError: it did not start; the message has the end of its log.
+        """
+        log = self.folder / "log"
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(
+                self._command("kafka.Kafka", self._config), stdout=output, stderr=output, cwd=self.folder
+            )
+        end = time.monotonic() + _START_SECONDS
+        while not self._answers():
+            if self._process.poll() is not None or time.monotonic() > end:
+                raise RuntimeError(f"the broker did not start:\n{log.read_text()[-3000:]}")
+            time.sleep(0.05)
+
+    def kill(self) -> None:
+        """End the process at once, as a power cut does."""
+        self._end(signal.SIGKILL)
+
+    def _end(self, how: signal.Signals) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(how)
+            self._process.wait()
+
+    def _answers(self) -> bool:
+        """Whether it serves clients: its ports are open only then."""
+        for address in (self.servers, self.behind):
+            host, port = address.split(":")
+            try:
+                socket.create_connection((host, int(port)), timeout=1).close()
+            except OSError:
+                return False
+        return True
+
+    def _command(self, program: str, *args: object) -> list[str]:
+        home = os.environ.get("JAVA_HOME")
+        java = f"{home}/bin/java" if home else shutil.which("java")
+        if java is None:
+            raise MissingError(f"a broker runs in Java 17 or newer, which is not installed: {INSTALL}")
+        path = os.pathsep.join(map(str, BROKER.jars() + LOGGING.jars()))
+        return [java, *_JVM, "-cp", path, program, *map(str, args)]
+
+    def _run(self, program: str, *args: object) -> None:
+        done = subprocess.run(self._command(program, *args), capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"{program} failed:\n{done.stdout}{done.stderr}")
+
+
+@contextmanager
+def running_broker(
+    folder: Path, settings: Mapping[str, object] | None = None, proxy: str | None = None
+) -> Iterator[Broker]:
+    """Run a broker.
+
+    Args:
+        folder: an empty folder for all that it writes.
+        settings: of the broker, beside those that one process needs.
+        proxy: the address of a proxy, which connects to `Broker.behind`.
+
+    Raises:
+        MissingError: Java or the broker's jars are not here; the message says what to install.
+    """
+    broker = Broker(folder, settings, proxy)
+    try:
+        broker.start()
+        yield broker
+    finally:
+        broker.kill()
+
+
+def _free_ports(count: int) -> list[int]:
+    """Return ports that nobody has, below those that the system gives to clients: none of these takes one meanwhile."""
+    found = set[int]()
+    while len(found) < count:
+        with suppress(OSError), socket.create_server(("127.0.0.1", random.randrange(15_000, 30_000))) as one:
+            found.add(one.getsockname()[1])
+    return [*found]

@@ -1,0 +1,46 @@
+"""The page on Kafka runs against a broker, in a session that has Spark's connector."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from examples.kafka.jars import AVRO, CONNECTOR
+from tests.operators.sinks.kafka_broker import broker_or_skip
+
+ROOT = Path(__file__).parents[2]
+_PROGRAM = """
+from pathlib import Path
+from dataclasses import replace
+from tests.docs.blocks import blocks
+from tests.docs.test_code import run
+
+names = {"__name__": "__main__"}
+for block in blocks(Path(PAGE)):
+    assert block.reason is None
+    run(replace(block, code=block.code.replace("localhost:9092", SERVERS)), names)
+"""
+
+
+@pytest.mark.connectors
+def test_the_page_on_kafka_runs(tmp_path: Path) -> None:
+    """From top to bottom, as written, but for the broker's address."""
+    with broker_or_skip(tmp_path) as broker:
+        (tmp_path / "run").mkdir()
+        jars = ",".join(map(str, CONNECTOR.jars() + AVRO.jars()))
+        program = f"PAGE, SERVERS = {str(ROOT / 'docs' / 'kafka.md')!r}, {broker.servers!r}\n{_PROGRAM}"
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            env={
+                **os.environ,
+                "PYTHONPATH": str(ROOT),
+                "PYSPARK_SUBMIT_ARGS": f"--jars {jars} pyspark-shell",
+            },
+            cwd=tmp_path / "run",
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert 0 == done.returncode, done.stderr[-4_000:]

@@ -1,0 +1,73 @@
+"""Topics of a broker, for the tests of a sink: each test has names of its own."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from examples.kafka.broker import Broker, running_broker
+from examples.kafka.jars import MissingError
+from operators.sinks import KafkaSink, read_table
+from tests.operators.sinks.reading import from_json
+
+PARTITIONS = 3
+
+
+@contextmanager
+def broker_or_skip(folder: Path, proxy: str | None = None) -> Iterator[Broker]:
+    """Run a broker; skip the test where it cannot be had."""
+    try:
+        with running_broker(folder, proxy=proxy) as broker:
+            yield broker
+    except MissingError as error:
+        pytest.skip(str(error))
+
+
+def committed(servers: str, topic: str) -> list[Message]:
+    """All messages of a topic that a reader of what is committed sees, in the order of each partition."""
+    config = {"bootstrap.servers": servers, "group.id": "tests", "enable.partition.eof": True}
+    consumer = Consumer({**config, "isolation.level": "read_committed"})
+    count = len(AdminClient({"bootstrap.servers": servers}).list_topics().topics[topic].partitions)
+    consumer.assign([TopicPartition(topic, number, 0) for number in range(count)])
+    found, ended = [], set[int]()
+    while len(ended) < count:
+        message = consumer.poll(60)
+        assert message is not None, f"{topic} has no end"
+        if message.error():
+            ended.add(message.partition())
+        else:
+            found.append(message)
+    consumer.close()
+    return found
+
+
+@dataclass(frozen=True)
+class Topics:
+    """The topics of one test."""
+
+    servers: str
+    name: str
+
+    def topic(self, table: str) -> str:
+        return f"{self.name}-{table}"
+
+    def sink(self, table: str = "t", **options: Any) -> KafkaSink:
+        config = {"transaction.timeout.ms": 3000, **options.pop("config", {})}
+        return KafkaSink(
+            self.servers, self.topic(table), config=config, **{"partitions": PARTITIONS, **options}
+        )
+
+    def rows(self, table: str = "t") -> list[dict[str, Any]]:
+        """The rows of the table that a topic stands for, as its readers see them."""
+        return [json.loads(value) for value in read_table(self.servers, self.topic(table)).values()]
+
+    def read(self, table: str, schema: pa.Schema) -> pa.Table:
+        rows = self.rows(table)
+        return pa.table([from_json([row.get(f.name) for row in rows], f.type) for f in schema], schema.names)
