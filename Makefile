@@ -34,7 +34,7 @@ test-all: $(VENV)/.installed-dev ## run all tests (half an hour on 2 cores), wit
 	$(PYTEST) --hypothesis-profile full $(ARGS)
 
 test-connectors: $(VENV)/.installed-test ## run the tests that need a broker of Kafka (five minutes; needs Maven and Java 17)
-	$(BIN)/python -m pytest -m connectors --durations 15 $(ARGS)
+	$(PYTEST) -m connectors $(ARGS)
 
 live: $(VENV)/.installed-test ## play random cases to Kafka Streams and Jet too (minutes; needs Maven and Java 17): make live ARGS="--kafka 4.3.0"
 	$(BIN)/python -m tests.conformance.live $(if $(SEED),--seed $(SEED)) $(ARGS)
