@@ -270,7 +270,11 @@ class _TableRows(_Rows):
 
     def __init__(self, layout: PageLayout, pages: list[bytes]) -> None:
         self._codes = layout.codes
-        lengths = np.fromiter(map(len, pages), np.int64, len(pages)) // (WORD * layout.width)
+        lengths, rest = np.divmod(np.fromiter(map(len, pages), np.int64, len(pages)), WORD * layout.width)
+        if rest.any():
+            raise CorruptDataError(
+                f"a stored page of {len(pages[int(np.argmax(rest))])} bytes is truncated or altered"
+            )
         table = np.frombuffer(b"".join(pages), "<i8").reshape(-1, layout.width)
         header = (np.cumsum(lengths) - lengths)[lengths > 0]
         is_row = np.ones(len(table), bool)

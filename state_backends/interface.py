@@ -206,13 +206,14 @@ class StateBackend(ABC):
         raise NotImplementedError(f"{type(self).__name__} does not support snapshots")
 
     def check_snapshot(self, directory: Path, files: Sequence[str]) -> None:  # noqa: B027 - by default all are accepted
-        """Refuse a snapshot with a file that cannot be read to its end, before it is stored.
+        """Refuse a snapshot that cannot be restored, or read to its end, for a damaged file.
 
-        Called on another thread, while batches go on.
+        Called before files are stored, on another thread, while batches go on; and before a snapshot is restored in place of
+        a copy that could not be read.
 
         Args:
-            directory: what `snapshot` has written.
-            files: names of those that the storage does not have yet.
+            directory: what `snapshot` has written. Its files stay as they are.
+            files: names of those to read: the storage has the others, which were read before they were stored.
 
         Raises:
             DamagedCopyError: a file is damaged.

@@ -19,7 +19,7 @@ import state_backends
 from operators import WorkerError, what_failed
 from operators.columns.duration_text import parse
 from operators.command.errors import one_line
-from state_backends.checkpoints.metadata import moved_error, named_commits_error
+from state_backends.checkpoints.metadata import UNCOMMITTED, lost_state, moved_error, named_commits_error
 
 ROOT = Path(__file__).parents[1]
 LENGTH = 100_000
@@ -92,6 +92,7 @@ def uses() -> Iterator[tuple[str, Callable[[str], Any], set[str]]]:
         lambda text: moved_error(ValueError(text), "cp"),
         {"", "File ", "File a/state/1/_stateSchema/"},
     )
+    yield "lost_state", lost_state, {"", "[CANNOT_LOAD_STATE_STORE.A] ", "/state/1/1/", f"[{UNCOMMITTED}] "}
     yield "named_commits", lambda text: named_commits_error(ValueError(text)), {"NumberFormatException: "}
     yield "parse", refused, {"", "P", "INTERVAL '", "INTERVAL 1", "1 day "}
 

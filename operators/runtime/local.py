@@ -191,12 +191,12 @@ class LocalRunner:
         gone = [] if forget is None else encoded_keys(forget, pa.schema(list(self._binding.output.keys)))
         binding = self._binding
 
-        def attempt() -> _Outcome:
+        def attempt(check: bool) -> _Outcome:
             try:
                 if isinstance(self._journal, SqliteJournal):
                     # From the first read on: another runner's batch in between would be lost.
                     self._journal.begin()
-                return self._step(self._open(binding), table, stream_time, journal, gone)
+                return self._step(self._open(binding), table, stream_time, journal, gone, check=check)
             except BaseException as error:
                 journal.rollback()
                 if isinstance(error, DamagedCopyError) and self._operator is not None:
@@ -213,10 +213,12 @@ class LocalRunner:
         stream_time: int | datetime | None,
         journal: Journal,
         forgotten: list[bytes],
+        *,
+        check: bool,
     ) -> _Outcome:
         binding = operator.binding
         begins = self._config.savepoint is not None and read_pointer(journal) is None
-        pointer = operator.open(journal)
+        pointer = operator.open(journal, check=check)
         progress, first = pointer.progress, []
         if begins and self._config.savepoint is not None:
             savepoint = read_header(self._config.savepoint)

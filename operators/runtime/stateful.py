@@ -35,23 +35,34 @@ from state_backends.store.schema import StoredSchema
 
 Stored = tuple[dict[str, Any] | None, StoredSchema | None]
 """What a state depends on, and what its entries are; None for a state that was never written."""
+_DAMAGED_AGAIN = (
+    "a local copy was damaged again right after it was rebuilt: {}. No row is lost, and the query goes on from this batch: "
+    "replace the disk, or set spark.windows.state.directory to a directory on another one, then start it again"
+)
 _LOG = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
 
-def rebuilt_once(attempt: Callable[[], Result], undo: Callable[[], None]) -> Result:
+def rebuilt_once(attempt: Callable[[bool], Result], undo: Callable[[], None]) -> Result:
     """Return what an attempt returns; if the local copy cannot be read, that of a second one, with a new copy.
 
     Args:
-        attempt: discards the copy on a DamagedCopyError.
+        attempt: discards the copy on a DamagedCopyError. It is given whether it is the second one: then a snapshot is read
+            whole before it is used, since the new copy may have been made of a damaged one. An older one takes its place.
         undo: undoes what the first attempt wrote to the journal.
+
+    Raises:
+        StateError: the second copy cannot be read, either.
     """
     try:
-        return attempt()
+        return attempt(False)
     except DamagedCopyError as error:
         _LOG.warning("a local copy is deleted, and the batch begins again: %s", error)
     undo()
-    return attempt()
+    try:
+        return attempt(True)
+    except DamagedCopyError as error:
+        raise StateError(_DAMAGED_AGAIN.format(error)) from error
 
 
 class StatefulOperator:
@@ -155,8 +166,13 @@ class StatefulOperator:
             self.binding = binding
         return same
 
-    def open(self, journal: Journal, pointer: Pointer | None = None) -> Pointer:
+    def open(self, journal: Journal, pointer: Pointer | None = None, *, check: bool = False) -> Pointer:
         """Bring the local copy to the version that the journal points to, and return the pointer.
+
+        Args:
+            journal: of the state.
+            pointer: that of the journal, if it was read.
+            check: as for `Durable.align`.
 
         Raises:
             StateError: the state belongs to another operator, or cannot be restored.
@@ -166,7 +182,7 @@ class StatefulOperator:
         progress = pointer.progress
         self._sequence, self._forgets = progress.sequence, False
         change = self._adopt(progress.identity, progress.schema)
-        done = self._durable.align(journal, pointer)
+        done = self._durable.align(journal, pointer, check=check)
         if change is not None:
             done = self._rewrite(journal, done.pointer, change)
         self._refresh(done, progress, rewritten=change is not None)

@@ -9,12 +9,13 @@ import shutil
 import struct
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from weakref import WeakSet
 
 import numpy as np
-from rocksdict import BottommostLevelCompaction, Checkpoint, CompactOptions, Rdict, WriteOptions
+from rocksdict import AccessType, BottommostLevelCompaction, Checkpoint, CompactOptions, Rdict, WriteOptions
 from rocksdict import WriteBatch as RocksWriteBatch
 
 from serializers import CorruptDataError
@@ -22,7 +23,7 @@ from serializers.arrays import fill
 from state_backends.backends.page_names import page_keys, page_names
 from state_backends.backends.rocksdb_options import KNOWN_OPTIONS, rocks_options
 from state_backends.chunks import Chunk, before, chunks, key_chunks
-from state_backends.errors import DamagedCopyError, StateError
+from state_backends.errors import DamagedCopyError, StateError, is_of_disk
 from state_backends.interface import StateBackend, WriteBatch
 from state_backends.synced import sync_tree
 
@@ -294,11 +295,31 @@ class RocksDBBackend(StateBackend):
             Rdict.repair(str(apart), rocks_options(self._options))
             if damaged := sorted(path.name for path in (apart / "lost").glob(f"*{_TABLE}")):
                 raise self._unreadable(f"{', '.join(damaged)} cannot be read to the end")
+            self._check_list(directory)
         finally:
             shutil.rmtree(apart, ignore_errors=True)
 
+    def _check_list(self, directory: Path) -> None:
+        """Refuse a snapshot whose list of tables, which RocksDB copies as it is on the disk, names others.
+
+        RocksDB reads a list that was cut or has zeros as the list of an earlier state.
+        """
+        try:
+            db = Rdict(
+                str(directory),
+                rocks_options(self._options),
+                access_type=AccessType.read_only(error_if_log_file_exist=False),
+            )
+            listed = {Path(table["name"]).name for table in db.live_files()}
+            db.close()
+        except Exception as error:
+            raise self._unreadable(error) from error
+        if listed != (there := {path.name for path in directory.glob(f"*{_TABLE}")}):
+            raise self._unreadable(f"its list names {sorted(listed)} instead of {sorted(there)}")
+
     def restore(self, directory: Path) -> None:
-        self.close()
+        with suppress(StateError):  # Its last changes go anyway.
+            self.close()
         self._version = None
         self._remove()
         sync_tree(directory)
@@ -308,6 +329,8 @@ class RocksDBBackend(StateBackend):
         except StateError as error:
             self._remove()
             self._open()
+            if is_of_disk(error):  # The snapshot may be sound.
+                raise
             raise CorruptDataError(f"the snapshot is not a database of this library: {error}") from error
 
     def _remove(self) -> None:

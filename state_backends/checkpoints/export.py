@@ -82,7 +82,7 @@ def write_savepoint(
     query = stored_query(path, batch)
     found = Checkpoint(path, backend, query.batch, operator, snapshots)
     rows = journal_rows(found, spark)
-    every = pointers(rows)
+    every = pointers(rows, path)
     form = common_form(path, every)
     saved = by_bucket(rows, SaveBucket(found, target.uri, form.schema), SAVED).collect()
     if batch is None:

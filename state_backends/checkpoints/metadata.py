@@ -15,6 +15,29 @@ JOURNAL_VARIABLE = "journal"
 _STATE_OF_OPERATOR = re.compile(r"/state/\d+$")
 _NAMED_COMMIT = re.compile(r'NumberFormatException: For input string: "\d+_[0-9a-f]{8}-')
 _NO_BATCH = "STDS_COMMITTED_BATCH_UNAVAILABLE"
+UNCOMMITTED, UNLOADABLE = "STATE_STORE_COMMIT_VALIDATION_FAILED", "CANNOT_LOAD_STATE_STORE"
+"""Conditions of errors: a batch whose state was not committed in every bucket, and state that Spark cannot load."""
+_UNCOMMITTED = re.compile(rf"\[{UNCOMMITTED}\][^\n]{{0,200}}? batch (\d{{1,18}})")
+_UNLOADABLE = re.compile(rf"\[{UNLOADABLE}[.]\w{{1,100}}\] (?P<why>[^\n]*)")
+_VERSION = re.compile(
+    r"/state/\d{1,9}/\d{1,9}/(?:\w{1,100}/)?(\d{1,18})(?:_[0-9a-f-]{36})?[.](?:changelog|delta|zip)\b"
+)
+"""The version in the name of a file of Spark's state store: one more than the number of the batch that wrote it."""
+_PARTLY_READ = (
+    "batch {0} was not committed in every bucket: the function of foreachBatch read only some of its rows, as limit, first and "
+    "show do. Have it read all: rows.persist() at its beginning, rows.count() at its end. The query cannot go on from this "
+    "checkpoint. {1}"
+)
+_NOT_LOADED = (
+    "Spark cannot load its own state store: {0} The file was damaged or removed, or the function of foreachBatch read only "
+    "some rows of a batch. Restore it from a copy of the checkpoint. Or go on without it. {1}"
+)
+_EARLIER = (
+    "Save the state of {0}: write_savepoint(checkpoint, folder, batch={1}). Start with a new checkpoint and "
+    "options={{'state.savepoint': folder}}, and read the sources from where the savepoint's origin says: what was written of "
+    "later batches comes again"
+)
+_NO_EARLIER = "No batch before it has state: start with a new checkpoint"
 
 
 class NoBatchError(StateError):
@@ -123,6 +146,32 @@ def spark_errors() -> tuple[type[Exception], ...]:
     except ImportError:  # a client of Spark Connect alone
         return (PySparkException,)
     return PySparkException, Py4JJavaError
+
+
+def lost_state(text: str) -> str | None:
+    """Return why Spark's own store of a query's state cannot be used, and the way out; None if an error is not about that.
+
+    Args:
+        text: of an error of Spark or Java.
+    """
+    if found := _UNCOMMITTED.search(text):
+        batch = int(found[1])
+        return _PARTLY_READ.format(batch, _way_out(batch - 1))
+    found = _UNLOADABLE.search(text)
+    if found is None:
+        return None
+    why = found["why"].partition(" If the stream job is restarted")[0].partition(" SQLSTATE")[0].rstrip(". ")
+    version = _VERSION.search(text)
+    return _NOT_LOADED.format(f"{why}.", _way_out(int(version[1]) - 2 if version else None))
+
+
+def _way_out(batch: int | None) -> str:
+    """How to go on from a batch, or from one that is not known."""
+    if batch is not None and batch < 0:
+        return _NO_EARLIER
+    if batch is None:
+        return _EARLIER.format("an earlier batch", "its number")
+    return _EARLIER.format(f"batch {batch}", batch)
 
 
 def moved_error(error: Exception, shown: str) -> StateError | None:

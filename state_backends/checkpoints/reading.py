@@ -15,6 +15,7 @@ from state_backends.checkpoints.forms import Form, common_form
 from state_backends.checkpoints.labels import bucket_number
 from state_backends.checkpoints.metadata import (
     JOURNAL_VARIABLE,
+    lost_state,
     moved_error,
     named_commits_error,
     spark_errors,
@@ -182,7 +183,7 @@ def journals(checkpoint: Checkpoint, spark: "SparkSession | None") -> "tuple[Dat
         StateError: the checkpoint has no state of windows, or its buckets have different ones.
     """
     rows = journal_rows(checkpoint, spark)
-    return rows, common_form(checkpoint.path, pointers(rows))
+    return rows, common_form(checkpoint.path, pointers(rows, checkpoint.path))
 
 
 def journal_rows(checkpoint: Checkpoint, spark: "SparkSession | None") -> "DataFrame":
@@ -204,10 +205,7 @@ def journal_rows(checkpoint: Checkpoint, spark: "SparkSession | None") -> "DataF
         if (reason := moved_error(error, checkpoint.path)) is not None:
             raise reason from error
         if not isinstance(error, PySparkException):  # of Java, about a file of Spark's
-            why = str(error).partition("\n\tat ")[0]
-            raise StateError(
-                f"the state in {checkpoint.path} cannot be read, for its files are damaged or are not Spark's: {why}"
-            ) from error
+            raise _damaged(error, checkpoint.path) from error
         reason = unreadable(path, checkpoint.operator, checkpoint.batch, error, spark, checkpoint.path)
         raise reason from error
     return rows.select(
@@ -216,6 +214,15 @@ def journal_rows(checkpoint: Checkpoint, spark: "SparkSession | None") -> "DataF
         F.col("user_map_key.part").alias("part"),
         F.col("user_map_value.blob").alias("blob"),
     )
+
+
+def _damaged(error: Exception, path: str) -> StateError:
+    """The error to raise for one of Spark or Java about files of a checkpoint."""
+    why = lost_state(str(error))
+    if why is None:
+        text = str(error).partition("\n\tat ")[0].partition("\n\nJVM stacktrace")[0]
+        why = f"its files are damaged or are not Spark's: {text}"
+    return StateError(f"the state in {path} cannot be read. {why[:1].upper()}{why[1:]}")
 
 
 def plain_path(path: str) -> str:
@@ -230,18 +237,22 @@ def plain_path(path: str) -> str:
     return str(link)
 
 
-def pointers(rows: "DataFrame") -> list[Pointer]:
+def pointers(rows: "DataFrame", path: str) -> list[Pointer]:
     """Return the pointer of each bucket. A pointer is small and has one part.
 
+    Args:
+        rows: as `journal_rows` has them.
+        path: of the checkpoint, for messages.
+
     Raises:
-        StateError: this version of Spark cannot read the checkpoint's format.
+        StateError: this version of Spark cannot read the checkpoint's format, or one of Spark's files is damaged or missing.
     """
     try:
         found = rows.where("name = 'pointer'").select("blob").collect()
     except spark_errors() as error:
         if (reason := named_commits_error(error)) is not None:
             raise reason from error
-        raise
+        raise _damaged(error, path) from error
     return [Pointer.decode(bytes(row.blob)) for row in found]
 
 

@@ -3,6 +3,7 @@
 A backend without snapshots is tested with those of the host: all pages, written back in parts.
 """
 
+import random
 import shutil
 from collections.abc import Callable
 from contextlib import closing
@@ -10,17 +11,20 @@ from pathlib import Path
 
 import pytest
 
-from serializers import CorruptDataError
+from serializers import CorruptDataError, SerializationError
 from state_backends.contract.base import Contract
 from state_backends.contract.states import AWKWARD_KEYS, DAMAGES, FAR, assert_holds, check, fail
 from state_backends.durability.pages_in_parts import Pages, fill, page_parts
-from state_backends.errors import StateError
+from state_backends.errors import DamagedCopyError, StateError
 from state_backends.interface import StateBackend, WriteBatch
 
 _PAGES = {n: dict.fromkeys(AWKWARD_KEYS, b"%d" % n * 50) for n in (-FAR, -1, 0, 7)}
 _BACK = "restore brings back the pages and the version of the snapshot, and nothing else"
 _FIXED = "files of a snapshot do not change, whatever happens to the store"
 _FAILED = "a snapshot that cannot be written raises StateError or OSError, and leaves the store as it was"
+_CHECKED = "what check_snapshot accepts, restore brings back, and it accepts files that are whole"
+_MANY = 500
+"""Pages of a store whose snapshot is damaged."""
 _REFUSED = "restore of files that are not a snapshot raises CorruptDataError and leaves the store empty"
 
 
@@ -119,6 +123,52 @@ class SnapshotContract(Contract):
         copy = _Copy(backend, tmp_path / "copies" / "1")
         copy.give(backend)
         assert_holds(backend, left, b"v2", _FAILED)
+
+    def test_damaged_files_are_not_stored(self, backend: StateBackend, tmp_path: Path) -> None:
+        """A snapshot of which a file has changed, or was cut, is refused by check_snapshot, or is restored as a whole."""
+        page = random.Random(1).randbytes
+        pages = {0: {b"%03d" % number: page(200) for number in range(_MANY)}}
+        backend.write(WriteBatch(puts=pages), b"v1")
+        copy = _Copy(backend, tmp_path / "copies" / "1")
+        files = copy.files()
+        self._check(backend, copy, None)
+        for number, (name, data) in enumerate(sorted(files.items())):
+            middle = len(data) // 2
+            for how in (
+                data[:middle]
+                + bytes(byte ^ 255 for byte in data[middle : middle + 16])
+                + data[middle + 16 :],
+                data[:middle],
+            ):
+                if how == data:
+                    continue
+                (copy.directory / name).unlink()  # It may be a link to a file of the store.
+                (copy.directory / name).write_bytes(how)
+                if self._check(backend, copy, name):
+                    self._comes_back(copy, tmp_path / f"restored-{number}-{len(how)}", pages, name)
+                (copy.directory / name).write_bytes(data)
+
+    def _check(self, backend: StateBackend, copy: "_Copy", damaged: str | None) -> bool:
+        """Whether the snapshot is accepted."""
+        try:
+            backend.check_snapshot(copy.directory, list(copy.files()))
+        except DamagedCopyError as error:
+            if damaged is None:
+                fail(_CHECKED, f"it refused a snapshot that is whole: {error}")
+            return False
+        except Exception as error:  # noqa: BLE001 - any other error breaks the promise
+            fail(_CHECKED, f"it raised {error!r}")
+        return True
+
+    def _comes_back(self, copy: "_Copy", place: Path, pages: Pages, damaged: str) -> None:
+        """The snapshot is restored to these pages."""
+        promise = f"{_CHECKED}: {damaged} is damaged"
+        with closing(self.open(place)) as restored:
+            try:
+                copy.give(restored)
+                assert_holds(restored, pages, b"v1", promise)
+            except (StateError, SerializationError) as error:
+                fail(promise, f"it raised {error!r}")
 
     def test_restored_store_goes_on(self, backend: StateBackend, tmp_path: Path) -> None:
         """A restored store can be written, closed and opened again, and is then some version, whole."""

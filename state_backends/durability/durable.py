@@ -42,7 +42,7 @@ from state_backends.durability.progress import Progress
 from state_backends.durability.retention import drop_damaged, start_over, trim_log
 from state_backends.durability.schedule import SnapshotSchedule
 from state_backends.durability.uploads import Uploads
-from state_backends.errors import CHECKPOINT_CHANGED, StateError
+from state_backends.errors import CHECKPOINT_CHANGED, StateError, pages_of_copy
 from state_backends.interface import StateBackend, WriteBatch
 from state_backends.journal import Journal
 
@@ -93,8 +93,13 @@ class Durable:
         self._uploads.close()
         self.backend.close()
 
-    def align(self, journal: Journal, pointer: Pointer) -> Alignment:
+    def align(self, journal: Journal, pointer: Pointer, *, check: bool = False) -> Alignment:
         """Bring the local copy to the pointer's version.
+
+        Args:
+            journal: of the state.
+            pointer: what counts.
+            check: whether to read a snapshot whole before it is used, since a copy was damaged. Cost: O(state).
 
         Cost: nothing if it is there already; the missing log entries if it is behind; otherwise a snapshot and the log.
 
@@ -119,9 +124,9 @@ class Durable:
                 _LOG.warning("state %s: %s. Trying a snapshot", pointer.store_id, error)
             else:
                 return Alignment(pointer, current=False)
-        return Alignment(self._restore(journal, pointer), current=False)
+        return Alignment(self._restore(journal, pointer, check=check), current=False)
 
-    def _restore(self, journal: Journal, pointer: Pointer) -> Pointer:
+    def _restore(self, journal: Journal, pointer: Pointer, *, check: bool) -> Pointer:
         """Load the newest valid snapshot that has a log to the pointer's version, and replay the log.
 
         Damaged snapshots are retired: the next snapshot must not share their files.
@@ -135,7 +140,7 @@ class Durable:
             problems.append(CorruptDataError(f"no snapshot leads to version {pointer.number}, and {begins}"))
         for snapshot in found:
             try:
-                self._load(journal, pointer, snapshot)
+                self._load(journal, pointer, snapshot, check=check)
                 found_entries = entries(journal, snapshot.number, snapshot.version, pointer)
                 log_bytes = replay(self.backend, found_entries)
             except CorruptDataError as error:
@@ -151,9 +156,9 @@ class Durable:
             + ". Restore the files, go back to an earlier checkpoint, or start with a new one"
         ) from problems[-1]
 
-    def _load(self, journal: Journal, pointer: Pointer, snapshot: Snapshot) -> None:
+    def _load(self, journal: Journal, pointer: Pointer, snapshot: Snapshot, *, check: bool) -> None:
         if snapshot.name:
-            self._uploads.restore(self._schedule.folder(pointer, snapshot), snapshot)
+            self._uploads.restore(self._schedule.folder(pointer, snapshot), snapshot, check=check)
             return
         if not snapshot.number:
             self.backend.clear()
@@ -200,6 +205,9 @@ class Durable:
             journal, pointer: as given to `align`.
             change: returns the new pages for old ones, given a few MiB at a time.
 
+        Raises:
+            DamagedCopyError: a page of the copy is damaged.
+
         Cost: O(state), twice: a snapshot of it is written.
         """
         pointer = self._next_version(pointer)
@@ -225,7 +233,9 @@ class Durable:
         for segment in self.backend.segments():
             for part in list(page_parts(self.backend, [segment])):
                 pages = part[segment]
-                yield {segment: dict(zip(pages, change(list(pages.values())), strict=True))}
+                with pages_of_copy(resident=self.backend.resident):
+                    changed = change(list(pages.values()))
+                yield {segment: dict(zip(pages, changed, strict=True))}
 
     def commit(
         self,

@@ -7,6 +7,7 @@ import shutil
 import socket
 from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from serializers import CorruptDataError, SerializationError
@@ -15,7 +16,7 @@ from state_backends.durability.pages_in_parts import Pages, fill, page_parts
 from state_backends.durability.pointer import Snapshot
 from state_backends.durability.scratch import Scratch
 from state_backends.durability.snapshots import PAGES, Manifest, SnapshotFolder, digest_and_size
-from state_backends.errors import StateError
+from state_backends.errors import DamagedCopyError, StateError, is_of_disk
 from state_backends.interface import StateBackend
 from state_backends.registry import BUILT_IN, load_backend
 
@@ -128,30 +129,36 @@ class Uploads:
         if not self._background:
             future.result()
 
-    def restore(self, folder: SnapshotFolder, snapshot: Snapshot) -> None:
+    def restore(self, folder: SnapshotFolder, snapshot: Snapshot, *, check: bool = False) -> None:
         """Replace what the backend holds by a snapshot.
+
+        Args:
+            folder: of the snapshot.
+            snapshot: what to restore.
+            check: whether to have the backend read all files first: their bytes are those that were stored, but a copy that
+                was made of them was damaged.
 
         Raises:
             CorruptDataError: something of it is missing or damaged; names the file.
             StateError: the storage fails.
         """
-        manifest = folder.manifest(snapshot.name)
+        manifest, where = folder.manifest(snapshot.name), folder.where(snapshot.name)
         if manifest.version != snapshot.version.hex():
-            where = folder.where(snapshot.name)
             raise CorruptDataError(f"the manifest {where} belongs to another version, {manifest.version}")
         directory = self.scratch.folder / f"restored-{os.urandom(4).hex()}"
         try:
             folder.fetch(manifest, directory)
             if manifest.kind == self._kind != PAGES:
+                if check:
+                    with _reading(where):
+                        self._backend.check_snapshot(directory, [part.name for part in manifest.parts])
                 self._backend.restore(directory)
             else:
-                fill(self._backend, _pages_of(manifest, directory), snapshot.version)
+                fill(self._backend, _pages_of(manifest, directory, where), snapshot.version)
         finally:
             shutil.rmtree(directory, ignore_errors=True)
         if self._backend.version != snapshot.version:
-            raise CorruptDataError(
-                f"the snapshot {folder.where(snapshot.name)} has another version than its manifest"
-            )
+            raise CorruptDataError(f"the snapshot {where} has another version than its manifest")
         self._manifests = {snapshot.name: manifest}
 
     def close(self) -> None:
@@ -169,8 +176,23 @@ def _encode_parts(parts: Iterable[Puts]) -> Iterator[tuple[str, bytes]]:
         yield f"part-{number}", encode_changes(puts, {}, None)
 
 
-def _pages_of(manifest: Manifest, directory: Path) -> Iterator[Pages]:
-    """The pages of a snapshot that any kind of backend wrote."""
+@contextmanager
+def _reading(where: str) -> Iterator[None]:
+    """Raise what a backend says of a snapshot's files that it cannot read as damage of that snapshot."""
+    try:
+        yield
+    except DamagedCopyError as error:
+        if is_of_disk(error):
+            raise
+        raise CorruptDataError(f"the snapshot {where} cannot be read: {error.__cause__ or error}") from error
+
+
+def _pages_of(manifest: Manifest, directory: Path, where: str) -> Iterator[Pages]:
+    """The pages of a snapshot that any kind of backend wrote.
+
+    Raises:
+        CorruptDataError: a file of it cannot be read.
+    """
     if manifest.kind == PAGES:
         for part in manifest.parts:
             yield decode_changes((directory / part.name).read_bytes())[0]
@@ -180,11 +202,8 @@ def _pages_of(manifest: Manifest, directory: Path) -> Iterator[Pages]:
             f"the snapshot was written by the backend {manifest.kind!r}: open it with that backend, "
             "or move the state with a savepoint"
         )
-    other = load_backend(manifest.kind).open(directory, {})
-    try:
+    with _reading(where), closing(load_backend(manifest.kind).open(directory, {})) as other:
         yield from page_parts(other)
-    finally:
-        other.close()
 
 
 def this_process() -> str:

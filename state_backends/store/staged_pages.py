@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Iterator, Sequence, Set
 
-from serializers import CorruptDataError
+from serializers.edits import pages_to_log
 from serializers.pages import Column, PageLayout
 from state_backends.chunks import Chunk
-from state_backends.errors import DamagedCopyError
+from state_backends.errors import pages_of_copy
 from state_backends.interface import StateBackend, WriteBatch
 from state_backends.store.page_ids import Ints
 
@@ -37,12 +37,24 @@ class StagedPages:
             DamagedCopyError: a page of a local copy is damaged.
             CorruptDataError: one is that the journal has.
         """
-        try:
+        with pages_of_copy(resident=self._backend.resident):
             return layout.decode(pages)
-        except CorruptDataError as error:
-            if self._backend.resident:
-                raise
-            raise DamagedCopyError(f"a page of a local copy is damaged: {error}") from error
+
+    def log(self, layout: PageLayout, segment: int, old: Sequence[bytes | None]) -> None:
+        """Have the changelog get less than all pages that were put in a segment, where `logged` is kept.
+
+        Args:
+            layout: of the pages.
+            segment: number of the segment.
+            old: the page of each of them before, None where there was none.
+
+        Raises:
+            DamagedCopyError, CorruptDataError: as for `decode`.
+        """
+        puts, logged = self.puts(segment), self.changes.logged
+        if puts and logged is not None:
+            with pages_of_copy(resident=self._backend.resident):
+                logged.whole[segment], logged.edits[segment] = pages_to_log(layout, puts, old)
 
     def puts(self, segment: int) -> dict[bytes, bytes]:
         """Return the pages that the batch has put in a segment, by name."""

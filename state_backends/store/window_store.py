@@ -11,7 +11,6 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
-from serializers.edits import pages_to_log
 from serializers.pages import PageLayout
 from state_backends.interface import LoggedPages, StateBackend, WriteBatch
 from state_backends.store.cutting import encode_pages
@@ -389,7 +388,4 @@ class WindowStore:
         without = self._without_pages(segment, {*deletes}) if deletes else []
         fresh = self.usage.record_writes(segment, puts, gone, old, without)
         self._directory.note_keys(segment, fresh)
-        if puts and changes.logged is not None:
-            whole, edits = pages_to_log(self.layout, puts, old[: len(puts)])
-            changes.logged.whole[segment] = whole
-            changes.logged.edits[segment] = edits
+        self._staged.log(self.layout, segment, old[: len(puts)])

@@ -9,7 +9,8 @@ from typing import Any
 
 from operators.errors import WorkerError
 from operators.spark.base.executors import gone_lately
-from operators.spark.base.inside import APPENDED, DEAD_WORKER, lost_executors, other_sources
+from operators.spark.base.inside import APPENDED, DEAD_WORKER, lost_executors, other_sources, texts_of
+from state_backends.checkpoints.metadata import lost_state
 
 _MARK = f"{WorkerError.__name__}: "
 _ON_DRIVER = re.compile(
@@ -87,16 +88,22 @@ def what_failed(failed: Any) -> str | None:
 
     Returns:
         operator, bucket and batch, the error and its message; or what `upsert_to` or its sink raised; or that a worker process
-        died, or could not import this library; that executors were lost, or that a disk is full; or that the query has other
-        sources than its checkpoint, as one that gets `idle`. Of a query, also how many buckets have no snapshot that was
-        completed in time. None if nothing of this library failed.
+        died, or could not import this library; that executors were lost, or that a disk is full; that Spark's own state store
+        is damaged, or was not committed in every bucket; or that the query has other sources than its checkpoint, as one that
+        gets `idle`. Of a query, also how many buckets have no snapshot that was completed in time. None if nothing of this
+        library failed.
     """
     if not hasattr(failed, "lastProgress"):
-        return _explain(str(failed or ""))
+        return _explain_any(failed)
     from operators.spark.base.overdue import overdue_snapshots
 
-    told = _explain(str(failed.exception() or "")), overdue_snapshots(failed)
+    told = _explain_any(failed.exception()), overdue_snapshots(failed)
     return "\n".join(filter(None, told)) or None
+
+
+def _explain_any(error: object) -> str | None:
+    """What is said of an error, or else of one of its causes."""
+    return next(filter(None, map(_explain, texts_of(error))), None)
 
 
 def _explain(text: str) -> str | None:
@@ -107,7 +114,8 @@ def _explain(text: str) -> str | None:
     if on_driver := [*_ON_DRIVER.finditer(text)]:
         return without_traces(text[on_driver[-1].end() :])
     found = _not_imported(text) or _other_sources(text) or _executors_lost(text)
-    return found or _disk_full(text) or (_DEAD_MESSAGE if DEAD_WORKER in text else None)
+    found = found or _disk_full(text) or lost_state(text)
+    return found or (_DEAD_MESSAGE if DEAD_WORKER in text else None)
 
 
 def _disk_full(text: str) -> str | None:

@@ -160,6 +160,13 @@ def has_condition(error: "PySparkException", name: str) -> bool:
     return (error.getCondition() or "").startswith(name)
 
 
+def texts_of(error: object) -> Iterator[str]:
+    """Yield the text of an error and of each of its causes in Java, of which the error's own text may say nothing."""
+    while error is not None:
+        yield str(error)
+        error = getattr(error, "_cause", None)
+
+
 def first_words(error: "PySparkException") -> str:
     """Return what Spark says of an error, without the context that follows."""
     return str(error).strip().partition("\n")[0].partition(" SQLSTATE")[0]

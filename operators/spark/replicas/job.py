@@ -88,20 +88,24 @@ class Job:
         """
         journal = HeldJournal(read, self.config.directory)
         with in_turn():
-            outcome = rebuilt_once(lambda: self._attempt(journal, request), journal.rollback)
+            outcome = rebuilt_once(
+                lambda again: self._attempt(journal, request, check=again), journal.rollback
+            )
         return Done(journal.changes(), outcome)
 
-    def _attempt(self, journal: Journal, request: Request) -> Outcome:
+    def _attempt(self, journal: Journal, request: Request, *, check: bool) -> Outcome:
         process = os.getpid()
         with lease_copy(self.binding, self.config, request.pointer.store_id) as operator:
             try:
-                return self._step(operator, journal, request)
+                return self._step(operator, journal, request, check=check)
             finally:
                 end_if_forked(process)  # Also before the copy is closed after an error.
 
-    def _step(self, operator: StatefulOperator, journal: Journal, request: Request) -> Outcome:
+    def _step(
+        self, operator: StatefulOperator, journal: Journal, request: Request, *, check: bool
+    ) -> Outcome:
         process = os.getpid()
-        pointer = operator.open(journal, request.pointer)
+        pointer = operator.open(journal, request.pointer, check=check)
         first = []
         if request.begins and self.savepoint is not None:
             number = self.labels.index(request.label)

@@ -66,7 +66,7 @@ def check_checkpoint(
     except NoBatchError:
         check_begun(plain_path(path), spark, path)
         return None
-    for pointer in pointers(rows):
+    for pointer in pointers(rows, path):
         check_buckets(pointer.progress, prepared.buckets)
         stored_change(prepared.binding, pointer.progress, prepared.config.evolution)
     plain = plain_path(path)

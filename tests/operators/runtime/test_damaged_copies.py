@@ -3,6 +3,7 @@
 import logging
 import shutil
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,6 +11,11 @@ import pytest
 
 from operators import RollingWindows, SessionWindows, TumblingWindows
 from operators import aggregates as agg
+from state_backends import WriteBatch
+from state_backends.backends.rocksdb import RocksDBBackend
+from state_backends.durability.folders import Folder
+from state_backends.durability.snapshots import SnapshotFolder
+from tests.state_backends.durability.snapshot_store import rot
 
 KEYS = 500
 LATER = 10**9
@@ -94,3 +100,55 @@ def test_no_snapshot_is_made_of_a_damaged_file(name: str, tmp_path: Path) -> Non
                 found += map(repr, runner.process(table, at).to_pylist())
         shutil.rmtree(state / "state-rocksdb")
     assert sorted(expected) == sorted(found)
+
+
+def test_a_copy_of_a_damaged_snapshot_is_made_of_an_older_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The bytes of the snapshot are those that were stored: nothing tells before the second copy is damaged as the first."""
+    operator = OPERATORS["tumbling"].group_by("k").aggregate(n=agg.count(), total=agg.sum("v"))
+    options = {"state.snapshots.folder": str(tmp_path / "snapshots"), "state.snapshots.batches": 1}
+    options["state.snapshots.background"] = False
+    times = {10: batch(10), 20: batch(20), LATER: batch(LATER).slice(0, 0)}
+    with operator.local_runner("at", "rocksdb", tmp_path / "sound") as sound:
+        expected = [repr(row) for at, table in times.items() for row in sound.process(table, at).to_pylist()]
+    with operator.local_runner("at", "rocksdb", tmp_path / "state", options) as runner:
+        for at in (10, 20):
+            assert runner.process(times[at], at).num_rows == 0
+    shutil.rmtree(tmp_path / "state" / "state-rocksdb")
+    (store,) = (tmp_path / "snapshots").iterdir()
+    newest = max(store.glob("*.json"), key=lambda path: int(path.name.partition("-")[0]))
+    rot(SnapshotFolder(Folder(str(tmp_path / "snapshots")), store.name), newest.stem)
+    with operator.local_runner("at", "rocksdb", tmp_path / "state", options) as runner:
+        found = [repr(row) for row in runner.process(times[LATER], LATER).to_pylist()]
+    assert sorted(expected) == sorted(found)
+    told = [record.getMessage() for record in caplog.records]
+    assert ["a local copy is deleted", "Trying an older snapshot"] == [
+        said
+        for one in told
+        for said in ("a local copy is deleted", "Trying an older snapshot")
+        if said in one
+    ]
+
+
+@pytest.mark.parametrize("adapts", [False, True])
+def test_a_page_that_is_damaged_in_a_sound_file_is_no_end(tmp_path: Path, *, adapts: bool) -> None:
+    """A batch that reads it, or rewrites the state for a changed definition, begins again with a rebuilt copy."""
+    results = {"n": agg.count(), "total": agg.sum("v")}
+    first = OPERATORS["tumbling"].group_by("k").aggregate(**results)
+    second = OPERATORS["tumbling"].group_by("k").aggregate(**results, high=agg.max("v")) if adapts else first
+    for name in ("sound", "damaged"):
+        with first.local_runner("at", "rocksdb", tmp_path / name) as runner:
+            runner.process(batch(10), 10)
+    with closing(RocksDBBackend.open(tmp_path / "damaged" / "state-rocksdb", {})) as backend:
+        (segment,) = backend.segments()
+        name, page = next(backend.iterate(segment))
+        backend.write(
+            WriteBatch(puts={segment: {name: page[:-1] + bytes([page[-1] ^ 1])}}), backend.version or b""
+        )
+    rows: dict[str, list[str]] = {}
+    for name in ("sound", "damaged"):
+        with second.local_runner("at", "rocksdb", tmp_path / name, {"state.evolution": "adapt"}) as runner:
+            rows[name] = sorted(map(repr, runner.process(batch(20), LATER).to_pylist()))
+    assert rows["sound"] == rows["damaged"]
+    assert KEYS == len(rows["sound"])

@@ -330,6 +330,8 @@ CONDITIONS = {
     inside.GENERATOR: "the error for explode() and the like",
     inside.WINDOW_FUNCTION: "the error for window functions",
     metadata._NO_BATCH: "the error for a folder without a batch",
+    metadata.UNCOMMITTED: "what_failed, for functions of foreachBatch that read some rows of a batch",
+    metadata.UNLOADABLE: "what_failed and read_state, for damaged state of Spark's own",
 }
 
 
@@ -352,6 +354,8 @@ def test_conditions_of_errors_have_their_names(conditions: set[str], name: str) 
     if pyspark.__version__.startswith("4.0.") and name == inside.NO_ANALYSIS:
         assert not known  # It has no pipelines.
         return
+    if pyspark.__version__.startswith(("4.0.", "4.1.", "4.2.")) and name == metadata.UNCOMMITTED:
+        return  # Versions without it fail in the next batch, which cannot load the state.
     assert known, broken(f"no condition is named {name}", CONDITIONS[name])
 
 

@@ -258,6 +258,20 @@ OTHERS = [
     ),
     Bug(
         "rocksdb",
+        "a snapshot without a check of its tables",
+        "            if damaged := sorted(",
+        "            if False and sorted(",
+        "damaged_files_are_not_stored",
+    ),
+    Bug(
+        "rocksdb",
+        "a snapshot without a check of its list",
+        "            self._check_list(directory)\n",
+        "",
+        "damaged_files_are_not_stored",
+    ),
+    Bug(
+        "rocksdb",
         "a restore in place",
         "directory.replace(self._directory)",
         "shutil.copytree(directory, self._directory)",

@@ -10,6 +10,7 @@ from typing import ClassVar
 import pytest
 
 from serializers import CorruptDataError
+from serializers.blobs import BlobFormat
 from serializers.changes import decode_changes, encode_changes
 from state_backends import WriteBatch
 from state_backends.backends.memory import MemoryBackend
@@ -21,6 +22,7 @@ from state_backends.contract.pages import PagesContract
 from state_backends.contract.recovery import RecoveryContract
 from state_backends.contract.segments import SegmentsContract
 from state_backends.contract.snapshots import SnapshotContract
+from state_backends.errors import pages_of_copy
 
 
 class TestMemory(BackendContract):
@@ -52,6 +54,9 @@ class TestSmallRocksDB(OpeningContract, PagesContract, SegmentsContract, Recover
     options: ClassVar[Mapping[str, str]] = {"writeBufferMb": "1", "blockCacheMb": "1", "compression": "zstd"}
 
 
+VERSION = BlobFormat(b"vers", 1)
+
+
 class Filed(MemoryBackend):
     """Dictionaries whose snapshots are a file of the version and one of all pages."""
 
@@ -65,13 +70,23 @@ class Filed(MemoryBackend):
     def snapshot(self, directory: Path) -> None:
         directory.mkdir()
         pages = {segment: dict(self.iterate(segment)) for segment in self.segments()}
-        (directory / "version").write_bytes(self.version or b"")
+        (directory / "version").write_bytes(VERSION.encode(self.version or b""))
         (directory / "pages").write_bytes(encode_changes(pages, {}, None))
+
+    def check_snapshot(self, directory: Path, files: Sequence[str]) -> None:
+        del files
+        with pages_of_copy(resident=False):
+            self._read(directory)
 
     def restore(self, directory: Path) -> None:
         self.clear()
+        pages, version = self._read(directory)
+        self.write(WriteBatch(puts=pages), version)
+
+    @staticmethod
+    def _read(directory: Path) -> tuple[dict[int, dict[bytes, bytes]], bytes]:
         pages, _, _ = decode_changes((directory / "pages").read_bytes())
-        self.write(WriteBatch(puts=pages), (directory / "version").read_bytes())
+        return pages, VERSION.decode((directory / "version").read_bytes(), "a version")
 
 
 class TestFiled(SnapshotContract):
@@ -105,7 +120,12 @@ class Scattered(Filed):
 class Versionless(Filed):
     def snapshot(self, directory: Path) -> None:
         super().snapshot(directory)
-        (directory / "version").write_bytes(b"some")
+        (directory / "version").write_bytes(VERSION.encode(b"some"))
+
+
+class Unchecked(Filed):
+    def check_snapshot(self, directory: Path, files: Sequence[str]) -> None:
+        pass
 
 
 class Nested(Filed):
@@ -172,6 +192,7 @@ BROKEN = [
         "the version of the snapshot, and nothing else (version)",
     ),
     (Nested, "snapshot_brings_the_store_back", "plain files, without folders"),
+    (Unchecked, "damaged_files_are_not_stored", "pages is damaged"),
     (Adding, "later_writes_leave_snapshots_alone", "restore replaces all that the store held"),
     (Shared, "later_writes_leave_snapshots_alone", "files of a snapshot do not change"),
     (

@@ -1,6 +1,8 @@
 """A state with its journal and its folder of snapshots, for tests."""
 
+import hashlib
 import os
+from dataclasses import replace
 from pathlib import Path
 
 from state_backends import WriteBatch, load_backend
@@ -91,6 +93,23 @@ def assert_holds(store: Store, journal: MemoryJournal, pointer: Pointer, kind: s
     assert (pointer.version, pages) == (copy.backend.version, pages_of(copy))
     copy.close()
     assert not copy._uploads.scratch.parent.exists()
+
+
+def rot(folder: SnapshotFolder, name: str) -> None:
+    """Change bytes of a snapshot's largest file, and its manifest so that these are the bytes that were stored.
+
+    Such a snapshot was made of a local copy whose disk had changed them.
+    """
+    manifest = folder.manifest(name)
+    largest = max(manifest.parts, key=lambda part: part.size)
+    file = Path(folder.where(name)).parent / "files" / largest.file
+    data = bytearray(file.read_bytes())
+    middle = len(data) // 2
+    data[middle : middle + 16] = bytes(byte ^ 255 for byte in data[middle : middle + 16])
+    file.write_bytes(data)
+    rotten = replace(largest, digest=hashlib.sha256(data).hexdigest())
+    parts = tuple(rotten if part == largest else part for part in manifest.parts)
+    Path(folder.where(name)).write_bytes(replace(manifest, parts=parts).encode())
 
 
 def pages_of(copy: Durable) -> Pages:

@@ -5,6 +5,7 @@ import json
 import logging
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -32,9 +33,10 @@ from state_backends.durability.scratch import mark
 from state_backends.durability.signed import file_digest
 from state_backends.durability.snapshots import MANIFEST_VERSION, PAGES, Manifest, Part, SnapshotFolder
 from state_backends.durability.uploads import is_dead, this_process
+from state_backends.errors import DamagedCopyError
 from state_backends.journal import MemoryJournal
 from state_backends.sqlite_journal import SqliteJournal
-from tests.state_backends.durability.snapshot_store import KINDS, Store, assert_holds, names, pages_of
+from tests.state_backends.durability.snapshot_store import KINDS, Store, assert_holds, names, pages_of, rot
 
 ROOT = Path(__file__).parents[3]
 DIGEST = "0a" * 32
@@ -178,6 +180,33 @@ def test_snapshots_go_on_after_a_damaged_one(tmp_path: Path, opened: Callable[..
         assert not {name for name in needed(store, 0) if bad.name in name}
         store.assert_restores("memory")
         store.assert_restores("rocksdb")
+
+
+@pytest.mark.parametrize("kind", ["memory", "rocksdb"])
+def test_a_stored_snapshot_that_rocksdb_cannot_read(
+    tmp_path: Path, opened: Callable[..., Store], caplog: pytest.LogCaptureFixture, kind: str
+) -> None:
+    """It leads to the one before: where its pages are read at once, and for a second copy, after the first was damaged."""
+    store = opened(tmp_path)
+    copy = store.copy("rocksdb")
+    pages = {b"%04d" % n: os.urandom(100) for n in range(2_000)}
+    store.commit(copy, WriteBatch({10**6: pages}))
+    store.snapshots(copy, 3)
+    bad, good = store.pointer.snapshots
+    rot(store.folder, bad.name)
+    if kind == "rocksdb":
+        first = store.copy(kind)
+        assert not first.align(store.journal, store.pointer).current
+        with pytest.raises(DamagedCopyError, match="cannot read"):
+            pages_of(first)
+    again = store.copy(kind)
+    done = again.align(store.journal, store.pointer, check=kind == "rocksdb")
+    assert ((good,), bad) == (done.pointer.snapshots, done.pointer.retired[-1])
+    assert store.pages == pages_of(again)
+    (warning,) = [
+        one.getMessage() for one in caplog.records if "Trying an older snapshot" in one.getMessage()
+    ]
+    assert re.search(rf"the snapshot {store.folder.where(bad.name)} cannot be read: .*[.]sst", warning)
 
 
 @pytest.mark.usefixtures("small_parts")
@@ -887,6 +916,7 @@ from types import SimpleNamespace
 from state_backends.backends.memory import MemoryBackend
 from state_backends.contract import crash_batch, crash_state
 from state_backends.durability import durable, schedule
+from state_backends.errors import DamagedCopyError
 from state_backends.journal import MemoryJournal
 from state_backends.durability.pointer import Pointer
 from state_backends.durability.policy import SnapshotPolicy
