@@ -3,20 +3,27 @@
 One file, `pages.db`, with a table of pages and one of names and values for the version. A write is one SQLite
 transaction. Commits are not flushed to the disk: what a power failure loses is restored from the changelog.
 
+SQLite has no checksums: of a damaged file it returns other bytes, or fewer rows, in silence. So each row has a CRC-32, and
+the number of pages of each segment is stored beside the version. What does not fit is a `DamagedCopyError`.
+
 The backend does not support snapshots. Each would be a copy of the whole file while the batch waits, and the library takes
 snapshots of files often, since most files usually stay the same. Without them the library stores all pages, compressed, and
 less often as they grow. Any backend can restore those, but they pass through the worker's memory.
 """
 
 import sqlite3
+import struct
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 from state_backends import StateBackend, StateError, WriteBatch
+from state_backends.errors import DamagedCopyError
 
-FORMAT = 1
+FORMAT = 2
 APPLICATION = 0x53575351
 """Marks a file as one of this backend, in SQLite's header."""
 _OPTIONS = {
@@ -26,21 +33,19 @@ _OPTIONS = {
 _SYNCHRONOUS = ("normal", "off")
 _SCHEMA = f"""
     BEGIN;
-    CREATE TABLE pages (segment INTEGER, key BLOB, page BLOB NOT NULL, PRIMARY KEY (segment, key)) WITHOUT ROWID;
-    CREATE TABLE meta (name TEXT PRIMARY KEY, value BLOB NOT NULL);
+    CREATE TABLE pages (
+        segment INTEGER, key BLOB, page BLOB NOT NULL, crc INTEGER NOT NULL, PRIMARY KEY (segment, key)
+    ) WITHOUT ROWID;
+    CREATE TABLE meta (name TEXT PRIMARY KEY, value BLOB NOT NULL, crc INTEGER NOT NULL);
     PRAGMA application_id = {APPLICATION};
     PRAGMA user_version = {FORMAT};
     COMMIT;
 """
-# From each segment to the next by the primary key: one look-up per segment, whatever its size.
-_SEGMENTS = """
-    WITH RECURSIVE found(segment) AS (
-        SELECT min(segment) FROM pages
-        UNION ALL
-        SELECT (SELECT min(segment) FROM pages WHERE segment > found.segment) FROM found WHERE segment IS NOT NULL
-    )
-    SELECT segment FROM found WHERE segment IS NOT NULL
-"""
+_VERSION, _SEGMENTS = "version", "segments"
+_COUNT = struct.Struct("<qq")
+"""A segment, and how many pages it has."""
+_DISK_ERRORS = "disk I/O error", "Could not decode"
+"""Texts of those OperationalErrors of SQLite that come of a damaged file or a failing disk."""
 
 
 class SqliteBackend(StateBackend):
@@ -48,6 +53,8 @@ class SqliteBackend(StateBackend):
 
     def __init__(self, directory: Path, options: Mapping[str, str]) -> None:
         self._file = directory / "pages.db"
+        self._whole: set[int] = set()
+        """Segments that were read to the end."""
         cache, synchronous = _parsed(options)
         with self._translated_errors("open"):
             directory.mkdir(parents=True, exist_ok=True)
@@ -86,6 +93,24 @@ class SqliteBackend(StateBackend):
                 f"{self._file} has format {found}, this version reads {FORMAT}: "
                 "delete the directory, the state is restored from the changelog"
             )
+        if self.version is None and self._value("SELECT EXISTS (SELECT * FROM pages)"):
+            raise self._damaged("it has pages, and no version")
+
+    def _meta(self, name: str) -> bytes | None:
+        """Return what is stored under a name, or None for a new store."""
+        with self._translated_errors("read"):
+            rows = self._db.execute("SELECT name, value, crc FROM meta ORDER BY name").fetchall()
+        found = {row[0]: row[1] for row in rows if _check(*row[:2]) == row[2]}
+        if len(found) < len(rows) or (rows and set(found) != {_SEGMENTS, _VERSION}):
+            raise self._damaged("the version is damaged")
+        return found.get(name)
+
+    def _set_meta(self, name: str, value: bytes) -> None:
+        self._db.execute("REPLACE INTO meta VALUES (?, ?, ?)", (name, value, _check(name, value)))
+
+    def _counts(self) -> dict[int, int]:
+        """Return how many pages each segment has."""
+        return dict(_COUNT.iter_unpack(self._meta(_SEGMENTS) or b""))
 
     def _value(self, query: str) -> Any:
         row = self._db.execute(query).fetchone()
@@ -93,36 +118,71 @@ class SqliteBackend(StateBackend):
 
     @property
     def version(self) -> bytes | None:
-        with self._translated_errors("read"):
-            found: bytes | None = self._value("SELECT value FROM meta WHERE name = 'version'")
-        return found
+        return self._meta(_VERSION)
 
     def get_many(self, segment: int, keys: Sequence[bytes]) -> list[bytes | None]:
-        query = "SELECT page FROM pages WHERE segment = ? AND key = ?"
+        query = "SELECT key, page, crc FROM pages WHERE segment = ? AND key = ?"
         with self._translated_errors("read"):
             rows = [self._db.execute(query, (segment, key)).fetchone() for key in keys]
-        return [row[0] if row else None for row in rows]
+        pages = [self._checked(segment, *row)[1] if row else None for row in rows]
+        if None in pages and segment not in self._whole:
+            deque(self.iterate(segment), maxlen=0)  # Is the row not there, or lost?
+        return pages
 
     def write(self, batch: WriteBatch, version: bytes) -> None:
-        deletes = ((segment, key) for segment, keys in batch.deletes.items() for key in keys)
-        puts = ((segment, key, page) for segment, pages in batch.puts.items() for key, page in pages.items())
         # The connection is one transaction: committed at the end, rolled back after an error.
         with self._translated_errors("write"), self._db:
+            counts = self._counts()
             if batch.drop_segments_below is not None:
                 self._db.execute("DELETE FROM pages WHERE segment < ?", (batch.drop_segments_below,))
-            self._db.executemany("DELETE FROM pages WHERE segment = ? AND key = ?", deletes)
-            self._db.executemany("REPLACE INTO pages VALUES (?, ?, ?)", puts)
-            self._db.execute("REPLACE INTO meta VALUES ('version', ?)", (version,))
+                counts = {n: count for n, count in counts.items() if n >= batch.drop_segments_below}
+            for segment in {*batch.deletes, *batch.puts}:
+                pages = batch.puts.get(segment, {})
+                gone = self._delete(segment, {*batch.deletes.get(segment, ()), *pages})
+                counts[segment] = counts.get(segment, 0) + len(pages) - gone
+                rows = ((segment, key, page, _check(segment, key, page)) for key, page in pages.items())
+                self._db.executemany("INSERT INTO pages VALUES (?, ?, ?, ?)", rows)
+            stored = (_COUNT.pack(*number) for number in sorted(counts.items()) if number[1])
+            self._set_meta(_SEGMENTS, b"".join(stored))
+            self._set_meta(_VERSION, version)
+
+    def _delete(self, segment: int, keys: set[bytes]) -> int:
+        """Delete pages, and return how many there were."""
+        gone = self._db.executemany(
+            "DELETE FROM pages WHERE segment = ? AND key = ?", ((segment, key) for key in keys)
+        )
+        return max(0, gone.rowcount)  # Of no keys it is -1.
 
     def iterate(self, segment: int) -> Iterator[tuple[bytes, bytes]]:
+        expected, count, last = self._counts().get(segment, 0), 0, None
         with self._translated_errors("read"):
-            pages = self._db.execute("SELECT key, page FROM pages WHERE segment = ?", (segment,))
+            # In the order of the primary key, so that nothing is sorted.
+            query = "SELECT key, page, crc FROM pages WHERE segment = ? ORDER BY segment, key"
+            pages = self._db.execute(query, (segment,))
             while some := pages.fetchmany(4):
-                yield from some
+                for row in some:
+                    key, page = self._checked(segment, *row)
+                    if last is not None and key <= last:
+                        raise self._damaged("keys are not in their order")
+                    last = key
+                    count += 1
+                    yield key, page
+        if count != expected:
+            raise self._damaged(f"segment {segment} has {count} pages instead of {expected}")
+        self._whole.add(segment)
+
+    def _checked(self, segment: int, key: Any, page: Any, crc: Any) -> tuple[bytes, bytes]:
+        """Return key and page of a row.
+
+        Raises:
+            DamagedCopyError: its bytes have changed.
+        """
+        if not (isinstance(key, bytes) and isinstance(page, bytes)) or _check(segment, key, page) != crc:
+            raise self._damaged(f"a row of segment {segment} is damaged")
+        return key, page
 
     def segments(self) -> list[int]:
-        with self._translated_errors("read"):
-            return [segment for (segment,) in self._db.execute(_SEGMENTS)]
+        return sorted(self._counts())
 
     def clear(self) -> None:
         with self._translated_errors("clear"), self._db:
@@ -144,10 +204,22 @@ class SqliteBackend(StateBackend):
         try:
             yield
         except (sqlite3.Error, OSError) as error:
-            raise StateError(
+            damaged = type(error) is sqlite3.DatabaseError or any(text in str(error) for text in _DISK_ERRORS)
+            raise (DamagedCopyError if damaged else StateError)(
                 f"cannot {what} {self._file}: {error}. If the disk is full, free some space. If the file is damaged, "
                 "delete its directory: the state is restored from the changelog"
             ) from error
+
+    def _damaged(self, why: str) -> DamagedCopyError:
+        return DamagedCopyError(f"{self._file} is damaged: {why}. The state is restored from the changelog")
+
+
+def _check(of: int | str, *values: bytes) -> int:
+    """Return the CRC-32 of values that are stored under a segment or a name."""
+    found = crc32(repr(of).encode())
+    for value in values:
+        found = crc32(value, crc32(b"%d:" % len(value), found))
+    return found
 
 
 def _parsed(options: Mapping[str, str]) -> tuple[int, str]:

@@ -19,6 +19,7 @@ UNCOMMITTED, UNLOADABLE = "STATE_STORE_COMMIT_VALIDATION_FAILED", "CANNOT_LOAD_S
 """Conditions of errors: a batch whose state was not committed in every bucket, and state that Spark cannot load."""
 _UNCOMMITTED = re.compile(rf"\[{UNCOMMITTED}\][^\n]{{0,200}}? batch (\d{{1,18}})")
 _UNLOADABLE = re.compile(rf"\[{UNLOADABLE}[.]\w{{1,100}}\] (?P<why>[^\n]*)")
+_CAUSED = re.compile(r"Caused by: ([^\n]{1,300})")
 _VERSION = re.compile(
     r"/state/\d{1,9}/\d{1,9}/(?:\w{1,100}/)?(\d{1,18})(?:_[0-9a-f-]{36})?[.](?:changelog|delta|zip)\b"
 )
@@ -161,6 +162,9 @@ def lost_state(text: str) -> str | None:
     if found is None:
         return None
     why = found["why"].partition(" If the stream job is restarted")[0].partition(" SQLSTATE")[0].rstrip(". ")
+    causes = _CAUSED.findall(text, found.end())
+    if causes and "UNCATEGORIZED" in found[0]:
+        why = f"{why}: {causes[-1]}"
     version = _VERSION.search(text)
     return _NOT_LOADED.format(f"{why}.", _way_out(int(version[1]) - 2 if version else None))
 

@@ -11,7 +11,7 @@ SOURCES = {
 KILLED, FAILED, FULL = "killed_at_any_line", "error_at_any_line", "full_disk"
 HALF = "failed_write_changes_nothing"
 OPTIONS, BESIDE = "bad_options_are_refused", "nothing_beside_the_directory"
-SET_VERSION = """            self._db.execute("REPLACE INTO meta VALUES ('version', ?)", (version,))"""
+SET_VERSION = "            self._set_meta(_VERSION, version)"
 SQLITE_WRITE = '        with self._translated_errors("write"), self._db:\n'
 NEW_BATCH = "\n        self._apply(changes)\n        changes = RocksWriteBatch(raw_mode=True)"
 PUT_INDEX = '        self._journal.put("index", '
@@ -287,15 +287,15 @@ OTHERS = [
     Bug(
         "sqlite",
         "the first page stays",
-        "REPLACE INTO pages",
-        "INSERT OR IGNORE INTO pages",
+        "                rows = ((segment,",
+        "                pages = {**pages, **dict(self.iterate(segment))}\n                rows = ((segment,",
         "last_put_counts",
     ),
     Bug(
         "sqlite",
         "deletes in every segment",
-        'pages WHERE segment = ? AND key = ?", deletes',
-        'pages WHERE ? IS NOT NULL AND key = ?", deletes',
+        "DELETE FROM pages WHERE segment = ? AND key = ?",
+        "DELETE FROM pages WHERE ? IS NOT NULL AND key = ?",
         "keys_of_any_bytes",
     ),
     Bug(
@@ -308,8 +308,8 @@ OTHERS = [
     Bug(
         "sqlite",
         "long keys are cut",
-        "puts = ((segment, key, page)",
-        "puts = ((segment, key[:19_000], page)",
+        "rows = ((segment, key, page, _check(segment, key, page))",
+        "rows = ((segment, key[:19_000], page, _check(segment, key[:19_000], page))",
         "keys_of_any_length",
     ),
     Bug(
@@ -337,9 +337,9 @@ OTHERS = [
     Bug(
         "sqlite",
         "bad pages are left out",
-        '            self._db.executemany("REPLACE INTO pages VALUES (?, ?, ?)", puts)\n',
-        '            try:\n                self._db.executemany("REPLACE INTO pages VALUES (?, ?, ?)", puts)\n'
-        "            except sqlite3.Error:\n                return\n",
+        '                self._db.executemany("INSERT INTO pages VALUES (?, ?, ?, ?)", rows)\n',
+        '                try:\n                    self._db.executemany("INSERT INTO pages VALUES (?, ?, ?, ?)", rows)\n'
+        "                except (TypeError, sqlite3.Error):\n                    return\n",
         HALF,
         "a page of something else",
     ),
@@ -352,9 +352,16 @@ OTHERS = [
     ),
     Bug(
         "sqlite",
+        "pages are not counted",
+        "        if count != expected:\n",
+        "        if False:\n",
+        "no_read_ends_early",
+    ),
+    Bug(
+        "sqlite",
         "pages of all segments",
-        "SELECT key, page FROM pages WHERE segment = ?",
-        "SELECT key, page FROM pages WHERE ? IS NOT NULL",
+        "SELECT key, page, crc FROM pages WHERE segment = ? ORDER",
+        "SELECT key, page, crc FROM pages WHERE ? IS NOT NULL ORDER",
         "iterate_yields_one_segment",
     ),
     Bug(
