@@ -29,7 +29,8 @@ def since_of(checkpoint: str | Path, operator: int = 0) -> dict[str, str]:
         operator: its number among those with state.
     """
     latest: dict[str, int] = {}
-    found = pointers(journal_rows(Checkpoint(absolute(checkpoint), operator=operator), None))
+    path = absolute(checkpoint)
+    found = pointers(journal_rows(Checkpoint(path, operator=operator), None), path)
     schemas = [pointer.progress.schema for pointer in found]
     for pointer, schema in zip(found, schemas, strict=True):
         times = {} if schema is None else since_of_results(schema, pointer.progress.since or {})
