@@ -13,7 +13,7 @@ import pandas as pd
 import pyarrow as pa
 import pyspark
 import pytest
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor
@@ -373,6 +373,19 @@ def test_errors_have_a_condition_and_first_words(spark: SparkSession) -> None:
     said = inside.first_words(caught.value)
     assert "missing" in said, broken(f"an error says {said!r}", depends)
     assert "\n" not in said + ("\n" if "Project" in said or "SQLSTATE" in said else ""), broken(said, depends)
+
+
+@pytest.mark.spark
+def test_the_error_of_a_query_has_its_causes(spark: SparkSession, tmp_path: Path) -> None:
+    """Its own text may say no more than that something was thrown."""
+    failing = spark.readStream.format("rate").load().selectExpr("raise_error('the cause') AS failing")
+    query = failing.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start()
+    with pytest.raises(StreamingQueryException):
+        query.awaitTermination()
+    _, *causes = inside.texts_of(query.exception())
+    depends = "what_failed, for batches that were not committed in every bucket"
+    assert any("the cause" in text for text in causes), broken(f"its causes say {causes}", depends)
+    assert [] == list(inside.texts_of(None))
 
 
 @pytest.mark.spark
