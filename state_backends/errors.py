@@ -5,8 +5,6 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from serializers import CorruptDataError
-
 CHECKPOINT_CHANGED = (
     "the checkpoint was changed by another program. Restore it from a copy, or start with a new one"
 )
@@ -41,6 +39,9 @@ def pages_of_copy(*, resident: bool) -> Iterator[None]:
         DamagedCopyError: a page of a local copy is damaged.
         CorruptDataError: one of the journal is.
     """
+    # Here, since the driver's Python has the errors of a journal, and loads no Arrow.
+    from serializers import CorruptDataError
+
     try:
         yield
     except CorruptDataError as error:

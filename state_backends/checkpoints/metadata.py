@@ -162,9 +162,9 @@ def lost_state(text: str) -> str | None:
     if found is None:
         return None
     why = found["why"].partition(" If the stream job is restarted")[0].partition(" SQLSTATE")[0].rstrip(". ")
-    causes = _CAUSED.findall(text, found.end())
+    causes = [*_CAUSED.finditer(text, found.end())]
     if causes and "UNCATEGORIZED" in found[0]:
-        why = f"{why}: {causes[-1]}"
+        why = f"{why}: {causes[-1][1]}"
     version = _VERSION.search(text)
     return _NOT_LOADED.format(f"{why}.", _way_out(int(version[1]) - 2 if version else None))
 
