@@ -23,6 +23,7 @@ from tests.operators.spark.frames import (
     write_numbered,
     write_source,
 )
+from tests.patience import TOO_BUSY, TRIES
 
 pytestmark = pytest.mark.spark
 IDLE, QUIET_S = "3 seconds", 3.5
@@ -36,10 +37,17 @@ def source(tmp_path: Path) -> Path:
 
 
 def run(out: DataFrame, folder: Path) -> Any:
-    """Read all that is there, and stop."""
+    """Read all that is there, and stop; begin again if the machine is too busy for Spark."""
     writer = out.writeStream.format("parquet").option("path", str(folder / "out"))
-    query = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
-    query.awaitTermination()
+    writer = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True)
+    for left in reversed(range(TRIES)):
+        query = writer.start()
+        try:
+            query.awaitTermination()
+            break
+        except StreamingQueryException as error:
+            if not left or TOO_BUSY not in str(error):
+                raise
     return query
 
 
@@ -154,22 +162,17 @@ def test_in_a_chain_the_clock_leaves_open_what_the_first_operator_may_still_emit
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("chained", [False, True], ids=["one operator", "chain"])
-def test_the_number_of_buckets_changes_nothing(spark: SparkSession, tmp_path: Path, chained: bool) -> None:
+def test_the_number_of_buckets_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
     """One bucket or five, of which some have no state when the clock closes windows: the same rows, and the same late ones."""
     first = TumblingWindows("10 minutes", grace="1 hour").group_by("k").aggregate(n=agg.count())
-    second = TumblingWindows("20 minutes").group_by("k").aggregate(n=agg.sum("n"))
     begin, keys = time.time(), "abcdefgh"
-    batches = [{key: [90] for key in keys[:1]}, {}, {key: [85, 30] for key in keys}, {}]
+    batches = [{key: [390] for key in keys[:1]}, {}, {key: [385, 30] for key in keys}, {}]
     found = []
     for buckets in (1, 5):
         home = tmp_path / str(buckets)
         (home / "in").mkdir(parents=True)
         with_idle: dict[str, Any] = {"idle": "1 second", "options": {"state.buckets": buckets}}
         rows_of = first.apply(stream(spark, home / "in"), "at", name="inner", **with_idle)
-        if chained:
-            inner = rows_of.select("k", "n", "window.end")
-            rows_of = second.apply(inner, "end", name="outer", **with_idle)
         late = []
         for number, batch in enumerate(batches):
             flat = [(key, round((begin - 60 * ago) * 1e6)) for key, times in batch.items() for ago in times]
