@@ -10,6 +10,7 @@ from typing import Any
 from operators.errors import WorkerError
 from operators.spark.base.executors import gone_lately
 from operators.spark.base.inside import APPENDED, DEAD_WORKER, lost_executors, other_sources, texts_of
+from operators.spark.base.kafka_failures import kafka_failed
 from state_backends.checkpoints.metadata import lost_state
 
 _MARK = f"{WorkerError.__name__}: "
@@ -89,9 +90,9 @@ def what_failed(failed: Any) -> str | None:
     Returns:
         operator, bucket and batch, the error and its message; or what `upsert_to` or its sink raised; or that a worker process
         died, or could not import this library; that executors were lost, or that a disk is full; that Spark's own state store
-        is damaged, or was not committed in every bucket; or that the query has other sources than its checkpoint, as one that
-        gets `idle`. Of a query, also how many buckets have no snapshot that was completed in time. None if nothing of this
-        library failed.
+        is damaged, or was not committed in every bucket; that the query has other sources than its checkpoint, as one that
+        gets `idle`; or what is the matter with a topic of Kafka. Of a query, also how many buckets have no snapshot that was
+        completed in time. None if nothing of this library failed.
     """
     if not hasattr(failed, "lastProgress"):
         return _explain_any(failed)
@@ -114,7 +115,7 @@ def _explain(text: str) -> str | None:
     if on_driver := [*_ON_DRIVER.finditer(text)]:
         return without_traces(text[on_driver[-1].end() :])
     found = _not_imported(text) or _other_sources(text) or _executors_lost(text)
-    found = found or _disk_full(text) or lost_state(text)
+    found = found or _disk_full(text) or lost_state(text) or kafka_failed(text)
     return found or (_DEAD_MESSAGE if DEAD_WORKER in text else None)
 
 

@@ -147,6 +147,15 @@ _LOST = re.compile(
     r"ExecutorLostFailure \(executor (?P<lost>[^\s)]+)|FetchFailed\(BlockManagerId\((?P<source>[^,]+), (?P<host>[^,]+),"
     r"|FetchFailedException|with indeterminate output|due to indeterminate"
 )
+_KAFKA = re.compile(
+    r"(?P<lost>Some data may have been lost because they are not available in Kafka|Some of partitions in Kafka topic\(s\)"
+    r"|KAFKA_START_OFFSET_DOES_NOT_MATCH_ASSIGNED)"
+    r"|(?P<missing>UnknownTopicOrPartitionException|Topic \S{1,249} not present in metadata)"
+    r"|(?P<large>RecordTooLargeException)"
+    r"|(?P<denied>(?:Topic|Group|Cluster|TransactionalId)AuthorizationException)"
+    r"|(?P<unreachable>Timed out waiting for a node assignment|No resolvable bootstrap urls)"
+)
+"""What Spark's connector for Kafka, and Kafka's client, say: each group is the name of a failure."""
 APPENDED = re.compile(
     r"at [\w.$/]+\(|Caused by: |JVM stacktrace|Driver stacktrace|SQLSTATE: |=== Streaming Query ==="
     r"|Traceback \(|During handling of |The above exception "
@@ -176,6 +185,12 @@ def other_sources(text: str) -> tuple[int, int] | None:
     """Return how many sources a checkpoint and its query have, from the error of a query that cannot start for that."""
     found = _SOURCES.search(text)
     return None if found is None else (int(found[1]), int(found[2]))
+
+
+def failure_of_kafka(text: str) -> str | None:
+    """Return what the error of a query says of topics: "lost", "missing", "large", "denied", "unreachable", or None."""
+    found = _KAFKA.search(text)
+    return found and found.lastgroup
 
 
 def lost_executors(text: str) -> set[str] | None:

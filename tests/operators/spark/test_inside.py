@@ -319,6 +319,9 @@ def test_the_texts_are_those_that_are_looked_for() -> None:
     fetch = "FetchFailed(BlockManagerId(7, 10.0.0.1, 7337, None), shuffleId=1, ..."
     assert {"7 on 10.0.0.1"} == inside.lost_executors(fetch)
     assert inside.lost_executors("anything else") is None
+    topic = "org.apache.kafka.common.errors.UnknownTopicOrPartitionException: This server does not host this topic-partition."
+    assert "missing" == inside.failure_of_kafka(topic)
+    assert inside.failure_of_kafka("anything else") is None
     assert inside.other_sources("anything else") is None
 
 

@@ -1,0 +1,24 @@
+"""What is the matter with a topic of Kafka that a query reads or writes, in words."""
+
+from operators.spark.base.inside import failure_of_kafka
+
+_WORDS = {
+    "lost": "records of a topic are gone before the query had read them: it was behind by more than the topic's retention, or "
+    "the topic was deleted, perhaps made anew. Start with a new checkpoint, and from a savepoint to keep the state. With the "
+    "option failOnDataLoss=false the query goes on, and the records are skipped without a word",
+    "missing": "a topic does not exist, or its name has a typo: create it before the query starts. A topic that is made anew "
+    "needs a new checkpoint of the queries that read it",
+    "large": "Kafka refused a message that is too large: raise the option kafka.max.request.size of the sink and "
+    "max.message.bytes of the topic, or write fewer columns",
+    "denied": "Kafka refused a right: Spark's consumers have groups of random names, unless groupIdPrefix is set, and need "
+    "READ and DESCRIBE of these and of the topic; a sink needs WRITE of its topic",
+    "unreachable": "no broker of Kafka answers: are they running, and can the driver and the executors reach the addresses "
+    "that they advertise?",
+}
+"""By the failures that `failure_of_kafka` knows."""
+
+
+def kafka_failed(text: str) -> str | None:
+    """Return what is the matter with a topic, from the text of an error; None if nothing is."""
+    failure = failure_of_kafka(text)
+    return failure and _WORDS[failure]
