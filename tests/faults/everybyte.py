@@ -1,7 +1,7 @@
 """Every byte of every file of a small checkpoint, damaged one at a time: python -m tests.faults.everybyte.
 
 After each damage the state is read from copies of the files. There must be exactly the right rows, or an error that names the
-file or the blob in it.
+file or the blob in it. Damage of a local copy gives the right rows, whatever it is: the journal has all of them.
 """
 
 # ruff: noqa: T201 - a script that prints
@@ -44,17 +44,21 @@ class Scene:
         name: for the report.
         folder: that holds it.
         read: returns the rows that come of it, given a folder with a copy.
-        named: texts of which each error has one.
+        named: texts of which each error has one. Without any, no error may come.
+        damaged: the folder in it whose files are damaged.
     """
 
     name: str
     folder: Path
     read: Callable[[Path], object]
     named: tuple[str, ...]
+    damaged: str = "."
 
     def files(self) -> list[Path]:
         """Return its files, without those that hold nothing."""
-        return sorted(path for path in self.folder.rglob("*") if path.is_file() and path.stat().st_size)
+        return sorted(
+            path for path in (self.folder / self.damaged).rglob("*") if path.is_file() and path.stat().st_size
+        )
 
 
 def batches() -> Iterator[pa.Table]:
@@ -85,6 +89,13 @@ def scenes(root: Path) -> list[Scene]:
                     runner.process(table)
                 if (backend, kind) == ("memory", "journal"):
                     runner.savepoint(root / "savepoint" / "saved")
+            if backend == "rocksdb":
+                copied = place.with_name(f"{place.name}-copy")
+                shutil.copytree(place, copied)
+                resumed = Resumed(backend, kind)
+                found.append(
+                    Scene(f"rocksdb, the local copy, {kind}", copied, resumed, (), "state/state-rocksdb")
+                )
             shutil.rmtree(place / "state" / "state-rocksdb", ignore_errors=True)
             found.append(Scene(f"{backend}, snapshots in the {kind}", place, Resumed(backend, kind), NAMED))
     return [*found, Scene("savepoint", root / "savepoint", started, NAMED)]

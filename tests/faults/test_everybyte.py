@@ -26,6 +26,8 @@ def every_scene(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Scene]:
             for kind in ("folder", "journal")
         ),
         "spark, snapshots in the journal",
+        "rocksdb, the local copy, folder",
+        "rocksdb, the local copy, journal",
         "savepoint",
     ],
 )
