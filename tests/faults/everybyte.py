@@ -91,7 +91,8 @@ def scenes(root: Path) -> list[Scene]:
                     runner.savepoint(root / "savepoint" / "saved")
             if backend == "rocksdb":
                 copied = place.with_name(f"{place.name}-copy")
-                shutil.copytree(place, copied)
+                # RocksDB's reports, and options that it does not read.
+                shutil.copytree(place, copied, ignore=shutil.ignore_patterns("LOG*", "OPTIONS-*"))
                 resumed = Resumed(backend, kind)
                 found.append(
                     Scene(f"rocksdb, the local copy, {kind}", copied, resumed, (), "state/state-rocksdb")
