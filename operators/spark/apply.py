@@ -150,9 +150,9 @@ def _streaming(
 ) -> DataFrame:
     # Imported here: the bucket's processor needs pandas, which a batch does not.
     from operators.spark.replicas.forget_lookup import Requests
-    from operators.spark.replicas.job import Job
     from operators.spark.replicas.results import Unpack
     from operators.spark.stream.bucket_task import RESULT_TYPES
+    from operators.spark.stream.job import Job
     from operators.spark.stream.processor import BucketProcessor
 
     labels = tuple(partition_labels(buckets))

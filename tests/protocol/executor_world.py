@@ -26,8 +26,8 @@ from operators.spark.replicas import slots, where_held
 from operators.spark.replicas.bucket_service import BucketService
 from operators.spark.replicas.calls import Blobs, Functions, Origin, Request
 from operators.spark.replicas.copies import drop_all
-from operators.spark.replicas.job import Job
 from operators.spark.replicas.local_files import UNUSED_S
+from operators.spark.stream.job import Job
 from serializers import SerializationError
 from state_backends import StateError, resolve
 from state_backends.durability.pointer import Pointer, read_pointer

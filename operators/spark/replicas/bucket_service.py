@@ -17,10 +17,9 @@ from operators.spark.base.logs import log_at, warn_once
 from operators.spark.base.user_code_lock import end_if_forked
 from operators.spark.base.workers import prepare_worker
 from operators.spark.inputs.spool import Spool
-from operators.spark.replicas.calls import Origin
+from operators.spark.replicas.calls import Origin, Work
 from operators.spark.replicas.connection import PATIENCE_S, Connection
 from operators.spark.replicas.copies import drop_copy, drop_unused, is_held, open_copies
-from operators.spark.replicas.job import Job
 from operators.spark.replicas.messages import (
     Answer,
     Asked,
@@ -60,7 +59,7 @@ class BucketService:
     def __init__(self, key: str) -> None:
         self._key = key
         self._process = os.getpid()
-        self._jobs: dict[Origin, Job] = {}
+        self._jobs: dict[Origin, Work] = {}
         """Those with which this process has copies."""
         self._origins: dict[str, Origin] = {}
         """Of the job that worked last on a bucket, by the name of its state, as long as this process has its copy."""
@@ -163,7 +162,7 @@ class BucketService:
             return replace(done, outcome=replace(done.outcome, blobs=()))
         return done
 
-    def _job(self, task: Connection, asked: Asked) -> Job | None:
+    def _job(self, task: Connection, asked: Asked) -> Work | None:
         """The functions to work with; None if they are not for this process."""
         store_id, origin = asked.request.pointer.store_id, asked.origin
         with self._changing:
@@ -185,7 +184,7 @@ class BucketService:
             others = {store_id for store_id, origin in self._origins.items() if origin.run != run}
         drop_unused(others, _ENDED_RUN_S)
 
-    def _remember(self, origin: Origin, job: Job, store_id: str) -> None:
+    def _remember(self, origin: Origin, job: Work, store_id: str) -> None:
         """Keep the functions as long as a copy that they were used with."""
         kept = {name for name, _ in open_copies()}
         with self._changing:
@@ -196,7 +195,7 @@ class BucketService:
             self._jobs = {one: job for one, job in self._jobs.items() if one in used}
 
 
-def _load_functions(task: Connection) -> Job:
+def _load_functions(task: Connection) -> Work:
     """The functions that the task has. What they are imported from is looked for where its process looks."""
     try:
         task.send(encode_answer(WantedFunctions()))
@@ -210,7 +209,7 @@ def _load_functions(task: Connection) -> Job:
     log_at(level)
     job = pickle.loads(pickled)  # noqa: S301 - from a process of this user that Spark has sent them to
     prepare_worker()
-    if not isinstance(job, Job):
+    if not isinstance(job, Work):
         raise TypeError(f"{type(job).__name__} is not the job of an operator")
     return job
 

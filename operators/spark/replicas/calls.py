@@ -1,12 +1,14 @@
 """What a bucket is asked for in one call of Spark, and what comes of it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 from operators.runtime.batch_clock import Call
 from operators.spark.inputs.packing import PARTIALS, ROWS
 from operators.spark.inputs.spool import Spool
+from state_backends import StateConfig
 from state_backends.durability.pointer import Pointer
 from state_backends.journal import Journal
 
@@ -138,3 +140,20 @@ class Done:
                 journal.put(name, blob)
         journal.commit()
         return self.outcome
+
+
+@runtime_checkable
+class Work(Protocol):
+    """What is done with a bucket's copy, in whichever process has it: `stream/job.py`."""
+
+    @property
+    def config(self) -> StateConfig:
+        """The backend."""
+
+    def run(self, read: Callable[[str], bytes | None], request: Request) -> Done:
+        """Work on a bucket with this process's copy.
+
+        Args:
+            read: returns a blob of the bucket's journal, or None.
+            request: what is to be done.
+        """

@@ -15,10 +15,9 @@ from operators.spark.base.logs import warn_once
 from operators.spark.base.private_files import read_small, write_small
 from operators.spark.inputs.spool import Spool
 from operators.spark.replicas import parents
-from operators.spark.replicas.calls import Done, Functions, Outcome, Request
+from operators.spark.replicas.calls import Done, Functions, Outcome, Request, Work
 from operators.spark.replicas.connection import PATIENCE_S, Connection
 from operators.spark.replicas.copies import drop_copy
-from operators.spark.replicas.job import Job
 from operators.spark.replicas.messages import (
     Asked,
     Busy,
@@ -64,7 +63,7 @@ _resting: dict[str, float] = {}
 """Until when they are not asked, in monotonic seconds: by the names of sockets, by origins, and for the start of processes."""
 
 
-def run_where_held(job: Job, functions: Functions, journal: Journal, request: Request) -> Outcome:
+def run_where_held(job: Work, functions: Functions, journal: Journal, request: Request) -> Outcome:
     """Work on a bucket, in the process that has its copy; if need be, one is started.
 
     Args:

@@ -1,1 +1,1 @@
-"""What Spark calls in a streaming query: the processor of a bucket, and its journal in Spark's state store."""
+"""A streaming query: the processor that Spark calls with a bucket, what it does with it, and its journal in Spark's state."""

@@ -21,10 +21,10 @@ from operators.spark.base.task_context import batch_number, query_of_task, run_i
 from operators.spark.base.workers import prepare_worker
 from operators.spark.inputs.packing import ARRIVED, read_arrivals
 from operators.spark.replicas.calls import Blobs, Functions, Origin, Outcome, Request, in_place
-from operators.spark.replicas.job import Job, gauges
 from operators.spark.replicas.parents import parent
 from operators.spark.replicas.results import remove_unread, sees_files
 from operators.spark.replicas.where_held import run_where_held
+from operators.spark.stream.job import Job, gauges
 from operators.spark.stream.spark_journal import SparkJournal
 from state_backends import StateError
 from state_backends.durability.pointer import Pointer, read_pointer

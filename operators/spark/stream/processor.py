@@ -15,8 +15,8 @@ from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 from operators.spark.stream.spark_journal import SparkJournal
 
 if TYPE_CHECKING:
-    from operators.spark.replicas.job import Job
     from operators.spark.stream.bucket_task import BucketTask
+    from operators.spark.stream.job import Job
 
 
 class BucketProcessor(StatefulProcessor):

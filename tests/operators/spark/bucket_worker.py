@@ -37,10 +37,10 @@ from operators.spark.inputs.blobs import from_blobs, to_blobs
 from operators.spark.replicas import parents, starting
 from operators.spark.replicas.calls import Blobs, Functions, Origin, Request
 from operators.spark.replicas.copies import is_held, open_copies
-from operators.spark.replicas.job import Job
 from operators.spark.replicas.parents import Parent
 from operators.spark.replicas.sockets import socket_of
 from operators.spark.replicas.where_held import run_where_held
+from operators.spark.stream.job import Job
 from state_backends import StateConfig, resolve
 from state_backends.durability.pointer import Pointer, read_pointer
 from state_backends.sqlite_journal import SqliteJournal

@@ -29,7 +29,7 @@ from operators.spark.inputs import blobs
 from operators.spark.inputs.blobs import from_blobs
 from operators.spark.inputs.packing import Pack
 from operators.spark.replicas.calls import Request, in_place
-from operators.spark.replicas.job import Job
+from operators.spark.stream.job import Job
 from state_backends import resolve
 from state_backends.durability.pointer import Pointer, read_pointer
 from state_backends.sqlite_journal import SqliteJournal

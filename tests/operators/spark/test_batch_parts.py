@@ -25,13 +25,14 @@ from operators.spark.inputs import blobs, spool
 from operators.spark.inputs.blobs import from_blobs
 from operators.spark.inputs.packing import PACKED, Pack
 from operators.spark.inputs.spool import Spool
-from operators.spark.replicas import batch_parts, parents, where_held
+from operators.spark.replicas import parents, where_held
 from operators.spark.replicas.bucket_service import BucketService
 from operators.spark.replicas.calls import Blobs, Done, Functions, Origin, Request, in_place
 from operators.spark.replicas.connection import Connection
 from operators.spark.replicas.copies import drop_copy
-from operators.spark.replicas.job import Job
 from operators.spark.replicas.protocol import Heard
+from operators.spark.stream import batch_parts
+from operators.spark.stream.job import Job
 from operators.steps.late_reports import LateSide
 from state_backends import StateError, resolve
 from state_backends.durability.pointer import Pointer, read_pointer

@@ -32,7 +32,6 @@ from operators.spark.replicas.calls import Blobs, Done, Functions, Origin, Outco
 from operators.spark.replicas.connection import Connection
 from operators.spark.replicas.copies import drop_copy, open_copies
 from operators.spark.replicas.held_journal import HeldJournal
-from operators.spark.replicas.job import Job
 from operators.spark.replicas.messages import (
     Answer,
     Asked,
@@ -44,6 +43,7 @@ from operators.spark.replicas.messages import (
     encode_functions,
     encode_request,
 )
+from operators.spark.stream.job import Job
 from state_backends import resolve
 from state_backends.durability.pointer import Pointer
 from state_backends.journal import MemoryJournal

@@ -12,7 +12,7 @@ from operators.runtime.watermark_rule import WatermarkRule
 from operators.spark.inputs.blobs import from_blobs, to_blobs
 from operators.spark.replicas.calls import Blobs, Outcome, Request
 from operators.spark.replicas.copies import drop_copy
-from operators.spark.replicas.job import Job
+from operators.spark.stream.job import Job
 from state_backends import resolve
 from state_backends.durability.pointer import Pointer, read_pointer
 from state_backends.journal import MemoryJournal

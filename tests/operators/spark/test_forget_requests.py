@@ -25,7 +25,7 @@ from operators.spark.replicas import forget_lookup
 from operators.spark.replicas.calls import Blobs, Request
 from operators.spark.replicas.copies import drop_copy
 from operators.spark.replicas.forget_lookup import Requests
-from operators.spark.replicas.job import Job
+from operators.spark.stream.job import Job
 from serializers.keys import bucket_of
 from state_backends import StateError, resolve
 from state_backends.durability.pointer import Pointer, read_pointer

@@ -14,7 +14,7 @@ from operators.runtime.batch_clock import Call
 from operators.runtime.watermark_rule import WatermarkRule
 from operators.spark.inputs.blobs import to_blobs
 from operators.spark.replicas.calls import Blobs, Request
-from operators.spark.replicas.job import Job
+from operators.spark.stream.job import Job
 from state_backends import WindowStore, resolve
 from state_backends.durability.pointer import Pointer, read_pointer
 from state_backends.journal import MemoryJournal

@@ -10,7 +10,7 @@ from pyspark import cloudpickle
 from operators import TumblingWindows
 from operators import aggregates as agg
 from operators.runtime.watermark_rule import WatermarkRule
-from operators.spark.replicas.job import Job
+from operators.spark.stream.job import Job
 from operators.spark.stream.processor import BucketProcessor
 from state_backends import resolve
 

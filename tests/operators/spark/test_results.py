@@ -29,10 +29,10 @@ from operators.spark.inputs.spool import Spool
 from operators.spark.replicas import results
 from operators.spark.replicas.calls import Blobs, Request
 from operators.spark.replicas.copies import drop_copy
-from operators.spark.replicas.job import Job
 from operators.spark.replicas.parents import Parent
 from operators.spark.replicas.results import Results, Unpack, leave_sign, sees_files
 from operators.spark.stream.bucket_task import BucketTask
+from operators.spark.stream.job import Job
 from state_backends import StateConfig, StateError, resolve
 from state_backends.durability.pointer import Pointer
 from state_backends.durability.scratch import mark

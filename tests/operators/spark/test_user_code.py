@@ -24,8 +24,8 @@ from operators.spark.inputs.blobs import to_blobs
 from operators.spark.inputs.packing import Pack
 from operators.spark.replicas.calls import Blobs, Request
 from operators.spark.replicas.copies import drop_copy
-from operators.spark.replicas.job import Job
 from operators.spark.state.bootstrap import OpenPages
+from operators.spark.stream.job import Job
 from state_backends import resolve
 from state_backends.backends.memory import MemoryBackend
 from state_backends.durability.pointer import Pointer, read_pointer

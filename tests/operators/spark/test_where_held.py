@@ -343,7 +343,7 @@ def test_a_large_state_without_a_folder_is_told_once(
     message = "there is no snapshot folder: from time to time all of it is written into Spark's state store"
     assert [] == alone_batch(folder, backend, 0)
     assert message not in caplog.text
-    monkeypatch.setattr("operators.spark.replicas.job.LARGE_IN_SPARK", 10)
+    monkeypatch.setattr("operators.spark.stream.job.LARGE_IN_SPARK", 10)
     for number in (1, 2, 3):
         assert ROWS == counts(alone_batch(folder, backend, number))
     assert int(told) == sum(
@@ -358,7 +358,7 @@ def test_a_large_state_with_a_folder_is_as_it_should_be(
 ) -> None:
     """Nothing is said."""
     monkeypatch.setenv(SNAPSHOTS, str(folder / "snapshots"))
-    monkeypatch.setattr("operators.spark.replicas.job.LARGE_IN_SPARK", 10)
+    monkeypatch.setattr("operators.spark.stream.job.LARGE_IN_SPARK", 10)
     assert [] == alone_batch(folder, backend, 0)
     assert ROWS == counts(alone_batch(folder, backend, 1))
     wait_until((folder / "snapshots").exists, "a snapshot", files(folder))

@@ -13,12 +13,12 @@ from operators.runtime.watermark_rule import WatermarkRule
 from operators.spark.base.logs import warn_once
 from operators.spark.base.user_code_lock import end_if_forked, in_turn
 from operators.spark.inputs.blobs import BLOB_BYTES
-from operators.spark.replicas.batch_parts import pieces
 from operators.spark.replicas.calls import Done, Outcome, Request
 from operators.spark.replicas.copies import lease_copy, remove_other_copies
 from operators.spark.replicas.forget_lookup import Requests
 from operators.spark.replicas.held_journal import HeldJournal
 from operators.spark.replicas.results import Results
+from operators.spark.stream.batch_parts import pieces
 from state_backends import StateConfig
 from state_backends.checkpoints.savepoint import Savepoint
 from state_backends.durability.pointer import Pointer
