@@ -215,9 +215,11 @@ def test_a_snapshot_folder_that_fails_and_is_there_again(
 
 
 def test_what_sparks_deduplication_drops_never_comes_to_the_operator(
-    spark: SparkSession, source: Path, tmp_path: Path
+    spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Spark counts it in its own operator, which is behind this one in the list."""
+    """Spark counts it in its own operator, which is behind this one in the list. It drops what is late by two batches."""
+    source = tmp_path / "in"
+    write_source(source, files=4, rows=200, seed=7, disorder_ms=30_000)
     frame = stream(spark, source).selectExpr("*", "explode(array(1, 2)) copy")
     frame = frame.withWatermark("at", "1 second").dropDuplicatesWithinWatermark(["k", "at", "v", "x"])
     query = run_query(WINDOWS.aggregate(n=agg.count()).apply(frame, "at"), tmp_path / "out", tmp_path / "cp")
