@@ -8,6 +8,7 @@ import pytest
 from operators import TumblingWindows, WindowedAggregation
 from operators import aggregates as agg
 from operators.runtime.batch_clock import Call
+from operators.runtime.stateful import StatefulOperator
 from operators.runtime.watermark_rule import WatermarkRule
 from operators.spark.inputs.blobs import from_blobs, to_blobs
 from operators.spark.replicas.calls import Blobs, Outcome, Request
@@ -152,3 +153,17 @@ def test_what_the_clock_makes_late_does_not_depend_on_the_bucket(tmp_path: Path,
             "the clock has closed up to 70"
         )
         bucket.close()
+
+
+def test_what_is_due_by_a_savepoint_has_the_column_of_late_records(tmp_path: Path) -> None:
+    """As all that comes out of an operator that reports them."""
+    op = TumblingWindows(10).group_by("k").aggregate(n=agg.count())
+    with op.local_runner("at", late=True) as runner:
+        runner.process(pa.table({"k": ["a"], "at": [1]}, SCHEMA))
+        savepoint = runner.savepoint(tmp_path / "saved")
+        assert runner._binding is not None
+        binding = runner._binding
+    operator = StatefulOperator(binding, resolve("memory"), tmp_path / "copy")
+    assert [binding.rows] == [table.schema for table in operator.start_from(savepoint, 0, 1).tables()]
+    assert binding.rows != binding.output.arrow
+    operator.close()
