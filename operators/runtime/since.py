@@ -49,7 +49,7 @@ def latest_time(binding: Binding, store: WindowStore, close_time: int) -> int | 
         for number in columns:
             times = entries.columns[number]
             times = times[times < _FAR]
-            latest = max(latest, int(times.max(initial=latest)) + length - 1) if len(times) else latest
+            latest = max(latest, int(times.max()) + length - 1) if len(times) else latest
     return latest
 
 

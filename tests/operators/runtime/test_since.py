@@ -75,3 +75,19 @@ def repr_of(row: dict[str, Any]) -> str:
 def in_ticks(table: pa.Table) -> pa.Table:
     """A batch with whole numbers for event times."""
     return table.set_column(1, "at", table.column("at").cast(pa.int64()))
+
+
+def test_it_is_the_end_of_the_last_pane_that_had_records(tmp_path: Path) -> None:
+    """Whatever the close time is: of twelve ticks from 12 to 24, when the stream has come to 20."""
+    batch = in_ticks(Feed(random.Random(1)).table(0, 0))
+    batch = batch.slice(0, 1).set_column(1, "at", pa.array([20], pa.int64()))
+    with operator("tumbling", "on_close", {"n": agg.count()}).local_runner(
+        "at", directory=tmp_path
+    ) as runner:
+        runner.process(batch)
+    added = {"n": agg.count(), "total": agg.sum("v")}
+    with operator("tumbling", "on_close", added).local_runner(
+        "at", directory=tmp_path, options={"state.evolution": "adapt"}
+    ) as runner:
+        runner.process(batch)
+        assert 24 == told(runner)
