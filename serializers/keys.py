@@ -4,6 +4,7 @@ Two keys are the same bytes exactly if Spark's GROUP BY puts them in one group: 
 nothing else, NaN equals NaN, and -0.0 equals 0.0.
 """
 
+import hashlib
 import zlib
 from collections.abc import Sequence
 from datetime import date, datetime
@@ -24,6 +25,9 @@ _MANY = 64
 """Keys from which on it takes less time to read and write them as columns."""
 NO_COLUMNS = _PREFIX + pack_value([])
 """The one key of an operator that groups by nothing."""
+_LONGEST_STORED = 256
+_HASHED = b"\xff"
+"""How the hash of a long key begins: no key does."""
 
 
 def encode_keys(columns: Sequence[pa.Array]) -> list[bytes]:
@@ -73,6 +77,11 @@ def _microseconds(column: pa.Array) -> pa.Array:
         raise SerializationError(
             f"a key column of type {column.type} has a time that is beyond 64 bits in microseconds and cannot be stored"
         ) from error
+
+
+def stored_key(key: bytes) -> bytes:
+    """Return the key as tables have it in their index: a long one as its SHA-256, since indexes have limits."""
+    return key if len(key) <= _LONGEST_STORED else _HASHED + hashlib.sha256(key).digest()
 
 
 def bucket_of(key: bytes, buckets: int) -> int:

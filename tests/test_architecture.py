@@ -378,7 +378,7 @@ def test_tests_mirror_the_tree() -> None:
 
 
 HEAVY = {"pyspark", "py4j", "rocksdict", "sqlite3", "psycopg", "deltalake", "confluent_kafka", *TESTING}
-HEAVY |= {"pandas", "matplotlib"}
+HEAVY |= {"pandas", "matplotlib", "redis"}
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
-"""Draws the pictures of README.md, concepts.md and how-it-works.md: `python -m docs.pictures` writes them into docs/images."""
+"""Draws the pictures of README.md and of pages: `python -m docs.pictures` writes them into docs/images."""
 
-from docs.pictures import inside, protocol, windows
+from docs.pictures import answers, inside, protocol, windows
 
-PICTURES = {**windows.PICTURES, **inside.PICTURES, **protocol.PICTURES}
+PICTURES = {**windows.PICTURES, **inside.PICTURES, **protocol.PICTURES, **answers.PICTURES}
 """Functions that draw, by the names of the files."""

@@ -18,6 +18,7 @@ from operators.columns.durations import Duration
 from operators.columns.expressions import is_column, refuse_expressions
 from operators.definitions.attributes import OfSomeKinds
 from operators.definitions.keys import check_same_keys, key_columns, named_keys
+from operators.definitions.publishing import PublishableFeatures
 from operators.definitions.results import check_computes, check_named, inputs_of_results, no_aggregate
 from operators.definitions.runnable import RunnableOperator
 from operators.errors import DefinitionError
@@ -76,7 +77,7 @@ class WindowDefinition(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class WindowedAggregation(RunnableOperator):
+class WindowedAggregation(PublishableFeatures, RunnableOperator):
     """Windows, keys, aggregates and an emission policy; each method returns a changed copy.
 
     Attributes:

@@ -3,7 +3,19 @@
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
-OF_OPERATORS = ("apply", "apply_with_late", "check", "emit", "explain", "local_runner", "savepoint")
+OF_OPERATORS = (
+    *(
+        "apply",
+        "apply_with_late",
+        "check",
+        "emit",
+        "explain",
+        "local_runner",
+        "publish",
+        "reader",
+        "savepoint",
+    ),
+)
 """Methods of the operators that all windows become."""
 _AS_OF = (
     "labels get the aggregates of the records before them from RollingWindows alone: "

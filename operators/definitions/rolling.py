@@ -19,6 +19,7 @@ from operators.definitions.attributes import OF_OPERATORS, unknown_attribute
 from operators.definitions.keys import key_columns, named_keys
 from operators.definitions.labels import Aggregated, EmittedRows, with_labels
 from operators.definitions.lookbacks import kept_columns, kept_names, lookback_ticks, pause_ticks
+from operators.definitions.publishing import PublishableFeatures
 from operators.definitions.results import (
     check_computes,
     check_named,
@@ -125,7 +126,7 @@ class RollingWindows:
 
 
 @dataclass(frozen=True, slots=True)
-class RollingAggregation(RunnableOperator):
+class RollingAggregation(PublishableFeatures, RunnableOperator):
     """Rolling windows, keys, aggregates and an emission policy; each method returns a changed copy.
 
     Attributes:
@@ -195,6 +196,10 @@ class RollingAggregation(RunnableOperator):
     @property
     def final(self) -> bool:
         return self.policy == "on_close"
+
+    def for_readers(self, event_time: str) -> "RollingAggregation":
+        windows = replace(self.windows, keep=None)
+        return replace(self, windows=windows, policy="on_arrival", rows=EmittedRows((), event_time))
 
     def bounded(self) -> "RollingAggregation":
         # After the last record both policies say the same.

@@ -17,9 +17,9 @@ from operators.aggregates.empty import empty_state
 from operators.aggregates.operation import Operation, join_states
 from operators.columns.ranges import Ints, Mask, key_edges
 from operators.columns.records import FAR_FUTURE, FAR_PAST, Records
-from operators.engines.rolling_lifetimes import Lifetimes, without_lifetime
+from operators.engines.rolling_lifetimes import Lifetimes, stored_lifetimes, without_lifetime
 from operators.engines.rolling_rows import RollingOutput, RollingRows, Waiting, windows_of
-from operators.engines.rolling_state import RollingPaneSchema, WaitingSchema
+from operators.engines.rolling_state import LIFE_PANE_TIME, RollingPaneSchema, WaitingSchema
 from operators.kinds.described import WindowsPart
 from operators.kinds.rolling import LASTING, ROWS, Rolling
 from operators.steps.emission import AggregateOutput
@@ -53,6 +53,7 @@ class RollingPlan(KindPlan):
         tick_us: length of a tick in microseconds.
         label: a boolean column that is true in rows that come out and are in no window, while all others are in windows and
             don't come out; None if each row is both.
+        emits: whether rows come out at all; if not, only the state is kept, for others who read it.
     """
 
     kind: Rolling
@@ -64,14 +65,16 @@ class RollingPlan(KindPlan):
     event_time: str
     tick_us: int
     label: str | None = None
+    emits: bool = True
     late_alone: ClassVar[bool] = True
+    answers_moments: ClassVar[bool] = True
 
     @property
     def on_update(self) -> bool:  # type: ignore[override]
         return self.on_arrival
 
     def apart(self, output: Any, records: Any, name: str) -> tuple[pa.Table, Any, Records] | None:
-        if not self.on_arrival or records.rows is None:
+        if not (self.on_arrival and self.emits) or records.rows is None:
             return None
         numbered = replace(records, rows=pa.table({name: np.arange(records.rows.num_rows)}))
         return records.rows.select([column for column, _, _ in output.rows]), output.by_row(name), numbered
@@ -171,6 +174,23 @@ class RollingPlan(KindPlan):
         cut = schema.pack(rows, codec, segment_ticks, empty)
         return merge_entries([entries.take(~across), cut], schema.layout)
 
+    def without_rows(self) -> "RollingPlan":
+        return replace(self, emits=False)
+
+    def spans_at(self, time: int, segment_ticks: int) -> list[tuple[int, int]]:
+        last = time // segment_ticks
+        if not self.kind.lifetime:
+            return [((time - self.kind.longest) // segment_ticks, last)]
+        life = LIFE_PANE_TIME // segment_ticks
+        return [(FAR_PAST // segment_ticks, last), (life, life)]
+
+    def windows_at(self, entries: Entries, keys: int, time: int, empty: Entries) -> RollingRows:
+        is_life = entries.time == LIFE_PANE_TIME
+        life = stored_lifetimes(entries.take(is_life), self.stored, self.kind.forget_after)
+        rows = Waiting(np.arange(keys), np.full(keys, time), pa.table({"key": np.arange(keys)}))
+        panes = self.stored.panes(entries.take(~is_life))
+        return windows_of(rows, panes, life, empty, self.panes, self.kind)
+
     def engine(self, store: WindowStore) -> "RollingEngine":
         """Return the engine over a store."""
         return RollingEngine(self, store)
@@ -234,6 +254,8 @@ class RollingEngine:
         records, emitting = (batch, emitting) if order is None else (batch.take(order), emitting[order])
         if self.plan.label is not None:
             emitting &= records.values[self.plan.label].filled(0) != 0
+        if not self.plan.emits:
+            emitting[:] = False
         return records, emitting
 
     def _forgotten(self, close_time: int) -> int:

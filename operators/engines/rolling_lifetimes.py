@@ -47,8 +47,7 @@ class Lifetimes:
     def fetch(self, keys: list[bytes]) -> Entries:
         """Return the lifetime panes of keys; under the time of their last record, if lifetimes end."""
         entries = self._store.fetch_segment(self._segment, keys)
-        panes = self._stored.panes(entries)
-        return panes if self._pause is None else Entries(panes.key, (last_times(entries), *panes.columns[1:]))
+        return stored_lifetimes(entries, self._stored, self._pause)
 
     def fold(self, keys: list[bytes], late: Entries, forgotten: int) -> None:
         """Combine panes with the lifetime panes of their keys.
@@ -120,6 +119,12 @@ class Lifetimes:
                 changes.append(([names[number] for number in changed.tolist()], now))
         for keys, kept in changes:
             self._store.replace_segment(self._segment, keys, kept)
+
+
+def stored_lifetimes(entries: Entries, stored: RollingPaneSchema, pause: int | None) -> Entries:
+    """Return stored lifetime panes as panes; under the time of their last record, if lifetimes end."""
+    panes = stored.panes(entries)
+    return panes if pause is None else Entries(panes.key, (last_times(entries), *panes.columns[1:]))
 
 
 def with_last(entries: Entries, last: Ints) -> Entries:

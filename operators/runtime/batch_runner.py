@@ -75,15 +75,16 @@ class BatchRunner:
             failed_before: calls that raised before the batch, to be reported with it.
             wide: whether columns that come out as they are may be too large for memory.
         """
-        binding, sifted, records, output = self.binding, batch.sifted, batch.records, self.binding.output
+        binding, sifted, records, table = self.binding, batch.sifted, batch.records, self.binding.table
         step = Step(*close_times, Counters(failed=len(failed_before) + len(batch.refused)))
         if sifted is not None:  # Otherwise late and failed ones are only counted.
             step.late, step.failed = [], [*failed_before]
             step.counters.rows = step.counters.bad = sifted.bad.num_rows
         source = None
-        if wide and (apart := binding.plan.apart(output, records, ROW)) is not None:
-            source, output, records = apart
-        rows = output.table(self.engine.step(records, step), sequence)
+        if wide and (apart := binding.plan.apart(binding.output, records, ROW)) is not None:
+            source, numbered, records = apart
+            table = numbered.table
+        rows = table(self.engine.step(records, step), sequence)
         failed = self._failed_records(step, batch)
         return Processed(binding, rows, step.counters, source, sifted, step.late or [], failed)
 

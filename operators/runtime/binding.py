@@ -12,6 +12,7 @@ from operators.columns.records import Records, most_ticks
 from operators.errors import DefinitionError
 from operators.runtime.identity import CLOCK
 from operators.runtime.inputs import Inputs
+from operators.runtime.page_rows import PAGE_ROWS
 from operators.steps.late_reports import LateSide
 from operators.steps.partials import Partials, from_table, join
 from operators.steps.plan import Plan
@@ -128,6 +129,7 @@ class Binding:
         times: results that later operators may take as event time.
         segment_given: whether the length of a segment was asked for. If not, a stored state goes on with the one that it has.
         labels: makes rows of those whose time cannot be used, if any of them come out.
+        publishes: whether what comes out are the pages that batches change, instead of rows.
     """
 
     plan: Plan
@@ -140,6 +142,7 @@ class Binding:
     times: tuple[OutputTime, ...] = ()
     segment_given: bool = False
     labels: LabelOutput | None = None
+    publishes: bool = False
 
     def __post_init__(self) -> None:
         time = self.output.bounds_type
@@ -174,6 +177,8 @@ class Binding:
     @property
     def rows(self) -> pa.Schema:
         """The Arrow schema of the rows that come out, those of late records among them."""
+        if self.publishes:
+            return PAGE_ROWS
         return self.output.arrow if self.late is None else self.late.with_reports(self.output.arrow)
 
     def read(self, rows: Sequence[pa.Table], partials: Sequence[pa.Table] = ()) -> Records | Partials:
@@ -190,6 +195,10 @@ class Binding:
         if rows:
             parts.insert(0, plan.accumulate(self.inputs.records.read(pa.concat_tables(rows))))
         return join(plan, parts)
+
+    def table(self, emitted: Sequence[Any], sequence: int = 0) -> pa.Table:
+        """Return what steps emitted as rows; none if pages are published, which come out with the commit."""
+        return PAGE_ROWS.empty_table() if self.publishes else self.output.table(emitted, sequence)
 
     def with_late_rows(self, rows: pa.Table, late: pa.ChunkedArray | None) -> pa.Table:
         """Return rows and the reports of late records as one table of the schema `rows`."""

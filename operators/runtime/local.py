@@ -5,10 +5,10 @@ import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, SupportsIndex
+from typing import Any
 
 import pyarrow as pa
 
@@ -19,6 +19,7 @@ from operators.runtime.batch_clock import LocalClock
 from operators.runtime.binding import Binding
 from operators.runtime.fill import fill_locally, history_of
 from operators.runtime.keys_to_forget import Keys, encoded_keys
+from operators.runtime.moments import ticks_of
 from operators.runtime.open_windows import open_windows
 from operators.runtime.processed import Processed
 from operators.runtime.stateful import StatefulOperator, rebuilt_once
@@ -229,7 +230,7 @@ class LocalRunner:
             first = [operator.start_from(savepoint, 0, 1).rows]
         if forgotten:
             operator.forget(forgotten)
-        asked = None if stream_time is None else _ticks(stream_time, binding.tick_us)
+        asked = None if stream_time is None else ticks_of(stream_time, binding.tick_us, "stream_time")
         told = self._max_event_times(table, binding)
         clock = LocalClock(progress, binding.grace, told, bool(self._markers), asked)
         done = operator.step(clock.close_times, [table])
@@ -237,7 +238,8 @@ class LocalRunner:
         self._sync(pointer)
         metrics = operator.drain_metrics(done.counters)
         done.counters.windows += sum(table.num_rows for table in first)
-        return _Outcome(done, pa.concat_tables([*first, done.rows]), metrics, pointer)
+        rows = pa.concat_tables([*first, done.rows, *operator.take_published()])
+        return _Outcome(done, rows, metrics, pointer)
 
     def _max_event_times(self, table: pa.Table, binding: Binding) -> dict[str, int | None]:
         """The highest event time of each input in a batch, in ticks, by name."""
@@ -375,13 +377,3 @@ def _max_event_time(table: pa.Table, binding: Binding) -> int | None:
     )
     ticks = ticks if usable is None else ticks[usable]
     return int(ticks.max()) if len(ticks) else None
-
-
-def _ticks(moment: int | datetime, tick_us: int) -> int:
-    if isinstance(moment, datetime):
-        zone = moment.tzinfo or timezone.utc
-        since = moment.replace(tzinfo=zone) - datetime(1970, 1, 1, tzinfo=timezone.utc)
-        return (since.days * 86_400_000_000 + since.seconds * 1_000_000 + since.microseconds) // tick_us
-    if not isinstance(moment, SupportsIndex):
-        raise DefinitionError(f"stream_time must be a datetime or whole ticks, not {moment!r}")
-    return moment

@@ -17,6 +17,7 @@ from operators.runtime.freed_memory import keep_freed_memory
 from operators.runtime.identity import STATE
 from operators.runtime.lifetimes import are_recorded, check_lifetimes
 from operators.runtime.metrics import counted
+from operators.runtime.page_rows import changed_pages
 from operators.runtime.processed import Processed
 from operators.runtime.since import with_begun
 from operators.steps.partials import Partials
@@ -30,6 +31,7 @@ from state_backends.durability.durable import Alignment, Durable
 from state_backends.durability.pointer import Pointer, read_pointer
 from state_backends.durability.progress import Progress
 from state_backends.errors import DamagedCopyError
+from state_backends.interface import WriteBatch
 from state_backends.journal import Journal
 from state_backends.store.schema import StoredSchema
 
@@ -97,6 +99,7 @@ class StatefulOperator:
         self._failed_at_start: list[FailedCall] = []
         self._forgets = False
         self._restoring = self._stepping = self._committing = 0.0
+        self._published: pa.Table | None = None
 
     @classmethod
     def open_copy(
@@ -260,7 +263,7 @@ class StatefulOperator:
         self._check_lifetimes(savepoint.identity)
         self.engine.state.rebuild(savepoint.close_time)
         self.since = self._with_begun(savepoint.origin.get("since"), change, savepoint.close_time)
-        return Processed(binding, binding.output.table(emitted, self._sequence), Counters())
+        return Processed(binding, binding.table(emitted, self._sequence), Counters())
 
     def forget(self, keys: list[bytes]) -> None:
         """Delete all that is stored of keys before the next step, which begins with rows that retract their open windows.
@@ -302,7 +305,12 @@ class StatefulOperator:
         return processed
 
     def commit(
-        self, journal: Journal, pointer: Pointer, progress: Progress, host_batch: int | None = None
+        self,
+        journal: Journal,
+        pointer: Pointer,
+        progress: Progress,
+        host_batch: int | None = None,
+        bucket: int = 0,
     ) -> Pointer:
         """Make the last step count, and return the pointer of the state after it.
 
@@ -311,6 +319,7 @@ class StatefulOperator:
             pointer: the pointer that `open` or the last `commit` returned.
             progress: what the host will read from the pointer in its next batch.
             host_batch: number of the host's batch, if it has one.
+            bucket: number of the bucket, for the pages that are published.
         """
         began = time.perf_counter()
         changes = self.store.drain_changes()
@@ -325,10 +334,27 @@ class StatefulOperator:
             sequence=self._sequence + 1,
             since=self.since,
         )
+        if self.binding.publishes:
+            self._published = self._changed_pages(changes, bucket, pointer.number + 1)
         pointer = self._durable.commit(journal, pointer, changes, progress, host_batch, forgets=self._forgets)
         self._ready, self._forgets = True, False
         self._committing = time.perf_counter() - began
         return pointer
+
+    def take_published(self) -> list[pa.Table]:
+        """Return the pages that the last commit changed, once, if they are published."""
+        table, self._published = self._published, None
+        return [] if table is None else [table]
+
+    def _changed_pages(self, changes: WriteBatch, bucket: int, sequence: int) -> pa.Table:
+        """The pages that a batch changes, for a table whose readers have the binding given last."""
+        running, given = (one.stored_schema() for one in (self._runner.binding, self.binding))
+        if running.layout != given.layout or running.states != given.states:
+            raise StateError(
+                "pages of a state that was converted from another definition cannot be published: start the query with a new "
+                "checkpoint, from a savepoint of this one"
+            )
+        return changed_pages(self.store, changes, bucket, sequence, self.engine.state.close_time)
 
     def drain_metrics(self, counters: Counters) -> dict[str, int]:
         """Return what is reported of the last step and its commit, by the names of `METRICS`.

@@ -11,19 +11,37 @@ if TYPE_CHECKING:
     from operators.sinks.interface import Changes, Sink, SinkError, WrittenBatch
     from operators.sinks.kafka import KafkaSink
     from operators.sinks.kafka_table import read_table
+    from operators.sinks.page_answers import Freshness
+    from operators.sinks.page_reader import Answer, Answers, FeatureReader, StaleError
+    from operators.sinks.pages import FoundPage, PageFinder, PageTable, Wanted
     from operators.sinks.postgres import PostgresSink
+    from operators.sinks.postgres_pages import PostgresPages
+    from operators.sinks.redis_pages import RedisPages
     from operators.sinks.sqlite import SQLiteSink
+    from operators.sinks.sqlite_pages import SQLitePages
     from operators.sinks.upsert import Upsert, upsert_to
 
 __all__ = [
+    "Answer",
+    "Answers",
     "Changes",
     "DeltaSink",
+    "FeatureReader",
+    "FoundPage",
+    "Freshness",
     "KafkaSink",
+    "PageFinder",
+    "PageTable",
+    "PostgresPages",
     "PostgresSink",
+    "RedisPages",
+    "SQLitePages",
     "SQLiteSink",
     "Sink",
     "SinkError",
+    "StaleError",
     "Upsert",
+    "Wanted",
     "WrittenBatch",
     "read_table",
     "upsert_to",
@@ -33,8 +51,14 @@ _MODULES = {
     "interface": ("Changes", "Sink", "SinkError", "WrittenBatch"),
     "kafka": ("KafkaSink",),
     "kafka_table": ("read_table",),
+    "page_answers": ("Freshness",),
+    "page_reader": ("Answer", "Answers", "FeatureReader", "StaleError"),
+    "pages": ("FoundPage", "PageFinder", "PageTable", "Wanted"),
     "postgres": ("PostgresSink",),
+    "postgres_pages": ("PostgresPages",),
+    "redis_pages": ("RedisPages",),
     "sqlite": ("SQLiteSink",),
+    "sqlite_pages": ("SQLitePages",),
     "upsert": ("Upsert", "upsert_to"),
 }
 

@@ -1,7 +1,9 @@
 """What a sink does in its database, and what the database refuses, in words."""
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any, TypeVar
 
 import psycopg
@@ -12,6 +14,7 @@ from psycopg.sql import Composed, Identifier
 from operators.errors import DefinitionError
 from operators.sinks import postgres_statements as to
 from operators.sinks.interface import Changes, SinkError, WrittenBatch
+from operators.sinks.pages import FoundPage, Wanted
 from operators.sinks.postgres_rights import has_schema, missing_rights
 from operators.sinks.postgres_values import arrow_type
 from operators.sinks.tables import BATCHES, FINGERPRINT, cast_keys, check_layout, quoted
@@ -78,6 +81,21 @@ class Database:
 
         return self._in_words(act, f"the deletion of {keys.num_rows} keys")
 
+    def finder(self) -> "RowFinder":
+        """Return what finds rows of pages."""
+        return RowFinder(self)
+
+    def find(self, db: Db, wanted: Sequence[Wanted]) -> list[FoundPage]:
+        """Return the rows that are wanted, by one statement."""
+        try:
+            return to.find_pages(db, self._name, wanted)
+        except psycopg.errors.UndefinedTable:
+            return []
+
+    def remove(self, edition: int) -> None:
+        """Delete the rows of an edition of pages."""
+        self._in_words(lambda db: to.delete_edition(db, self._name, edition), "the deletion of an edition")
+
     @property
     def _name(self) -> Identifier:
         return Identifier(self.schema, self.table)
@@ -91,7 +109,7 @@ class Database:
         """The table's name for messages."""
         return f"{quoted(self.schema)}.{quoted(self.table)}"
 
-    def _connect(self) -> Db:
+    def connect(self) -> Db:
         """Open a connection, which commits when its block ends, rolls back if that fails, and closes.
 
         What psycopg says of a wrong `conninfo` may be a part of the password.
@@ -113,7 +131,7 @@ class Database:
     def _in_words(self, act: Callable[[Db], T], what: str, types: Mapping[str, str] | None = None) -> T:
         """Do something in a transaction; if the database refuses it, say why."""
         try:
-            with self._connect() as db:
+            with self.connect() as db:
                 return act(db)
         except psycopg.Error as error:
             raise self._refusal(error, what, types or {}) from error
@@ -125,7 +143,7 @@ class Database:
                 f"PostgreSQL gave up {what}: {_message_of(error)}. Start the query again: nothing is lost or written twice"
             )
         try:
-            with self._connect() as db:
+            with self.connect() as db:
                 self._check(db)
                 others = self._other_types(db, types) if kind == _OF_VALUES else []
         except psycopg.Error:
@@ -191,6 +209,60 @@ class Database:
             f"table {to.text_of(db, self._batches)} is one of an earlier version: as its owner, run "
             f"{to.text_of(db, statement)}"
         )
+
+
+class RowFinder:
+    """Finds rows over one connection, which is opened again in a forked process, and after an error.
+
+    Args:
+        database: has the table.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._db: Db | None = None
+        self._process = 0
+        self._turn = Lock()
+
+    def find(self, wanted: Sequence[Wanted]) -> list[FoundPage]:
+        """Return all rows that are wanted. A connection that the server has closed meanwhile is opened again."""
+        with self._turn:
+            known = self._db is not None and self._process == os.getpid()
+            try:
+                return self._database.find(self._connected(), wanted)
+            except psycopg.OperationalError as error:
+                self._disconnect()
+                if not known:
+                    raise self._refusal(error) from error
+            except psycopg.Error as error:
+                self._disconnect()
+                raise self._refusal(error) from error
+            try:
+                return self._database.find(self._connected(), wanted)
+            except psycopg.Error as error:
+                self._disconnect()
+                raise self._refusal(error) from error
+
+    @staticmethod
+    def _refusal(error: psycopg.Error) -> SinkError:
+        return SinkError(f"PostgreSQL cannot read pages: {_message_of(error)}. Ask again")
+
+    def _connected(self) -> Db:
+        if self._db is None or self._process != os.getpid():
+            self._db = self._database.connect()
+            self._db.autocommit = True
+            self._process = os.getpid()
+        return self._db
+
+    def _disconnect(self) -> None:
+        db, self._db = self._db, None
+        if db is not None and self._process == os.getpid():
+            db.close()
+
+    def close(self) -> None:
+        """Release the connection."""
+        with self._turn:
+            self._disconnect()
 
 
 def _message_of(error: psycopg.Error) -> str:

@@ -1,6 +1,6 @@
 """The statements of the sink for PostgreSQL, composed by psycopg; values are part of them, so that a % in a name is one."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -8,6 +8,7 @@ from psycopg import Connection
 from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
 
 from operators.sinks.interface import Changes, WrittenBatch
+from operators.sinks.pages import FoundPage, Wanted
 from operators.sinks.postgres_values import as_csv
 from operators.sinks.tables import BATCHES, FINGERPRINT, Layout, not_older, null_keys, quoted
 
@@ -191,3 +192,22 @@ def _copy(db: Db, table: Identifier, name: str, rows: pa.Table) -> Identifier:
 
 def _list(names: Iterable[str]) -> Composed:
     return SQL(", ").join(map(Identifier, names))
+
+
+def find_pages(db: Db, table: Identifier, wanted: Sequence[Wanted]) -> list[FoundPage]:
+    """Return the rows of pages that are wanted. Each is looked up by the key: a join might read the whole table."""
+    columns = [Literal(list(column)) for column in zip(*wanted, strict=True)]
+    found = SQL(
+        "SELECT w.n - 1, p.segment, p.start, p.page FROM unnest({}::bigint[], {}::int[], {}::bytea[], {}::bigint[], "
+        "{}::bigint[]) WITH ORDINALITY AS w (edition, bucket, key, first, last, n), LATERAL (SELECT segment, start, page "
+        "FROM {} AS q WHERE q.edition = w.edition AND q.bucket = w.bucket AND q.key = w.key "
+        "AND q.segment BETWEEN w.first AND w.last OFFSET 0) AS p"
+    )
+    with db.cursor(binary=True) as cursor:
+        cursor.execute(found.format(*columns, table))
+        return [FoundPage(*row) for row in cursor.fetchall()]
+
+
+def delete_edition(db: Db, table: Identifier, edition: int) -> None:
+    """Delete the rows of an edition of pages."""
+    run(db, SQL("DELETE FROM {} WHERE edition = {}").format(table, Literal(edition)))

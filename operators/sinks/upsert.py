@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from operators.columns.checks import check_column_name
 from operators.errors import DefinitionError
 from operators.sinks.changes import changes_of, forgotten_keys
@@ -50,7 +52,18 @@ class Upsert:
         query = self.query or running
         if query is None:
             raise DefinitionError(_NAMELESS)
-        changes = changes_of(rows.toArrow(), self.keys, query, batch, self.latest_by)
+        self.write(rows.toArrow(), batch, query, running)
+
+    def write(self, rows: pa.Table, batch: int, query: str, running: str | None) -> None:
+        """Write rows, unless they are in the table already.
+
+        Args:
+            rows: of the batch.
+            batch: its number.
+            query: name of the query.
+            running: its id, which its checkpoint keeps; None if it is not known.
+        """
+        changes = changes_of(rows, self.keys, query, batch, self.latest_by)
         of = (
             fingerprint_of_rows(changes.deletes, changes.upserts)
             if running is None

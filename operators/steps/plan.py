@@ -51,6 +51,8 @@ class Plan(ABC):
     """Whether only keys, event times and inputs are known of records that cannot be processed: the rest is reported as null."""
     late_alone: ClassVar[bool] = False
     """Whether a record is late or not whatever other records there are."""
+    answers_moments: ClassVar[bool] = False
+    """Whether there are windows that end at any moment, for `windows_at`."""
 
     @property
     def keeps_state(self) -> bool:
@@ -159,6 +161,29 @@ class Plan(ABC):
         """
         del store, stored
         return []
+
+    def spans_at(self, time: int, segment_ticks: int) -> list[tuple[int, int]]:
+        """Return the first and the last segment of each span that windows which end at a time reach into."""
+        raise NotImplementedError
+
+    def windows_at(self, entries: Entries, keys: int, time: int, empty: Entries) -> Any:
+        """Return the windows of keys that end at one time, over what is stored of them, as an output takes them.
+
+        Args:
+            entries: of the keys, in the stored columns.
+            keys: how many there are.
+            time: in ticks, not before the close time that the entries are of.
+            empty: what `empty` returns; it is made once for many calls.
+        """
+        raise NotImplementedError
+
+    def empty(self) -> Entries:
+        """Return an entry of no records."""
+        raise NotImplementedError
+
+    def without_rows(self) -> "Plan":
+        """Return a plan of the same state for others who read it; rows that come out are of no use."""
+        return self
 
     @abstractmethod
     def engine(self, store: WindowStore) -> Engine:

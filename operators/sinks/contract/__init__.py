@@ -9,17 +9,19 @@
         def read(self, place, table, schema):
             ...  # the table's rows as a pyarrow.Table of this schema
 
-It needs pytest. A test that fails says which promise is broken, and what was expected and found.
+`PageContract` is the suite of tables of pages: implement `table`. Both need pytest. A test that fails says which promise is
+broken, and what was expected and found.
 """
 
 from operators.sinks.contract.crashes import CrashContract, write_forever
 from operators.sinks.contract.latest import LatestContract
 from operators.sinks.contract.layouts import LayoutContract
+from operators.sinks.contract.pages import PageContract
 from operators.sinks.contract.repeats import RepeatContract
 from operators.sinks.contract.rows import RowContract
 from operators.sinks.contract.values import ValueContract
 
-__all__ = ["SinkContract", "write_forever"]
+__all__ = ["PageContract", "SinkContract", "write_forever"]
 
 
 class SinkContract(RowContract, LatestContract, RepeatContract, ValueContract, LayoutContract, CrashContract):

@@ -309,3 +309,12 @@ def query_id(spark: "SparkSession") -> str | None:
     """Return the id of the query of which `foreachBatch` is called on this thread; None if it cannot be seen."""
     context = getattr(spark, "sparkContext", None)  # a Spark Connect session has none
     return None if context is None else context.getLocalProperty(QUERY_ID)
+
+
+def checkpoint_of(spark: "SparkSession", query: str) -> str | None:
+    """Return the checkpoint folder of a query that runs; None if it cannot be seen, so that its state cannot be read."""
+    try:
+        running: Any = spark.streams.get(query)
+        return str(running._jsq.streamingQuery().resolvedCheckpointRoot())  # noqa: SLF001 - nothing in public has it
+    except (AttributeError, TypeError):
+        return None

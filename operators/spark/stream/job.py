@@ -126,6 +126,7 @@ class Job:
         for table in first:
             results.add(table)
         metrics, timer = dict[str, int](), None
+        bucket = self.labels.index(request.label) if request.label in self.labels else 0
         wide = request.blobs.large and not self.binding.plan.can_be_parted
         for piece in pieces(self.binding, operator.engine, clock.close_times, request.blobs):
             if metrics:  # To the operator, each piece is a batch.
@@ -134,7 +135,9 @@ class Job:
             # Asked before the commit, while the store knows of this batch's changes.
             timer = None if operator.store.is_empty() else after.timer
             end_if_forked(process)  # Two processes must not write to one copy.
-            pointer = operator.commit(journal, pointer, replace(after, timer=timer), request.batch)
+            pointer = operator.commit(journal, pointer, replace(after, timer=timer), request.batch, bucket)
+            for table in operator.take_published():
+                results.add(table)
             metrics = add_metrics(metrics, operator.drain_metrics(done.counters))
             for table in done.tables(BLOB_BYTES):
                 results.add(table)

@@ -429,9 +429,12 @@ def test_tasks_know_their_batch_and_run_and_a_sink_its_query(spark: SparkSession
     spark.range(1).write.parquet(str(tmp_path / "in"))
     stream = spark.readStream.schema("id bigint").parquet(str(tmp_path / "in"))
     seen: list[Any] = []
+    places: list[str | None] = []
 
     def write(df: DataFrame, number: int) -> None:
-        seen.append((number, inside.query_id(df.sparkSession), {tuple(row) for row in df.collect()}))
+        query = inside.query_id(df.sparkSession)
+        seen.append((number, query, {tuple(row) for row in df.collect()}))
+        places.append(inside.checkpoint_of(spark, str(query)))
 
     writer = stream.mapInArrow(properties, "batch string, run string").writeStream.foreachBatch(write)
     query = writer.option("checkpointLocation", str(tmp_path / "cp")).trigger(availableNow=True).start()
@@ -439,6 +442,9 @@ def test_tasks_know_their_batch_and_run_and_a_sink_its_query(spark: SparkSession
     ((number, query_id, tasks),) = seen
     assert 0 == number
     assert query.id == query_id, broken(f"foreachBatch sees the query {query_id}", "upsert_to without a name")
+    assert [f"file:{tmp_path / 'cp'}"] == places, broken(
+        f"foreachBatch finds the checkpoint at {places}", "publish for a table that lacks batches"
+    )
     assert {("0", query.runId)} == tasks, broken(f"tasks see {tasks}", "messages, and processes for state")
     assert inside.task_property(inside.RUN_ID) is None
 

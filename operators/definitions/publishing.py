@@ -1,0 +1,165 @@
+"""Features that are published: an operator whose batches leave the changed pages of its state in a table, and its reader."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pyarrow as pa
+
+from operators.columns.expressions import refuse_expressions
+from operators.errors import DefinitionError
+from operators.runtime.binding import Binding
+from state_backends import StateConfig, resolve
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from operators.sinks.page_reader import FeatureReader
+    from operators.sinks.pages import PageTable
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedFeatures:
+    """An operator that only keeps its state, for others who read it; what comes out are changed pages.
+
+    Attributes:
+        features: the operator.
+    """
+
+    features: Any
+    takes_updates: ClassVar[bool] = False
+    final: ClassVar[bool] = False
+
+    @property
+    def windows(self) -> Any:
+        """The window definition."""
+        return self.features.windows
+
+    @property
+    def input_arguments(self) -> Iterator[tuple[str, str]]:
+        """What is given for columns: the argument, and the name or expression."""
+        yield from self.features.input_arguments
+
+    def bind(self, schema: pa.Schema, event_time: str, config: StateConfig) -> Binding:
+        """Return the operator bound to a frame's columns."""
+        binding = self.features.for_readers(event_time).bind(schema, event_time, config)
+        return replace(binding, plan=binding.plan.without_rows(), times=(), publishes=True)
+
+    def as_on_close(self) -> "PublishedFeatures":
+        """Return the operator itself: no rows come out of it."""
+        return self
+
+    def bounded(self) -> "PublishedFeatures":
+        """Return the operator itself."""
+        return self
+
+    def prepared(self, df: "DataFrame", event_time: str) -> "tuple[PublishedFeatures, DataFrame, str]":
+        """Return what it is given: a reader knows columns by name only, so that expressions are refused.
+
+        Raises:
+            DefinitionError: a key, an aggregate or the event time is an expression of Spark.
+        """
+        refuse_expressions([("event_time", event_time), *self.input_arguments])
+        if getattr(self.windows, "row_gap", None) is not None:
+            raise DefinitionError(
+                "sessions with a gap of their own for each record cannot be published: give one gap"
+            )
+        return self, df, event_time
+
+
+class PublishableFeatures:
+    """What windows can do for services: publish what they hold, and read it."""
+
+    __slots__ = ()
+
+    def for_readers(self, event_time: str) -> Any:
+        """Return the operator as a table has its state: without what comes out, and what is only stored for that.
+
+        Args:
+            event_time: the column of event times.
+        """
+        del event_time
+        return self.as_on_close()  # type: ignore[attr-defined]
+
+    def publish(
+        self,
+        df: "DataFrame",
+        event_time: str,
+        to: "PageTable",
+        *,
+        backend: str | None = None,
+        options: Mapping[str, object] | None = None,
+        name: str = "windows",
+    ) -> "DataStreamWriter":
+        """Return a writer of a stream that keeps a table in which services read what the windows of a key hold now.
+
+        What is written are the pages of the state that a batch changes, with its number, in one transaction: a batch that comes
+        again changes nothing. If the table lacks a batch, as a new or a restored one does, all pages are written, which passes
+        them through the driver's memory. No rows come out: `apply` is a query of its own.
+
+        Start it with a checkpoint, as in `.option("checkpointLocation", ...).start()`.
+
+        Args:
+            df: a stream.
+            event_time: its event-time column; keys and aggregates are of columns by name, too.
+            to: the table of pages, such as `SQLitePages`.
+            backend, options, name: as for `apply`.
+
+        Raises:
+            DefinitionError: the frame is bounded, `to` is something else, an argument is an expression; or as `apply`.
+            SinkError: the table cannot be reached or written to.
+        """
+        from operators.sinks.pages import PageTable
+        from operators.sinks.publish import Publish
+        from operators.sinks.published import Definition
+        from operators.spark.apply import apply
+        from operators.spark.base.types import arrow_schema
+        from operators.spark.inputs.arguments import Arguments
+        from operators.spark.inputs.prepare import prepare
+        from operators.spark.state.read_pages import WholeState
+
+        _check_table("publish", to, PageTable)
+        published = PublishedFeatures(self)
+        prepared = prepare(published, df, event_time, backend, options)
+        if not df.isStreaming:
+            raise DefinitionError(
+                "publish takes a stream: to publish what a bounded frame leaves, write a savepoint, and start a stream from it"
+            )
+        to.check()
+        definition = Definition.of(prepared.binding, arrow_schema(prepared.df.schema))
+        whole = WholeState(df.sparkSession, prepared.binding, prepared.config.snapshots.folder)
+        changed = apply(published, df, event_time, Arguments(backend, options, name))
+        publish = Publish(to, definition, prepared.buckets, whole)
+        return changed.writeStream.outputMode("append").foreachBatch(publish)
+
+    def reader(self, pages: "PageTable") -> "FeatureReader":
+        """Return a reader of what the windows of a key hold, for a service: it needs neither Spark nor Java.
+
+        Nothing is read before its first question.
+
+        Args:
+            pages: the table to which `publish` writes.
+
+        Raises:
+            DefinitionError: `pages` is no table of pages, or an argument of the operator is an expression of Spark.
+        """
+        from operators.sinks.page_reader import FeatureReader
+        from operators.sinks.pages import PageTable
+
+        _check_table("reader", pages, PageTable)
+        refuse_expressions(PublishedFeatures(self).input_arguments)
+        return FeatureReader(pages, partial(_bind, self))
+
+
+def _bind(features: Any, schema: pa.Schema, event_time: str) -> Binding:
+    binding: Binding = features.for_readers(event_time).bind(schema, event_time, resolve("memory"))
+    return binding
+
+
+def _check_table(what: str, table: object, kind: type) -> None:
+    if not isinstance(table, kind):
+        raise DefinitionError(
+            f"{what} takes a table of pages, such as SQLitePages('features.db', 'pages'), not {table!r}"
+        )

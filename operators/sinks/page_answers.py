@@ -1,0 +1,255 @@
+"""What a table of pages has of keys, and what follows from it."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta, timezone
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from operators.columns.records import number_keys
+from operators.errors import DefinitionError
+from operators.runtime.binding import Binding
+from operators.runtime.keys_to_forget import Keys, cast_key, rows_of_keys
+from operators.runtime.moments import moment_of
+from operators.runtime.open_windows import open_windows
+from operators.runtime.page_rows import NO_KEY, BucketHead
+from operators.sinks.interface import SinkError
+from operators.sinks.pages import FoundPage, PageFinder, Wanted
+from operators.sinks.published import Head, wanted_head
+from serializers import CorruptDataError, SerializationError, encode_keys
+from serializers.arrays import take_rows
+from serializers.keys import NO_COLUMNS, bucket_of, stored_key
+from state_backends import Entries
+from state_backends.backends.memory import MemoryBackend
+from state_backends.checkpoints.stored_bucket import Bucket
+from state_backends.durability.pointer import NO_VERSION, Pointer
+from state_backends.durability.progress import Progress
+from state_backends.interface import WriteBatch
+from state_backends.store.ordering import row_order
+from state_backends.store.page_ids import further_names
+
+_LEAST, _MOST = -(2**63), 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Freshness:
+    """How new an answer is.
+
+    Attributes:
+        batch: the last batch of the query that is in the table.
+        stream_time: the highest event time up to it, as far as the close times of buckets tell; None before any.
+        written: when the batch was written, by the clock of the driver.
+    """
+
+    batch: int
+    stream_time: datetime | None
+    written: datetime
+
+    @property
+    def age(self) -> timedelta:
+        """How long ago the batch was written."""
+        return datetime.now(timezone.utc) - self.written
+
+
+@dataclass(frozen=True)
+class Features:
+    """Features as a table has them.
+
+    Attributes:
+        head: when they were found.
+        binding: of the features, to the columns that the head names.
+    """
+
+    head: Head
+    binding: Binding
+
+    @cached_property
+    def _number(self) -> int:
+        return self.head.definition.number
+
+    @cached_property
+    def empty(self) -> Entries:
+        """An entry of no records."""
+        return self.binding.plan.empty()
+
+    def check_kind(self, *, whole: bool) -> None:
+        """Refuse what this kind of windows does not answer."""
+        if whole == self.binding.plan.answers_moments:
+            other = "get(key, at)" if whole else "windows(key)"
+            kind = (
+                "rolling windows end at the moment that is asked for"
+                if whole
+                else "these windows have bounds of their own"
+            )
+            raise DefinitionError(f"{kind}: use {other}")
+
+    def find(self, finder: PageFinder, keys: Keys, time: int | None) -> "FoundKeys | None":
+        """Return what a table has of keys; None if another edition has taken the place of the one that the head names.
+
+        Args:
+            finder: of the table.
+            keys: as users give them.
+            time: end of the windows in ticks; None for all pages of the keys.
+        """
+        types = list(self.binding.output.keys)
+        table = rows_of_keys(keys, [name for name, _ in types], dict(types))
+        cast = [cast_key(table, name, type_, "operator") for name, type_ in types]
+        number, distinct = number_keys(cast, table.num_rows)
+        encoded = encode_keys(distinct) if distinct else [NO_COLUMNS]
+        wanted = self._wanted(encoded, time)
+        found = finder.find(wanted)
+        head = next((Head.decode(row.page) for row in found if row.wanted == 0), None)
+        if head is None or head.edition != self.head.edition:
+            return None
+        return FoundKeys(self, head, table, number, encoded, wanted, found)
+
+    def _wanted(self, keys: Sequence[bytes], time: int | None) -> list[Wanted]:
+        """The head, the heads of the keys' buckets, and the pages of the keys."""
+        head = self.head
+        buckets = [bucket_of(key, head.buckets) for key in keys]
+        spans = [(_LEAST, _MOST)] if time is None else self.binding.plan.spans_at(time, head.segment)
+        return [
+            wanted_head(self._number),
+            *(Wanted(head.edition, bucket, NO_KEY, 0, 0) for bucket in dict.fromkeys(buckets)),
+            *(
+                Wanted(head.edition, bucket, stored_key(key), *span)
+                for key, bucket in zip(keys, buckets, strict=True)
+                for span in spans
+            ),
+        ]
+
+
+@dataclass(frozen=True)
+class FoundKeys:
+    """What a table has of keys, as of one batch.
+
+    Attributes:
+        features: as they were found before.
+        head: of the features, as of the batch.
+        table: rows of the keys, as users gave them.
+        number: shape (rows,), int64: the key of each row.
+        keys: distinct keys, encoded.
+        wanted: what was looked for.
+        found: what was found.
+    """
+
+    features: Features
+    head: Head
+    table: pa.Table
+    number: Any
+    keys: list[bytes]
+    wanted: Sequence[Wanted]
+    found: Sequence[FoundPage]
+
+    @property
+    def binding(self) -> Binding:
+        """Of the features."""
+        return self.features.binding
+
+    @property
+    def freshness(self) -> Freshness:
+        """How new it is."""
+        stream_time: datetime | None = None
+        if self.head.close_time is not None:
+            with suppress(OverflowError):
+                latest = self.head.close_time + self.head.definition.grace
+                stream_time = moment_of(latest, self.binding.tick_us)
+        return Freshness(self.head.batch, stream_time, moment_of(self.head.written_us, 1))
+
+    @cached_property
+    def _close_time(self) -> int | None:
+        """The highest close time of the keys' buckets; None if these have no state."""
+        heads = [
+            BucketHead.decode(row.page)
+            for row in self.found
+            if row.wanted and not self.wanted[row.wanted].key
+        ]
+        if any(head.segment != self.head.segment for head in heads):
+            raise SinkError(
+                "the buckets of the table have segments of several lengths: start the query again"
+            )
+        return max((head.close_time for head in heads), default=None)
+
+    def check_held(self, at: int) -> None:
+        """Refuse a moment before which a window has lost records."""
+        close_time, tick_us = self._close_time, self.binding.tick_us
+        if close_time is not None and at < close_time:
+            raise SinkError(
+                f"at is {_shown(at, tick_us)}, and whole windows are held for moments from {_shown(close_time, tick_us)} on: "
+                "ask for a later moment, or use apply_as_of in a batch"
+            )
+
+    def results(self, at: int) -> pa.Table:
+        """Return a row for each of those of the keys, with the results of the windows that end at a time in ticks."""
+        plan, pages = self.binding.plan, self._pages
+        number = {stored_key(key): n for n, key in enumerate(self.keys)}
+        columns, counts = self._decoded()
+        owner = np.array([number[self.wanted[page.wanted].key] for page in pages], np.int64)
+        entries = Entries(np.repeat(owner, counts), tuple(columns))
+        order = row_order(entries.key, entries.time)
+        entries = entries if order is None else entries.take(order)
+        windows = plan.windows_at(entries, len(self.keys), at, self.features.empty)
+        results = self.binding.output.table([windows])
+        if len(self.keys) < len(self.number):
+            results = take_rows(results, self.number)
+        return pa.Table.from_arrays(
+            [*self.table.columns, *results.columns], [*self.table.column_names, *results.column_names]
+        )
+
+    def open_windows(self) -> pa.Table:
+        """Return the open windows of the only key, as the rows that would come out if no record followed."""
+        self._decoded()
+        (key,), backend = self.keys, MemoryBackend()
+        puts: dict[int, dict[bytes, bytes]] = {}
+        for page in self._pages:
+            begins = page.start <= max(page.segment * self.head.segment, _LEAST)
+            name = key if begins else further_names([key], np.array([page.start]))[0]
+            puts.setdefault(page.segment, {})[name] = bytes(page.page)
+        backend.write(WriteBatch(puts), NO_VERSION)
+        schema, binding = self.binding.stored_schema(), self.binding
+        close_time = self._close_time
+        if close_time is None:
+            return binding.output.table([])
+        progress = Progress(identity=binding.identity(), schema=schema, close_time=close_time)
+        pointer = Pointer("", progress=progress)
+        return open_windows(
+            binding, binding, Bucket(pointer, replace(schema, segment=self.head.segment), backend)
+        )
+
+    @property
+    def _pages(self) -> list[FoundPage]:
+        return [row for row in self.found if self.wanted[row.wanted].key]
+
+    def _decoded(self) -> tuple[list[Any], Any]:
+        """The entries of all pages.
+
+        Raises:
+            CorruptDataError: a page is damaged; names it.
+        """
+        layout, pages = self.binding.plan.layout, self._pages
+        try:
+            return layout.decode([page.page for page in pages])
+        except SerializationError:
+            for page in pages:
+                self._check(page)
+            raise
+
+    def _check(self, page: FoundPage) -> None:
+        try:
+            self.binding.plan.layout.decode([page.page])
+        except SerializationError as error:
+            one = self.wanted[page.wanted]
+            raise CorruptDataError(
+                f"the page of key {one.key!r}, bucket {one.bucket}, segment {page.segment}, start {page.start}: {error}"
+            ) from error
+
+
+def _shown(ticks: int, tick_us: int) -> str:
+    try:
+        return moment_of(ticks, tick_us).isoformat()
+    except OverflowError:
+        return f"{ticks} ticks"

@@ -1,0 +1,236 @@
+"""Tables of pages in Redis."""
+
+import os
+import struct
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from operators.errors import DefinitionError
+from operators.runtime.page_rows import KEY_COLUMNS
+from operators.sinks.interface import Changes, SinkError, WrittenBatch
+from operators.sinks.pages import FoundPage, PageFinder, PageTable, Wanted
+
+if TYPE_CHECKING:
+    from redis import Redis
+
+_PLACE = struct.Struct(">qq")
+_NOTED = struct.Struct(">qq")
+_AT_ONCE = 1_000
+_COLUMNS = {*KEY_COLUMNS, "page", "sequence"}
+
+
+@dataclass(frozen=True, slots=True)
+class RedisPages(PageTable):
+    """A table of pages in a Redis server, version 6 or newer. It needs the extra `redis` (redis-py).
+
+    The pages of a key are one hash. A batch is one transaction, and an answer another, so that each answer is of one batch.
+    Redis answers nobody while it carries out a batch. Pages have no time to live; a server that evicts keys is refused, and so
+    is Redis Cluster, whose transactions do not reach over its nodes.
+
+    Args:
+        url: such as "redis://host:6379/0" or "rediss://...". Leave the password to the environment of driver and services.
+        table: the prefix of its keys.
+        timeout: seconds to wait for an answer.
+
+    Raises:
+        DefinitionError: `table` is empty, or has a colon.
+    """
+
+    url: str = field(repr=False)
+    table: str
+    timeout: float = 10.0
+
+    def __post_init__(self) -> None:
+        if not self.table or ":" in self.table:
+            raise DefinitionError(
+                f"table is {self.table!r}: give a name of at least one character, without a colon"
+            )
+
+    def check(self) -> None:
+        with self._client() as client:
+            found = {**client.info("cluster"), **client.info("memory")}
+        if found.get("cluster_enabled"):
+            raise SinkError(
+                "the server is a node of Redis Cluster, whose transactions do not reach over nodes: give one server"
+            )
+        policy = found.get("maxmemory_policy", "noeviction")
+        if policy != "noeviction":
+            raise SinkError(
+                f"the server's maxmemory-policy is {policy!r}, which removes pages, so that answers would lack records: set it "
+                "to noeviction"
+            )
+
+    def write(self, changes: Changes) -> bool:
+        names = {*changes.upserts.column_names}
+        if names != _COLUMNS or (*changes.keys,) != KEY_COLUMNS:
+            raise SinkError(
+                f"RedisPages takes the columns of pages, {', '.join(sorted(_COLUMNS))}, not {sorted(names)}"
+            )
+        with self._client() as client, client.pipeline(transaction=True) as batch:
+            batch.watch(self._batches)  # type: ignore[no-untyped-call]
+            last = self._noted(batch.hget(self._batches, changes.query))
+            if last is not None and last.number >= changes.batch:
+                return False
+            batch.multi()
+            for key, place in _places(self.table, changes.deletes):
+                batch.hdel(key, place)
+            pages = changes.upserts.column("page").to_pylist()
+            for (key, place), page in zip(_places(self.table, changes.upserts), pages, strict=True):
+                batch.hset(key, place, page)
+            batch.hset(self._batches, changes.query, _NOTED.pack(changes.batch, changes.fingerprint))
+            batch.execute()
+        return True
+
+    def last_batch(self, query: str) -> WrittenBatch | None:
+        with self._client() as client:
+            return self._noted(client.hget(self._batches, query))
+
+    @contextmanager
+    def finder(self) -> Iterator[PageFinder]:
+        found = _Finder(self)
+        try:
+            yield found
+        finally:
+            found.close()
+
+    def remove(self, edition: int) -> None:
+        pattern = _escaped(f"{self.table}:{edition}:") + b"*"
+        with self._client() as client:
+            some: list[Any] = []
+            for key in client.scan_iter(match=pattern, count=_AT_ONCE):
+                some.append(key)
+                if len(some) == _AT_ONCE:
+                    client.unlink(*some)
+                    some = []
+            if some:
+                client.unlink(*some)
+
+    @property
+    def _batches(self) -> str:
+        return f"{self.table}:batches"
+
+    @staticmethod
+    def _noted(data: Any) -> WrittenBatch | None:
+        return None if data is None else WrittenBatch(*_NOTED.unpack(data))
+
+    @contextmanager
+    def _client(self) -> Iterator["Redis"]:
+        """Connect for one call; say which server an error is of."""
+        import redis
+
+        client = self.connect()
+        try:
+            yield client
+        except redis.RedisError as error:
+            raise SinkError(
+                f"Redis refused the table {self.table!r}: {error}. Check the url, and that it runs"
+            ) from error
+        finally:
+            client.close()
+
+    def connect(self) -> "Redis":
+        """Return a client.
+
+        Raises:
+            ImportError: redis-py is not installed.
+        """
+        try:
+            import redis
+        except ImportError as missing:
+            raise ImportError(
+                "RedisPages needs redis-py: pip install 'spark-stateful-windows[redis]'"
+            ) from missing
+        from redis.backoff import NoBackoff
+        from redis.retry import Retry
+
+        client: Redis = redis.Redis.from_url(
+            self.url,
+            protocol=2,
+            socket_timeout=self.timeout,
+            socket_connect_timeout=self.timeout,
+            retry=Retry(NoBackoff(), 0),
+        )
+        return client
+
+
+class _Finder:
+    """Finds rows over one client, which is made again in a forked process, and after an error."""
+
+    def __init__(self, pages: RedisPages) -> None:
+        self._pages = pages
+        self._client: Redis | None = None
+        self._process = 0
+        self._turn = Lock()
+
+    def find(self, wanted: Sequence[Wanted]) -> list[FoundPage]:
+        """Return all rows that are wanted, by one transaction."""
+        with self._turn:
+            import redis
+
+            known = self._client is not None and self._process == os.getpid()
+            try:
+                return self._find(wanted)
+            except redis.ConnectionError as error:
+                self._disconnect()
+                if not known:
+                    raise self._refusal(error) from error
+            except redis.RedisError as error:
+                self._disconnect()
+                raise self._refusal(error) from error
+            try:
+                return self._find(wanted)
+            except redis.RedisError as error:
+                self._disconnect()
+                raise self._refusal(error) from error
+
+    @staticmethod
+    def _refusal(error: Exception) -> SinkError:
+        return SinkError(f"Redis cannot read pages: {error}. Check the url, and that it runs; then ask again")
+
+    def _find(self, wanted: Sequence[Wanted]) -> list[FoundPage]:
+        if self._client is None or self._process != os.getpid():
+            self._client, self._process = self._pages.connect(), os.getpid()
+        keys = {_key(self._pages.table, *one[:3]): None for one in wanted}
+        with self._client.pipeline(transaction=True) as together:
+            for key in keys:
+                together.hgetall(key)
+            found = dict(zip(keys, together.execute(), strict=True))
+        return [
+            FoundPage(number, segment, start, page)
+            for number, one in enumerate(wanted)
+            for place, page in found[_key(self._pages.table, *one[:3])].items()
+            for segment, start in [_PLACE.unpack(place)]
+            if one.first <= segment <= one.last
+        ]
+
+    def _disconnect(self) -> None:
+        client, self._client = self._client, None
+        if client is not None and self._process == os.getpid():
+            client.close()
+
+    def close(self) -> None:
+        """Release the connection."""
+        with self._turn:
+            self._disconnect()
+
+
+def _key(table: str, edition: int, bucket: int, key: bytes) -> bytes:
+    """The name of the hash of a key."""
+    return f"{table}:{edition}:{bucket}:".encode() + key
+
+
+def _places(table: str, rows: pa.Table) -> Iterator[tuple[bytes, bytes]]:
+    """The hash and the field of each row."""
+    columns = [rows.column(name).to_pylist() for name in KEY_COLUMNS]
+    for edition, bucket, key, segment, start in zip(*columns, strict=True):
+        yield _key(table, edition, bucket, key), _PLACE.pack(segment, start)
+
+
+def _escaped(text: str) -> bytes:
+    """The text as a pattern that matches it alone."""
+    return b"".join(b"\\" + bytes([byte]) if byte in b"*?[]^\\-" else bytes([byte]) for byte in text.encode())

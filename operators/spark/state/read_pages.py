@@ -1,0 +1,67 @@
+"""All pages of a query's state, for a table that lacks some of its batches."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from operators.runtime.binding import Binding
+from operators.runtime.page_rows import PAGE_ROWS, all_pages
+from operators.spark.base.inside import checkpoint_of, query_id
+from state_backends import WindowStore
+from state_backends.checkpoints.labels import bucket_number
+from state_backends.checkpoints.reading import Checkpoint, by_bucket, journals
+from state_backends.checkpoints.stored_bucket import Bucket
+from state_backends.errors import StateError
+
+
+@dataclass(frozen=True)
+class ReadPages:
+    """Reads the pages of one bucket.
+
+    Attributes:
+        checkpoint: of the state.
+        binding: of the operator.
+    """
+
+    checkpoint: Checkpoint
+    binding: Binding
+
+    def __call__(self, number: int, bucket: Bucket) -> Iterator[pa.Table]:
+        """Yield the pages as rows."""
+        number = bucket_number(number, bucket.pointer.progress.buckets)
+        store = WindowStore(bucket.backend, self.binding.plan.layout, bucket.schema.segment)
+        yield from all_pages(store, number, bucket)
+
+
+@dataclass(frozen=True)
+class WholeState:
+    """Reads all pages of the query of which `foreachBatch` is called.
+
+    Attributes:
+        spark: the session in which the query was started; batches have another one, which does not know the query.
+        binding: of its operator.
+        snapshots: the folder of its snapshots; None if there is none.
+    """
+
+    spark: SparkSession
+    binding: Binding
+    snapshots: str | None
+
+    def __call__(self, rows: DataFrame, batch: int) -> pa.Table:
+        """Return the pages as the batch before has left them. O(state), in the driver's memory.
+
+        Spark reads only what is committed, which the batch itself is not yet.
+        """
+        spark = rows.sparkSession
+        query = query_id(spark)
+        path = None if query is None else checkpoint_of(self.spark, query)
+        if path is None:
+            raise StateError(
+                "the checkpoint of the query cannot be found, and the table of pages lacks some of its batches: start the "
+                "query with a new checkpoint, from a savepoint of this one"
+            )
+        checkpoint = Checkpoint(path, batch=batch - 1, snapshots=self.snapshots)
+        found, _ = journals(checkpoint, spark)
+        return by_bucket(found, ReadPages(checkpoint, self.binding), PAGE_ROWS).toArrow().cast(PAGE_ROWS)

@@ -1,0 +1,124 @@
+"""Features that a stream publishes: readers answer what `apply_as_of` gives, whatever stops in between."""
+
+import datetime as dt
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from operators import DefinitionError, RollingAggregation, WindowedAggregation, read_windows
+from operators.sinks import PageTable, SQLitePages
+from tests.operators.spark.frames import BASE_US, SCHEMA, operator, stream, use_up, write_source
+
+pytestmark = pytest.mark.spark
+KEYS = [None, *(f"key-{n}" for n in range(7)), "unknown"]
+FILES = 3
+
+
+def features() -> RollingAggregation:
+    """The rolling operator of these tests."""
+    made = operator("on_arrival", "rolling")
+    assert isinstance(made, RollingAggregation)
+    return made
+
+
+def publish(spark: SparkSession, folder: Path, to: PageTable, backend: str = "memory", **options: Any) -> Any:
+    """Publish the files of a folder to the end."""
+    writer = features().publish(stream(spark, folder / "in"), "at", to, backend=backend, options=options)
+    return use_up(writer.option("checkpointLocation", str(folder / "checkpoint")).start)
+
+
+def answers(pages: PageTable, at: dt.datetime) -> tuple[list[dict[str, Any]], int]:
+    """What a reader answers for all keys, and of which batch."""
+    with features().reader(pages) as reader:
+        found = reader.get_many([{"k": key} for key in KEYS], at)
+    return found.table.to_pylist(), found.freshness.batch
+
+
+def as_of(spark: SparkSession, folder: Path, at: dt.datetime) -> list[dict[str, Any]]:
+    """What labels of all keys get from the same files."""
+    labels = spark.createDataFrame([(key, at.timestamp()) for key in KEYS], "k string, asked double")
+    labels = labels.select("k", F.timestamp_micros((F.col("asked") * 1_000_000).cast("long")).alias("asked"))
+    records = spark.read.schema(SCHEMA).parquet(str(folder / "in"))
+    found = features().apply_as_of(labels, records, "asked", "at").drop("asked").toArrow()
+    rows = {row["k"]: row for row in found.to_pylist()}
+    return [rows[key] for key in KEYS]
+
+
+def instant(ms: int) -> dt.datetime:
+    """The time so long after the first record can be."""
+    return dt.datetime.fromtimestamp(BASE_US // 1_000_000, dt.timezone.utc) + dt.timedelta(milliseconds=ms)
+
+
+@pytest.mark.parametrize("backend", ["memory", "rocksdb", "spark"])
+def test_answers_are_those_of_labels(spark: SparkSession, backend: str, tmp_path: Path) -> None:
+    """After all batches, and after a restart with more of them; a table that comes later gets all pages."""
+    write_source(tmp_path / "in", FILES, 120, seed=5)
+    pages = SQLitePages(tmp_path / "f.db", "pages")
+    publish(spark, tmp_path, pages, backend)
+    for ms in (FILES * 10_000, FILES * 10_000 + 1_999, 600_000):
+        found, batch = answers(pages, instant(ms))
+        assert as_of(spark, tmp_path, instant(ms)) == found
+        assert batch >= FILES - 1
+
+
+def test_a_table_that_lacks_batches_gets_all_pages(spark: SparkSession, tmp_path: Path) -> None:
+    """A new one beside a query that has run for long, and one that comes back."""
+    write_source(tmp_path / "in", FILES, 60, seed=6)
+    first, second = (SQLitePages(tmp_path / name, "pages") for name in ("a.db", "b.db"))
+    more = tmp_path / "in" / f"part-{FILES - 1:04d}.parquet"
+    held = more.rename(tmp_path / "later.parquet")
+    publish(spark, tmp_path, first)
+    held.rename(more)
+    publish(spark, tmp_path, second)
+    at = instant(FILES * 10_000)
+    assert as_of(spark, tmp_path, at) == answers(second, at)[0]
+    assert answers(first, at)[1] < answers(second, at)[1]
+
+
+def test_open_windows_of_keys_are_those_that_read_windows_finds(spark: SparkSession, tmp_path: Path) -> None:
+    """Of sessions, in the table and in the checkpoint."""
+    write_source(tmp_path / "in", FILES, 120, seed=9)
+    pages, sessions = SQLitePages(tmp_path / "f.db", "pages"), operator("on_close", "session")
+    frame, checkpoint = stream(spark, tmp_path / "in"), tmp_path / "checkpoint"
+    assert isinstance(sessions, WindowedAggregation)
+    writer = sessions.publish(frame, "at", pages)
+    use_up(writer.option("checkpointLocation", str(checkpoint)).start)
+    rows = read_windows(checkpoint, sessions, frame, "at").toArrow().to_pylist()
+    with sessions.reader(pages) as reader:
+        found = [row for key in KEYS for row in reader.windows({"k": key}).table.to_pylist()]
+    assert len(rows) > len(KEYS)
+    assert sorted(map(repr, rows)) == sorted(map(repr, found))
+
+
+def test_what_cannot_be_published_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """Before anything runs: a bounded frame, expressions, a table that is none of pages."""
+    write_source(tmp_path / "in", 1, 10, seed=7)
+    pages = SQLitePages(tmp_path / "f.db", "pages")
+    bounded, unbounded = (
+        spark.read.schema(SCHEMA).parquet(str(tmp_path / "in")),
+        stream(spark, tmp_path / "in"),
+    )
+    with pytest.raises(
+        DefinitionError, match="publish takes a stream: to publish what a bounded frame leaves"
+    ):
+        features().publish(bounded, "at", pages)
+    with pytest.raises(DefinitionError, match="publish takes a table of pages"):
+        features().publish(unbounded, "at", "f.db")  # type: ignore[arg-type]
+    by_expression = features().group_by(F.upper("k"))
+    with pytest.raises(DefinitionError, match="group_by"):
+        by_expression.publish(unbounded, "at", pages)
+    assert not (tmp_path / "f.db").exists()
+
+
+def test_another_query_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """One that starts anew on a table of the same features."""
+    write_source(tmp_path / "in", 1, 10, seed=8)
+    pages = SQLitePages(tmp_path / "f.db", "pages")
+    publish(spark, tmp_path, pages)
+    (tmp_path / "checkpoint").rename(tmp_path / "old")
+    with pytest.raises(StreamingQueryException, match="of another query"):
+        publish(spark, tmp_path, pages)
