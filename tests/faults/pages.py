@@ -1,0 +1,110 @@
+"""A driver that publishes features and is stopped between the two commits of a batch.
+
+python -m tests.faults.pages FOLDER BACKEND TABLE PLACE: the files of FOLDER/plan name the batches, and how each is stopped.
+"""
+
+import sys
+import time
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from operators import RollingAggregation, spark_session
+from operators.sinks import (
+    Changes,
+    PageFinder,
+    PageTable,
+    PostgresPages,
+    RedisPages,
+    SQLitePages,
+    WrittenBatch,
+)
+from tests.operators.spark.frames import operator, session_conf, stream
+from tests.patience import TOO_BUSY, TRIES
+
+TABLES = {"sqlite": SQLitePages, "postgres": PostgresPages, "redis": RedisPages}
+
+
+class StoppedError(Exception):
+    """What ends a query between the two commits."""
+
+
+def features() -> RollingAggregation:
+    """What is published."""
+    made = operator("on_arrival", "rolling")
+    assert isinstance(made, RollingAggregation)
+    return made
+
+
+def table_of(kind: str, place: str) -> PageTable:
+    """Return the table of a kind at a place."""
+    table: PageTable = TABLES[kind](place, "pages")
+    return table
+
+
+@dataclass(frozen=True)
+class StoppingPages(PageTable):
+    """A table that stops after the batches of the plan: "raise" ends the query, "wait" waits to be killed."""
+
+    pages: PageTable
+    folder: Path = field(default_factory=Path)
+
+    def check(self) -> None:
+        self.pages.check()
+
+    def write(self, changes: Changes) -> bool:
+        """Write a batch; note whether it was in the table before, and whether it is stopped here."""
+        written = self.pages.write(changes)
+        if not written:
+            (self.folder / "repeated" / str(changes.batch)).touch()
+        plan = self.folder / "plan" / str(changes.batch)
+        if plan.exists():
+            how = plan.read_text()
+            plan.rename(self.folder / "stopped" / plan.name)
+            if how == "raise":
+                raise StoppedError(plan.name)
+            (self.folder / "waits").touch()
+            time.sleep(3_600)
+        return written
+
+    def last_batch(self, query: str) -> WrittenBatch | None:
+        return self.pages.last_batch(query)
+
+    def finder(self) -> AbstractContextManager[PageFinder]:
+        return self.pages.finder()
+
+    def remove(self, edition: int) -> None:
+        self.pages.remove(edition)
+
+
+def run(spark: SparkSession, folder: Path, backend: str, pages: PageTable) -> None:
+    """Run the query to the end of its input; start it again whenever it was stopped."""
+    busy = 0
+    while True:
+        writer = features().publish(stream(spark, folder / "in"), "at", pages, backend=backend)
+        query = writer.option("checkpointLocation", str(folder / "checkpoint")).start()
+        try:
+            query.processAllAvailable()
+        except Exception as error:
+            busy += TOO_BUSY in str(error)
+            if StoppedError.__name__ not in str(error) and not (TOO_BUSY in str(error) and busy < TRIES):
+                raise
+        else:
+            return
+        finally:
+            query.stop()
+
+
+def main(folder: Path, backend: str, kind: str, place: str) -> None:
+    """Run the query in a session of its own."""
+    conf = {**session_conf(folder / "local"), "spark.sql.session.timeZone": "UTC"}
+    spark = spark_session("pages", master="local[2]", buckets=2, conf=conf)
+    spark.sparkContext.setLogLevel("ERROR")
+    run(spark, folder, backend, StoppingPages(table_of(kind, place), folder))
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), *sys.argv[2:])
