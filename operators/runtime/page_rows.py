@@ -6,16 +6,19 @@ with whole pages: a row that retracts stands for a page that is gone. Each bucke
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from serializers import pack_value, unpack_value
 from serializers.keys import stored_key
 from serializers.shapes import int64, refusing
-from state_backends import WindowStore
-from state_backends.checkpoints.stored_bucket import Bucket
-from state_backends.interface import WriteBatch
 from state_backends.store.page_ids import keys_and_starts
+
+if TYPE_CHECKING:
+    from state_backends import WindowStore
+    from state_backends.checkpoints.stored_bucket import Bucket
+    from state_backends.interface import WriteBatch
 
 NO_KEY = b""
 """The key of rows that are not of a key; encoded keys are never empty."""
@@ -66,7 +69,7 @@ class BucketHead:
 
 
 def changed_pages(
-    store: WindowStore, changes: WriteBatch, bucket: int, sequence: int, close_time: int
+    store: "WindowStore", changes: "WriteBatch", bucket: int, sequence: int, close_time: int
 ) -> pa.Table:
     """Return the rows of the pages that a batch changes.
 
@@ -87,7 +90,7 @@ def changed_pages(
     return pa.concat_tables(parts)
 
 
-def all_pages(store: WindowStore, bucket: int, stored: Bucket) -> Iterator[pa.Table]:
+def all_pages(store: "WindowStore", bucket: int, stored: "Bucket") -> Iterator[pa.Table]:
     """Yield the rows of all pages of a bucket, segment by segment."""
     sequence = stored.pointer.number
     yield _head(bucket, sequence, stored.close_time, store.segment_ticks)
@@ -96,7 +99,7 @@ def all_pages(store: WindowStore, bucket: int, stored: Bucket) -> Iterator[pa.Ta
             yield _rows(store, bucket, sequence, segment, names, pages)
 
 
-def _gone(store: WindowStore, changes: WriteBatch) -> Iterator[tuple[int, list[bytes]]]:
+def _gone(store: "WindowStore", changes: "WriteBatch") -> Iterator[tuple[int, list[bytes]]]:
     below = changes.drop_segments_below
     for segment in store.backend.segments() if below is not None else ():
         if below is not None and segment < below:
@@ -110,7 +113,7 @@ def _head(bucket: int, sequence: int, close_time: int, segment: int) -> pa.Table
 
 
 def _rows(
-    store: WindowStore,
+    store: "WindowStore",
     bucket: int,
     sequence: int,
     segment: int,

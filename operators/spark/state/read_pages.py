@@ -31,6 +31,11 @@ class ReadPages:
     def __call__(self, number: int, bucket: Bucket) -> Iterator[pa.Table]:
         """Yield the pages as rows."""
         number = bucket_number(number, bucket.pointer.progress.buckets)
+        if bucket.schema.states != self.binding.stored_schema().states:
+            raise StateError(
+                "the state is that of another definition, so that its pages cannot be published: start the query with a new "
+                "checkpoint, from a savepoint of this one"
+            )
         store = WindowStore(bucket.backend, self.binding.plan.layout, bucket.schema.segment)
         yield from all_pages(store, number, bucket)
 
