@@ -73,6 +73,7 @@ SHARED = {
     "operators.sinks.contract.base.NOT_FINITE": FIXED,
     "operators.sinks.contract.values._CENTS": FIXED,
     "operators.sinks.contract.values._NOON": FIXED,
+    "operators.sinks.published._columns": FLAT_CACHE,
     "operators.sinks.contract.values._ZONED": FIXED,
     "operators.sinks.json_rows._TEXT": FIXED,
     "operators.spark.base.inside._ENVIRONMENT": LOCK,
