@@ -13,12 +13,14 @@ import pyarrow as pa
 from serializers import pack_value, unpack_value
 from serializers.keys import stored_key
 from serializers.shapes import int64, refusing
+from state_backends.errors import StateError
 from state_backends.store.page_ids import keys_and_starts
 
 if TYPE_CHECKING:
     from state_backends import WindowStore
     from state_backends.checkpoints.stored_bucket import Bucket
     from state_backends.interface import WriteBatch
+    from state_backends.store.schema import StoredSchema
 
 NO_KEY = b""
 """The key of rows that are not of a key; encoded keys are never empty."""
@@ -66,6 +68,23 @@ class BucketHead:
         with refusing("a bucket of a table of pages"):
             close_time, segment = unpack_value(data)
             return cls(int64(close_time), int64(segment))
+
+
+def check_published(running: "StoredSchema", given: "StoredSchema") -> None:
+    """Refuse to publish pages in another form than that of the definition that readers have.
+
+    Args:
+        running: of the state.
+        given: of the definition.
+
+    Raises:
+        StateError: they differ.
+    """
+    if running.layout != given.layout or running.states != given.states:
+        raise StateError(
+            "pages of a state that was converted from another definition cannot be published: start the query with a new "
+            "checkpoint, from a savepoint of this one"
+        )
 
 
 def changed_pages(

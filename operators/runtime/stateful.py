@@ -17,7 +17,7 @@ from operators.runtime.freed_memory import keep_freed_memory
 from operators.runtime.identity import STATE
 from operators.runtime.lifetimes import are_recorded, check_lifetimes
 from operators.runtime.metrics import counted
-from operators.runtime.page_rows import changed_pages
+from operators.runtime.page_rows import changed_pages, check_published
 from operators.runtime.processed import Processed
 from operators.runtime.since import with_begun
 from operators.steps.partials import Partials
@@ -348,12 +348,7 @@ class StatefulOperator:
 
     def _changed_pages(self, changes: WriteBatch, bucket: int, sequence: int) -> pa.Table:
         """The pages that a batch changes, for a table whose readers have the binding given last."""
-        running, given = (one.stored_schema() for one in (self._runner.binding, self.binding))
-        if running.layout != given.layout or running.states != given.states:
-            raise StateError(
-                "pages of a state that was converted from another definition cannot be published: start the query with a new "
-                "checkpoint, from a savepoint of this one"
-            )
+        check_published(self._runner.binding.stored_schema(), self.binding.stored_schema())
         return changed_pages(self.store, changes, bucket, sequence, self.engine.state.close_time)
 
     def drain_metrics(self, counters: Counters) -> dict[str, int]:

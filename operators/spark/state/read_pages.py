@@ -7,7 +7,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from operators.runtime.binding import Binding
-from operators.runtime.page_rows import PAGE_ROWS, all_pages
+from operators.runtime.page_rows import PAGE_ROWS, all_pages, check_published
 from operators.spark.base.inside import checkpoint_of, query_id
 from state_backends import WindowStore
 from state_backends.checkpoints.labels import bucket_number
@@ -31,11 +31,7 @@ class ReadPages:
     def __call__(self, number: int, bucket: Bucket) -> Iterator[pa.Table]:
         """Yield the pages as rows."""
         number = bucket_number(number, bucket.pointer.progress.buckets)
-        if bucket.schema.states != self.binding.stored_schema().states:
-            raise StateError(
-                "the state is that of another definition, so that its pages cannot be published: start the query with a new "
-                "checkpoint, from a savepoint of this one"
-            )
+        check_published(bucket.schema, self.binding.stored_schema())
         store = WindowStore(bucket.backend, self.binding.plan.layout, bucket.schema.segment)
         yield from all_pages(store, number, bucket)
 
