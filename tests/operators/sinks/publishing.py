@@ -11,7 +11,7 @@ import pyarrow as pa
 from operators.definitions.publishing import PublishedFeatures
 from operators.definitions.rolling import RollingAggregation
 from operators.runtime.local import LocalRunner
-from operators.runtime.page_rows import all_pages
+from operators.runtime.page_rows import all_pages, check_published
 from operators.sinks import PageTable
 from operators.sinks.publish import Publish
 from operators.sinks.published import Definition
@@ -81,5 +81,6 @@ class Publisher:
 
     def _whole(self) -> pa.Table:
         with self.runner._stored() as bucket:
+            check_published(bucket.schema, self._binding.stored_schema())
             store = WindowStore(bucket.backend, self._binding.plan.layout, bucket.schema.segment)
             return pa.concat_tables(list(all_pages(store, 0, bucket)))
