@@ -171,7 +171,8 @@ def test_local_copies_are_deleted_and_the_largest_keys_are_shown(
         shutil.copy2(files[number], given)
         out = op.apply(stream(spark, given), "at", backend=backend, options=options)
         run_query(out, tmp_path / "out", tmp_path / "cp")
-        assert (tmp_path / "local").exists() or backend == "memory"
+        # A process for state may go on with the files that it has open.
+        assert (tmp_path / "local").exists() or number > 0
         shutil.rmtree(tmp_path / "local", ignore_errors=True)
     run_query(op.apply(stream(spark, source), "at"), tmp_path / "o2", tmp_path / "c2")
     assert rows(spark.read.parquet(str(tmp_path / "out"))) == rows(spark.read.parquet(str(tmp_path / "o2")))
