@@ -190,7 +190,8 @@ def test_a_failure_in_a_worker_is_told_on_the_driver(
     with pytest.raises(Exception, match="77 is more") as caught_:
         bounded.collect()
     assert re.match(
-        r"operator 'sums', partition \d+: .*77 is more than I can count to$", what_failed(caught_.value)
+        r"operator 'sums', partition \d+: .*77 is more than I can count to\. The record: k='key-\d+', .*, v=77$",
+        what_failed(caught_.value),
     )
 
 
