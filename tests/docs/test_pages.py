@@ -107,6 +107,7 @@ FOLDERS = tuple(
         "operators/spark",
         "operators/spark/batch",
         "operators/spark/replicas",
+        "operators/spark/stream",
         "state_backends",
         "state_backends/durability",
         "tests/conformance/live",
