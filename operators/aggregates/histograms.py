@@ -175,6 +175,7 @@ class FrequentItems(Histogram):
         size: the largest number of values in a state.
     """
 
+    strategy: ClassVar[Strategy] = RANGES
     size: int
 
     @property

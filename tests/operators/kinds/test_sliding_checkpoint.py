@@ -51,8 +51,11 @@ def test_other_definition_is_refused(changed: WindowedAggregation, difference: s
 @pytest.mark.parametrize(
     ("changed", "difference"),
     [
-        (operator(n=agg.count()), r"CountRows\(\) is new.*SumLong\(value\) is gone"),
-        (operator(low=agg.max("text"), total=agg.sum("value")), "True. is new.*False. is gone"),
+        (operator(n=agg.count()), r'n from count\(\) is new.*total from .*sum\("value"\) is gone'),
+        (
+            operator(low=agg.max("text"), total=agg.sum("value")),
+            r'low from max\("text"\) is new.*low from min\("text"\) is gone',
+        ),
     ],
     ids=["count for sum", "max for min"],
 )

@@ -220,11 +220,19 @@ def has_free_copy(config: StateConfig, store_id: str) -> bool:
 
 
 def has_ended(number: int) -> bool:
-    """Whether a process ends within a minute."""
+    """Whether a process ends within a minute: all of its threads, since its sockets close with the last of them."""
     process, deadline = Parent.of(number), time.monotonic() + 60
-    while process.lives() and time.monotonic() < deadline:
+    while (alive := process.lives() or _threads(number) > 1) and time.monotonic() < deadline:
         time.sleep(0.05)
-    return not process.lives()
+    return not alive
+
+
+def _threads(number: int) -> int:
+    """How many threads a process has; one that nobody has waited for yet counts as one."""
+    try:
+        return sum(1 for _ in Path(f"/proc/{number}/task").iterdir())
+    except OSError:
+        return 0
 
 
 def have_parent() -> None:

@@ -143,7 +143,7 @@ def test_where_no_process_can_be_started(
     config = job(folder, "memory").config
     assert has_free_copy(config, store_id(folder))
     assert 1 == caplog.text.count(
-        "no process for state can be started, and this worker keeps it itself for 300 s"
+        "no process for state can be started: for 300 s, this worker keeps the state itself"
     )
     where_held._resting.clear()
     assert ROWS == counts(batch(folder, "memory", "run", 2))
