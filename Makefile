@@ -27,7 +27,7 @@ demo: $(VENV)/.installed-demo ## run the flights example
 examples: $(VENV)/.installed-demo ## run the features and the operators of examples/ on a year of flights
 	for name in features operators.count_windows operators.delay_alert operators.funnel; do $(BIN)/python -m examples.$$name || exit 1; done
 
-test: $(VENV)/.installed-test ## run the tests that are not slow (less than ten minutes), in as many processes as WORKERS says (2)
+test: $(VENV)/.installed-test ## run the tests that are not slow (about ten minutes), in as many processes as WORKERS says (2)
 	$(PYTEST) -m 'not slow and not connectors' $(ARGS)
 
 test-all: $(VENV)/.installed-dev ## run all tests (half an hour on 2 cores), with more examples of each property

@@ -111,6 +111,7 @@ def test_a_query_that_a_record_ends(spark: SparkSession, source: Path, tmp_path:
     assert rows(spark.read.parquet(str(tmp_path / "out"))) == rows(spark.read.parquet(str(tmp_path / "o2")))
 
 
+@pytest.mark.slow
 def test_late_records_are_looked_at_and_get_more_grace(
     spark: SparkSession, source: Path, tmp_path: Path
 ) -> None:
@@ -159,6 +160,7 @@ def test_late_records_are_looked_at_and_get_more_grace(
     ]
 
 
+@pytest.mark.slow
 def test_local_copies_are_deleted_and_the_largest_keys_are_shown(
     spark: SparkSession, source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -181,6 +183,7 @@ def test_local_copies_are_deleted_and_the_largest_keys_are_shown(
     assert "key-3" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_snapshot_folder_that_fails_and_is_there_again(
     spark: SparkSession, source: Path, tmp_path: Path
 ) -> None:
