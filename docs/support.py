@@ -52,7 +52,7 @@ TIMES = (0, 5, 5, 10, 40, 41, 80, 200)
 END = 10_000
 
 _COLUMNS: dict[str, tuple[Any, ...]] = {
-    **dict.fromkeys(("bool_and", "bool_or"), ("ok",)),
+    **dict.fromkeys(("bool_and", "bool_or", "count_if"), ("ok",)),
     **dict.fromkeys(
         (
             "corr",
@@ -66,9 +66,12 @@ _COLUMNS: dict[str, tuple[Any, ...]] = {
         ),
         ("v", "w"),
     ),
-    "top_n": ("v", 3),
+    **dict.fromkeys(("bottom_n", "first_n", "last_n", "top_n"), ("v", 3)),
+    **dict.fromkeys(("decayed_avg", "decayed_sum"), ("v", 20)),
+    "decayed_count": (20,),
+    **dict.fromkeys(("listagg", "listagg_distinct", "string_agg", "string_agg_distinct"), ("text",)),
     "approx_quantiles": ("v", [0.5]),
-    "percentile": ("v", 0.5),
+    **dict.fromkeys(("percentile", "percentile_cont", "percentile_disc"), ("v", 0.5)),
 }
 """Arguments of the aggregates that take something else than one number."""
 
@@ -110,6 +113,7 @@ def table() -> pa.Table:
             "v": pa.array(range(count), pa.int64()),
             "w": [n / 2 for n in range(count)],
             "ok": [n % 2 == 0 for n in range(count)],
+            "text": [f"t{n % 3}" for n in range(count)],
         }
     )
 
@@ -264,7 +268,7 @@ def _aggregates_of_v() -> dict[str, Any]:
     return {
         name: getattr(agg, name)("v", *_COLUMNS.get(name, ("v",))[1:])
         for name in sorted(agg.__all__)
-        if name.islower() and name not in ("fold", "count")
+        if name.islower() and name not in ("fold", "count", "decayed_count")
     }
 
 

@@ -70,7 +70,7 @@ def test_restart(measure: Measure, tmp_path: Path, backend: str, keys: int) -> N
 
     def restore() -> bool:
         copy = state.opened(f"copy-{next(numbers)}")
-        restored = copy.align(state.journal, state.pointer).restored
+        restored = not copy.align(state.journal, state.pointer).current
         copy.close()
         return restored
 

@@ -123,7 +123,8 @@ def test_idle_is_not_added_nor_removed(
     with pytest.raises(StreamingQueryException) as caught:
         run_query(OP.apply(frame, "at"), tmp_path / "out", idle)
     assert re.match(
-        rf"the checkpoint is of .* this one has 1: .* idle is one .*\. Or {move}", what_failed(caught.value)
+        rf"the checkpoint is of .* this one has 1: .* idle counts as one\. Or {move}",
+        what_failed(caught.value),
     )
 
 
