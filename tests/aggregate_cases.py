@@ -617,13 +617,13 @@ CASES: dict[str, Case] = {
     },
     **_typed("histogram", lambda: agg.histogram("v"), partial(counted, 1000), _SOME),
     "histogram of few": Case(agg.histogram("v", most=2), pa.string(), TEXT, partial(counted, 2)),
-    **_typed("mode", lambda: agg.mode("v"), commonest),
+    **_typed("mode", lambda: agg.mode("v"), commonest, _SOME),
     **_typed("approx_top_k", lambda: agg.approx_top_k("v", 2), partial(frequent, 2), _SOME),
     **_typed("bottom_n", lambda: agg.bottom_n("v", 3), partial(bottommost, 3, lambda row: row.v), _SOME),
     "bottom_n by double": Case(
         agg.bottom_n("v", 2, by="w"), pa.string(), TEXT, partial(bottommost, 2, by_w), other=ORDERED["double"]
     ),
-    **_typed("first_n", lambda: agg.first_n("v", 3), partial(outermost, 3, False, False, True)),
+    **_typed("first_n", lambda: agg.first_n("v", 3), partial(outermost, 3, False, False, True), _SOME),
     **_typed("last_n", lambda: agg.last_n("v", 3), partial(outermost, 3, True, False, True), _SOME),
     "first_n distinct": Case(
         agg.first_n("v", 2, True, distinct=True),

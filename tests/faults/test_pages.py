@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.effort import soak
 from tests.faults.pages import features, table_of
 from tests.faults.processes import kill_all, start
 from tests.operators.sinks.redis_server import redis_server
@@ -24,7 +25,7 @@ KEYS = [None, *(f"key-{n}" for n in range(7)), "unknown"]
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("backend", "kind"), [("memory", "sqlite"), ("rocksdb", "redis"), ("spark", "postgres")]
+    ("backend", "kind"), [soak("memory", "sqlite"), ("rocksdb", "redis"), soak("spark", "postgres")]
 )
 def test_answers_outlive_stops_between_the_two_commits(
     backend: str, kind: str, tmp_path: Path, seed: int, mark: str, request: pytest.FixtureRequest

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.effort import soak
+
 
 @pytest.mark.slow
-@pytest.mark.parametrize("backend", ["memory", "rocksdb", "spark"])
+@pytest.mark.parametrize("backend", [soak("memory"), "rocksdb", soak("spark")])
 def test_eight_buckets_on_four_cores(tmp_path: Path, backend: str) -> None:
     """All that the stream has closed after fifteen batches is what the bounded frame says."""
     done = subprocess.run(
